@@ -1,0 +1,38 @@
+# Two commands do everything: `make lab` and `make test`. The others are parts of those two.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.allranks-setup
+
+.PHONY: setup lab test notebooks bench lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make lab        set up what is missing, warm the engines, open JupyterLab at the first chapter"
+	@echo "make test       set up what is missing, run every check and test"
+	@echo "make setup      the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
+	@echo "make notebooks  build every .ipynb from its percent script"
+	@echo "make bench      measure what the README quotes"
+
+$(STAMP): pyproject.toml constraints.txt tools/setup.py
+	$(PYTHON) tools/setup.py $(if $(TORCH),--torch $(TORCH))
+
+setup: $(STAMP)
+
+lab: $(STAMP)
+	$(BIN)/allranks lab $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest $(ARGS)
+
+notebooks: $(STAMP)
+	$(BIN)/python tools/notebooks.py
+
+bench: $(STAMP)
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache

@@ -1,0 +1,159 @@
+"""ipyparallel launchers that fork engines and the controller from the warm parent: `Cluster(engines="warm")`."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import psutil
+from ipyparallel.cluster.launcher import (
+    ControllerLauncher,
+    EngineLauncher,
+    LocalEngineSetLauncher,
+    LocalProcessLauncher,
+)
+from traitlets import Dict, Instance
+
+from allranks.engines.parent import Child, Parent
+from allranks.engines.rank import STACKS_ENV
+
+
+class WarmLauncher(LocalProcessLauncher):
+    """Forks its process from the warm parent, which also tells us when and how it ends."""
+
+    target = ""
+    child = Instance(Child, allow_none=True)
+
+    def start(self) -> int:
+        """Forks the process; its pid."""
+        self.child = Parent.ensure().spawn(
+            self.target, args={"argv": self.args[1:]}, env=self.get_env(), log=self.output_file, cwd=self.work_dir
+        )
+        self.pid = self.child.pid
+        self.process = psutil.Process(self.pid) if self.child.poll() is None else None
+        self.notify_start(self.pid)
+        self._start_waiting()
+        return self.pid
+
+    def _wait(self) -> None:
+        if self.child is None:  # rebuilt from a cluster file in a process that did not fork it
+            super()._wait()
+            return
+        while not self._stop_waiting.is_set() and self.state == "running":
+            if self.child.wait(self.poll_seconds) is not None:
+                break
+        data = {"exit_code": self.child.poll(), "pid": self.pid, "identifier": self.identifier}
+        self.loop.add_callback(lambda: self.notify_stop(data))
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return super().poll() if self.child is None else self.child.poll()
+
+    def signal(self, sig: int) -> None:
+        """Sends a signal, unless it has ended."""
+        if self.child is None:
+            super().signal(sig)
+        else:
+            self.child.kill(sig)
+
+    async def stop(self) -> None:
+        """Kills it at once: a rank that hangs would not heed a gentler signal, and has nothing to save."""
+        if self.state == "running":
+            self.signal(9)
+            await self.join(timeout=self.stop_seconds_until_kill)
+
+
+class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
+    """Forks ipyparallel's controller."""
+
+    target = "allranks.engines.rank:controller"
+
+    def find_args(self) -> list[str]:
+        """The controller's arguments, its program's name first."""
+        return ["ipcontroller", *self.cluster_args, *self.controller_args]
+
+    def get_env(self) -> dict:
+        """CurveZMQ on: also on loopback another user of the machine could connect."""
+        return {"IPP_ENABLE_CURVE": "1", **super().get_env()}
+
+    async def stop(self) -> None:
+        """Ends it gently first, for it removes its connection files."""
+        if self.state == "running":
+            self.signal(15)
+            if self.child is not None and self.child.wait(2) is None:
+                self.signal(9)
+            await self.join(timeout=self.stop_seconds_until_kill)
+
+
+class WarmEngineLauncher(WarmLauncher, EngineLauncher):
+    """Forks one engine. ipyparallel's nanny process is not needed: the parent reports exits, and signals go direct."""
+
+    target = "allranks.engines.rank:engine"
+
+    def find_args(self) -> list[str]:
+        """The engine's arguments, its program's name first. The id is asked for, so that it is the rank."""
+        return [
+            "ipengine",
+            *self.cluster_args,
+            *self.engine_args,
+            f"--IPEngine.id={self.identifier}",
+            "--IPEngine.enable_nanny=False",
+            "--IPEngine.timeout=30",
+        ]
+
+    def get_env(self) -> dict:
+        """What differs from rank to rank, set before the engine starts."""
+        return {
+            **super().get_env(),
+            "RANK": self.identifier,
+            "LOCAL_RANK": self.identifier,
+            STACKS_ENV: os.path.join(self.profile_dir, "log", f"stacks-{self.identifier}"),
+        }
+
+
+class WarmEngineSetLauncher(LocalEngineSetLauncher):
+    """Forks a set of engines, one a rank, and can replace them all by fresh ones."""
+
+    launcher_class = WarmEngineLauncher
+    delay = 0.0
+    per_rank = Dict(help="environment of single ranks: {rank: {name: value}}")
+
+    def start(self, n: int) -> list[int]:
+        """Forks `n` engines; their pids."""
+        self.environment["WORLD_SIZE"] = self.environment["LOCAL_WORLD_SIZE"] = str(n)
+        return super().start(n)
+
+    def _notice_engine_stopped(self, data: dict) -> None:
+        unregister(self.environment.get("IPP_CONNECTION_INFO"), int(data["identifier"]))
+        if data["identifier"] in self.launchers:
+            super()._notice_engine_stopped(data)
+
+
+def unregister(connection_info: str | None, engine_id: int) -> None:
+    """Tells the hub that an engine has gone, as ipyparallel's nanny does; else it waits for ten missed heartbeats."""
+    if not connection_info:
+        return
+    import zmq
+    from ipyparallel import util
+    from jupyter_client.session import Session
+
+    info = json.loads(connection_info)
+    session = Session(
+        key=info["key"].encode(),
+        signature_scheme=info["signature_scheme"],
+        packer=info["pack"],
+        unpacker=info["unpack"],
+    )
+    server = info["curve_serverkey"].encode() if info.get("curve_serverkey") else None
+    public, secret = zmq.curve_keypair() if server else (None, None)
+    peer = zmq.Context.instance().socket(zmq.DEALER)
+    peer.LINGER = 1000
+    util.connect(
+        peer,
+        f"{info['interface']}:{info['registration']}",
+        curve_serverkey=server,
+        curve_publickey=public,
+        curve_secretkey=secret,
+    )
+    session.send(peer, "unregistration_request", content={"id": engine_id})
+    peer.close()

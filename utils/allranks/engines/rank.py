@@ -1,0 +1,150 @@
+"""What runs inside the forked processes: ipyparallel's engine and controller, and a rank's entry to torch.distributed.
+
+`join`, `call`, `leave` and `describe` are called over ipyparallel by `World`; students never see them.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+
+STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
+
+
+def engine(args: dict, fds: list[int]) -> None:
+    """Runs ipyparallel's engine with the arguments in `args["argv"]` until it is told to stop."""
+    from ipyparallel.engine.app import IPEngine
+
+    arm_stack_dump()
+    sys.argv = ["ipengine", *args["argv"]]
+    IPEngine.launch_instance(args["argv"])
+
+
+def controller(args: dict, fds: list[int]) -> None:
+    """Runs ipyparallel's controller with the arguments in `args["argv"]`; its children die with it."""
+    import multiprocessing
+
+    from ipyparallel.controller.app import IPController
+
+    from allranks.engines.parent import die_with_parent
+
+    os.register_at_fork(after_in_child=die_with_parent)
+    multiprocessing.set_start_method("fork", force=True)
+    sys.argv = ["ipcontroller", *args["argv"]]
+    IPController.launch_instance(args["argv"])
+
+
+def arm_stack_dump() -> None:
+    """Lets SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, also while the main thread sits in C++."""
+    path = os.environ.get(STACKS_ENV)
+    if path:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True, chain=False)
+        faulthandler.enable(file=descriptor, all_threads=True)
+
+
+def join(
+    rank: int, world_size: int, backend: str, store: str, env: dict[str, str], timeout_s: float, threads: int
+) -> dict:
+    """Makes this engine one rank of a new default group, and its namespace ready; what it is, as `describe` says it.
+
+    Every rank must call it at once. `store` is the path of the rendezvous file, `env` what must be set before CUDA
+    starts (CUDA_VISIBLE_DEVICES), `threads` how many threads torch may use in this rank.
+    """
+    from datetime import timedelta
+
+    os.environ.update(env)
+    arm_stack_dump()
+
+    import torch
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    torch.set_num_threads(threads)
+    uses_cuda = "cuda" in backend or backend == "nccl"
+    if uses_cuda:
+        torch.cuda.set_device(0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
+        torch.set_default_device("cuda")
+    dist.init_process_group(
+        "gloo" if backend == "gloo+cuda" else backend,
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=timeout_s),
+    )
+    device = torch.device("cuda", 0) if uses_cuda else torch.device("cpu")
+    namespace = _namespace()
+    namespace.update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
+    # the first collective connects everybody to everybody: paid here, not in the student's first cell
+    dist.all_reduce(torch.zeros(1, device=device))
+    if uses_cuda:
+        torch.cuda.synchronize()
+    return describe()
+
+
+def describe() -> dict:
+    """This rank in plain data: rank, pid, device in words, backend, torch's and NCCL's versions."""
+    import torch
+    import torch.distributed as dist
+
+    on_gpu = torch.cuda.is_initialized()
+    return {
+        "rank": dist.get_rank(),
+        "pid": os.getpid(),
+        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} thread(s)",
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES") if on_gpu else None,
+        "backend": dist.get_backend(),
+        "torch": torch.__version__,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None,
+    }
+
+
+def call(payload: bytes) -> bytes:
+    """Calls the function in `payload` (cloudpickled (function, args, kwargs)); the outcome, cloudpickled.
+
+    The outcome is ("value", result) or ("error", {...}): an exception crosses as data, with the lines of the student's
+    own frames, so that the notebook can show it without a traceback of the plumbing.
+    """
+    import cloudpickle
+
+    try:
+        function, args, kwargs = cloudpickle.loads(payload)
+    except Exception as error:
+        return cloudpickle.dumps(("error", describe_error(error, hint="while the function was unpacked on the rank")))
+    try:
+        result = function(*args, **kwargs)
+    except BaseException as error:
+        return cloudpickle.dumps(("error", describe_error(error)))
+    try:
+        return cloudpickle.dumps(("value", result))
+    except Exception as error:
+        return cloudpickle.dumps(("error", describe_error(error, hint="while the result was packed to be sent back")))
+
+
+def describe_error(error: BaseException, hint: str | None = None) -> dict:
+    """An exception as plain data: type, message, and its frames outside of this file as (file, line, function, text)."""
+    import linecache
+    import traceback
+
+    frames = [
+        (frame.f_code.co_filename, line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename != __file__
+    ]
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "hint": hint,
+        "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
+    }
+
+
+def _namespace() -> dict:
+    """The engine's interactive namespace, where `%%ranks` cells run."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell.user_ns if shell is not None else {}

@@ -1,5 +1,40 @@
-"""All Ranks: an interactive course on collective communication, live on real ranks."""
+"""All Ranks: collective communication, live on real ranks.
 
-from importlib.metadata import version as _version
+    from allranks import World, check
 
-__version__ = _version("allranks")
+Both load what they need when they are first used: importing this package costs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_LAZY = {"World": "allranks.world", "WorldError": "allranks.world", "check": "allranks.exercises"}
+
+__all__ = ["World", "WorldError", "check"]
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("allranks")
+    raise AttributeError(f"module 'allranks' has no attribute {name!r}")
+
+
+def _register_magics() -> None:
+    import sys
+
+    if "IPython" in sys.modules:
+        from IPython import get_ipython
+
+        shell = get_ipython()
+        if shell is not None:
+            from allranks.magics import load_ipython_extension
+
+            load_ipython_extension(shell)
+
+
+_register_magics()

@@ -9,10 +9,11 @@ import psutil
 from ipyparallel.cluster.launcher import (
     ControllerLauncher,
     EngineLauncher,
+    LocalControllerLauncher,
     LocalEngineSetLauncher,
     LocalProcessLauncher,
 )
-from traitlets import Dict, Instance
+from traitlets import Bool, Instance
 
 from allranks.engines.parent import Child, Parent
 from allranks.engines.rank import STACKS_ENV
@@ -85,6 +86,14 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
             await self.join(timeout=self.stop_seconds_until_kill)
 
 
+class CurveControllerLauncher(LocalControllerLauncher):
+    """ipyparallel's own controller, with CurveZMQ on: where forking is unsafe."""
+
+    def get_env(self) -> dict:
+        """The environment, with encryption and authentication switched on."""
+        return {"IPP_ENABLE_CURVE": "1", **super().get_env()}
+
+
 class WarmEngineLauncher(WarmLauncher, EngineLauncher):
     """Forks one engine. ipyparallel's nanny process is not needed: the parent reports exits, and signals go direct."""
 
@@ -116,7 +125,7 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):
 
     launcher_class = WarmEngineLauncher
     delay = 0.0
-    per_rank = Dict(help="environment of single ranks: {rank: {name: value}}")
+    announce = Bool(True, help="tell the hub of an engine that ended, so that it is forgotten at once")
 
     def start(self, n: int) -> list[int]:
         """Forks `n` engines; their pids."""
@@ -124,7 +133,8 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):
         return super().start(n)
 
     def _notice_engine_stopped(self, data: dict) -> None:
-        unregister(self.environment.get("IPP_CONNECTION_INFO"), int(data["identifier"]))
+        if self.announce:
+            unregister(self.environment.get("IPP_CONNECTION_INFO"), int(data["identifier"]))
         if data["identifier"] in self.launchers:
             super()._notice_engine_stopped(data)
 

@@ -11,6 +11,8 @@ import signal
 import sys
 
 STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
+# World's own deadline comes first; a group's time-out only poisons the group
+GROUP_TIMEOUT_S = 24 * 3600
 
 
 def engine(args: dict, fds: list[int]) -> None:
@@ -46,41 +48,39 @@ def arm_stack_dump() -> None:
 
 
 def join(
-    rank: int, world_size: int, backend: str, store: str, env: dict[str, str], timeout_s: float, threads: int
+    rank: int, world_size: int, backend: str, store: str, env: dict[str, str], threads: int, path: list[str]
 ) -> dict:
     """Makes this engine one rank of a new default group, and its namespace ready; what it is, as `describe` says it.
 
     Every rank must call it at once. `store` is the path of the rendezvous file, `env` what must be set before CUDA
-    starts (CUDA_VISIBLE_DEVICES), `threads` how many threads torch may use in this rank.
+    starts (CUDA_VISIBLE_DEVICES), `threads` how many threads torch may use in this rank, `path` the notebook's
+    sys.path, so that both find the same modules.
     """
     from datetime import timedelta
 
     os.environ.update(env)
     arm_stack_dump()
+    sys.path[:] = path
 
     import torch
     import torch.distributed as dist
 
-    if dist.is_initialized():
-        dist.destroy_process_group()
     torch.set_num_threads(threads)
-    uses_cuda = "cuda" in backend or backend == "nccl"
-    if uses_cuda:
-        torch.cuda.set_device(0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
-        torch.set_default_device("cuda")
+    device = torch.device("cpu")
+    if backend == "nccl":
+        device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
+        torch.cuda.set_device(device)
     dist.init_process_group(
-        "gloo" if backend == "gloo+cuda" else backend,
+        backend,
         init_method=f"file://{store}",
         rank=rank,
         world_size=world_size,
-        timeout=timedelta(seconds=timeout_s),
+        timeout=timedelta(seconds=GROUP_TIMEOUT_S),
     )
-    device = torch.device("cuda", 0) if uses_cuda else torch.device("cpu")
-    namespace = _namespace()
-    namespace.update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
+    _namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
     # the first collective connects everybody to everybody: paid here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
-    if uses_cuda:
+    if backend == "nccl":
         torch.cuda.synchronize()
     return describe()
 
@@ -90,16 +90,45 @@ def describe() -> dict:
     import torch
     import torch.distributed as dist
 
-    on_gpu = torch.cuda.is_initialized()
+    on_gpu = dist.get_backend() == "nccl"
+    threads = torch.get_num_threads()
     return {
         "rank": dist.get_rank(),
         "pid": os.getpid(),
-        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} thread(s)",
-        "visible": os.environ.get("CUDA_VISIBLE_DEVICES") if on_gpu else None,
+        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
         "backend": dist.get_backend(),
         "torch": torch.__version__,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None,
     }
+
+
+def cell(source: str) -> bytes:
+    """Runs the source of a `%%ranks` cell in this rank's interactive namespace; the outcome as `call` gives it."""
+    import cloudpickle
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows it, once for all ranks
+    try:
+        result = shell.run_cell(source, store_history=True)
+    finally:
+        shell._showtraceback = show
+    error = result.error_before_exec or result.error_in_exec
+    return cloudpickle.dumps(("value", None) if error is None else ("error", describe_error(error)))
+
+
+def pull(name: str) -> bytes:
+    """The value of a variable that a `%%ranks` cell set on this rank, as `call` gives it."""
+    import cloudpickle
+
+    namespace = _namespace()
+    if name not in namespace:
+        error = {"type": "NameError", "message": f"there is no {name!r} on this rank", "hint": None, "frames": []}
+        return cloudpickle.dumps(("error", error))
+    try:
+        return cloudpickle.dumps(("value", namespace[name]))
+    except Exception as error:
+        return cloudpickle.dumps(("error", describe_error(error, hint=f"while {name} was packed to be sent")))
 
 
 def call(payload: bytes) -> bytes:
@@ -125,21 +154,34 @@ def call(payload: bytes) -> bytes:
 
 
 def describe_error(error: BaseException, hint: str | None = None) -> dict:
-    """An exception as plain data: type, message, and its frames outside of this file as (file, line, function, text)."""
+    """An exception as plain data: type, message, and its frames outside the libraries as (file, line, function, text)."""
     import linecache
     import traceback
 
     frames = [
         (frame.f_code.co_filename, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename != __file__
+        if not in_library(frame.f_code.co_filename)
     ]
+    if isinstance(error, SyntaxError) and error.lineno:
+        frames = [(error.filename or "", error.lineno, "")]
     return {
         "type": type(error).__name__,
-        "message": str(error),
+        "message": error.msg if isinstance(error, SyntaxError) else str(error),
         "hint": hint,
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }
+
+
+def in_library(file: str) -> bool:
+    """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
+    import sysconfig
+
+    if file.startswith("<frozen "):
+        return True
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    roots = {here, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
+    return any(file.startswith(root + os.sep) for root in roots)
 
 
 def _namespace() -> dict:

@@ -1,0 +1,52 @@
+"""What all tests share: a run directory of their own, and the count of processes that must not grow."""
+
+import os
+import shutil
+import tempfile
+import time
+
+import psutil
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_run_dir():
+    """Tests must not meet the worlds of the person who runs them. Short, for sockets have short paths."""
+    path = tempfile.mkdtemp(prefix="art-")
+    before = {name: os.environ.get(name) for name in ("ALLRANKS_RUN_DIR", "ALLRANKS_PARENT")}
+    os.environ["ALLRANKS_RUN_DIR"] = path
+    os.environ.pop("ALLRANKS_PARENT", None)
+    yield path
+    for name, value in before.items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def processes_of(run_dir: str) -> list[psutil.Process]:
+    """Every process that belongs to this test run's worlds, by the run directory in its environment; not ourselves."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get("ALLRANKS_RUN_DIR") == run_dir:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def no_ghosts(tmp_path_factory, monkeypatch):
+    """Gives the test a run directory of its own, and fails it if a process or a file of it is left afterwards."""
+    path = tempfile.mkdtemp(prefix="art-")
+    monkeypatch.setenv("ALLRANKS_RUN_DIR", path)
+    yield path
+    deadline = time.monotonic() + 10
+    while (left := processes_of(path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    names = [f"{p.pid} {' '.join(p.cmdline())[:120]}" for p in left]
+    for process in left:
+        process.kill()
+    files = sorted(os.listdir(path))
+    shutil.rmtree(path, ignore_errors=True)
+    assert not names, f"processes left behind: {names}"
+    assert not files, f"files left behind: {files}"

@@ -1,0 +1,120 @@
+"""The warm parent, forked from for real: what a child is given, how its end is told, and that nothing outlives us."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from allranks.engines.parent import Parent, ParentError, describe_exit
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only"),
+]
+
+
+@pytest.fixture(scope="module")
+def parent():
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that it can import parent_targets
+    started = Parent.start()
+    yield started
+    started.close()
+    assert not started.path.exists()
+    os.environ.pop("PYTHONPATH") if before is None else os.environ.__setitem__("PYTHONPATH", before)
+
+
+def read_all(fd: int) -> str:
+    data = b""
+    while part := os.read(fd, 4096):
+        data += part
+    os.close(fd)
+    return data.decode()
+
+
+def spawn_reading(parent: Parent, name: str, args: object, **kwargs) -> str:
+    """What the child wrote to the descriptor that it was passed."""
+    read, write = os.pipe()
+    child = parent.spawn(f"parent_targets:{name}", args=args, fds=[write], **kwargs)
+    os.close(write)
+    text = read_all(read)
+    assert child.wait(10) == 0
+    return text
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not psutil.pid_exists(pid)
+
+
+def test_each_child_gets_its_own_environment_directory_and_seeds(parent, tmp_path):
+    seen = [
+        spawn_reading(parent, "write_environment", {"word": "hi"}, env={"RANK": str(rank)}, cwd=str(tmp_path)).split()
+        for rank in range(3)
+    ]
+    assert [s[:3] for s in seen] == [[str(rank), str(tmp_path), "hi"] for rank in range(3)]
+    assert len({s[3] for s in seen}) == len({s[4] for s in seen}) == 3, "forked children repeat random numbers"
+
+
+@pytest.mark.parametrize("how, code", [(0, 0), (7, 7), ("killed", -signal.SIGKILL), ("raise", 1)])
+def test_the_end_of_a_child_is_told(parent, how, code):
+    assert parent.spawn("parent_targets:end", args=how).wait(10) == code
+
+
+def test_a_process_that_a_rank_left_behind_is_killed(parent):
+    assert gone(int(spawn_reading(parent, "leave_a_process_behind", None)))
+
+
+def test_a_target_that_is_not_there_is_an_error_and_the_parent_goes_on(parent):
+    with pytest.raises(ParentError, match="no_such_module"):
+        parent.spawn("no_such_module:f")
+    assert parent.spawn("parent_targets:end", args=3).wait(10) == 3
+
+
+def test_a_request_too_large_is_refused_before_it_is_sent(parent):
+    with pytest.raises(ParentError, match="bytes"):
+        parent.spawn("parent_targets:end", args="x" * 1_000_000)
+    assert parent.spawn("parent_targets:end", args=0).wait(10) == 0
+
+
+def test_all_end_when_the_process_that_started_the_parent_is_killed():
+    code = """
+        import time
+        from allranks.engines.parent import Parent
+        parent = Parent.ensure()
+        child = parent.spawn("parent_targets:sleep")
+        print(parent.pid, child.pid, flush=True)
+        time.sleep(600)
+    """
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as starter:
+        pids = [int(word) for word in starter.stdout.readline().split()]
+        assert all(psutil.pid_exists(pid) for pid in pids)
+        starter.kill()
+    assert [pid for pid in pids if not gone(pid)] == []
+
+
+def test_children_end_when_the_parent_is_killed(parent):
+    ours = Parent.start()
+    child = ours.spawn("parent_targets:sleep")
+    os.kill(ours.pid, signal.SIGKILL)
+    assert gone(child.pid)
+    assert child.wait(10) is not None
+    with pytest.raises(ParentError, match="gone"):
+        ours.spawn("parent_targets:sleep")
+    ours.close()
+
+
+def test_exit_codes_in_words():
+    assert describe_exit(None) == "is running"
+    assert describe_exit(3) == "exited with code 3"
+    assert describe_exit(-9) == "was killed by SIGKILL"
+    assert describe_exit(-200) == "was killed by signal 200"

@@ -1,0 +1,46 @@
+"""`%%ranks`: every rank of the running world runs the cell."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+
+from IPython.core.magic import Magics, cell_magic, magics_class
+
+from allranks.world import WorldError, current
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:
+        raise WorldError(f"%%ranks: {message}. Usage: %%ranks [--deadline SECONDS]")
+
+
+@magics_class
+class RanksMagics(Magics):
+    """The cell magic of the course; registered by `import allranks`."""
+
+    @cell_magic
+    def ranks(self, line: str, cell: str) -> None:
+        """Runs the cell on every rank: `%%ranks [--deadline SECONDS]`. What each prints is shown side by side."""
+        parser = _Parser(prog="%%ranks", add_help=False)
+        parser.add_argument("--deadline", type=float, default=None)
+        options = parser.parse_args(line.split())
+        world = current()
+        # the magic's own line counts as line 1, as the notebook's line numbers do
+        source = "#\n" + cell
+        self._expect_syntax(source)
+        world.cell(source, options.deadline)
+
+    def _expect_syntax(self, source: str) -> None:
+        """Finds a syntax error here and once, before any rank has seen the cell."""
+        try:
+            ast.parse(self.shell.transform_cell(source), "%%ranks cell")
+        except SyntaxError as error:
+            text = (error.text or "").rstrip()
+            where = f"\n    line {error.lineno}: {text.strip()}" if text else ""
+            raise WorldError(f"This cell is not valid Python, so no rank ran it: {error.msg}.{where}") from None
+
+
+def load_ipython_extension(shell) -> None:
+    """Registers the magics; called by `import allranks` inside IPython and by `%load_ext allranks.magics`."""
+    shell.register_magics(RanksMagics)

@@ -1,0 +1,204 @@
+"""The engines under a world: a controller and one engine a rank, started, joined into a group, watched, and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from allranks.engines import rank as on_rank
+from allranks.engines.devices import Placement
+from allranks.engines.parent import Parent, ParentError, describe_exit, forking_is_safe
+from allranks.engines.rundir import RunDirError, run_dir, sweep
+from allranks.errors import CourseError
+
+START_TIMEOUT_S = 90.0
+_numbers = itertools.count()
+
+
+class WorldError(CourseError):
+    """A world that can't be started or used; the message says what to do."""
+
+
+class Engines:
+    """The processes of one world. Makes them all in `start`, ends them all in `stop`; there is no half-way state.
+
+    `launcher` is "warm" (forked) or "local" (ipyparallel's own, for systems where forking is unsafe).
+    """
+
+    def __init__(self, placement: Placement, launcher: str) -> None:
+        self.placement = placement
+        self.launcher = launcher
+        self.described: list[dict] = []
+        self.directory: Path | None = None
+        self._cluster = None
+        self._client = None
+        self._views: list = []
+        self._launchers: dict = {}
+
+    def start(self, progress: Callable[[str], None]) -> None:
+        """Starts everything and joins the ranks into one group. Raises WorldError, with nothing left behind."""
+        try:
+            self._start(progress)
+        except BaseException as error:
+            log = self._last_words() if isinstance(error, WorldError) else ""
+            self.stop()
+            if isinstance(error, (ParentError, RunDirError)):
+                raise WorldError(str(error)) from None
+            if log:
+                raise WorldError(f"{error} {log}") from None
+            raise
+
+    def _start(self, progress: Callable[[str], None]) -> None:
+        ranks, deadline = self.placement.ranks, time.monotonic() + START_TIMEOUT_S
+        base = run_dir()
+        sweep(base)
+        self.directory = base / f"world-{next(_numbers)}-{os.getpid()}"
+        try:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory.mkdir(mode=0o700)
+        except OSError as error:
+            raise WorldError(f"The world's directory {self.directory} can't be made: {error.strerror}.") from None
+        if self.launcher == "warm":
+            progress("importing torch once, for all ranks")
+            Parent.ensure()
+        import ipyparallel as ipp
+
+        from allranks.engines.launchers import CurveControllerLauncher
+
+        if self.launcher == "warm":
+            Parent.ensure().wait_warm(START_TIMEOUT_S)
+        progress("starting the controller")
+        options = ["--HeartMonitor.period=250", "--HeartMonitor.max_heartmonitor_misses=40"]
+        if self.launcher == "warm":
+            options.append("--IPController.use_threads=True")
+        self._cluster = ipp.Cluster(
+            controller="warm" if self.launcher == "warm" else CurveControllerLauncher,
+            engines=self.launcher,
+            n=ranks,
+            delay=0,
+            profile_dir=str(self.directory),
+            cluster_id="",
+            controller_args=options,
+            load_profile=False,
+            shutdown_atexit=False,  # ours runs instead, without a word
+            log_level=logging.ERROR,
+        )
+        self._cluster.start_controller_sync()
+        engines = self._cluster.start_engines_sync(ranks)
+        engines = self._cluster.engines[engines]
+        self._launchers = dict(engines.launchers)
+        engines.announce = False  # a world replaces all its engines at once, hub included
+        self._client = self._cluster.connect_client_sync()
+        while len(self._client.ids) < ranks:
+            progress(f"{len(self._client.ids)} of {ranks} ranks are there")
+            self._expect_alive(deadline, "registered")
+            time.sleep(0.02)
+        self._views = [self._client[i] for i in sorted(self._client.ids)]
+        progress(f"{ranks} ranks meet ({self.placement.backend})")
+        self.described = self._join(deadline)
+
+    def _join(self, deadline: float) -> list[dict]:
+        store = self.directory / "store"
+        pending = [
+            view.apply_async(
+                on_rank.join,
+                rank,
+                self.placement.ranks,
+                self.placement.backend,
+                str(store),
+                {**self.placement.env[rank], on_rank.STACKS_ENV: str(self.stacks(rank))},
+                self.placement.threads,
+                sys.path,
+            )
+            for rank, view in enumerate(self._views)
+        ]
+        while not all(p.ready() for p in pending):
+            for rank, p in enumerate(pending):
+                if p.ready() and not p.successful():
+                    self._refused(rank, p)
+            self._expect_alive(deadline, "joined")
+            pending[0].wait(0.02) if not pending[0].ready() else time.sleep(0.01)
+        return [p.get() if p.successful() else self._refused(rank, p) for rank, p in enumerate(pending)]
+
+    def _refused(self, rank: int, pending) -> None:
+        try:
+            pending.get(0)
+        except Exception as error:
+            words = getattr(error, "evalue", None) or str(error)
+            raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
+
+    def _expect_alive(self, deadline: float, verb: str) -> None:
+        for rank, exit_words in self.dead().items():
+            raise WorldError(f"Rank {rank} {exit_words} before it had {verb}.")
+        if time.monotonic() > deadline:
+            raise WorldError(f"Not all {self.placement.ranks} ranks had {verb} after {START_TIMEOUT_S:.0f} s.")
+
+    def submit(self, function, per_rank: list[tuple]) -> list:
+        """Calls `function(*per_rank[r])` on every rank r; ipyparallel's AsyncResults in the order of ranks."""
+        return [view.apply_async(function, *args) for view, args in zip(self._views, per_rank, strict=True)]
+
+    def stacks(self, rank: int) -> Path:
+        """The file that rank `rank` writes its stacks to."""
+        return self.directory / f"stacks-{rank}"
+
+    @property
+    def pids(self) -> list[int]:
+        """The process id of each rank."""
+        return [d["pid"] for d in self.described]
+
+    def dead(self) -> dict[int, str]:
+        """The ranks whose process has ended, and how: {2: "was killed by SIGKILL"}."""
+        if self.launcher == "warm":
+            codes = {int(number): launcher.poll() for number, launcher in self._launchers.items()}
+        else:
+            ended = {n: launcher for n, launcher in self._launchers.items() if launcher.state == "after"}
+            codes = {int(number): (launcher.stop_data or {}).get("exit_code", 1) for number, launcher in ended.items()}
+        return {rank: describe_exit(code) for rank, code in sorted(codes.items()) if code is not None}
+
+    def stop(self) -> None:
+        """Ends every process and removes every file, whatever state they are in. Doing it twice is harmless."""
+        client, self._client = self._client, None
+        cluster, self._cluster = self._cluster, None
+        self._views, self.described = [], []
+        with contextlib.suppress(Exception):
+            if client is not None:
+                client.close()
+        if cluster is not None:
+            launchers = [*self._launchers.values(), *filter(None, [cluster.controller])]
+            children = [launcher.child for launcher in launchers if getattr(launcher, "child", None)]
+            for child in children:
+                child.kill()
+            with contextlib.suppress(Exception):
+                cluster.stop_cluster_sync()
+            for child in children:
+                child.wait(5)
+            loop = getattr(cluster, "_thread_loop", None)  # ipyparallel leaves this thread running for ever
+            if loop is not None:
+                loop.add_callback(loop.stop)
+        self._launchers = {}
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _last_words(self) -> str:
+        """The last lines of the engines' logs, for an error that happened while they started."""
+        lines: list[str] = []
+        for log in sorted((self.directory / "log").glob("*.log")) if self.directory else ():
+            lines += [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-2:]
+        errors = [line for line in lines if "rror" in line]
+        return f"Its log says: {errors[-1]}" if errors else ""
+
+
+def choose_launcher(asked: str | None) -> tuple[str, str | None]:
+    """The launcher to use, and a line that says why where it is the slow one."""
+    if asked not in (None, "warm", "local"):
+        raise WorldError(f"launcher={asked!r} is unknown; it is 'warm' (forked) or 'local' (ipyparallel's own).")
+    if asked is None and not forking_is_safe():
+        return "local", "Forking is unsafe on this system: ranks start one by one with ipyparallel's own launcher."
+    return asked or "warm", None

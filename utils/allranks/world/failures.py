@@ -1,0 +1,79 @@
+"""What went wrong on the ranks, in one place and once: errors, stuck ranks, dead ranks."""
+
+from __future__ import annotations
+
+import linecache
+
+from allranks.world.cluster import WorldError
+from allranks.world.standing import Standing
+
+# what a newcomer needs to hear with an error that Python words for somebody else
+_HINTS = {
+    "NameError": "A function that is sent to the ranks sees the notebook's imports and variables, and a `%%ranks` cell "
+    "sees what earlier `%%ranks` cells made; neither sees the other's.",
+}
+
+
+class RanksError(WorldError):
+    """One or more ranks raised. `errors` holds, by rank, the exception's type, message and the user's frames."""
+
+    def __init__(self, message: str, errors: dict[int, dict]) -> None:
+        super().__init__(message)
+        self.errors = errors
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+class RanksStuck(WorldError):
+    """The ranks did not come back in time, or never can. `standings` says where each of them was."""
+
+    def __init__(self, message: str, standings: list[Standing], errors: dict[int, dict] | None = None) -> None:
+        super().__init__(message)
+        self.standings = standings
+        self.errors = errors or {}
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+class RankDied(WorldError):
+    """A rank's process ended while it was in use."""
+
+
+def name_ranks(ranks: list[int], world_size: int) -> str:
+    """ "rank 2", "ranks 0, 1 and 3", "all 4 ranks"."""
+    if len(ranks) == world_size and world_size > 1:
+        return f"all {world_size} ranks"
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def describe(errors: dict[int, dict], world_size: int, source: str | None = None) -> str:
+    """Every different error once, with the ranks that raised it, the line it is from, and that line's text."""
+    groups: dict[str, list[int]] = {}
+    for rank, error in sorted(errors.items()):
+        groups.setdefault(_say(error, source), []).append(rank)
+    blocks = []
+    for words, ranks in groups.items():
+        who = name_ranks(ranks, world_size)
+        blocks.append(f"{who[0].upper()}{who[1:]}: {words}")
+    hints = {_HINTS[e["type"]] for e in errors.values() if e["type"] in _HINTS}
+    return "\n".join([*blocks, *sorted(hints)])
+
+
+def _say(error: dict, source: str | None) -> str:
+    said = f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+    if error.get("hint"):
+        said += f" ({error['hint']})"
+    for file, line, name, text in error["frames"]:
+        text = text or linecache.getline(file, line).strip() or _line_of(source, line)
+        inside = f" in {name}" if name and not name.startswith("<") else ""
+        said += f"\n    line {line}{inside}: {text}" if text else f"\n    line {line}{inside}"
+    return said
+
+
+def _line_of(source: str | None, line: int) -> str:
+    lines = (source or "").splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

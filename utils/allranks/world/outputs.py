@@ -1,0 +1,90 @@
+"""What ranks print, side by side: one column a rank in a notebook, one prefixed line a line elsewhere."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+MAX_CHARS = 20_000  # of one rank's text in the notebook; a page with megabytes can't be opened again
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+STYLE = """<style>
+.ar-ranks{display:flex;flex-wrap:wrap;gap:6px;margin:2px 0}
+.ar-rank{flex:1 1 12em;min-width:11em;max-width:100%;border:1px solid var(--jp-border-color2,#bbb);border-radius:4px;overflow:auto}
+.ar-rank>b{display:block;padding:1px 8px;font:600 12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color1,#222);background:var(--jp-layout-color2,#eee)}
+.ar-rank>b.ar-bad{color:var(--jp-error-color0,#a30000)}
+.ar-rank pre{margin:0!important;padding:4px 8px!important;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;background:transparent!important;color:var(--jp-content-font-color1,#222)}
+.ar-rank img{max-width:100%}
+.ar-note{font:12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color2,#555);margin:2px 0}
+</style>"""
+
+
+@dataclass
+class RankOutput:
+    """What one rank has shown so far."""
+
+    stdout: str = ""
+    stderr: str = ""
+    shown: list[dict] = field(default_factory=list)
+    failed: bool = False
+
+    @property
+    def text(self) -> str:
+        """Everything as plain text, without terminal colours, cut in the middle where it is very long."""
+        parts = [self.stdout, self.stderr, *(d["text/plain"] for d in self.shown if "text/plain" in d)]
+        text = _ANSI.sub("", "\n".join(p.rstrip("\n") for p in parts if p))
+        if len(text) > MAX_CHARS:
+            half = MAX_CHARS // 2
+            text = f"{text[:half]}\n[... {len(text) - MAX_CHARS} characters left out ...]\n{text[-half:]}"
+        return text
+
+    def as_html(self) -> str:
+        """The same for a notebook, with pictures as pictures."""
+        blocks = []
+        plain = RankOutput(self.stdout, self.stderr, [d for d in self.shown if not _rich(d)]).text
+        if plain:
+            blocks.append(f"<pre>{html.escape(plain)}</pre>")
+        for data in filter(_rich, self.shown):
+            if "image/png" in data:
+                blocks.append(f'<img alt="figure" src="data:image/png;base64,{data["image/png"].strip()}">')
+            else:
+                blocks.append(data["text/html"])
+        return "".join(blocks)
+
+
+def _rich(data: dict) -> bool:
+    return "image/png" in data or "text/html" in data
+
+
+class Grid:
+    """The outputs of all ranks, and a note below them; what a cell displays, and updates while it runs."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = [RankOutput() for _ in range(ranks)]
+        self.note = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.note and not any(r.text or r.shown for r in self.ranks)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        return {"text/html": self.as_html(), "text/plain": str(self)}
+
+    def as_html(self) -> str:
+        """One column a rank; ranks that showed nothing are left out where others did."""
+        columns = [
+            f'<div class="ar-rank"><b class="{"ar-bad" if r.failed else ""}">rank {number}'
+            f"{' failed' if r.failed else ''}</b>{r.as_html()}</div>"
+            for number, r in enumerate(self.ranks)
+            if r.text or r.shown
+        ]
+        body = f'<div class="ar-ranks">{"".join(columns)}</div>' if columns else ""
+        note = f'<div class="ar-note">{html.escape(self.note)}</div>' if self.note else ""
+        return (STYLE if body or note else "") + body + note
+
+    def __str__(self) -> str:
+        lines = [f"[rank {n}] {line}" for n, r in enumerate(self.ranks) if r.text for line in r.text.split("\n")]
+        return "\n".join([*lines, *([self.note] if self.note else [])])

@@ -18,6 +18,8 @@ from traitlets import Bool, Instance
 from allranks.engines.parent import Child, Parent
 from allranks.engines.rank import STACKS_ENV
 
+RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect
+
 
 class WarmLauncher(LocalProcessLauncher):
     """Forks its process from the warm parent, which also tells us when and how it ends."""
@@ -67,7 +69,7 @@ class WarmLauncher(LocalProcessLauncher):
 class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
     """Forks ipyparallel's controller."""
 
-    target = "allranks.engines.rank:controller"
+    target = "allranks.engines.controller:run"
 
     def find_args(self) -> list[str]:
         """The controller's arguments, its program's name first."""
@@ -75,7 +77,7 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
 
     def get_env(self) -> dict:
         """CurveZMQ on: also on loopback another user of the machine could connect."""
-        return {"IPP_ENABLE_CURVE": "1", **super().get_env()}
+        return {"IPP_ENABLE_CURVE": "1", RANKS_ENV: str(self.parent.n), **super().get_env()}
 
     async def stop(self) -> None:
         """Ends it gently first, for it removes its connection files."""
@@ -108,6 +110,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
+            "--HistoryManager.enabled=False",
         ]
 
     def get_env(self) -> dict:

@@ -37,11 +37,15 @@ from allranks.engines.rundir import RunDirError, run_dir, sweep
 MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
 MAX_FDS = 64
 WARM = (
-    "numpy",
+    "numpy.random",
     "torch",
     "torch.distributed",
     "torch.nn",
     "cloudpickle",
+    "tornado.platform.asyncio",
+    "IPython.core.completerlib",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "ipykernel.inprocess.ipkernel",
@@ -50,6 +54,7 @@ WARM = (
     "ipyparallel.controller.heartmonitor",
     "ipyparallel.controller.dictdb",
     "ipyparallel.serialize",
+    "allranks.engines.controller",
     "allranks.engines.rank",
     "allranks.trace",
 )
@@ -187,6 +192,7 @@ class Parent:
                 stderr=descriptor,
                 start_new_session=True,
                 cwd="/",
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
             )
         except OSError as error:
             os.close(write)

@@ -1,4 +1,4 @@
-"""What runs inside the forked processes: ipyparallel's engine and controller, and a rank's entry to torch.distributed.
+"""What runs inside the forked processes: ipyparallel's engine, and a rank's entry to torch.distributed.
 
 `join`, `call`, `leave` and `describe` are called over ipyparallel by `World`; students never see them.
 """
@@ -20,22 +20,9 @@ def engine(args: dict, fds: list[int]) -> None:
     from ipyparallel.engine.app import IPEngine
 
     arm_stack_dump()
+    sys.modules["debugpy"] = None  # a debugger can't reach a rank, and its import is half of an engine's start
     sys.argv = ["ipengine", *args["argv"]]
     IPEngine.launch_instance(args["argv"])
-
-
-def controller(args: dict, fds: list[int]) -> None:
-    """Runs ipyparallel's controller with the arguments in `args["argv"]`; its children die with it."""
-    import multiprocessing
-
-    from ipyparallel.controller.app import IPController
-
-    from allranks.engines.parent import die_with_parent
-
-    os.register_at_fork(after_in_child=die_with_parent)
-    multiprocessing.set_start_method("fork", force=True)
-    sys.argv = ["ipcontroller", *args["argv"]]
-    IPController.launch_instance(args["argv"])
 
 
 def arm_stack_dump() -> None:
@@ -70,6 +57,7 @@ def join(
     if backend == "nccl":
         device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
         torch.cuda.set_device(device)
+        torch.set_default_device(device)  # so that a cell's torch.ones(4) is on the GPU, and the text is one for both
     dist.init_process_group(
         backend,
         init_method=f"file://{store}",

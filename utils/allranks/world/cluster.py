@@ -75,7 +75,7 @@ class Engines:
         if self.launcher == "warm":
             Parent.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
-        options = ["--HeartMonitor.period=250", "--HeartMonitor.max_heartmonitor_misses=40"]
+        options = ["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=60"]
         if self.launcher == "warm":
             options.append("--IPController.use_threads=True")
         self._cluster = ipp.Cluster(

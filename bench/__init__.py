@@ -1,0 +1,1 @@
+"""Measurements that the documents quote. Each module of this package has `run(quick) -> Result`."""

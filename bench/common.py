@@ -1,0 +1,74 @@
+"""What every bench shares: alternating measurements, medians and ratios, and the line that says where they were made."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+
+
+@dataclass
+class Result:
+    """One table: its title, columns, rows of printable cells, and remarks below it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def alternate(
+    variants: dict[str, Callable[[], float]], rounds: int, progress: Callable[[str], None]
+) -> dict[str, list]:
+    """Seconds of each variant, measured in turns, so that a busy spell of the machine meets them all."""
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for number in range(rounds):
+        for name, measure in variants.items():
+            progress(f"round {number + 1} of {rounds}: {name}")
+            seconds[name].append(measure())
+    return seconds
+
+
+def median(values: list[float]) -> float:
+    """The median."""
+    return statistics.median(values)
+
+
+def ratio(ours: list[float], theirs: list[float]) -> float:
+    """The median of the ratios within each round: what drifts between rounds cancels."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def spread(values: list[float]) -> str:
+    """Smallest to largest, in seconds."""
+    return f"{min(values):.2f} to {max(values):.2f}"
+
+
+def clock(function: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def where() -> str:
+    """The machine, versions and date, for the head of every record."""
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "ipyparallel", "ipykernel"))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"{cores} cores ({_cpu()}), {platform.system()}, Python {platform.python_version()}, {versions}; "
+        f"{datetime.now(UTC):%Y-%m-%d}"
+    )
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

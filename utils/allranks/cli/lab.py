@@ -1,0 +1,61 @@
+"""`allranks lab`: JupyterLab at the first chapter, with engines that are warm already."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+FIRST_CHAPTER = Path("chapters/00_start_here.ipynb")
+# Lab's settings for the course, layered below the user's own: players are saved with their notebooks
+SETTINGS = Path(__file__).resolve().parent.parent / "jupyter"
+
+
+def course_directory() -> Path:
+    """The directory that holds chapters/: this one or one above it, else the checkout that the package is run from."""
+    here = Path.cwd()
+    for directory in (here, *here.parents, Path(__file__).resolve().parents[3]):
+        if (directory / FIRST_CHAPTER).is_file():
+            return directory
+    raise click.ClickException(
+        f"There is no {FIRST_CHAPTER} in {here} or above it. Run this in the course's directory; if the notebooks are "
+        "not built yet, `make notebooks` builds them."
+    )
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--no-browser", is_flag=True, help="Print the address instead of opening a browser.")
+@click.argument("jupyter_args", nargs=-1, type=click.UNPROCESSED)
+def command(no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
+    """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`)."""
+    from allranks.engines.parent import Parent, ParentError, forking_is_safe
+
+    root = course_directory()
+    if forking_is_safe():
+        try:
+            parent = Parent.start()
+        except ParentError as error:
+            raise click.ClickException(str(error)) from None
+        os.environ["ALLRANKS_PARENT"] = str(parent.path)
+        click.echo("Warming the engines while JupyterLab starts: every notebook of this session shares them.", err=True)
+    else:
+        click.echo("Forking is unsafe on this system: worlds start with ipyparallel's own launcher, slowly.", err=True)
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+        filter(None, [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
+    )
+    # the kernels must be this environment's, also when its bin directory is not on the PATH
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+    from jupyterlab.labapp import LabApp
+
+    argv = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST_CHAPTER.as_posix()}", *jupyter_args]
+    if not any("log_level" in argument or argument == "--debug" for argument in jupyter_args):
+        argv.append("--Application.log_level=ERROR")  # the address is printed at any level
+    if no_browser:
+        argv.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and "--allow-root" not in argv:
+        argv.append("--allow-root")  # in containers; the server listens on loopback and asks for its token
+    sys.argv = ["jupyter-lab", *argv]
+    LabApp.launch_instance(argv)

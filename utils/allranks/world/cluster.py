@@ -19,6 +19,7 @@ from allranks.engines.rundir import RunDirError, run_dir, sweep
 from allranks.errors import CourseError
 
 START_TIMEOUT_S = 90.0
+STALL_S = 0.5
 _numbers = itertools.count()
 
 
@@ -95,14 +96,34 @@ class Engines:
         engines = self._cluster.engines[engines]
         self._launchers = dict(engines.launchers)
         engines.announce = False  # a world replaces all its engines at once, hub included
-        self._client = self._cluster.connect_client_sync()
-        while len(self._client.ids) < ranks:
-            progress(f"{len(self._client.ids)} of {ranks} ranks are there")
-            self._expect_alive(deadline, "registered")
-            time.sleep(0.02)
+        self._client = self._connect(ranks, deadline, progress)
         self._views = [self._client[i] for i in sorted(self._client.ids)]
         progress(f"{ranks} ranks meet ({self.placement.backend})")
         self.described = self._join(deadline)
+
+    def _connect(self, ranks: int, deadline: float, progress: Callable[[str], None]):
+        """A client that knows all engines.
+
+        The hub tells new engines to the clients that it has; one that subscribes in that very moment misses them, so
+        after a stall we ask again, for the answer to a new connection lists all that are there.
+        """
+        client = self._cluster.connect_client_sync()
+        seen, since = -1, time.monotonic()
+        try:
+            while len(client.ids) < ranks:
+                if len(client.ids) != seen:
+                    seen, since = len(client.ids), time.monotonic()
+                    progress(f"{seen} of {ranks} ranks are there")
+                self._expect_alive(deadline, "registered")
+                time.sleep(0.01)
+                if time.monotonic() - since > STALL_S:
+                    client.close()
+                    client = self._cluster.connect_client_sync()
+                    since = time.monotonic()
+        except BaseException:
+            client.close()
+            raise
+        return client
 
     def _join(self, deadline: float) -> list[dict]:
         store = self.directory / "store"

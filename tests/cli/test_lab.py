@@ -1,0 +1,108 @@
+"""`allranks lab` as a newcomer runs it: a real JupyterLab whose kernels share one warm parent, and which leaves nothing."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from jupyter_client import BlockingKernelClient
+
+pytestmark = pytest.mark.live
+
+ROOT = Path(__file__).resolve().parents[2]
+CELL = """
+from allranks import World
+from allranks.engines.parent import Parent
+with World(ranks=2) as world:
+    print(world.run(lambda: 7), Parent.ensure().pid, Parent.ensure().process)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def lab(no_ghosts, tmp_path):
+    """A running `allranks lab`: a function that calls its REST interface, and the directory of its kernels' files."""
+    env = {**os.environ, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"):
+        env[name] = str(tmp_path / name.lower())
+    port = free_port()
+    command = [sys.executable, "-m", "allranks.cli", "lab", "--no-browser", f"--port={port}", "--port-retries=0"]
+    log = open(tmp_path / "lab.log", "w+")
+    process = subprocess.Popen(command, env=env, cwd=ROOT / "chapters", stdout=log, stderr=log)
+    try:
+        deadline, found = time.monotonic() + 90, None
+        while found is None and time.monotonic() < deadline:
+            assert process.poll() is None, (tmp_path / "lab.log").read_text()
+            found = re.search(r"http://127\.0\.0\.1:\d+(/\S*)\?token=(\w+)", (tmp_path / "lab.log").read_text())
+            time.sleep(0.1)
+        assert found, (tmp_path / "lab.log").read_text()
+        path, token = found.groups()
+        assert path == "/lab/tree/chapters/00_start_here.ipynb"
+
+        def call(path: str, method: str = "GET") -> dict:
+            headers = {"Authorization": f"token {token}"}
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return json.loads(reply.read() or b"null")
+
+        yield call, tmp_path / "runtime"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) is not None
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def run(runtime: Path, kernel: str, code: str) -> str:
+    """What a kernel of that server prints."""
+    client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        printed = []
+
+        def keep(message):
+            if message["msg_type"] in ("stream", "error"):
+                printed.append(message["content"].get("text") or "\n".join(message["content"]["traceback"]))
+
+        client.execute_interactive(code, timeout=90, output_hook=keep)
+        return "".join(printed)
+    finally:
+        client.stop_channels()
+
+
+def test_two_notebooks_share_one_warm_parent_and_nothing_is_left(lab):
+    call, runtime = lab
+    assert call("/api/contents/chapters/00_start_here.ipynb?content=0")["type"] == "notebook"
+    settings = call("/lab/api/settings/@jupyter-widgets/jupyterlab-manager:plugin")
+    assert settings["schema"]["properties"]["saveState"]["default"] is True
+    answers = [run(runtime, call("/api/kernels", "POST")["id"], CELL) for _ in range(2)]
+    assert [a.split("]")[0] for a in answers] == ["[7, 7"] * 2, answers
+    parents = {a.split()[2] for a in answers}
+    assert len(parents) == 1 and parents != {"None"}
+    assert all(a.split()[3] == "None" for a in answers), "a kernel started a parent of its own"
+
+
+def test_outside_of_the_course_it_says_where_to_go(tmp_path):
+    # the package's own checkout is found from anywhere, so a package that lies elsewhere is imitated
+    code = (
+        "import allranks.cli.lab as lab; from pathlib import Path; import click\n"
+        f"lab.__file__ = {str(tmp_path / 'lib' / 'a' / 'b' / 'c' / 'lab.py')!r}\n"
+        "try: lab.course_directory()\nexcept click.ClickException as error: print(error.message)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "There is no chapters/00_start_here.ipynb in" in done.stdout, done.stderr

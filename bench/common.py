@@ -45,7 +45,7 @@ def ratio(ours: list[float], theirs: list[float]) -> float:
 
 
 def spread(values: list[float]) -> str:
-    """Smallest to largest, in seconds."""
+    """Smallest to largest."""
     return f"{min(values):.2f} to {max(values):.2f}"
 
 

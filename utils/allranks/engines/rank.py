@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import os
 import signal
 import sys
@@ -161,6 +162,7 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict:
     }
 
 
+@functools.cache
 def in_library(file: str) -> bool:
     """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
     import sysconfig

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import place
 from allranks.errors import CourseError
+from allranks.trace import Trace
 from allranks.world.cluster import Engines, WorldError, choose_launcher
 from allranks.world.failures import RankDied, RanksError, RanksStuck, describe, name_ranks
 from allranks.world.outputs import STYLE, WIDGET, Grid
@@ -116,13 +117,27 @@ class World:
         is shown by rank. Raises RanksError where ranks raised, RanksStuck after the deadline or when the ranks wait
         for one that failed, RankDied when a process ended; after the last two the world has fresh ranks.
         """
+        return self._call(fn, (fn, args, kwargs), deadline)
+
+    def trace(self, fn: Callable, *args, deadline: float | None = None, **kwargs) -> tuple[list, Trace]:
+        """Calls `fn` as `run` does, and records what it sends: (results, trace of kind "live").
+
+        The trace has each send, receive and collective with its bytes, its line and its times on this machine's clock;
+        on GPUs, the times of the rank's stream. `Player(trace)` plays it.
+        """
+        from allranks.world import live
+
+        parts = self._call(fn, (live.record, (fn, args, kwargs), {}), deadline)
+        return [result for result, _ in parts], live.join([part for _, part in parts])
+
+    def _call(self, fn: Callable, call: tuple, deadline: float | None) -> list:
         import cloudpickle
 
         if not callable(fn):
             raise WorldError(f"world.run takes a function that every rank calls; it got {type(fn).__name__}.")
         try:
             with _by_value(fn):
-                payload = cloudpickle.dumps((fn, args, kwargs))
+                payload = cloudpickle.dumps(call)
         except CourseError:
             raise
         except Exception as error:

@@ -1,0 +1,162 @@
+"""From what each rank recorded to one trace of the live run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from allranks.network import Enter, Flat, NetworkError, Recv, Send, Wait, replay
+from allranks.trace import Event, Trace
+
+
+def record(function, args: tuple, kwargs: dict) -> tuple:
+    """Runs on each rank: `recorder.record`, whose import of torch the notebook need not pay."""
+    from allranks.world import recorder
+
+    return recorder.record(function, args, kwargs)
+
+
+def join(parts: list[tuple[dict, dict]]) -> Trace:
+    """The trace of one run. `parts[r]` is rank r's log and description, as `recorder.record` gives them.
+
+    Times begin at the first event. `step` is the round in which a message would start if each took one round. A
+    message's chunk is told by its place in the sender's vector, where the messages cut it into parts that don't overlap.
+    """
+    records = [log["records"] for log, _ in parts]
+    number = _numbers(records)
+    start = min((r["posted"] for rows in records for r in rows), default=0.0)
+    steps = _steps(parts, records, number)
+    cut = _Cut(records)
+    sent_chunks = {
+        number[rank, i]: cut.chunk(r) for rank, rows in enumerate(records) for i, r in enumerate(rows) if r["kind"] == "send"
+    }  # fmt: skip
+    both = Counter(number[rank, i] for rank, rows in enumerate(records) for i, r in enumerate(rows) if _p2p(r))
+    senders = {
+        number[rank, i]: rank for rank, rows in enumerate(records) for i, r in enumerate(rows) if r["kind"] == "send"
+    }
+    events = []
+    for rank, rows in enumerate(records):
+        for i, r in enumerate(rows):
+            message = number[rank, i]
+            peer = r["peer"] if r["peer"] is not None or r["kind"] != "recv" else senders.get(message)
+            events.append(
+                Event(
+                    rank=rank,
+                    op=r["kind"] if _p2p(r) else r["name"],
+                    peer=peer,
+                    chunks=sent_chunks.get(message, ()) if _p2p(r) else (),
+                    offset=r["offset"],
+                    nbytes=r["nbytes"],
+                    step=steps.get(message),
+                    start=r["posted"] - start,
+                    end=None if r["done"] is None else max(r["done"], r["posted"]) - start,
+                    line=r["line"],
+                    match=message if _p2p(r) and both[message] == 2 else None,
+                    tag=r["tag"],
+                )
+            )
+    events.sort(key=lambda e: (e.start, e.rank))
+    dtypes = {r["dtype"] for rows in records for r in rows} - {None}
+    about = parts[0][1]
+    hosts = sorted({description["host"] for _, description in parts})
+    return Trace(
+        kind="live",
+        ranks=len(parts),
+        events=tuple(events),
+        collective=_only({r["name"] for rows in records for r in rows if not _p2p(r)} - {"barrier"}),
+        chunks=cut.count,
+        nbytes=cut.nbytes,
+        dtype=_only(dtypes),
+        clock="wall",
+        source=about["backend"],
+        meta={
+            "backend": about["backend"],
+            "nccl": about["nccl"],
+            "torch": about["torch"],
+            "devices": [description["device"] for _, description in parts],
+            "nodes": len(hosts),
+            "clocks": "one machine's" if len(hosts) == 1 else "not aligned",
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        },
+    )
+
+
+def _p2p(record: dict) -> bool:
+    return record["kind"] != "collective"
+
+
+def _only(values: set):
+    return values.pop() if len(values) == 1 else None
+
+
+def _numbers(records: list[list[dict]]) -> dict[tuple[int, int], int]:
+    """(rank, index): the number of its message or collective. Messages of a pair and tag keep their order."""
+    found: dict[tuple[int, int], int] = {}
+    waiting: dict[tuple, list[int]] = defaultdict(list)
+    fresh = 0
+    for rank, rows in enumerate(records):
+        for i, r in enumerate(rows):
+            if r["kind"] == "send":
+                found[rank, i] = fresh
+                waiting[rank, r["peer"], r["tag"], r["group"]].append(fresh)
+                fresh += 1
+    meetings: dict[tuple, int] = {}
+    for rank, rows in enumerate(records):
+        order: Counter = Counter()
+        for i, r in enumerate(rows):
+            if r["kind"] == "recv":
+                queue = waiting.get((r["peer"], rank, r["tag"], r["group"]))
+                if queue:
+                    found[rank, i] = queue.pop(0)
+                else:
+                    found[rank, i], fresh = fresh, fresh + 1
+            elif r["kind"] == "collective":
+                key = (r["group"], order[r["group"]])
+                order[r["group"]] += 1
+                if key not in meetings:
+                    meetings[key], fresh = fresh, fresh + 1
+                found[rank, i] = meetings[key]
+    return found
+
+
+def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, int]:
+    """Message: its round. Empty where the rounds can't be told (a receive from any source, for one)."""
+    programs = []
+    for rank, (log, _) in enumerate(parts):
+        program = []
+        for what, i in log["program"]:
+            r, message = records[rank][i], number[rank, i]
+            if what == "wait":
+                program.append(Wait(message, sent=r["kind"] == "send"))
+            elif r["kind"] == "send":
+                program.append(Send(message, r["peer"], r["nbytes"]))
+            elif r["kind"] == "recv":
+                program.append(Recv(message, r["peer"]))
+            else:
+                program.append(Enter(message, r["name"], tuple(r["group"]), r["nbytes"]))
+        programs.append(program)
+    try:
+        times = replay(programs, Flat(1, 0), buffered=True)
+    except NetworkError:
+        return {}
+    return {message: int(span[0]) for message, span in times.spans.items()}
+
+
+class _Cut:
+    """How the messages cut the vector: `count` chunks of a vector of `nbytes`; none where they overlap."""
+
+    def __init__(self, records: list[list[dict]]) -> None:
+        sends = [r for rows in records for r in rows if r["kind"] == "send"]
+        self.extent = max((r["extent"] for r in sends), default=0)
+        parts = sorted({(r["offset"], r["nbytes"]) for r in sends if r["extent"] == self.extent and r["nbytes"]})
+        tiles = all(a[0] + a[1] <= b[0] for a, b in pairwise(parts))
+        self.index = {part: i for i, part in enumerate(parts)} if tiles else {}
+        self.count = len(self.index)
+        self.nbytes = self.extent if self.index else 0
+
+    def chunk(self, record: dict) -> tuple[int, ...]:
+        if record["extent"] != self.extent:
+            return ()
+        index = self.index.get((record["offset"], record["nbytes"]))
+        return () if index is None else (index,)

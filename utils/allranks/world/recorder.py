@@ -1,0 +1,279 @@
+"""Records what a program sends on the live backend: a group that passes every call on to gloo or NCCL and notes it.
+
+Nothing is recorded, and nothing costs, outside of `record`: only there is the default group one of these. Times are
+this machine's monotonic clock, which its processes share, so that ranks need no alignment; on GPUs they are CUDA
+events on the rank's stream. Ranks on several machines are not aligned, and their traces say so.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from allranks.engines.rank import describe, in_library
+
+NAME = "recorded"
+# the group's methods, and the public function that each stands for
+COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "allgather": "all_gather",
+    "all_gather_single": "all_gather_into_tensor",
+    "all_gather_single_coalesced": "all_gather_into_tensor",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "barrier": "barrier",
+}
+# a backend's own names where they differ from the group's
+_OF_BACKEND = {
+    "all_gather_single": "_allgather_base",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+}
+# methods whose first argument is what comes out; what goes in is the second
+_OUTPUT_FIRST = {name for name in COLLECTIVES if name.startswith(("all_gather", "allgather", "gather", "scatter"))} | {
+    name for name in COLLECTIVES if name.startswith(("reduce_scatter", "alltoall"))
+}
+
+
+@dataclass
+class Record:
+    """One operation of one rank. Times are seconds of the monotonic clock; `done` is None when it was never waited."""
+
+    kind: str  # "send", "recv" or "collective"
+    name: str
+    group: tuple[int, ...]
+    peer: int | None
+    nbytes: int
+    offset: int
+    extent: int  # bytes of the whole storage that the tensor is a part of
+    tag: int
+    dtype: str | None
+    line: int | None
+    posted: float
+    done: float | None = None
+
+
+class _HostClock:
+    """Seconds of the monotonic clock."""
+
+    def mark(self):
+        return time.monotonic()
+
+    def seconds(self, mark) -> float:
+        return mark
+
+
+class _CudaClock:
+    """CUDA events on the rank's stream, placed on the monotonic clock by one event that both clocks know."""
+
+    def __init__(self) -> None:
+        torch.cuda.synchronize()
+        self.zero, self.zero_s = self.mark(), time.monotonic()
+
+    def mark(self):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, mark) -> float:
+        mark.synchronize()
+        return self.zero_s + self.zero.elapsed_time(mark) * 1e-3
+
+
+class _Log:
+    """What this rank did, in order: records, and the program of posts and waits."""
+
+    def __init__(self, clock) -> None:
+        self.clock, self.records, self.program = clock, [], []
+
+    def post(self, record: Record) -> int:
+        self.records.append(record)
+        self.program.append(("post", len(self.records) - 1))
+        return len(self.records) - 1
+
+    def finish(self, number: int) -> None:
+        if self.records[number].done is None:
+            self.records[number].done = self.clock.mark()
+            self.program.append(("wait", number))
+
+
+_log: list[_Log] = []  # the log of the `record` under way, if any
+_groups: dict[str, dist.ProcessGroup] = {}
+
+
+class RecordedWork(dist._Work):
+    """The backend's own handle; notes when it was waited for."""
+
+    def __init__(self, work, log: _Log, number: int) -> None:
+        super().__init__()
+        self.work, self.log, self.number = work, log, number
+
+    def wait(self, *timeout) -> bool:
+        """Waits for the operation."""
+        answer = self.work.wait(*timeout)
+        self.log.finish(self.number)
+        return answer
+
+    def is_completed(self) -> bool:
+        """Whether `wait()` would return at once."""
+        return self.work.is_completed()
+
+    def is_success(self) -> bool:
+        """Whether it is complete without an error."""
+        return self.work.is_success()
+
+    def exception(self):
+        """The backend's exception, or None."""
+        return self.work.exception()
+
+    def result(self):
+        """The tensors that it fills."""
+        return self.work.result()
+
+    def get_future(self):
+        """The backend's future; an operation that only its future tells the end of has none in the trace."""
+        return self.work.get_future()
+
+    def _source_rank(self) -> int:
+        return self.work._source_rank()
+
+
+class RecordedGroup(dist.ProcessGroup):
+    """A group that passes every call on to a backend of its own, and notes it."""
+
+    def __init__(self, inner, members: tuple[int, ...]) -> None:
+        super().__init__(inner.rank(), inner.size())
+        self.inner, self.members = inner, members
+
+    def getBackendName(self) -> str:
+        """The backend's name."""
+        return NAME
+
+    def send(self, tensors, dst: int, tag: int = 0):
+        """Sends to the member `dst`."""
+        return self._noted("send", "send", tensors, self.inner.send, (tensors, dst, tag), self.members[dst], tag)
+
+    def recv(self, tensors, src: int, tag: int = 0):
+        """Receives from the member `src`."""
+        return self._noted("recv", "recv", tensors, self.inner.recv, (tensors, src, tag), self.members[src], tag)
+
+    def recv_anysource(self, tensors, tag: int = 0):
+        """Receives from any member; the trace names no peer."""
+        return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
+
+    def _start_coalescing(self, device) -> None:
+        self.inner._start_coalescing()
+
+    def _end_coalescing(self, device):
+        return self.inner._end_coalescing()
+
+    def _noted(self, kind: str, name: str, tensors, function, arguments, peer=None, tag: int = 0, options=None):
+        options = options or {}
+        if not _log:
+            return function(*arguments, **options)
+        log, flat = _log[0], _flat(tensors)
+        first = flat[0] if flat else None
+        number = log.post(
+            Record(
+                kind,
+                name,
+                self.members,
+                peer,
+                sum(t.numel() * t.element_size() for t in flat),
+                first.storage_offset() * first.element_size() if first is not None else 0,
+                first.untyped_storage().nbytes() if first is not None else 0,
+                tag,
+                str(first.dtype).removeprefix("torch.") if first is not None else None,
+                _line(),
+                log.clock.mark(),
+            )
+        )
+        return RecordedWork(function(*arguments, **options), log, number)
+
+
+def _collective(method: str, name: str):
+    def call(self, *arguments, **options):
+        function = getattr(self.inner, _OF_BACKEND.get(method, method))
+        tensors = arguments[1 if method in _OUTPUT_FIRST else 0] if arguments and method != "barrier" else ()
+        return self._noted("collective", name, tensors, function, arguments, options=options)
+
+    call.__name__, call.__doc__ = method, f"`{name}`, passed on and noted."
+    return call
+
+
+for _method, _name in COLLECTIVES.items():
+    setattr(RecordedGroup, _method, _collective(_method, _name))
+
+
+def _flat(tensors) -> list[torch.Tensor]:
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    return [t for part in tensors for t in _flat(part)]
+
+
+def _line() -> int | None:
+    frame = sys._getframe(2)
+    while frame is not None and in_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else None
+
+
+def _create(options, _) -> RecordedGroup:
+    members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
+    arguments = (options.store, options.group_rank, options.group_size)
+    if c10d.get_backend(_groups["plain"]) == "nccl":
+        return RecordedGroup(dist.ProcessGroupNCCL(*arguments, dist.ProcessGroupNCCL.Options()), members)
+    return RecordedGroup(dist.ProcessGroupGloo(*arguments, timeout=options.timeout), members)
+
+
+def record(function, args: tuple, kwargs: dict) -> tuple:
+    """Calls `function` on this rank with a recorded default group; (its result, this rank's part of the trace).
+
+    Every rank must call it at once.
+    """
+    plain = dist.group.WORLD
+    if "recorded" not in _groups:
+        _groups["plain"] = plain
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+        _groups["recorded"] = dist.new_group(backend=NAME)
+    on_gpu = dist.get_backend(plain) == "nccl"
+    recorded = _groups["recorded"]
+    if on_gpu:  # the first collective makes NCCL's communicator: not the program's time
+        recorded.inner.allreduce([torch.zeros(1, device="cuda")]).wait()
+    log = _Log(_CudaClock() if on_gpu else _HostClock())
+    dist.barrier()
+    # torch has no public way to change the default group; `_update_default_pg` is what init_process_group calls
+    c10d._update_default_pg(recorded)
+    _log.append(log)
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        _log.clear()
+        c10d._update_default_pg(plain)
+    for item in log.records:
+        item.posted = log.clock.seconds(item.posted)
+        item.done = None if item.done is None else log.clock.seconds(item.done)
+    return result, (vars_of(log), {**describe(), "host": socket.gethostname(), "pid": os.getpid()})
+
+
+def vars_of(log: _Log) -> dict:
+    """The log as plain data, to be sent to the notebook."""
+    return {"records": [vars(r) for r in log.records], "program": log.program}

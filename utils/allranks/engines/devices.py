@@ -11,10 +11,14 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
+import psutil
+
 from allranks.errors import CourseError
 
 MAX_RANKS = 64  # on one machine; larger worlds are simulated
 CPU_RANKS = 4
+MIN_MEMORY_BYTES = 1 << 30
+MEMORY_ENV = "ALLRANKS_MEMORY"  # tells a rank how many bytes it may fill
 BACKENDS = ("nccl", "gloo")
 SHARING_NCCL = (2, 30)  # the first that lets several ranks use one GPU (NCCL_MULTI_RANK_GPU_ENABLE, experimental)
 
@@ -40,12 +44,14 @@ class Inventory:
     gpus: tuple[Gpu, ...]
     cores: int
     nccl: tuple[int, ...] | None
+    memory_bytes: int = 8 << 30
 
     @classmethod
     def of_this_machine(cls) -> Inventory:
         """What this process may use: `CUDA_VISIBLE_DEVICES` and the CPU affinity are respected."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cls(tuple(_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))), cores, _nccl_version())
+        gpus = tuple(_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")))
+        return cls(gpus, cores, _nccl_version(), psutil.virtual_memory().total)
 
 
 @dataclass(frozen=True)
@@ -64,11 +70,17 @@ class Placement:
         return len(self.env)
 
 
-def place(ranks: int | None = None, backend: str | None = None, inventory: Inventory | None = None) -> Placement:
+def place(
+    ranks: int | None = None,
+    backend: str | None = None,
+    inventory: Inventory | None = None,
+    memory_bytes: int | None = None,
+) -> Placement:
     """Where the ranks of a new world go. One rank a GPU with NCCL where there are enough, else gloo on the CPU.
 
     Without `ranks`: as many as there are GPUs, or 4 where there are fewer than two. More ranks than GPUs share them
-    only when nccl is asked for by name and is 2.30 or later. Raises DeviceError with the mend.
+    only when nccl is asked for by name and is 2.30 or later. `memory_bytes` limits each rank on the CPU; without it they
+    share 80 % of the machine's. Raises DeviceError with the mend.
     """
     have = inventory or Inventory.of_this_machine()
     _check(ranks, backend)
@@ -93,6 +105,11 @@ def place(ranks: int | None = None, backend: str | None = None, inventory: Inven
         # the host's own name may resolve to an address that other machines reach
         common["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
         common["CUDA_VISIBLE_DEVICES"] = ""
+        if memory_bytes is not None and not (isinstance(memory_bytes, int) and memory_bytes >= MIN_MEMORY_BYTES):
+            raise DeviceError(
+                f"memory_bytes={memory_bytes!r}: a rank needs at least {MIN_MEMORY_BYTES} bytes (torch itself takes most of it)."
+            )
+        common[MEMORY_ENV] = str(memory_bytes or max(MIN_MEMORY_BYTES, int(0.8 * have.memory_bytes / ranks)))
         note = None
         if count:
             note = f"{_count(ranks, 'rank')} for {_count(count, 'GPU')}: gloo on the CPU."

@@ -11,7 +11,10 @@ import os
 import signal
 import sys
 
+from allranks.engines.devices import MEMORY_ENV
+
 STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
+WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
 # World's own deadline comes first; a group's time-out only poisons the group
 GROUP_TIMEOUT_S = 24 * 3600
 
@@ -53,7 +56,12 @@ def join(
     import torch
     import torch.distributed as dist
 
+    from allranks.engines import watch
+
+    watch.serve(env[WATCH_ENV])
+
     torch.set_num_threads(threads)
+    _limit_memory(env.get(MEMORY_ENV))
     device = torch.device("cpu")
     if backend == "nccl":
         device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
@@ -72,6 +80,16 @@ def join(
     if backend == "nccl":
         torch.cuda.synchronize()
     return describe()
+
+
+def _limit_memory(limit: str | None) -> None:
+    """Lets this rank fill `limit` bytes; more is a MemoryError or torch's own, which names the size."""
+    if limit:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 
 
 def describe() -> dict:
@@ -114,10 +132,7 @@ def pull(name: str) -> bytes:
     if name not in namespace:
         error = {"type": "NameError", "message": f"there is no {name!r} on this rank", "hint": None, "frames": []}
         return cloudpickle.dumps(("error", error))
-    try:
-        return cloudpickle.dumps(("value", namespace[name]))
-    except Exception as error:
-        return cloudpickle.dumps(("error", describe_error(error, hint=f"while {name} was packed to be sent")))
+    return _pack(namespace[name], name)
 
 
 def call(payload: bytes) -> bytes:
@@ -136,10 +151,21 @@ def call(payload: bytes) -> bytes:
         result = function(*args, **kwargs)
     except BaseException as error:
         return cloudpickle.dumps(("error", describe_error(error)))
+    return _pack(result, "the result")
+
+
+def _pack(value: object, what: str) -> bytes:
+    """A value as `call` gives it; its CUDA tensors come to the CPU, for the notebook must not start CUDA."""
+    import cloudpickle
+    import torch
+    from torch.utils import _pytree
+
     try:
-        return cloudpickle.dumps(("value", result))
+        if torch.cuda.is_initialized():
+            value = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), value)
+        return cloudpickle.dumps(("value", value))
     except Exception as error:
-        return cloudpickle.dumps(("error", describe_error(error, hint="while the result was packed to be sent back")))
+        return cloudpickle.dumps(("error", describe_error(error, hint=f"while {what} was packed to be sent back")))
 
 
 def describe_error(error: BaseException, hint: str | None = None) -> dict:

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,19 +43,21 @@ class Engines:
         self._client = None
         self._views: list = []
         self._launchers: dict = {}
+        self._changing = threading.RLock()  # the idle thread stops it too
 
     def start(self, progress: Callable[[str], None]) -> None:
         """Starts everything and joins the ranks into one group. Raises WorldError, with nothing left behind."""
-        try:
-            self._start(progress)
-        except BaseException as error:
-            log = self._last_words() if isinstance(error, WorldError) else ""
-            self.stop()
-            if isinstance(error, (ParentError, RunDirError)):
-                raise WorldError(str(error)) from None
-            if log:
-                raise WorldError(f"{error} {log}") from None
-            raise
+        with self._changing:
+            try:
+                self._start(progress)
+            except BaseException as error:
+                log = self._last_words() if isinstance(error, WorldError) else ""
+                self.stop()
+                if isinstance(error, (ParentError, RunDirError)):
+                    raise WorldError(str(error)) from None
+                if log:
+                    raise WorldError(f"{error} {log}") from None
+                raise
 
     def _start(self, progress: Callable[[str], None]) -> None:
         ranks, deadline = self.placement.ranks, time.monotonic() + START_TIMEOUT_S
@@ -134,7 +137,11 @@ class Engines:
                 self.placement.ranks,
                 self.placement.backend,
                 str(store),
-                {**self.placement.env[rank], on_rank.STACKS_ENV: str(self.stacks(rank))},
+                {
+                    **self.placement.env[rank],
+                    on_rank.STACKS_ENV: str(self.stacks(rank)),
+                    on_rank.WATCH_ENV: str(self.watch(rank)),
+                },
                 self.placement.threads,
                 sys.path,
             )
@@ -169,6 +176,10 @@ class Engines:
         """The file that rank `rank` writes its stacks to."""
         return self.directory / f"stacks-{rank}"
 
+    def watch(self, rank: int) -> Path:
+        """The socket on which rank `rank` tells where it stands."""
+        return self.directory / f"rank-{rank}.sock"
+
     @property
     def pids(self) -> list[int]:
         """The process id of each rank."""
@@ -185,6 +196,10 @@ class Engines:
 
     def stop(self) -> None:
         """Ends every process and removes every file, whatever state they are in. Doing it twice is harmless."""
+        with self._changing:
+            self._stop()
+
+    def _stop(self) -> None:
         client, self._client = self._client, None
         cluster, self._cluster = self._cluster, None
         self._views, self.described = [], []

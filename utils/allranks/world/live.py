@@ -17,6 +17,14 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
     return recorder.record(function, args, kwargs)
 
 
+def under_fault(fault, function, args: tuple):
+    """Runs on each rank: `function(*args)` while `fault` is at work."""
+    from allranks.world import recorder
+
+    with recorder.broken(fault):
+        return function(*args)
+
+
 def join(parts: list[tuple[dict, dict]]) -> Trace:
     """The trace of one run. `parts[r]` is rank r's log and description, as `recorder.record` gives them.
 

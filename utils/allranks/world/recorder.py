@@ -7,10 +7,12 @@ events on the rank's stream. Ranks on several machines are not aligned, and thei
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -161,7 +163,7 @@ class RecordedGroup(dist.ProcessGroup):
 
     def __init__(self, inner, members: tuple[int, ...]) -> None:
         super().__init__(inner.rank(), inner.size())
-        self.inner, self.members = inner, members
+        self.inner, self.members, self.fault = inner, members, None
 
     def getBackendName(self) -> str:
         """The backend's name."""
@@ -187,6 +189,10 @@ class RecordedGroup(dist.ProcessGroup):
 
     def _noted(self, kind: str, name: str, tensors, function, arguments, peer=None, tag: int = 0, options=None):
         options = options or {}
+        if self.fault is not None and self.fault.kind == "slow":
+            time.sleep(self.fault.delay_s)
+        if self.fault is not None and self.fault.kind == "drop_message" and kind == "send":
+            self.fault, function = None, _lost
         if not _log:
             return function(*arguments, **options)
         log, flat = _log[0], _flat(tensors)
@@ -207,6 +213,22 @@ class RecordedGroup(dist.ProcessGroup):
             )
         )
         return RecordedWork(function(*arguments, **options), log, number)
+
+
+class _Lost(dist._Work):
+    """The handle of a message that was dropped on purpose: it looks as if it had been sent."""
+
+    def wait(self, *timeout) -> bool:
+        """At once."""
+        return True
+
+    def is_completed(self) -> bool:
+        """Always."""
+        return True
+
+
+def _lost(*arguments, **options) -> _Lost:
+    return _Lost()
 
 
 def _collective(method: str, name: str):
@@ -244,34 +266,56 @@ def _create(options, _) -> RecordedGroup:
     return RecordedGroup(dist.ProcessGroupGloo(*arguments, timeout=options.timeout), members)
 
 
+@contextlib.contextmanager
+def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
+    """Makes the recorded group the default one for a while; every rank must enter it at once. (group, on a GPU?)."""
+    plain = dist.group.WORLD
+    if isinstance(plain, RecordedGroup):  # a trace of a broken call: one group does both
+        yield plain, c10d.get_backend(_groups["plain"]) == "nccl"
+        return
+    if "recorded" not in _groups:
+        _groups["plain"] = plain
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+        _groups["recorded"] = dist.new_group(backend=NAME)
+    recorded, on_gpu = _groups["recorded"], dist.get_backend(plain) == "nccl"
+    if on_gpu:  # the first collective makes NCCL's communicator: not the program's time
+        recorded.inner.allreduce([torch.zeros(1, device="cuda")]).wait()
+    dist.barrier()
+    # torch has no public way to change the default group; `_update_default_pg` is what init_process_group calls
+    c10d._update_default_pg(recorded)
+    try:
+        yield recorded, on_gpu
+    finally:
+        c10d._update_default_pg(plain)
+
+
 def record(function, args: tuple, kwargs: dict) -> tuple:
     """Calls `function` on this rank with a recorded default group; (its result, this rank's part of the trace).
 
     Every rank must call it at once.
     """
-    plain = dist.group.WORLD
-    if "recorded" not in _groups:
-        _groups["plain"] = plain
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
-        _groups["recorded"] = dist.new_group(backend=NAME)
-    on_gpu = dist.get_backend(plain) == "nccl"
-    recorded = _groups["recorded"]
-    if on_gpu:  # the first collective makes NCCL's communicator: not the program's time
-        recorded.inner.allreduce([torch.zeros(1, device="cuda")]).wait()
-    log = _Log(_CudaClock() if on_gpu else _HostClock())
-    dist.barrier()
-    # torch has no public way to change the default group; `_update_default_pg` is what init_process_group calls
-    c10d._update_default_pg(recorded)
-    _log.append(log)
-    try:
-        result = function(*args, **kwargs)
-    finally:
-        _log.clear()
-        c10d._update_default_pg(plain)
+    with _recorded_default() as (_, on_gpu):
+        log = _Log(_CudaClock() if on_gpu else _HostClock())
+        _log.append(log)
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            _log.clear()
     for item in log.records:
         item.posted = log.clock.seconds(item.posted)
         item.done = None if item.done is None else log.clock.seconds(item.done)
     return result, (vars_of(log), {**describe(), "host": socket.gethostname(), "pid": os.getpid()})
+
+
+@contextlib.contextmanager
+def broken(fault) -> Iterator[None]:
+    """While it lasts, the rank that `fault` names is slow, or loses its first message; every rank must enter it."""
+    with _recorded_default() as (group, _):
+        group.fault = fault if dist.get_rank() == fault.rank else None
+        try:
+            yield
+        finally:
+            group.fault = None
 
 
 def vars_of(log: _Log) -> dict:

@@ -1,12 +1,14 @@
-"""Where a rank stands: read from the stacks that it writes on SIGUSR1, also while its main thread sits in C++."""
+"""Where a rank stands: told by a thread of its own, else read from the stacks that it writes on SIGUSR1."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import linecache
 import os
 import re
 import signal
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +22,18 @@ _PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
 
 @dataclass(frozen=True)
 class Standing:
-    """What one rank is doing: the torch.distributed function it is in (None: none), and its user's innermost line."""
+    """What one rank is doing: the torch.distributed function it is in (None: none), and its user's innermost line.
+
+    `shape` and `dtype` are the tensor's, `seq` is how many collectives of the group `group` this rank has begun.
+    """
 
     rank: int
     op: str | None = None
+    peer: int | None = None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    seq: int | None = None
+    group: tuple[int, ...] | None = None
     file: str | None = None
     line: int | None = None
     text: str | None = None
@@ -34,12 +44,92 @@ class Standing:
         """Whether it is in a communication: a torch.distributed function, or a `wait()` on one begun before."""
         return self.op is not None or ".wait(" in (self.text or "")
 
+    @property
+    def collective(self) -> tuple | None:
+        """What tells its collective from others: the group and its number there; None outside of a collective."""
+        if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") or self.seq is None:
+            return None
+        return self.group, self.seq
+
     def __str__(self) -> str:
         if not self.known:
             return f"rank {self.rank}: does not answer"
         doing = f"in dist.{self.op}" if self.op else "computing" if self.line else "idle"
+        if self.peer is not None:
+            doing += f" {'to' if 'send' in self.op else 'from'} rank {self.peer}"
+        if self.dtype:
+            doing += f", {self.dtype}{list(self.shape or ())}"
         where = f", line {self.line}: {self.text}" if self.text else f", line {self.line}" if self.line else ""
         return f"rank {self.rank}: {doing}{where}"
+
+
+def ask(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dict]:
+    """What each rank (rank: its socket) says of itself; a rank that stays silent is left out."""
+    answers: dict[int, dict] = {}
+    deadline = time.monotonic() + timeout_s
+    with contextlib.ExitStack() as stack:
+        asked = {}
+        for rank, path in sockets.items():
+            connection = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            connection.settimeout(timeout_s)
+            with contextlib.suppress(OSError):
+                connection.connect(str(path))
+                asked[rank] = connection
+        for rank, connection in asked.items():
+            data = b""
+            with contextlib.suppress(OSError, ValueError):
+                connection.settimeout(max(0.01, deadline - time.monotonic()))
+                while part := connection.recv(65536):
+                    data += part
+                answers[rank] = json.loads(data)
+    return answers
+
+
+def from_answer(rank: int, answer: dict, source: str | None = None) -> Standing:
+    """The standing that a rank told. `source` is the cell that it runs, for the text of lines known only to it."""
+    line, file = answer.get("line"), answer.get("file")
+    text = answer.get("text") or (line and (linecache.getline(file, line).strip() or _line_of(source, line))) or None
+    keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq")}
+    shape, group = answer.get("shape"), answer.get("group")
+    return Standing(
+        rank,
+        **keep,
+        shape=None if shape is None else tuple(shape),
+        group=None if group is None else tuple(group),
+        file=file,
+        line=line,
+        text=text,
+    )
+
+
+def missing(standings: list[Standing], gone: dict[int, str]) -> list[str]:
+    """One line for each collective that some ranks are in and others of its group are not; `gone`: {1: "is done"}."""
+    rooms: dict[tuple, list[Standing]] = {}
+    for standing in standings:
+        if standing.collective is not None:
+            rooms.setdefault((standing.op, standing.collective), []).append(standing)
+    lines = []
+    at = {s.rank: s for s in standings}
+    for (op, (group, number)), inside in rooms.items():
+        ranks = [s.rank for s in inside]
+        absent = []
+        for rank in group or ():
+            if rank in ranks:
+                continue
+            other = at.get(rank)
+            absent.append(
+                f"rank {rank} {gone.get(rank, 'is not')}"
+                if other is None
+                else f"rank {rank} is in dist.{other.op}"
+                if other.op
+                else f"rank {rank} is {'computing' if other.line else 'not there'}"
+            )
+        if absent:
+            who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+            lines.append(
+                f"{who} wait{'s' if len(ranks) == 1 else ''} in {op} (collective {number}); {', '.join(absent)}."
+            )
+    return lines
 
 
 def dump(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:
@@ -77,7 +167,7 @@ def read(rank: int, text: str | None, source: str | None = None) -> Standing:
                 op = frame["name"]
             elif not in_library(file) and not file.endswith("engines/parent.py"):
                 shown = linecache.getline(file, line).strip() or _line_of(source, line)
-                return Standing(rank, op, file, line, shown or None)
+                return Standing(rank, op, file=file, line=line, text=shown or None)
         return Standing(rank, op)
     return Standing(rank, known=False)
 

@@ -14,16 +14,16 @@ from allranks.engines import rank as on_rank
 from allranks.engines.devices import place
 from allranks.errors import CourseError
 from allranks.trace import Trace
+from allranks.world import live
+from allranks.world.call import Call
 from allranks.world.cluster import Engines, WorldError, choose_launcher
-from allranks.world.failures import RankDied, RanksError, RanksStuck, describe, name_ranks
-from allranks.world.outputs import STYLE, WIDGET, Grid
-from allranks.world.standing import Standing, dump, read
+from allranks.world.failures import RankDied, RanksStuck
+from allranks.world.faults import Fault
+from allranks.world.idle import Idle
+from allranks.world.screen import Line
 
 DEADLINE_S = 60.0
-# after a rank failed, how long the others may go on before they are looked at
-GRACE_S = 1.0
-POLL_S = 0.02
-SHOW_AFTER_S = 3.0
+IDLE_MINUTES = 30.0
 
 _current: World | None = None
 _guard = threading.RLock()
@@ -32,8 +32,12 @@ _guard = threading.RLock()
 def current() -> World:
     """The world of this notebook. Raises WorldError where none is running."""
     if _current is None or not _current.running:
-        raise WorldError("No world is running. Start one first:  from allranks import World; world = World(ranks=4)")
+        why = _current.why_stopped if _current is not None else None
+        raise WorldError(why or f"No world is running. Start one first:  {START}")
     return _current
+
+
+START = "from allranks import World; world = World(ranks=4)"
 
 
 class World:
@@ -44,11 +48,22 @@ class World:
 
     `ranks` is the world size; without it there are as many as GPUs, or 4 on the CPU. `backend` is "nccl" or "gloo";
     without it the best that fits. `deadline` is how many seconds a call may take before it is ended with a report of
-    where each rank stands. A process has one world: `World()` gives the running one where it fits what is asked, and
-    ends it first where it does not. The ranks end with the process that started them.
+    where each rank stands. `idle_minutes` without use stop the world, which is said before. `memory_bytes` is what one
+    rank on the CPU may fill, so that a mistake costs an error and not the machine; without it the ranks share 80 % of
+    the memory. A process has one world: `World()` gives the running one where it fits what is asked, and ends it first
+    where it does not. The ranks end with the process that started them.
 
     Raises WorldError or DeviceError, each one sentence with what to do, and leaves no process behind.
     """
+
+    def __new__(cls, ranks: int | None = None, *, backend: str | None = None, **options) -> World:
+        """The running world where it has the ranks and the backend that are asked for, else a new one."""
+        with _guard:
+            if _current is not None and _current.running:
+                place(ranks, backend)  # what is asked must make sense, whoever answers
+                if ranks in (None, _current.ranks) and backend in (None, _current.backend):
+                    return _current
+            return super().__new__(cls)
 
     def __init__(
         self,
@@ -56,39 +71,65 @@ class World:
         *,
         backend: str | None = None,
         deadline: float = DEADLINE_S,
+        idle_minutes: float = IDLE_MINUTES,
+        memory_bytes: int | None = None,
         launcher: str | None = None,
     ) -> None:
         global _current
+        launcher, slow = choose_launcher(launcher)
         _check_deadline(deadline)
+        _check_seconds("idle_minutes", idle_minutes)
         with _guard:
-            self._placement = place(ranks, backend)
-            self._launcher, slow = choose_launcher(launcher)
             self.deadline = deadline
+            if self is _current and self.running:
+                self._idle.limit_s = 60 * idle_minutes
+                return
+            self._placement = place(ranks, backend, memory_bytes=memory_bytes)
+            if _current is not None:
+                _current.stop()
             self._busy = threading.Lock()
-            running = _current
-            if running is not None and running.running:
-                same = running._placement.backend == self._placement.backend and running._launcher == self._launcher
-                if same and ranks in (None, running.ranks):
-                    self._engines, self._placement = running._engines, running._placement
-                    self._busy = running._busy
-                    _current = self
-                    return
-                running.stop()
-            self._engines = Engines(self._placement, self._launcher)
-            notes = [n for n in (slow, self._placement.note) if n]
-            self._start(notes)
+            self._fault: Fault | None = None
+            self.why_stopped: str | None = None
+            self._line: Line | None = None
+            self._engines = Engines(self._placement, launcher)
+            self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle)
+            self._notes = [n for n in (slow, self._placement.note) if n]
+            self._start()
             _current = self
 
-    def _start(self, notes: list[str] | None = None) -> None:
+    def _start(self) -> None:
         began = time.monotonic()
-        line = _Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}")
+        self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}")
         try:
             self._engines.start(line.say)
         except BaseException:
             line.clear()
             raise
         seconds = time.monotonic() - began
-        line.say(" ".join([f"ready in {seconds:.1f} s ({self.backend}).", *(notes or [])]), last=True)
+        self._ready = " ".join([f"ready in {seconds:.1f} s ({self.backend}).", *self._notes])
+        line.say(self._ready)
+        self.why_stopped = None
+        self._idle.start()
+
+    def _stop_idle(self) -> bool:
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            minutes = self._idle.limit_s / 60
+            self.why_stopped = (
+                f"The world stopped itself after {minutes:g} minutes without use. Start it again:  {START}"
+            )
+            self._engines.stop()
+            self._line.say(f"stopped after {minutes:g} minutes without use.")
+        finally:
+            self._busy.release()
+        return True
+
+    def _say_idle(self, left_s: float | None) -> None:
+        if left_s is None:
+            self._line.say(self._ready)
+        else:
+            self._line.say(f"{self._ready} Not used for a while: stops itself in {left_s / 60:.0f} min.")
 
     @property
     def ranks(self) -> int:
@@ -125,8 +166,6 @@ class World:
         The trace has each send, receive and collective with its bytes, its line and its times on this machine's clock;
         on GPUs, the times of the rank's stream. `Player(trace)` plays it.
         """
-        from allranks.world import live
-
         parts = self._call(fn, (live.record, (fn, args, kwargs), {}), deadline)
         return [result for result, _ in parts], live.join([part for _, part in parts])
 
@@ -163,6 +202,7 @@ class World:
 
     def stop(self) -> None:
         """Ends all ranks. Doing it twice is harmless."""
+        self._idle.end()
         self._engines.stop()
 
     def __enter__(self) -> World:
@@ -176,97 +216,33 @@ class World:
             "A World can't be sent to its own ranks: use `world` in the notebook, and `dist` on the ranks."
         )
 
-    def _everywhere(self, function, args: tuple, deadline: float | None, source: str | None = None) -> list:
+    def fault(self, rank: int, kind: str, *, after_s: float = 0.2, delay_s: float = 0.1) -> None:
+        """Breaks something on purpose in the next call, to see what a real training job sees; then it is forgotten.
 
+        `kind` is "kill" (SIGKILL after `after_s` seconds), "pause" (SIGSTOP, likewise), "slow" (each of the rank's
+        operations begins `delay_s` late) or "drop_message" (the rank's first send is never sent). Raises WorldError.
+        """
+        self._fault = Fault.checked(rank, kind, after_s, delay_s, self.ranks)
+
+    def _everywhere(self, function, args: tuple, deadline: float | None, source: str | None = None) -> list:
         deadline = self.deadline if deadline is None else deadline
         _check_deadline(deadline)
         if not self.running:
-            raise WorldError("This world was stopped. Start it again:  world = World(ranks=4)")
+            raise WorldError(self.why_stopped or f"This world was stopped. Start it again:  {START}")
         if not self._busy.acquire(blocking=False):
             raise WorldError("The ranks are busy with another cell; collectives of two cells must not mix.")
+        fault, self._fault = self._fault, None
+        if fault is not None and not fault.sent_by_us:
+            function, args = live.under_fault, (fault, function, args)
         try:
-            self._raise_if_dead({})
-            pending = self._engines.submit(function, [args] * self.ranks)
-            screen = _Screen(self.ranks)
-            try:
-                outcomes = self._wait(pending, deadline, screen, source)
-            except KeyboardInterrupt:
-                standings = self._standings(source)
-                self._replace(screen)
-                raise RanksStuck(
-                    "\n".join(["Stopped by you. Where each rank was:", *map(_indent, standings), _FRESH]), standings
-                ) from None
-            failed = {rank: error for rank, (kind, error) in outcomes.items() if kind == "error"}
-            screen.finish(pending, failed)
-            if failed:
-                raise RanksError(describe(failed, self.ranks, source), failed)
-            return [outcomes[rank][1] for rank in range(self.ranks)]
+            return Call(self._engines, function, args, deadline, source, fault).results()
+        except (RanksStuck, RankDied):
+            self._engines.stop()
+            self._engines.start(lambda _: None)  # without a word: the error says it
+            raise
         finally:
+            self._idle.touch()
             self._busy.release()
-
-    def _wait(self, pending: list, deadline_s: float, screen: _Screen, source: str | None) -> dict[int, tuple]:
-        """Waits for every rank, showing what they print; {rank: outcome}."""
-        import cloudpickle
-
-        began, outcomes, failed_at = time.monotonic(), {}, None
-        while True:
-            for rank, reply in enumerate(pending):
-                if rank not in outcomes and reply.ready():
-                    outcomes[rank] = _open(reply, cloudpickle.loads)
-                    if outcomes[rank][0] == "error" and failed_at is None:
-                        failed_at = time.monotonic()
-            if len(outcomes) == len(pending):
-                return outcomes
-            errors = {rank: error for rank, (kind, error) in outcomes.items() if kind == "error"}
-            self._raise_if_dead(errors, screen, pending, source)
-            now = time.monotonic()
-            screen.update(pending, now - began, deadline_s)
-            if now - began > deadline_s:
-                self._give_up(
-                    f"Not every rank was back after {deadline_s:g} s. Where each rank stands:",
-                    outcomes, errors, screen, pending, source,
-                )  # fmt: skip
-            if failed_at is not None and now - failed_at > GRACE_S:
-                failed_at = now
-                waiting = [s for s in self._standings(source) if s.rank not in outcomes]
-                if waiting and all(s.waits for s in waiting):
-                    self._give_up(
-                        "The others wait for what can't come any more:", outcomes, errors, screen, pending, source
-                    )
-            first = next(reply for rank, reply in enumerate(pending) if rank not in outcomes)
-            first.wait(POLL_S)
-
-    def _give_up(self, reason: str, outcomes: dict, errors: dict, screen, pending, source) -> None:
-        standings = [s for s in self._standings(source) if s.rank not in outcomes]
-        done = [rank for rank in outcomes if rank not in errors]
-        lines = [describe(errors, self.ranks, source)] if errors else []
-        lines += [reason, *map(_indent, standings)]
-        if done:
-            lines.append(f"    {name_ranks(sorted(done), self.ranks)}: done")
-        screen.finish(pending, errors)
-        self._replace(screen)
-        raise RanksStuck("\n".join([*lines, _FRESH]), standings, errors)
-
-    def _raise_if_dead(self, errors: dict, screen=None, pending=(), source: str | None = None) -> None:
-        dead = self._engines.dead()
-        if not dead:
-            return
-        words = "; ".join(f"rank {rank} {how}" for rank, how in dead.items())
-        if screen is not None:
-            screen.finish(pending, {**errors, **{rank: {} for rank in dead}})
-        self._replace(screen)
-        said = [describe(errors, self.ranks, source)] if errors else []
-        raise RankDied("\n".join([*said, f"{words[0].upper()}{words[1:]}, so the group is broken.", _FRESH]))
-
-    def _standings(self, source: str | None) -> list[Standing]:
-        stacks = {rank: self._engines.stacks(rank) for rank in range(self.ranks)}
-        texts = dump(dict(enumerate(self._engines.pids)), stacks)
-        return [read(rank, texts.get(rank), source) for rank in range(self.ranks)]
-
-    def _replace(self, screen=None) -> None:
-        """Fresh ranks, without a word: the error that follows says it."""
-        self._engines.stop()
-        self._engines.start(lambda _: None)
 
     def __repr__(self) -> str:
         if not self.running:
@@ -289,20 +265,19 @@ class World:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-_FRESH = "The world has fresh ranks now: run the cells that set up their variables again."
-
-
 def _backend_words(described: dict) -> str:
     return f"{described['backend']} {described['nccl']}" if described["nccl"] else described["backend"]
 
 
-def _indent(standing: Standing) -> str:
-    return f"    {standing}"
-
-
 def _check_deadline(deadline: object) -> None:
-    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or not 0 < deadline < 1e9:
-        raise WorldError(f"deadline={deadline!r}: it is a number of seconds above 0, for example 60.")
+    _check_seconds("deadline", deadline, "seconds")
+
+
+def _check_seconds(name: str, value: object, unit: str = "minutes") -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+        raise WorldError(
+            f"{name}={value!r}: it is a number of {unit} above 0, for example {60 if unit == 'seconds' else 30}."
+        )
 
 
 @contextlib.contextmanager
@@ -320,116 +295,6 @@ def _by_value(fn: Callable):
         yield
     finally:
         cloudpickle.unregister_pickle_by_value(module)
-
-
-def _open(reply, loads) -> tuple:
-    """The outcome that a rank sent: ("value", result) or ("error", details)."""
-    try:
-        packed = reply.get(0)
-    except Exception as error:  # the engine itself could not call our function
-        kind = getattr(error, "ename", type(error).__name__)
-        return "error", {"type": kind, "message": getattr(error, "evalue", str(error)), "hint": None, "frames": []}
-    try:
-        return loads(packed)
-    except Exception as error:
-        hint = "while the result was unpacked in the notebook"
-        return "error", {"type": type(error).__name__, "message": str(error), "hint": hint, "frames": []}
-
-
-def _in_notebook() -> bool:
-    with contextlib.suppress(ImportError):
-        from IPython import get_ipython
-
-        shell = get_ipython()
-        return shell is not None and getattr(shell, "kernel", None) is not None
-    return False
-
-
-class _Line:
-    """One line of progress, rewritten in place; silent outside of notebooks."""
-
-    def __init__(self, title: str) -> None:
-        self.title, self.handle, self.last = title, None, None
-
-    def say(self, text: str, last: bool = False) -> None:
-        if not _in_notebook() or text == self.last:
-            return
-        from IPython.display import display
-
-        self.last = text
-        bundle = {
-            "text/html": f'{STYLE}<div class="ar-note">{html.escape(self.title)}: {html.escape(text)}</div>',
-            "text/plain": f"{self.title}: {text}",
-        }
-        if self.handle is None:
-            self.handle = display(bundle, raw=True, display_id=True)
-        else:
-            self.handle.update(bundle, raw=True)
-
-    def clear(self) -> None:
-        if self.handle is not None:
-            self.handle.update({"text/plain": ""}, raw=True)
-
-
-class _Screen:
-    """Shows what the ranks print while they run, and the countdown once it takes long."""
-
-    def __init__(self, ranks: int) -> None:
-        self.grid, self.handle, self.shown, self.next = Grid(ranks), None, "", 0.0
-
-    def update(self, pending: list, elapsed_s: float, deadline_s: float) -> None:
-        """Rewrites the display, at most ten times a second."""
-        if elapsed_s < self.next or not _in_notebook():
-            return
-        self.next = elapsed_s + 0.1
-        self.grid.note = f"{elapsed_s:.0f} s of {deadline_s:g} s" if elapsed_s > SHOW_AFTER_S else ""
-        self._collect(pending)
-        self._show()
-
-    def finish(self, pending: list, failed: dict) -> None:
-        """The last state: everything that was printed, no countdown."""
-        for reply in pending:
-            if reply.ready():
-                with contextlib.suppress(Exception):
-                    reply.wait_for_output(1)
-        self.grid.note = ""
-        self._collect(pending)
-        for rank, output in enumerate(self.grid.ranks):
-            output.failed = rank in failed
-        if _in_notebook():
-            self._show()
-            self._show_widgets(pending)
-        elif not self.grid.empty:
-            print(self.grid, flush=True)
-
-    def _collect(self, pending: list) -> None:
-        for output, reply in zip(self.grid.ranks, pending, strict=True):
-            found = reply.metadata
-            output.stdout, output.stderr = found.get("stdout") or "", found.get("stderr") or ""
-            shown = [o["data"] for o in found.get("outputs") or [] if WIDGET not in o["data"]]
-            result = found.get("execute_result")
-            output.shown = shown + ([result["data"]] if result else [])
-
-    def _show(self) -> None:
-        from IPython.display import display
-
-        text = self.grid.as_html()
-        if text == self.shown or (self.handle is None and self.grid.empty):
-            return
-        self.shown = text
-        bundle = self.grid._repr_mimebundle_()
-        if self.handle is None:
-            self.handle = display(bundle, raw=True, display_id=True)
-        else:
-            self.handle.update(bundle, raw=True)
-
-    def _show_widgets(self, pending: list) -> None:
-        from IPython.display import display
-
-        for reply in pending:
-            for output in reply.metadata.get("outputs") or []:
-                if WIDGET in output["data"]:
-                    display(output["data"], raw=True)
 
 
 def _stop_at_exit() -> None:

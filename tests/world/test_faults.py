@@ -1,0 +1,181 @@
+"""Faults on purpose, limits and idleness: what a reader sees of a broken job, on real ranks."""
+
+import os
+import time
+
+import psutil
+import pytest
+from allranks import World
+from allranks.world import RankDied, RanksError, RanksStuck, WorldError
+from allranks.world.idle import Idle
+from allranks.world.standing import Standing, missing
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def world():
+    with World(ranks=3) as started:
+        yield started
+
+
+def ring_once(numel=4):
+    import torch
+    import torch.distributed as dist
+
+    rank, p = dist.get_rank(), dist.get_world_size()
+    arriving = torch.empty(numel)
+    sending = dist.isend(torch.full((numel,), float(rank)), (rank + 1) % p)
+    dist.recv(arriving, (rank - 1) % p)
+    sending.wait()
+    return arriving.tolist()
+
+
+def works(world):
+    assert world.run(ring_once, 2) == [[2.0] * 2, [0.0] * 2, [1.0] * 2]
+
+
+def all_reduce_for_a_while():
+    import time
+
+    import torch
+    import torch.distributed as dist
+
+    began = time.monotonic()
+    while time.monotonic() - began < 20:
+        dist.all_reduce(torch.ones(8))
+
+
+def test_a_killed_rank_is_named_with_what_the_others_saw(world):
+    world.fault(rank=1, kind="kill", after_s=0.3)
+    with pytest.raises(RankDied) as caught:
+        world.run(all_reduce_for_a_while)
+    said = str(caught.value)
+    assert said.startswith("Rank 1 was killed by SIGKILL")
+    # gloo tells a neighbour at once; a rank that is not told still waits in the all_reduce
+    assert "RuntimeError" in said or "in dist.all_reduce, float32[8]" in said
+    works(world)
+
+
+def test_a_paused_rank_stops_the_others_until_the_deadline(world):
+    world.fault(rank=2, kind="pause", after_s=0.2)
+    with pytest.raises(RanksStuck) as caught:
+        world.run(all_reduce_for_a_while, deadline=1.5)
+    standings = {s.rank: s for s in caught.value.standings}
+    assert not standings[2].known
+    assert standings[0].op == standings[1].op == "all_reduce"
+    works(world)
+
+
+def test_a_slow_rank_delays_each_of_its_operations_and_nothing_more(world):
+    world.fault(rank=0, kind="slow", delay_s=0.5)
+    results, trace = world.trace(ring_once, 2)
+    assert results == [[2.0] * 2, [0.0] * 2, [1.0] * 2]
+    sent, received = (next(e for e in trace if e.rank == 0 and e.op == op) for op in ("send", "recv"))
+    assert received.start - sent.start >= 0.5  # a sleep is never shorter than asked
+    works(world)
+
+
+def test_a_dropped_message_leaves_its_receiver_waiting(world):
+    world.fault(rank=0, kind="drop_message")
+    with pytest.raises(RanksStuck) as caught:
+        world.run(ring_once, deadline=1.5)
+    (standing,) = caught.value.standings
+    assert (standing.rank, standing.op, standing.peer) == (1, "recv", 0)
+    assert "ranks 0 and 2: done" in str(caught.value)
+    works(world)
+
+
+def test_a_fault_reaches_a_cell_too(world):
+    world.fault(rank=1, kind="drop_message")
+    send = "dist.send(torch.ones(1), 2) if rank == 1 else dist.recv(torch.ones(1), 1) if rank == 2 else None"
+    with pytest.raises(RanksStuck):
+        world.cell(send, 1)
+    works(world)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"rank": 3, "kind": "kill"}, "ranks 0 to 2"),
+        ({"rank": -1, "kind": "kill"}, "ranks 0 to 2"),
+        ({"rank": 0, "kind": "explode"}, "one of kill, pause, slow, drop_message"),
+        ({"rank": 0, "kind": "slow", "delay_s": -1}, "0 or more"),
+    ],
+)
+def test_a_fault_that_can_not_be_is_refused(world, arguments, words):
+    with pytest.raises(WorldError, match=words):
+        world.fault(**arguments)
+    works(world)
+
+
+def test_who_is_missing_from_which_collective_is_said(world):
+    def some_only():
+        import torch
+        import torch.distributed as dist
+
+        dist.all_reduce(torch.ones(1))
+        if dist.get_rank() == 0:
+            dist.recv(torch.ones(2, 2), 1)
+        elif dist.get_rank() == 1:
+            dist.all_reduce(torch.ones(3, dtype=torch.int64))
+
+    with pytest.raises(RanksStuck) as caught:
+        world.run(some_only, deadline=1)
+    first, second = caught.value.standings
+    assert (first.op, first.peer, first.shape, first.dtype) == ("recv", 1, (2, 2), "float32")
+    assert (second.op, second.shape, second.dtype) == ("all_reduce", (3,), "int64")
+    assert "rank 1 waits in all_reduce (collective" in str(caught.value)
+    assert "rank 0 is in dist.recv, rank 2 is done." in str(caught.value)
+
+
+def test_all_in_the_same_collective_means_nobody_is_missing():
+    here = [Standing(r, op="barrier", seq=4, group=(0, 1)) for r in range(2)]
+    assert missing(here, {}) == []
+    late = [Standing(0, op="barrier", seq=5, group=(0, 1)), Standing(1, op="barrier", seq=4, group=(0, 1))]
+    assert len(missing(late, {})) == 2
+
+
+def test_a_rank_that_fills_the_memory_gets_an_error_and_the_machine_lives():
+    def fill():
+        import torch
+
+        return torch.ones(3 << 28).numel()  # 3 GiB
+
+    with World(ranks=2, memory_bytes=2 << 30) as small:
+        with pytest.raises(RanksError, match=r"(?i)memory"):
+            small.run(fill)
+        assert small.run(os.getpid) == small.pids
+        with pytest.raises(WorldError):
+            World(ranks=2, memory_bytes=5, idle_minutes=-1)
+
+
+def test_an_idle_world_says_so_and_stops():
+    with World(ranks=2, idle_minutes=1 / 60) as idle:
+        pids = idle.pids
+        deadline = time.monotonic() + 20
+        while idle.running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not idle.running
+        while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(psutil.pid_exists, pids))
+        with pytest.raises(WorldError, match=r"stopped itself after .* minutes without use"):
+            idle.run(os.getpid)
+        idle.reset()
+        assert len(idle.run(os.getpid)) == 2
+
+
+def test_use_puts_idleness_off_and_it_is_warned_of_before():
+    told = []
+    idle = Idle(0.6, lambda: told.append("stop") or True, told.append)
+    idle.start()
+    for _ in range(3):
+        time.sleep(0.4)
+        idle.touch()
+    deadline = time.monotonic() + 20
+    while "stop" not in told and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert told[-1] == "stop" and told.count("stop") == 1
+    assert None in told, "the warning was not taken back when the world was used"
+    assert isinstance(told[-2], float), "it stopped without a warning"

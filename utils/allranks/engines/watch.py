@@ -1,0 +1,86 @@
+"""Inside a rank: a thread that tells where the main thread stands, also while that one waits in gloo or NCCL.
+
+It looks at the main thread's frames only when asked, so that watching costs nothing. A main thread that holds the GIL
+in C code for ever starves it; then SIGUSR1 and faulthandler answer (see `rank.arm_stack_dump`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import linecache
+import os
+import socket
+import sys
+import threading
+from types import FrameType
+
+from allranks.engines.rank import in_library
+
+_C10D = "distributed_c10d.py"
+# names of torch's plumbing between a public collective and its caller
+_PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
+_TENSORS = ("tensor", "input", "input_tensor", "output", "output_tensor", "tensor_list", "input_list")
+_PEERS = ("dst", "src", "group_dst", "group_src")
+
+
+def serve(path: str) -> None:
+    """Answers every connection to the Unix socket `path` with one JSON object, see `standing`; in a thread."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(path)
+    os.chmod(path, 0o600)
+    listening.listen(8)
+    threading.Thread(target=_answer, args=(listening,), name="allranks-watch", daemon=True).start()
+
+
+def _answer(listening: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(json.dumps(standing()).encode())
+
+
+def standing() -> dict:
+    """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text."""
+    found: dict = {}
+    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident)
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if file.endswith(_C10D) and name not in _PLUMBING and not name.startswith("_"):
+            found = {"op": name, **_arguments(frame)}
+        elif not in_library(file):
+            return {
+                **found,
+                "file": file,
+                "line": frame.f_lineno,
+                "text": linecache.getline(file, frame.f_lineno).strip() or None,
+            }
+        frame = frame.f_back
+    return found
+
+
+def _arguments(frame: FrameType) -> dict:
+    """Peer, shape and dtype of the call in a frame of torch.distributed, as far as it shows them."""
+    values, found = frame.f_locals, {}
+    peer = next((values[n] for n in _PEERS if isinstance(values.get(n), int)), None)
+    if peer is not None and frame.f_code.co_name in ("send", "recv"):
+        found["peer"] = peer
+    for name in _TENSORS:
+        tensor = values.get(name)
+        if isinstance(tensor, (list, tuple)) and tensor:
+            tensor = tensor[0]
+        if hasattr(tensor, "dtype") and hasattr(tensor, "shape"):
+            found["shape"], found["dtype"] = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+            break
+    with contextlib.suppress(Exception):
+        from torch.distributed import distributed_c10d as c10d
+
+        group = values.get("group") or c10d._get_default_group()
+        found["seq"] = group._get_sequence_number_for_group()
+        found["group"] = c10d.get_process_group_ranks(group)
+    return found

@@ -1,0 +1,65 @@
+"""Stops a world that nobody uses, after saying so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+WARN_S = 300.0
+
+
+class Idle:
+    """Calls `stop` once nothing has `touch`ed it for `limit_s`, again later where it answers False.
+
+    Before that it tells `warn` how many seconds are left, and None when the world was used after all.
+    """
+
+    def __init__(self, limit_s: float, stop: Callable[[], bool], warn: Callable[[float | None], None]) -> None:
+        self.limit_s, self._stop, self._warn = limit_s, stop, warn
+        self._used = time.monotonic()
+        self._changed = threading.Condition()
+        self._over = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins to count."""
+        self.touch()
+        if self._thread is None or not self._thread.is_alive():
+            self._over = False
+            self._thread = threading.Thread(target=self._watch, name="allranks-idle", daemon=True)
+            self._thread.start()
+
+    def touch(self) -> None:
+        """The world was used: counting begins anew."""
+        with self._changed:
+            self._used = time.monotonic()
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Stops counting."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def _watch(self) -> None:
+        warned, warn_at = False, min(WARN_S, self.limit_s / 2)
+        while True:
+            with self._changed:
+                left = self._used + self.limit_s - time.monotonic()
+                due = 0 if warned else warn_at
+                if not self._over and left > due and not (warned and left > warn_at):
+                    self._changed.wait(left - due)
+                    continue
+                if self._over:
+                    return
+            if left > warn_at:
+                warned = False
+                self._warn(None)
+            elif left > 0:
+                warned = True
+                self._warn(left)
+            elif self._stop():
+                return
+            else:
+                self.touch()

@@ -1,0 +1,108 @@
+"""What a world shows while it starts and while its ranks run: one line of progress, and the grid of their outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+
+from allranks.world.outputs import STYLE, WIDGET, Grid
+
+SHOW_AFTER_S = 3.0
+
+
+def in_notebook() -> bool:
+    with contextlib.suppress(ImportError):
+        from IPython import get_ipython
+
+        shell = get_ipython()
+        return shell is not None and getattr(shell, "kernel", None) is not None
+    return False
+
+
+class Line:
+    """One line of progress, rewritten in place; silent outside of notebooks."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.handle, self.last = title, None, None
+
+    def say(self, text: str, last: bool = False) -> None:
+        if not in_notebook() or text == self.last:
+            return
+        from IPython.display import display
+
+        self.last = text
+        bundle = {
+            "text/html": f'{STYLE}<div class="ar-note">{html.escape(self.title)}: {html.escape(text)}</div>',
+            "text/plain": f"{self.title}: {text}",
+        }
+        if self.handle is None:
+            self.handle = display(bundle, raw=True, display_id=True)
+        else:
+            self.handle.update(bundle, raw=True)
+
+    def clear(self) -> None:
+        if self.handle is not None:
+            self.handle.update({"text/plain": ""}, raw=True)
+
+
+class Screen:
+    """Shows what the ranks print while they run, and the countdown once it takes long."""
+
+    def __init__(self, ranks: int) -> None:
+        self.grid, self.handle, self.shown, self.next = Grid(ranks), None, "", 0.0
+
+    def update(self, pending: list, elapsed_s: float, deadline_s: float) -> None:
+        """Rewrites the display, at most ten times a second."""
+        if elapsed_s < self.next or not in_notebook():
+            return
+        self.next = elapsed_s + 0.1
+        self.grid.note = f"{elapsed_s:.0f} s of {deadline_s:g} s" if elapsed_s > SHOW_AFTER_S else ""
+        self._collect(pending)
+        self._show()
+
+    def finish(self, pending: list, failed: dict) -> None:
+        """The last state: everything that was printed, no countdown."""
+        for reply in pending:
+            if reply.ready():
+                with contextlib.suppress(Exception):
+                    reply.wait_for_output(1)
+        self.grid.note = ""
+        self._collect(pending)
+        if self.handle is not None and self.grid.empty:  # the countdown was shown: leave how long it took
+            self.grid.note = f"{self.next:.0f} s"
+        for rank, output in enumerate(self.grid.ranks):
+            output.failed = rank in failed
+        if in_notebook():
+            self._show()
+            self._show_widgets(pending)
+        elif not self.grid.empty:
+            print(self.grid, flush=True)
+
+    def _collect(self, pending: list) -> None:
+        for output, reply in zip(self.grid.ranks, pending, strict=True):
+            found = reply.metadata
+            output.stdout, output.stderr = found.get("stdout") or "", found.get("stderr") or ""
+            shown = [o["data"] for o in found.get("outputs") or [] if WIDGET not in o["data"]]
+            result = found.get("execute_result")
+            output.shown = shown + ([result["data"]] if result else [])
+
+    def _show(self) -> None:
+        from IPython.display import display
+
+        text = self.grid.as_html()
+        if text == self.shown or (self.handle is None and self.grid.empty):
+            return
+        self.shown = text
+        bundle = self.grid._repr_mimebundle_()
+        if self.handle is None:
+            self.handle = display(bundle, raw=True, display_id=True)
+        else:
+            self.handle.update(bundle, raw=True)
+
+    def _show_widgets(self, pending: list) -> None:
+        from IPython.display import display
+
+        for reply in pending:
+            for output in reply.metadata.get("outputs") or []:
+                if WIDGET in output["data"]:
+                    display(output["data"], raw=True)

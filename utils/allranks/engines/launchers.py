@@ -110,6 +110,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
+            "--IPEngine.max_heartbeat_misses=0",  # it dies with the parent; a late beat must not end it
             "--HistoryManager.enabled=False",
         ]
 

@@ -300,6 +300,9 @@ class Parent:
                 data = b""
             if not data:
                 self._finish("it ended")
+                if self.process is not None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.process.wait(5)  # no zombie stays
                 return
             message = json.loads(data)
             with self._arrived:

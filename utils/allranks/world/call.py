@@ -32,13 +32,14 @@ class Call:
         source: str | None = None,
         fault: Fault | None = None,
     ) -> None:
-        self.engines, self.deadline_s, self.source, self.fault = engines, deadline_s, source, fault
+        self.engines, self.function, self.args, self.deadline_s = engines, function, args, deadline_s
+        self.source, self.fault = source, fault
         self.ranks = engines.placement.ranks
         self.screen = Screen(self.ranks)
         self.outcomes: dict[int, tuple] = {}
         self.oom_kills = _oom_kills()
         self.began = time.monotonic()
-        self.pending = engines.submit(function, [args] * self.ranks)
+        self.pending: list = []
 
     @property
     def errors(self) -> dict[int, dict]:
@@ -48,6 +49,7 @@ class Call:
     def results(self) -> list:
         """What each rank returned. Raises RanksError; or RanksStuck or RankDied, after which the ranks are of no use."""
         try:
+            self.pending = self.engines.submit(self.function, [self.args] * self.ranks)
             self._wait()
         except KeyboardInterrupt:
             standings = self._standings()
@@ -78,6 +80,10 @@ class Call:
                 died_at = died_at or now
                 if now - died_at > GRACE_S or len(self.outcomes.keys() | dead.keys()) == self.ranks:
                     self._died(dead)
+            how = self.engines.controller_died()
+            if how is not None and not dead:
+                self.screen.finish(self.pending, self.errors)
+                raise RankDied(f"The world's controller {how}; nothing can reach the ranks any more.\n{FRESH}")
             self._do_harm(now - self.began)
             self.screen.update(self.pending, now - self.began, self.deadline_s)
             if now - self.began > self.deadline_s:

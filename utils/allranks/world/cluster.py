@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import logging
 import os
+import queue
 import shutil
 import sys
 import threading
@@ -44,20 +45,44 @@ class Engines:
         self._views: list = []
         self._launchers: dict = {}
         self._changing = threading.RLock()  # the idle thread stops it too
+        self._cancelled = False
 
     def start(self, progress: Callable[[str], None]) -> None:
         """Starts everything and joins the ranks into one group. Raises WorldError, with nothing left behind."""
         with self._changing:
+            self._cancelled = False
+            told: queue.SimpleQueue = queue.SimpleQueue()
+            failure: list[BaseException] = []
+
+            def work() -> None:
+                try:
+                    self._start(told.put)
+                except BaseException as error:
+                    failure.append(self._in_words(error))
+                    self._stop()
+                finally:
+                    told.put(None)
+
+            # in a thread, so that the stop button never comes between a fork and the note of it
+            worker = threading.Thread(target=work, name="allranks-start")
+            worker.start()
             try:
-                self._start(progress)
-            except BaseException as error:
-                log = self._last_words() if isinstance(error, WorldError) else ""
-                self.stop()
-                if isinstance(error, (ParentError, RunDirError)):
-                    raise WorldError(str(error)) from None
-                if log:
-                    raise WorldError(f"{error} {log}") from None
+                while (text := told.get()) is not None:
+                    progress(text)
+            except BaseException:
+                self._cancelled = True
+                _uninterrupted(worker.join)
+                _uninterrupted(self._stop)
                 raise
+            worker.join()
+            if failure:
+                raise failure[0]
+
+    def _in_words(self, error: BaseException) -> BaseException:
+        if isinstance(error, (ParentError, RunDirError)):
+            return WorldError(str(error))
+        log = self._last_words() if isinstance(error, WorldError) else ""
+        return WorldError(f"{error} {log}") if log else error
 
     def _start(self, progress: Callable[[str], None]) -> None:
         ranks, deadline = self.placement.ranks, time.monotonic() + START_TIMEOUT_S
@@ -163,6 +188,8 @@ class Engines:
             raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
 
     def _expect_alive(self, deadline: float, verb: str) -> None:
+        if self._cancelled:
+            raise WorldError("The start was stopped.")
         for rank, exit_words in self.dead().items():
             raise WorldError(f"Rank {rank} {exit_words} before it had {verb}.")
         if time.monotonic() > deadline:
@@ -194,10 +221,18 @@ class Engines:
             codes = {int(number): (launcher.stop_data or {}).get("exit_code", 1) for number, launcher in ended.items()}
         return {rank: describe_exit(code) for rank, code in sorted(codes.items()) if code is not None}
 
+    def controller_died(self) -> str | None:
+        """How the controller ended, in words; None while it runs."""
+        controller = self._cluster.controller if self._cluster is not None else None
+        if self.launcher == "warm" and controller is not None:
+            code = controller.poll()
+            return None if code is None else describe_exit(code)
+        return None
+
     def stop(self) -> None:
         """Ends every process and removes every file, whatever state they are in. Doing it twice is harmless."""
         with self._changing:
-            self._stop()
+            _uninterrupted(self._stop)
 
     def _stop(self) -> None:
         client, self._client = self._client, None
@@ -229,6 +264,20 @@ class Engines:
             lines += [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-2:]
         errors = [line for line in lines if "rror" in line]
         return f"Its log says: {errors[-1]}" if errors else ""
+
+
+def _uninterrupted(function: Callable[[], None]) -> None:
+    """Calls `function` to its end, also when the notebook's stop button is pressed meanwhile; raises that afterwards."""
+    worker = threading.Thread(target=function, name="allranks-stop")
+    worker.start()
+    interrupt = None
+    while worker.is_alive():
+        try:
+            worker.join()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def choose_launcher(asked: str | None) -> tuple[str, str | None]:

@@ -79,7 +79,7 @@ class Screen:
             print(self.grid, flush=True)
 
     def _collect(self, pending: list) -> None:
-        for output, reply in zip(self.grid.ranks, pending, strict=True):
+        for output, reply in zip(self.grid.ranks, pending, strict=False):  # none where sending was interrupted
             found = reply.metadata
             output.stdout, output.stderr = found.get("stdout") or "", found.get("stderr") or ""
             shown = [o["data"] for o in found.get("outputs") or [] if WIDGET not in o["data"]]

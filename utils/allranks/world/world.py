@@ -17,7 +17,7 @@ from allranks.trace import Trace
 from allranks.world import live
 from allranks.world.call import Call
 from allranks.world.cluster import Engines, WorldError, choose_launcher
-from allranks.world.failures import RankDied, RanksStuck
+from allranks.world.failures import RanksError
 from allranks.world.faults import Fault
 from allranks.world.idle import Idle
 from allranks.world.screen import Line
@@ -236,7 +236,9 @@ class World:
             function, args = live.under_fault, (fault, function, args)
         try:
             return Call(self._engines, function, args, deadline, source, fault).results()
-        except (RanksStuck, RankDied):
+        except RanksError:
+            raise
+        except BaseException:  # stuck, dead, or interrupted at a bad moment: these ranks are of no use any more
             self._engines.stop()
             self._engines.start(lambda _: None)  # without a word: the error says it
             raise

@@ -1,0 +1,126 @@
+"""The committed notebooks are what their percent scripts build, and a script that can't be built is refused by name."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _load():
+    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools" / "notebooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+notebooks = _load()
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[Path, str]:
+    return notebooks.build(ROOT)
+
+
+@pytest.fixture
+def course(tmp_path) -> Path:
+    """A copy of the course's sources, to be spoilt."""
+    for name in ("chapters", "solutions", "labs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "autograder").mkdir()
+    shutil.copy(ROOT / "autograder" / "nbgrader_config.py", tmp_path / "autograder")
+    return tmp_path
+
+
+def test_the_tree_is_what_the_scripts_build(built):
+    assert notebooks.differences(ROOT, built) + notebooks.orphans(ROOT, built) == []
+
+
+def test_building_twice_gives_the_same_bytes(built):
+    assert notebooks.build(ROOT) == built
+
+
+def test_every_lab_has_a_students_version(built):
+    labs = {path.parts[1:] for path in built if path.parts[0] == "solutions"}
+    assert labs and labs == {path.parts[1:] for path in built if path.parts[0] == "labs"}
+
+
+def test_no_outputs_and_unique_ids(built):
+    for path, text in built.items():
+        notebook = nbformat.reads(text, as_version=4)
+        ids = [cell.id for cell in notebook.cells]
+        assert len(set(ids)) == len(ids), path
+        for cell in notebook.cells:
+            assert cell.cell_type != "code" or (cell.outputs == [] and cell.execution_count is None), path
+
+
+def test_students_get_no_solutions(built):
+    for path, text in built.items():
+        if path.parts[0] == "labs":
+            assert "BEGIN SOLUTION" not in text and "END SOLUTION" not in text
+            released = nbformat.reads(text, as_version=4)
+            answers = [c for c in released.cells if c.metadata.get("nbgrader", {}).get("solution")]
+            assert answers, path
+            for cell in answers:
+                hole = "raise NotImplementedError" if cell.cell_type == "code" else "YOUR ANSWER HERE"
+                assert hole in cell.source, (path, cell.id)
+
+
+def test_check_names_what_differs(course, capsys):
+    lab = course / "labs" / "lab03_all_reduce" / "all_reduce.ipynb"
+    lab.write_text(lab.read_text(encoding="utf-8").replace("Lab 3", "Lab 4"), encoding="utf-8")
+    (course / "labs" / "lab03_all_reduce" / "left_over.ipynb").write_text("{}", encoding="utf-8")
+    (course / "solutions" / "lab03_all_reduce" / "all_reduce.ipynb").unlink()
+    assert notebooks.main(["--check", "--root", str(course)]) == 1
+    said = capsys.readouterr().err
+    assert "labs/lab03_all_reduce/all_reduce.ipynb is not what its percent script builds." in said
+    assert "solutions/lab03_all_reduce/all_reduce.ipynb is missing." in said
+    assert "labs/lab03_all_reduce/left_over.ipynb has no percent script" in said
+    assert said.endswith("Run `make notebooks` and commit what it writes.\n")
+
+
+def test_writing_makes_the_check_pass(course, capsys):
+    (course / "labs" / "lab03_all_reduce" / "all_reduce.ipynb").unlink()
+    assert notebooks.main(["--root", str(course)]) == 0
+    assert capsys.readouterr().out == "wrote labs/lab03_all_reduce/all_reduce.ipynb\n"
+    assert notebooks.main(["--check", "--root", str(course)]) == 0
+
+
+def test_outputs_are_found(course, capsys):
+    path = course / "labs" / "lab03_all_reduce" / "all_reduce.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    next(cell for cell in notebook.cells if cell.cell_type == "code").execution_count = 3
+    nbformat.write(notebook, path)
+    assert notebooks.main(["--no-outputs", str(path)]) == 1
+    assert "holds outputs" in capsys.readouterr().err
+
+
+GRADED = '# %% nbgrader={"grade_id": "f-graded", "grade": true, "locked": true, "points": 1}'
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("# %%\n# copy the chunk\nx = 1\n", "cell 1: the comment '# copy the chunk' would become the shell command"),
+        ("# %%\nx = 1\n# %%ranks\ny = 2\n", "cell 1: the magic %%ranks must be the first line of its cell."),
+        ('# %% name="a"\n1\n# %% name="a"\n2\n', "two cells are named 'a'; give each its own name."),
+        ('# %% name="a b"\n1\n', "cell 1: the name 'a b' must be 1 to 64 letters"),
+        ('# %% nbgrader={"solution": true}\n1\n', "cell 1: its nbgrader metadata lacks a grade_id."),
+        ('# %% nbgrader={"grade_id": "f", "grade": true}\n1\n', "cell 1: the graded cell f lacks points."),
+        (GRADED + "\n1\n", "cell 1: the graded cell f-graded does not say which exercise marks it"),
+    ],
+)
+def test_a_script_that_cannot_be_built_is_refused(course, capsys, script, said):
+    (course / "chapters" / "99_spoilt.py").write_text(script, encoding="utf-8")
+    assert notebooks.main(["--root", str(course), str(course / "chapters" / "99_spoilt.py")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("chapters/99_spoilt.py") and "Traceback" not in error
+
+
+def test_a_magic_needs_no_escape():
+    cells = notebooks.read_script("# %%\n# %%ranks --deadline 3\nx = 1\n\n\n# %%\nx\n", "here").cells
+    assert [cell.source for cell in cells] == ["%%ranks --deadline 3\nx = 1", "x"]
+    assert [cell.id for cell in cells] == ["cell-001", "cell-002"]

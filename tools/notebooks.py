@@ -1,0 +1,226 @@
+"""Builds every notebook from its percent script, byte-equal each time. `--check` compares instead of writing.
+
+    chapters/NAME.py        ->  chapters/NAME.ipynb
+    solutions/LAB/NAME.py   ->  solutions/LAB/NAME.ipynb  ->  labs/LAB/NAME.ipynb (nbgrader's own steps)
+
+In a percent script `# %%` opens a code cell and `# %% [markdown]` a prose cell. A magic is written as a comment, the
+first line under its marker, so that linters read the rest as plain Python:
+
+    # %% name="first_all_reduce"
+    # %%ranks --deadline 5
+    dist.all_reduce(x)
+
+The two lines differ by a blank: `# %%` followed by a space or by nothing is a marker, `# %%word` is a cell magic.
+jupytext would also uncomment a column-0 comment that looks like a shell command (`# copy the chunk`); such a line is
+refused by name. A cell's id is its nbgrader grade_id, else its `name`, else its order. Of nbgrader's metadata only
+what is not the default need be written: `# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import re
+import sys
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+# One fixed set, without versions: a notebook must not change because somebody's Python did.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+NBGRADER = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False}
+# jupytext's bookkeeping of blank lines and of how prose was quoted: of no use to a reader of the notebook
+BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
+CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class NotebookError(Exception):
+    """A percent script that can't be built; the message names the file, the cell and the mend."""
+
+
+def read_script(text: str, where: str) -> NotebookNode:
+    """The notebook that a percent script describes: ids and metadata set, no outputs, no execution counts."""
+    percent = {"extension": ".py", "format_name": "percent"}
+    parsed = jupytext.reads(text, percent)
+    commented = jupytext.reads(text, percent | {"comment_magics": False})
+    cells = []
+    for number, (cell, plain) in enumerate(zip(parsed.cells, commented.cells, strict=True), start=1):
+        place = f"{where}, cell {number}"
+        if cell.cell_type == "code":
+            _refuse_shell_comments(cell.source, plain.source, place)
+        metadata = {key: value for key, value in cell.metadata.items() if key not in BOOKKEEPING}
+        if "nbgrader" in metadata:
+            metadata["nbgrader"] = NBGRADER | metadata["nbgrader"]
+            _refuse_unclear_grading(cell.cell_type, metadata, place)
+        new = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
+        cells.append(new(cell.source.strip("\n"), metadata=metadata, id=_cell_id(metadata, number, place)))
+    ids = [cell.id for cell in cells]
+    for twice in sorted({i for i in ids if ids.count(i) > 1}):
+        raise NotebookError(f"{where}: two cells are named {twice!r}; give each its own name.")
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
+    notebook.nbformat_minor = 5
+    return notebook
+
+
+def _cell_id(metadata: dict, number: int, place: str) -> str:
+    name = metadata.get("nbgrader", {}).get("grade_id") or metadata.get("name") or f"cell-{number:03d}"
+    if not CELL_ID.fullmatch(name):
+        raise NotebookError(f"{place}: the name {name!r} must be 1 to 64 letters, digits, hyphens or underscores.")
+    return name
+
+
+def _refuse_shell_comments(source: str, commented: str, place: str) -> None:
+    for line, before in zip(source.splitlines(), commented.splitlines(), strict=True):
+        if line != before and not line.lstrip().startswith("%"):
+            raise NotebookError(
+                f"{place}: the comment {before.strip()!r} would become the shell command {line.strip()!r}. "
+                "Begin it with a capital or another word."
+            )
+    for number, line in enumerate(source.strip("\n").splitlines()):
+        if line.startswith("%%") and number:
+            raise NotebookError(f"{place}: the magic {line.split()[0]} must be the first line of its cell.")
+
+
+def _refuse_unclear_grading(kind: str, metadata: dict, place: str) -> None:
+    about = metadata["nbgrader"]
+    if not about.get("grade_id"):
+        raise NotebookError(f"{place}: its nbgrader metadata lacks a grade_id.")
+    if about["grade"] and "points" not in about:
+        raise NotebookError(f"{place}: the graded cell {about['grade_id']} lacks points.")
+    if kind == "code" and about["grade"] and not about["solution"] and "exercise" not in metadata.get("allranks", {}):
+        raise NotebookError(
+            f"{place}: the graded cell {about['grade_id']} does not say which exercise marks it; "
+            'add allranks={"exercise": "ring_all_reduce"}, or whichever it is.'
+        )
+
+
+def release(solution: NotebookNode, config_file: Path) -> NotebookNode:
+    """The students' version of a solution notebook, by the steps of `nbgrader generate_assignment`, in its order.
+
+    Only the step that writes to the gradebook is left out; so this equals what the command itself would write.
+    """
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.preprocessors import SaveCells
+    from traitlets.config import PyFileConfigLoader
+
+    config = PyFileConfigLoader(config_file.name, path=str(config_file.parent)).load_config()
+    notebook, resources = copy.deepcopy(solution), {}
+    for step in GenerateAssignment(config=config).preprocessors:
+        if step is not SaveCells:
+            notebook, resources = step(config=config).preprocess(notebook, resources)
+    return notebook
+
+
+def as_text(notebook: NotebookNode) -> str:
+    """The notebook as the bytes to be committed: sorted keys, one newline at the end."""
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook).rstrip("\n") + "\n"
+
+
+def build(root: Path = ROOT, only: list[Path] | None = None) -> dict[Path, str]:
+    """What each .ipynb under `root` must contain, by its path relative to `root`; nothing is written.
+
+    `only` limits it to some percent scripts. Raises NotebookError for a script that can't be built.
+    """
+    scripts = sorted([*root.glob("chapters/*.py"), *root.glob("solutions/*/*.py")])
+    if only is not None:
+        wanted = {path.resolve() for path in only}
+        if unknown := wanted - {path.resolve() for path in scripts}:
+            raise NotebookError(f"{min(unknown)} is not a percent script in chapters/ or solutions/LAB/.")
+        scripts = [path for path in scripts if path.resolve() in wanted]
+    texts = {}
+    for script in scripts:
+        path = script.relative_to(root)
+        notebook = read_script(script.read_text(encoding="utf-8"), str(path))
+        texts[path.with_suffix(".ipynb")] = as_text(notebook)
+        if path.parts[0] == "solutions":
+            students = Path("labs", *path.parts[1:]).with_suffix(".ipynb")
+            texts[students] = as_text(release(notebook, root / "autograder" / "nbgrader_config.py"))
+    return texts
+
+
+def differences(root: Path, texts: dict[Path, str]) -> list[str]:
+    """One sentence for each notebook in `texts` that the tree has not, or has otherwise."""
+    found = []
+    for path, text in sorted(texts.items()):
+        if not (root / path).exists():
+            found.append(f"{path} is missing.")
+        elif (root / path).read_bytes() != text.encode("utf-8"):
+            found.append(f"{path} is not what its percent script builds.")
+    return found
+
+
+def orphans(root: Path, texts: dict[Path, str]) -> list[str]:
+    """One sentence for each notebook of the course that nothing builds."""
+    patterns = ("chapters/*.ipynb", "solutions/*/*.ipynb", "labs/*/*.ipynb")
+    there = {path.relative_to(root) for pattern in patterns for path in root.glob(pattern)}
+    return [f"{path} has no percent script; delete it or write one." for path in sorted(there - set(texts))]
+
+
+def write(root: Path, texts: dict[Path, str]) -> list[Path]:
+    """Writes the notebooks that differ; returns their paths."""
+    written = []
+    for path, text in texts.items():
+        target = root / path
+        if not target.exists() or target.read_bytes() != text.encode("utf-8"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="\n")
+            written.append(path)
+    return written
+
+
+def with_outputs(paths: list[Path]) -> list[str]:
+    """One sentence for each of these notebooks that holds outputs or execution counts."""
+    found = []
+    for path in paths:
+        notebook = nbformat.read(path, as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        if any(cell.outputs or cell.execution_count is not None for cell in code):
+            found.append(f"{path} holds outputs; clear them, or run `make notebooks`.")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Builds every notebook from its percent script.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 naming each file that differs")
+    parser.add_argument("--no-outputs", action="store_true", help="only look whether the given .ipynb hold outputs")
+    parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="only these percent scripts (or, with --no-outputs, notebooks)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.no_outputs:
+            faults = with_outputs(options.paths)
+        else:
+            texts, faults = build(options.root, options.paths or None), []
+            if options.check:
+                faults = differences(options.root, texts) + ([] if options.paths else orphans(options.root, texts))
+            else:
+                for path in write(options.root, texts):
+                    print(f"wrote {path}")
+    except NotebookError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if faults and options.check:
+        print("Run `make notebooks` and commit what it writes.", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""`allranks check EXERCISE FILE`: the verdict on a file, without running any of it in this process."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+
+@click.command(name="check")
+@click.argument("exercise")
+@click.argument("file", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
+@click.option("--function", "name", metavar="NAME", help="The function's name in FILE, if it is not the exercise's.")
+def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
+    """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
+
+    The exit status is 0 where it passed, 1 where it did not, and 2 where there is nothing to check.
+    """
+    from allranks.errors import CourseError
+    from allranks.exercises import get, names
+    from allranks.exercises.checking.source import read_source
+
+    try:
+        if exercise not in names():
+            get(exercise)  # raises, and names the nearest one
+        source = read_source(file, name or exercise)
+        verdict = get(exercise).judge_source(source)
+    except CourseError as error:
+        if as_json:
+            click.echo(
+                json.dumps({"exercise": exercise, "passed": False, "score": 0.0, "cases": [], "reason": str(error)})
+            )
+        else:
+            click.echo(str(error), err=True)
+        sys.exit(2)
+    click.echo(json.dumps(verdict.to_dict()) if as_json else verdict.text())
+    sys.exit(0 if verdict.passed else 1)

@@ -1,0 +1,58 @@
+"""The exercises: one file each, found by the function's name, and `check`, the instant verdict.
+
+    from allranks import check
+    check(ring_all_reduce)
+
+Imports without torch; an exercise is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from allranks.errors import CourseError
+
+if TYPE_CHECKING:
+    from allranks.exercises.checking.exercise import Exercise
+    from allranks.exercises.checking.verdict import Verdict
+
+
+class ExerciseError(CourseError):
+    """An exercise that does not exist, or something that is no function."""
+
+
+def names() -> list[str]:
+    """The names of all exercises."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
+
+
+def get(name: str) -> Exercise:
+    """The exercise of that name. Raises ExerciseError, which names the nearest one, where there is none."""
+    known = names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+        raise ExerciseError(f"There is no exercise {name!r}. {hint}")
+    return importlib.import_module(f"{__name__}.{name}").EXERCISE
+
+
+def check(function: Callable, exercise: str | None = None, **options: Any) -> Verdict:
+    """The verdict on a function: which cases pass, and the cause where one does not.
+
+    The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks of its
+    own, never in this process. Raises ExerciseError where there is no such exercise.
+    """
+    if not callable(function):
+        raise ExerciseError(
+            f"check takes the function itself, such as check(ring_all_reduce); this is a {type(function).__name__}."
+        )
+    name = exercise or getattr(function, "__name__", "")
+    if name == "<lambda>":
+        raise ExerciseError(
+            'A lambda has no name: say which exercise it is for, check(fn, exercise="ring_all_reduce").'
+        )
+    return get(name).judge(function, **options)

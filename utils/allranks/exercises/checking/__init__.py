@@ -1,0 +1,1 @@
+"""The machinery that every exercise shares: inputs, the run on the wire, the judgement, the verdict."""

@@ -1,0 +1,82 @@
+"""What runs inside a rank around the student's function: its arguments are built, its results handed back.
+
+It decides nothing. Whatever a rank says here is only that rank's own answer, which the trusted process compares.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+WRAPPER = "__allranks_call__"
+_TAIL = """
+
+def {wrapper}(case):
+    from allranks.exercises.checking.driver import call
+    return call({function}, case)
+"""
+
+
+def wrapped(text: str, function: str) -> str:
+    """The student's text followed by the wrapper that a rank calls; the student's line numbers stay."""
+    return text + _TAIL.format(wrapper=WRAPPER, function=function)
+
+
+def call(function: Callable, case: dict) -> dict:
+    """Calls the student's function on this rank's arguments: what it returned, and every tensor as it was left."""
+    for name, value in case["environ"].items():
+        os.environ[name] = value
+    handles: list = []
+    arguments = [_build(spec, handles) for spec in case["args"]]
+    returned = function(*arguments)
+    return {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
+
+
+def _build(spec: list, handles: list) -> Any:
+    """An argument from its description; `handles` collects every tensor with its storage."""
+    kind, *rest = spec
+    if kind == "view":
+        tensor, base = _view(rest)
+        handles.append((tensor, "data", base))
+        return tensor
+    if kind == "parameter":
+        tensor, base = _view(rest[0])
+        tensor.requires_grad_(True)
+        handles.append((tensor, "data", base))
+        if rest[1] is not None:
+            tensor.grad, base = _view(rest[1])
+            handles.append((tensor, "grad", base))
+        return tensor
+    if kind == "function":
+        scale, shift = rest
+        return lambda x: x * scale + shift
+    if kind == "list":
+        return [_build(item, handles) for item in rest[0]]
+    return rest[0]
+
+
+def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:
+    base, size, stride, offset = spec
+    base = base.clone()  # what came over the wire may be read-only or shared
+    return torch.as_strided(base, tuple(size), tuple(stride), offset), base
+
+
+def _state(handle: tuple) -> list:
+    """The tensor's values now, and the storage that it was a window on."""
+    tensor, which, base = handle
+    tensor = tensor.grad if which == "grad" else tensor.detach()
+    return [None if tensor is None else tensor.detach().clone(), base]
+
+
+def _plain(value: Any) -> Any:
+    """The returned value with nothing in it that can't be sent: ["tensor", t], ["list", [...]], ["number", n] ..."""
+    if isinstance(value, torch.Tensor):
+        return ["tensor", value.detach().cpu().clone()]
+    if isinstance(value, tuple | list):
+        return ["tuple" if isinstance(value, tuple) else "list", [_plain(item) for item in value]]
+    if value is None or isinstance(value, bool | int | float):
+        return ["number", value]
+    return ["other", type(value).__name__]

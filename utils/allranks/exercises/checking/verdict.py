@@ -1,0 +1,182 @@
+"""The verdict: what passed, what did not and why, as plain data, as text and as a card in the notebook."""
+
+from __future__ import annotations
+
+import html
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from allranks.trace import Trace
+
+
+@dataclass(frozen=True)
+class Case:
+    """One named case: passed, or the reason why not. `group` is the property that it shows."""
+
+    name: str
+    passed: bool
+    reason: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `check` returns. `score` is between 0 and 1; `reason` is the cause of the first failure, or "" when passed.
+
+    `trace` is the messages of one case of the student's own run: `Player(verdict.trace)` plays them. `svg` is the
+    picture of a deadlock's cycle of waits, where there is one.
+    """
+
+    exercise: str
+    passed: bool
+    score: float
+    cases: tuple[Case, ...]
+    reason: str = ""
+    trace: Trace | None = field(default=None, compare=False)
+    svg: str | None = field(default=None, compare=False)
+    shown: str = ""  # the case that `trace` is from
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON that `allranks check --json` prints."""
+        return {
+            "exercise": self.exercise,
+            "passed": self.passed,
+            "score": self.score,
+            "cases": [{"name": c.name, "passed": c.passed, "reason": c.reason} for c in self.cases],
+            "reason": self.reason,
+        }
+
+    @property
+    def groups(self) -> dict[str, list[Case]]:
+        """The cases by property, in the order in which they ran."""
+        found: dict[str, list[Case]] = {}
+        for case in self.cases:
+            found.setdefault(case.group or case.name, []).append(case)
+        return found
+
+    def text(self) -> str:
+        """The verdict for a terminal."""
+        right = sum(c.passed for c in self.cases)
+        head = "passed" if self.passed else f"not yet, {self.score:.0%}"
+        lines = [f"{self.exercise}: {head} ({right} of {len(self.cases)} cases)"]
+        if self.reason:
+            lines += ["", f"  {self.reason}", ""]
+        for name, cases in self.groups.items():
+            good = sum(c.passed for c in cases)
+            count = f" {good}/{len(cases)}" if len(cases) > 1 else ""
+            lines.append(f"  {'✓' if good == len(cases) else '✗'} {name}{count}")
+            shown: set[str] = set()
+            for case in cases:
+                if not case.passed and case.reason not in shown and case.reason != self.reason:
+                    shown.add(case.reason)
+                    where = case.name.removeprefix(f"{name}: ")
+                    lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": self.text(), "text/html": self.html()}
+        if self.trace is not None and len(self.trace) and _in_a_kernel():
+            bundle |= _with_button(self)
+        return bundle
+
+    def html(self, hint: bool = True) -> str:
+        """A card in JupyterLab's own colours: the cause first, then each property with its cases.
+
+        `hint` adds how to play the student's own messages.
+        """
+        say = html.escape
+        mark = "✓" if self.passed else "✗"
+        word = "passed" if self.passed else "not yet"
+        right = sum(c.passed for c in self.cases)
+        parts = [
+            _STYLE,
+            f'<div class="allranks-verdict {"good" if self.passed else "bad"}" role="group" '
+            f'aria-label="Verdict on {say(self.exercise)}: {word}">',
+            f'<div class="head"><span class="mark" aria-hidden="true">{mark}</span>'
+            f"<b>{say(self.exercise)}</b><span>{word}</span>"
+            f'<span class="score">{self.score:.0%} · {right} of {len(self.cases)} cases</span></div>',
+        ]
+        if self.reason:
+            parts.append(f'<p class="reason">{say(self.reason)}</p>')
+        if self.svg:
+            parts.append(f'<div class="cycle">{self.svg}</div>')
+        for name, cases in self.groups.items():
+            parts.append(_group_html(name, cases, self.reason))
+        if hint and self.trace is not None and len(self.trace):
+            shown = f" ({say(self.shown)})" if self.shown else ""
+            parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
+        parts.append("</div>")
+        return "".join(parts)
+
+
+def _in_a_kernel() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _with_button(verdict: Verdict) -> dict[str, Any]:
+    """The card as a widget, under it a button that opens the student's own run in the player; {} without widgets."""
+    try:
+        import ipywidgets
+
+        from allranks.player import Player
+    except ImportError:
+        return {}
+    button = ipywidgets.Button(description="Play my messages", icon="play", tooltip=verdict.shown)
+    box = ipywidgets.VBox([ipywidgets.HTML(verdict.html(hint=False)), button])
+
+    def play(_: Any) -> None:
+        box.children = (box.children[0], Player(verdict.trace))
+
+    button.on_click(play)
+    view = box._repr_mimebundle_() or {}
+    return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
+
+
+def _group_html(name: str, cases: list[Case], told: str) -> str:
+    say = html.escape
+    good = sum(c.passed for c in cases)
+    done = good == len(cases)
+    count = f" <small>{good}/{len(cases)}</small>" if len(cases) > 1 else ""
+    label = f'<span class="mark" aria-hidden="true">{"✓" if done else "✗"}</span> {say(name)}{count}'
+    kind = "good" if done else "bad"
+    rows = []
+    for case in cases:
+        where = say(case.name.removeprefix(f"{name}: "))
+        if case.passed:
+            rows.append(f'<li class="good">{where}</li>')
+        else:
+            why = "as above" if case.reason == told else say(case.reason)
+            rows.append(f'<li class="bad"><b>{where}</b>: {why}</li>')
+    if len(cases) == 1 and cases[0].name == name and (done or cases[0].reason == told):
+        return f'<div class="group {kind}">{label}</div>'
+    return f'<details class="group {kind}"><summary>{label}</summary><ul>{"".join(rows)}</ul></details>'
+
+
+_STYLE = """<style>
+.allranks-verdict{border:1px solid var(--jp-border-color2,#ccc);border-left-width:4px;border-radius:4px;padding:8px 12px;
+ max-width:56em;font:var(--jp-content-font-size1,14px)/1.45 var(--jp-content-font-family,sans-serif);
+ color:var(--jp-content-font-color1,#222);background:var(--jp-layout-color1,#fff)}
+.allranks-verdict.good{border-left-color:var(--jp-success-color1,#2e7d32)}
+.allranks-verdict.bad{border-left-color:var(--jp-error-color1,#c62828)}
+.allranks-verdict .head{display:flex;gap:.6em;align-items:baseline;flex-wrap:wrap}
+.allranks-verdict .head b{font-family:var(--jp-code-font-family,monospace)}
+.allranks-verdict .score{margin-left:auto;color:var(--jp-content-font-color2,#555);font-variant-numeric:tabular-nums}
+.allranks-verdict.good>.head .mark,.allranks-verdict .group.good>.mark,.allranks-verdict .group.good>summary .mark{color:var(--jp-success-color1,#2e7d32)}
+.allranks-verdict.bad>.head .mark,.allranks-verdict .group.bad>.mark,.allranks-verdict .group.bad>summary .mark{color:var(--jp-error-color1,#c62828)}
+.allranks-verdict .reason{margin:.5em 0;white-space:pre-line}
+.allranks-verdict .group{display:inline-block;vertical-align:top;margin:.15em 1em .15em 0}
+.allranks-verdict details.group[open]{display:block}
+.allranks-verdict summary{cursor:pointer}
+.allranks-verdict ul{margin:.2em 0 .4em;padding-left:1.6em}
+.allranks-verdict li.good{color:var(--jp-content-font-color2,#555)}
+.allranks-verdict li b{font-weight:600}
+.allranks-verdict small,.allranks-verdict .hint{color:var(--jp-content-font-color2,#555)}
+.allranks-verdict .hint{margin:.4em 0 0}
+.allranks-verdict .cycle svg{max-width:100%;height:auto}
+</style>"""

@@ -1,0 +1,114 @@
+"""column_row_linear(x, a_shard, b_shard) -> Tensor: relu(x A) B, A split by columns and B by rows over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+WIDTH_IN, WIDTH_OUT = 3, 2
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    hidden = setup.option("hidden", 2 * setup.ranks)
+    x = draw(setup, rng, setup.size, WIDTH_IN)
+    a, b = draw(setup, rng, WIDTH_IN, hidden), draw(setup, rng, hidden, WIDTH_OUT)
+    columns, rows = a.tensor_split(setup.ranks, 1), b.tensor_split(setup.ranks, 0)
+    return [(View.of(x, setup.layout), View.of(c), View.of(r)) for c, r in zip(columns, rows, strict=True)]
+
+
+def _parts(args: Sequence[Args]) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    return plain(args[0][0]).double(), [plain(a[1]).double() for a in args], [plain(a[2]).double() for a in args]
+
+
+def _making(make):
+    """An oracle from `make(x, columns, rows, rank)`, computed in float64."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        kind = args[0][0].base.dtype
+        x, columns, rows = _parts(args)
+        bound = (
+            (x.abs() @ torch.cat(columns, 1).abs() @ torch.cat(rows, 0).abs()).max() if x.numel() else torch.tensor(0.0)
+        )
+        atol = float(bound) * torch.finfo(kind).eps * 8
+        return [Expected(make(x, columns, rows, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
+
+    return oracle
+
+
+def _right(x, columns, rows, rank):
+    return sum(torch.relu(x @ c) @ r for c, r in zip(columns, rows, strict=True))
+
+
+def _partial(x, columns, rows, rank):
+    return torch.relu(x @ columns[rank]) @ rows[rank]
+
+
+def _without_relu(x, columns, rows, rank):
+    return sum(x @ c @ r for c, r in zip(columns, rows, strict=True))
+
+
+def _relu_late(x, columns, rows, rank):
+    return torch.relu(_without_relu(x, columns, rows, rank))
+
+
+def _relu_again(x, columns, rows, rank):
+    return torch.relu(_right(x, columns, rows, rank))
+
+
+def _mean(x, columns, rows, rank):
+    return _right(x, columns, rows, rank) / len(columns)
+
+
+def _one(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) != run.setup.times:
+            at = run.at(mine[-1].line) if mine else ""
+            return f"rank {rank} calls all_reduce {len(mine)} times{at}: one is enough, after the product with B's rows"
+        wanted = run.setup.size * WIDTH_OUT
+        if mine[0].numel != wanted:
+            return f"rank {rank} reduces {mine[0].numel} elements{run.at(mine[0].line)}, where the result has {wanted}"
+    return None
+
+
+EXERCISE = Exercise(
+    name="column_row_linear",
+    promise="returns relu(x A) B on every rank",
+    groups=(
+        Group("right product", 3, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
+        Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
+        Group(
+            "any size",
+            1,
+            (*(Setup(p, 2).with_options(hidden=h) for p, h in ((2, 3), (3, 2), (4, 9))), Setup(3, 1), Setup(3, 0)),
+        ),
+        Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
+        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
+        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_making(_right),
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("exactly one all_reduce", 4, _one),),
+    mistakes=(
+        Mistake("each rank's partial product: the all_reduce is missing", _making(_partial)),
+        Mistake("relu is missing between the two products", _making(_without_relu)),
+        Mistake("relu came after the second product: it belongs between the two", _making(_relu_late)),
+        Mistake("relu was applied to the result too", _making(_relu_again)),
+        Mistake("the mean instead of the sum of the partial products", _making(_mean)),
+    ),
+    unit="row",
+    collective="all_reduce",
+    algorithm="tensor parallel",
+    chunking="none",
+    showcase=Setup(4, 3),
+    instead="One dist.all_reduce is all that it needs.",
+)

@@ -1,0 +1,172 @@
+"""distributed_argmax(tensor) -> (value, rank, index): the global maximum; ties go to the lowest rank, then index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import COLLECTIVES, LAYOUTS, Exercise, Group, Mistake, Rule, Run
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    kind = setup.option("case")
+    made = []
+    for rank in range(setup.ranks):
+        # ranks may hold tensors of different sizes
+        size = setup.size + (rank * setup.option("spread", 0)) % 4
+        values = draw(setup, rng, *((size // 3, 3) if setup.layout == "transposed" else (size,)))
+        flat = values.view(-1)
+        if kind == "ties":
+            flat[:] = 5
+        elif kind == "later tie" and rank:
+            flat[-1] = 50
+            flat[len(flat) // 2] = 50
+        elif kind == "negative":
+            flat[:] = -flat.abs() - 1
+        elif kind == "NaN" and rank == setup.ranks - 1:
+            flat[-1] = math.nan
+        elif kind == "NaN on two ranks" and rank:
+            flat[-1] = math.nan
+            flat[0] = 100
+        elif kind == "infinity" and rank == setup.ranks // 2:
+            flat[0] = math.inf
+        elif kind == "large":
+            flat[:] = 2**53 + torch.arange(len(flat)).remainder(2) + (rank == setup.ranks - 1)
+        made.append((View.of(values, setup.layout),))
+    return made
+
+
+def _best(args: Sequence[Args]) -> tuple[torch.Tensor, int, int]:
+    best = None
+    for rank, (view,) in enumerate(args):
+        for index, value in enumerate(plain(view).reshape(-1).tolist()):
+            if best is None or (value != value and best[0] == best[0]) or value > best[0]:
+                best = (value, rank, index)
+    return best
+
+
+def _tuples(value, rank, index, setup):
+    return [Expected((value, rank, index)) for _ in range(setup.ranks)]
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return _tuples(*_best(args), setup)
+
+
+def _local_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right value with the wrong place: the index in the concatenation of all ranks."""
+    value, rank, index = _best(args)
+    before = sum(plain(a[0]).numel() for a in args[:rank])
+    return _tuples(value, rank, before + index, setup)
+
+
+def _last_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    value, _, _ = _best(args)
+    places = [(r, i) for r, a in enumerate(args) for i, v in enumerate(plain(a[0]).reshape(-1).tolist()) if v == value]
+    if not places:
+        raise ValueError("NaN")
+    rank = places[-1][0]
+    return _tuples(value, rank, next(i for r, i in places if r == rank), setup)
+
+
+def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    best = None
+    for rank, (view,) in enumerate(args):
+        for index, value in enumerate(plain(view).reshape(-1).tolist()):
+            if value == value and (best is None or value > best[0]):
+                best = (value, rank, index)
+    if best == _best(args):
+        raise ValueError("no NaN")
+    return _tuples(*best, setup)
+
+
+def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    made = []
+    for rank, a in enumerate(args):
+        value, _, index = _best([a])
+        made.append(Expected((value, rank, index)))
+    return made
+
+
+def _least(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    value, rank, index = min(
+        (v, r, i) for r, a in enumerate(args) for i, v in enumerate(plain(a[0]).reshape(-1).tolist()) if v == v
+    )
+    return _tuples(value, rank, index, setup)
+
+
+def _magnitude(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    places = [
+        (abs(v), -r, -i, v)
+        for r, a in enumerate(args)
+        for i, v in enumerate(plain(a[0]).reshape(-1).tolist())
+        if v == v
+    ]
+    _, rank, index, value = max(places)
+    return _tuples(value, -rank, -index, setup)
+
+
+def _bytes(run: Run) -> str | None:
+    return rules.received_at_most(run, 16 * run.ranks, f"16 bytes x {run.ranks} ranks")
+
+
+def _case(name: str, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(s.with_options(case=name) for s in setups)
+
+
+EXERCISE = Exercise(
+    name="distributed_argmax",
+    promise="returns the global maximum, its rank and its flat index there",
+    groups=(
+        Group("right maximum", 3, (Setup(2, 3), Setup(3, 4), Setup(4, 5))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(5, 2), Setup(8, 3))),
+        Group(
+            "any size",
+            1,
+            (Setup(3, 1), Setup(4, 17), Setup(3, 1).with_options(spread=3), Setup(4, 2).with_options(spread=1)),
+        ),
+        Group("ties", 2, (*_case("ties", Setup(2, 2), Setup(3, 4)), *_case("later tie", Setup(3, 5), Setup(4, 6)))),
+        Group(
+            "negative, NaN and infinity",
+            2,
+            (
+                *_case("negative", Setup(3, 3)),
+                *_case("NaN", Setup(3, 3)),
+                *_case("NaN on two ranks", Setup(3, 4)),
+                *_case("infinity", Setup(4, 3)),
+            ),
+        ),
+        Group(
+            "any dtype",
+            1,
+            (
+                Setup(3, 6, "float64", values="precise"),
+                Setup(3, 6, "bfloat16"),
+                Setup(3, 6, "int32"),
+                *_case("large", Setup(3, 6, "int64")),
+            ),
+        ),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=COLLECTIVES,
+    rules=(Rule("at most 16 bytes x p received", 3, _bytes),),
+    mistakes=(
+        Mistake("each rank's own maximum: compare over all ranks", _own),
+        Mistake("the index is one into all ranks' tensors joined: it must be the flat index on its rank", _local_index),
+        Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
+        Mistake("NaN was passed over: as in torch.argmax it wins", _without_nan),
+        Mistake("the largest magnitude instead of the maximum", _magnitude),
+        Mistake("the minimum instead of the maximum", _least),
+    ),
+    collective="all_gather",
+    chunking="none",
+    showcase=Setup(4, 4),
+    instead="Use collectives on tensors, such as all_gather.",
+)

@@ -1,0 +1,80 @@
+"""distributed_mean(tensor) -> Tensor: the elementwise mean over all ranks, with one all_reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, summed, vectors
+from allranks.exercises.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run, returning
+
+
+def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    tensors = [plain(a[0]) for a in args]
+    kind = tensors[0].dtype
+    wide = torch.stack([t.to(torch.complex128 if kind.is_complex else torch.float64) for t in tensors])
+    # the order of adding, and whether one divides before or after, is free
+    atol = wide.abs().sum(0) * torch.finfo(kind).eps * 2
+    return [Expected(wide.mean(0).to(kind), {}, atol) for _ in args]
+
+
+def _scalar(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    total = torch.stack([plain(a[0]) for a in args])
+    return [Expected(total.mean(), {}, 1e-3) for _ in args]
+
+
+def _one_all_reduce(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    calls = run.setup.times
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) != calls:
+            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: once is enough"
+        for entry in mine:
+            if entry.numel != run.setup.size:
+                return f"rank {rank} reduces {entry.numel} elements{run.at(entry.line)}, where the tensor has {run.setup.size}"
+    return None
+
+
+FLOATS = (
+    Setup(3, 5, "float64", values="precise"),
+    Setup(4, 6, "bfloat16"),
+    Setup(2, 5, "float16"),
+    Setup(3, 4, "complex64"),
+)
+
+EXERCISE = Exercise(
+    name="distributed_mean",
+    promise="returns the elementwise mean of tensor over all ranks",
+    groups=(
+        Group("right mean", 3, (Setup(2, 2), Setup(4, 8), Setup(4, 1))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(3, 7), Setup(5, 5), Setup(8, 9), Setup(1, 0), Setup(3, 0))),
+        Group("any dtype", 1, (*FLOATS, Setup(3, 7, values="random"))),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+    ),
+    inputs=vectors,
+    oracle=_mean,
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("one all_reduce", 2, _one_all_reduce), Rule("dtype kept on the wire", 1, rules.other_dtype)),
+    mistakes=(
+        returning("the sum instead of the mean: divide by the number of ranks", lambda t, r, s: summed(t)[0]),
+        returning(
+            "divided by the number of ranks twice: ReduceOp.AVG divides already",
+            lambda t, r, s: summed(t)[0] / len(t) ** 2,
+        ),
+        returning("the rank's own tensor came back: nothing was reduced", lambda t, r, s: t[r]),
+        returning(
+            "divided by 4, whatever the number of ranks: use dist.get_world_size()", lambda t, r, s: summed(t)[0] / 4
+        ),
+        Mistake("the mean over the elements too: it must be elementwise, over the ranks only", _scalar),
+    ),
+    collective="all_reduce",
+    chunking="none",
+    showcase=Setup(4, 8),
+    instead="One dist.all_reduce is all that it needs.",
+)

@@ -1,0 +1,162 @@
+"""distributed_softmax(logits) -> Tensor: softmax over the last dimension, which is split over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+
+def _widths(setup: Setup) -> list[int]:
+    """Columns on each rank: tensor_split of the whole row, whose width is `columns`."""
+    columns = setup.option("columns", 2 * setup.ranks)
+    base, longer = divmod(columns, setup.ranks)
+    return [base + (r < longer) for r in range(setup.ranks)]
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    scale, shift = setup.option("scale", 1), setup.option("shift", 0)
+    made = []
+    for width in _widths(setup):
+        shape = (width,) if setup.option("row") else (setup.size, width)
+        made.append((View.of(draw(setup, rng, *shape) * scale + shift, setup.layout),))
+    return made
+
+
+def _whole(args: Sequence[Args]) -> torch.Tensor:
+    return torch.cat([plain(a[0]) for a in args], -1)
+
+
+def _split(whole: torch.Tensor, setup: Setup, atol: float) -> list[Expected]:
+    return [Expected(part.contiguous(), {}, atol) for part in whole.split(_widths(setup), -1)]
+
+
+def _atol(kind: torch.dtype) -> float:
+    return {torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 4e-3}.get(kind, 1e-5)
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    whole = _whole(args)
+    return _split(torch.softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
+
+
+def _local(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    parts = [plain(a[0]) for a in args]
+    return [Expected(torch.softmax(t.double(), -1).to(t.dtype), {}, _atol(t.dtype)) for t in parts]
+
+
+def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank subtracts its own maximum; the sums are added as if they were of one scale."""
+    parts = [plain(a[0]).double() for a in args]
+    tops = [torch.exp(t - t.amax(-1, keepdim=True)) for t in parts]
+    total = sum(t.sum(-1, keepdim=True) for t in tops)
+    kind = args[0][0].base.dtype
+    return [Expected((t / total).to(kind), {}, _atol(kind)) for t in tops]
+
+
+def _added_maxima(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The maxima added instead of compared: harmless until the logits are large."""
+    parts = [plain(a[0]) for a in args]
+    exps = torch.exp(torch.cat(parts, -1) - sum(t.amax(-1, keepdim=True) for t in parts))
+    return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(exps.dtype))
+
+
+def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    whole = _whole(args)
+    exps = torch.exp(whole)
+    return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
+
+
+def _log(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    whole = _whole(args)
+    return _split(torch.log_softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
+
+
+def _over_rows(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    whole = _whole(args)
+    return _split(torch.softmax(whole.double(), 0).to(whole.dtype), setup, _atol(whole.dtype))
+
+
+def _two_small(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    rows = 1 if run.setup.option("row") else run.setup.size
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) > 2 * run.setup.times:
+            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: two are enough, a maximum and a sum"
+        for entry in mine:
+            if entry.numel > rows:
+                return f"rank {rank} reduces {entry.numel} values{run.at(entry.line)} where there are {rows} rows: one value a row is enough"
+    return None
+
+
+EXERCISE = Exercise(
+    name="distributed_softmax",
+    promise="returns this rank's columns of the softmax over the whole rows",
+    groups=(
+        Group("right softmax", 3, (Setup(2, 1), Setup(3, 2), Setup(4, 3))),
+        Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
+        Group(
+            "any width",
+            1,
+            tuple(
+                s.with_options(columns=c)
+                for s, c in ((Setup(2, 2), 3), (Setup(3, 2), 4), (Setup(4, 1), 11), (Setup(8, 2), 13))
+            ),
+        ),
+        Group(
+            "any shape",
+            1,
+            (
+                Setup(3, 0),
+                Setup(3, 1).with_options(row=True),
+                Setup(3, 4, layout="transposed"),
+                Setup(3, 4, layout="strided"),
+            ),
+        ),
+        Group(
+            "stable",
+            3,
+            (
+                *tuple(s.with_options(shift=c) for s, c in ((Setup(2, 2), 10000), (Setup(3, 2), -10000))),
+                Setup(3, 2).with_options(scale=1000),
+                Setup(4, 2, "float64", values="random").with_options(scale=10000),
+            ),
+        ),
+        Group(
+            "any dtype",
+            1,
+            (Setup(3, 2, "float64", values="random"), Setup(3, 2, "bfloat16"), Setup(2, 3, values="random")),
+        ),
+        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("at most two all_reduces of one value per row", 3, _two_small),),
+    mistakes=(
+        Mistake("the maxima were added: reduce them with ReduceOp.MAX", _added_maxima),
+        Mistake(
+            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
+            _unstable,
+        ),
+        Mistake("the softmax of each rank's own columns: maximum and sum must be over all ranks", _local),
+        Mistake(
+            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
+            _own_maximum,
+        ),
+        Mistake("the logarithm of the softmax came back", _log),
+        Mistake("over the rows instead of the last dimension", _over_rows),
+    ),
+    unit="row",
+    collective="all_reduce",
+    chunking="none",
+    showcase=Setup(4, 2),
+    instead="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
+)

@@ -1,0 +1,151 @@
+"""distributed_top_k(tensor, k) -> (values, ranks, indices): the k largest of all ranks, largest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import COLLECTIVES, LAYOUTS, Exercise, Group, Mistake, Rule, Run
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    kind, k = setup.option("case"), setup.option("k", 2)
+    made = []
+    for rank in range(setup.ranks):
+        values = draw(setup, rng, *((setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)))
+        flat = values.view(-1)
+        if kind == "ties":
+            flat[:] = 5
+        elif kind == "all on one rank":
+            flat[:] = torch.arange(len(flat)) + 100 * (rank == setup.ranks - 1)
+        elif kind == "NaN" and rank:
+            flat[-1] = math.nan
+        elif kind == "negative":
+            flat[:] = -flat.abs() - 1
+        made.append((View.of(values, setup.layout), k))
+    return made
+
+
+def _ranked(args: Sequence[Args]) -> list[tuple]:
+    places = [(v, r, i) for r, a in enumerate(args) for i, v in enumerate(plain(a[0]).reshape(-1).tolist())]
+    return sorted(places, key=lambda x: (x[0] == x[0], -x[0] if x[0] == x[0] else 0, x[1], x[2]))
+
+
+def _made(places: list[tuple], kind: torch.dtype, setup: Setup) -> list[Expected]:
+    values = torch.tensor([v for v, _, _ in places], dtype=kind)
+    ranks = torch.tensor([r for _, r, _ in places], dtype=torch.int64)
+    indices = torch.tensor([i for _, _, i in places], dtype=torch.int64)
+    return [Expected((values, ranks, indices)) for _ in range(setup.ranks)]
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return _made(_ranked(args)[: args[0][1]], args[0][0].base.dtype, setup)
+
+
+def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    found = []
+    for rank, a in enumerate(args):
+        places = [(v, rank, i) for v, _, i in _ranked([a])[: a[1]]]
+        found.append(_made(places, a[0].base.dtype, setup)[0])
+    return found
+
+
+def _joined_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    places = [(v, r, r * setup.size + i) for v, r, i in _ranked(args)[: args[0][1]]]
+    return _made(places, args[0][0].base.dtype, setup)
+
+
+def _one_from_each(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Only the best of each rank takes part."""
+    best = [(v, r, i) for r, a in enumerate(args) for v, _, i in _ranked([a])[:1]]
+    places = sorted(best, key=lambda x: (-x[0], x[1]))[: args[0][1]]
+    return _made(places, args[0][0].base.dtype, setup)
+
+
+def _smallest(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return _made(sorted(_ranked(args))[: args[0][1]], args[0][0].base.dtype, setup)
+
+
+def _late_ties(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    places = sorted(_ranked(args), key=lambda x: (-x[0], -x[1], x[2]))[: args[0][1]]
+    return _made(places, args[0][0].base.dtype, setup)
+
+
+def _ascending(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return _made(_ranked(args)[: args[0][1]][::-1], args[0][0].base.dtype, setup)
+
+
+def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    if not any(v != v for v, _, _ in _ranked(args)):
+        raise ValueError("no NaN")
+    return _made([x for x in _ranked(args) if x[0] == x[0]][: args[0][1]], args[0][0].base.dtype, setup)
+
+
+def _bytes(run: Run) -> str | None:
+    k = run.args[0][0][1]
+    return rules.received_at_most(run, 16 * k * run.ranks, f"16 bytes x k = {k} x {run.ranks} ranks")
+
+
+def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(s.with_options(k=k) for s in setups)
+
+
+def _case(name: str, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(s.with_options(case=name) for s in setups)
+
+
+EXERCISE = Exercise(
+    name="distributed_top_k",
+    promise="returns the k largest values of all ranks with their ranks and flat indices, largest first",
+    groups=(
+        Group("right values", 3, _k(2, Setup(2, 4), Setup(3, 5), Setup(4, 6))),
+        Group(
+            "any k",
+            2,
+            (*_k(1, Setup(3, 4)), *_k(5, Setup(3, 2)), *_k(6, Setup(3, 2)), *_k(3, Setup(4, 1)), *_k(0, Setup(3, 4))),
+        ),
+        Group("any rank count", 1, _k(3, Setup(1, 4), Setup(5, 3), Setup(8, 4))),
+        Group("ties", 2, _k(3, *_case("ties", Setup(2, 2), Setup(3, 4)))),
+        Group(
+            "negative and NaN",
+            1,
+            _k(3, *_case("negative", Setup(3, 3)), *_case("NaN", Setup(3, 4)), *_case("all on one rank", Setup(3, 5))),
+        ),
+        Group(
+            "any dtype",
+            1,
+            _k(
+                3,
+                Setup(3, 6, "float64", values="precise"),
+                Setup(3, 6, "bfloat16"),
+                Setup(3, 6, "int32"),
+                Setup(3, 6, "int64", values="precise"),
+            ),
+        ),
+        Group("any layout", 1, _k(2, *LAYOUTS)),
+        Group("any circumstances", 1, _k(2, Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=COLLECTIVES,
+    rules=(Rule("at most 16 bytes x k x p received", 3, _bytes),),
+    mistakes=(
+        Mistake("each rank's own top k: compare over all ranks", _own),
+        Mistake(
+            "the indices are into all ranks' tensors joined: each must be the flat index on its rank", _joined_index
+        ),
+        Mistake("only the best of each rank took part: several of the top k may be on one rank", _one_from_each),
+        Mistake("the k smallest instead of the largest", _smallest),
+        Mistake("smallest first: the largest comes first", _ascending),
+        Mistake("ties go to the lowest rank, then the lowest index", _late_ties),
+        Mistake("NaN was passed over: as in torch.topk it is the largest", _without_nan),
+    ),
+    collective="all_gather",
+    chunking="none",
+    showcase=Setup(4, 4).with_options(k=2),
+    instead="Use collectives on tensors, such as all_gather.",
+)

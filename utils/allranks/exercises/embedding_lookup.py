@@ -1,0 +1,126 @@
+"""embedding_lookup(ids, shard) -> Tensor: rows of a table sharded by rows, in the order of ids.
+
+Every rank holds as many rows: rank r has the rows r*s to (r+1)*s - 1, s = len(shard).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+WIDTH = 3
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    rows = setup.option("rows", 4)
+    made = []
+    for rank in range(setup.ranks):
+        shard = draw(setup, rng, rows, WIDTH)
+        shard[:, 0] = rank * rows + torch.arange(rows) + 1  # no two rows are alike
+        count = setup.size + (rank * setup.option("spread", 0)) % 4
+        owner = setup.option("all_on")
+        low, high = (0, rows * setup.ranks) if owner is None else (owner * rows, (owner + 1) * rows)
+        ids = torch.randint(low, high, (count,), generator=rng)
+        if setup.option("repeated"):
+            ids = ids[torch.randint(0, max(1, count // 3), (count,), generator=rng)]
+        made.append((View.of(ids, setup.layout), View.of(shard)))
+    return made
+
+
+def _rows(args: Sequence[Args]) -> torch.Tensor:
+    return torch.cat([plain(a[1]) for a in args])
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    table = _rows(args)
+    return [Expected(table[plain(a[0])]) for a in args]
+
+
+def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right rows in the order of their owners."""
+    table, rows = _rows(args), setup.option("rows", 4)
+    made = []
+    for a in args:
+        ids = plain(a[0])
+        made.append(Expected(table[ids[torch.argsort(ids // rows, stable=True)]]))
+    return made
+
+
+def _unique(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    table = _rows(args)
+    return [Expected(table[plain(a[0]).unique()]) for a in args]
+
+
+def _own_shard(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    rows = setup.option("rows", 4)
+    return [Expected(plain(a[1])[plain(a[0]) % rows]) for a in args]
+
+
+def _no_row_twice(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    row_nbytes = WIDTH * run.args[0][0][1].base.element_size()
+    kind = str(run.args[0][0][1].base.dtype).removeprefix("torch.")
+    for call, args in enumerate(run.args):
+        for rank in range(run.ranks):
+            ids = plain(args[rank][0])
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.dtype == kind]
+            rows = sum(e.received_nbytes for e in mine) // row_nbytes
+            if rows > len(ids.unique()):
+                return (
+                    f"rank {rank} receives {rows} rows{run.at(mine[-1].line)} for {len(ids.unique())} different ids: "
+                    "ask for each row once (torch.unique with return_inverse)"
+                )
+    return None
+
+
+EXERCISE = Exercise(
+    name="embedding_lookup",
+    promise="returns the table's rows in the order of ids",
+    groups=(
+        Group("right rows", 3, (Setup(2, 3), Setup(3, 5), Setup(4, 6))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(5, 5), Setup(8, 6))),
+        Group(
+            "any ids",
+            2,
+            (
+                *(Setup(3, 4).with_options(all_on=e) for e in (0, 2)),
+                Setup(3, 9).with_options(repeated=True),
+                Setup(4, 12).with_options(repeated=True),
+            ),
+        ),
+        Group(
+            "any number of ids",
+            2,
+            (
+                Setup(3, 0),
+                Setup(3, 0).with_options(spread=2),
+                Setup(4, 1).with_options(spread=1),
+                Setup(3, 4).with_options(rows=1),
+            ),
+        ),
+        Group("any dtype", 1, (Setup(3, 5, "float64"), Setup(3, 5, "bfloat16"))),
+        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="offset"))),
+        Group("any circumstances", 1, (Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=frozenset({"all_to_all", "all_to_all_single"}),
+    rules=(Rule("no row sent twice", 3, _no_row_twice),),
+    mistakes=(
+        Mistake("in the order of the ranks that own the rows: put them back into the order of ids", _sorted),
+        Mistake("each row once: an id that comes again needs its row again", _unique),
+        Mistake("looked up in the rank's own shard: each row is on rank id // len(shard)", _own_shard),
+    ),
+    unit="id a rank",
+    collective="all_to_all",
+    chunking="none",
+    showcase=Setup(4, 4),
+    instead="It needs all_to_all (or all_to_all_single) only.",
+)

@@ -1,0 +1,152 @@
+"""hierarchical_all_reduce(tensor, ranks_per_node): in place, the sum, with little traffic between the nodes.
+
+Node i holds the ranks i*g to (i+1)*g - 1. Messages between two ranks and collectives on sub-groups are both allowed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Setup, summed, vectors
+from allranks.exercises.checking.exercise import (
+    COLLECTIVES,
+    P2P,
+    Exercise,
+    Group,
+    Rule,
+    Run,
+    explain_sum,
+    in_place,
+    sum_mistakes,
+    sum_oracle,
+)
+
+# bytes that one of m members sends for a buffer of n bytes, as a multiple of n, on a bandwidth-optimal algorithm
+_SHARES = {
+    "all_reduce": lambda m: 2 * (m - 1) / m,
+    "reduce_scatter": lambda m: (m - 1) / m,
+    "reduce_scatter_tensor": lambda m: (m - 1) / m,
+    "all_to_all": lambda m: (m - 1) / m,
+    "all_to_all_single": lambda m: (m - 1) / m,
+    "all_gather": lambda m: m - 1,
+    "all_gather_into_tensor": lambda m: m - 1,
+    "barrier": lambda m: 0,
+}
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
+
+
+def _node_sum(tensors, rank, setup):
+    g = setup.option("ranks_per_node")
+    first = rank // g * g
+    return summed(tensors[first : first + g])[0]
+
+
+def _across_sum(tensors, rank, setup):
+    return summed(tensors[rank % setup.option("ranks_per_node") :: setup.option("ranks_per_node")])[0]
+
+
+def _between_nodes(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run) or rules.other_dtype(run)
+    if missing:
+        return missing
+    g = run.setup.option("ranks_per_node")
+    m = run.ranks // g
+    n = rules.nbytes_of(run) // run.itemsize
+    limit = run.setup.times * 2 * (m - 1) * math.ceil(math.ceil(n / g) / m) * run.itemsize
+    sent = [0.0] * run.ranks
+    for entry in run.outcome.log:
+        if entry.kind == "send" and entry.peer // g != entry.rank // g:
+            sent[entry.rank] += entry.nbytes
+        if entry.kind != "collective" or entry.group is None:
+            continue
+        nodes = {r // g for r in entry.group}
+        if len(nodes) == 1:
+            continue
+        if len(entry.group) > len(nodes):
+            return (
+                f"rank {entry.rank} calls {entry.op} on ranks {', '.join(map(str, entry.group))}{run.at(entry.line)}: that group "
+                "has several ranks of one node and spans nodes; use one group for each node and one for each place in it"
+            )
+        sent[entry.rank] += _SHARES.get(entry.op, lambda m: 1)(len(entry.group)) * entry.nbytes
+    for rank, nbytes in enumerate(sent):
+        if nbytes > limit:
+            whole = (
+                ", as if it spoke for its whole node"
+                if nbytes >= run.setup.times * 2 * (m - 1) / m * n * run.itemsize
+                else ""
+            )
+            return (
+                f"rank {rank} sends {round(nbytes)} bytes to other nodes{whole}, where 2(m-1)/m x n/g = {limit} are enough: "
+                "reduce_scatter inside each node first, so that each of its ranks carries 1/g across"
+            )
+    return None
+
+
+def _g(g: int, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(s.with_options(ranks_per_node=g) for s in setups)
+
+
+EXERCISE = Exercise(
+    name="hierarchical_all_reduce",
+    promise="replaces tensor by its sum over all ranks, with little traffic between the nodes",
+    groups=(
+        Group("right sum", 3, (*_g(2, Setup(4, 8)), *_g(2, Setup(8, 16)), *_g(4, Setup(8, 8)))),
+        Group(
+            "any shape of cluster",
+            2,
+            (
+                *_g(1, Setup(1, 4), Setup(3, 6), Setup(5, 5)),
+                *_g(3, Setup(3, 6)),
+                *_g(2, Setup(2, 4)),
+                *_g(8, Setup(8, 8)),
+                *_g(1, Setup(2, 4)),
+            ),
+        ),
+        Group("any size", 2, _g(2, Setup(4, 1), Setup(4, 7), Setup(4, 0), Setup(8, 3), Setup(8, 13))),
+        Group(
+            "any dtype",
+            1,
+            _g(
+                2,
+                Setup(4, 8, "float64", values="precise"),
+                Setup(4, 6, "bfloat16"),
+                Setup(4, 6, "int64", values="precise"),
+            ),
+        ),
+        Group(
+            "any layout",
+            1,
+            _g(2, Setup(4, 6, layout="offset"), Setup(4, 6, layout="strided"), Setup(4, 12, layout="transposed")),
+        ),
+        Group(
+            "any circumstances",
+            1,
+            _g(2, Setup(4, 8, times=2), Setup(4, 8, outer_world=True), Setup(4, 8, delivery="shuffled")),
+        ),
+    ),
+    inputs=_inputs,
+    oracle=sum_oracle,
+    allow=P2P | COLLECTIVES,
+    rules=(
+        Rule(
+            "inter-node bytes at most 2(m-1)/m x n/g", 5, _between_nodes, lambda s: s.option("ranks_per_node") < s.ranks
+        ),
+    ),
+    blocking_weight=1,
+    mistakes=(
+        in_place("the sum of the node only: the step between the nodes is missing", _node_sum),
+        in_place("the sum across nodes only: the step inside the node is missing", _across_sum),
+        *sum_mistakes(),
+    ),
+    explain=explain_sum,
+    collective="all_reduce",
+    algorithm="hierarchical",
+    showcase=Setup(4, 8, "float64", values="provenance").with_options(ranks_per_node=2),
+    instead="Use messages between two ranks, or collectives on groups of your own.",
+)

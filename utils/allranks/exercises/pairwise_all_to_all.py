@@ -1,0 +1,110 @@
+"""pairwise_all_to_all(chunks) -> list[Tensor]: chunks[i] goes to rank i; each pair of ranks meets once per direction.
+
+On rank r everything that arrives has the shape of its own chunks[r]; the chunks for different ranks may differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    P2P,
+    Exercise,
+    Group,
+    Mistake,
+    Rule,
+    Run,
+)
+
+
+def _sizes(setup: Setup) -> list[int]:
+    """How many elements each rank receives from each other; `size` is the smallest."""
+    spread = setup.option("spread", 0)
+    return [setup.size + (i * spread) % 5 for i in range(setup.ranks)]
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    shapes = [(n // 3, 3) if setup.layout == "transposed" else (n,) for n in _sizes(setup)]
+    return [([View.of(draw(setup, rng, *shape), setup.layout) for shape in shapes],) for _ in range(setup.ranks)]
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected([plain(a[0][rank]) for a in args]) for rank in range(setup.ranks)]
+
+
+def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected([plain(c) for c in a[0]]) for a in args]
+
+
+def _rotated(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    p = setup.ranks
+    return [Expected([plain(args[(rank - i) % p][0][rank]) for i in range(p)]) for rank in range(p)]
+
+
+def _gathered(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Everybody's chunk for rank 0, or for themselves, on every rank."""
+    return [Expected([plain(a[0][i]) for i, a in enumerate(args)]) for _ in args]
+
+
+def _once(run: Run) -> str | None:
+    if any(_sizes(run.setup)) and not run.sends:
+        return rules.went_round_the_wire(run)
+    sent = Counter((e.rank, e.peer) for e in run.sends)
+    for (rank, peer), times in sorted(sent.items()):
+        if times > run.setup.times:
+            line = next(e.line for e in run.sends if (e.rank, e.peer) == (rank, peer))
+            return (
+                f"rank {rank} sends {times} messages to rank {peer}{run.at(line)}: each pair meets once per direction"
+            )
+    for rank in range(run.ranks):
+        for peer in range(run.ranks):
+            nbytes = sum(e.nbytes for e in run.sends if (e.rank, e.peer) == (rank, peer))
+            wanted = run.setup.times * _sizes(run.setup)[peer] * run.args[0][0][0][0].base.element_size()
+            if rank != peer and nbytes != wanted:
+                return f"rank {rank} sends {nbytes} bytes to rank {peer}, where chunk {peer} has {wanted}: send each chunk straight to its rank"
+    return None
+
+
+EXERCISE = Exercise(
+    name="pairwise_all_to_all",
+    promise="returns the list of what every rank sent to this one",
+    groups=(
+        Group("right chunks", 3, (Setup(2, 2), Setup(3, 3), Setup(4, 2))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(5, 2), Setup(8, 2))),
+        Group(
+            "sizes that differ",
+            2,
+            tuple(s.with_options(spread=2) for s in (Setup(2, 1), Setup(3, 0), Setup(4, 1), Setup(5, 0), Setup(8, 1))),
+        ),
+        Group("any size", 1, (Setup(3, 0), Setup(3, 1), Setup(1, 0))),
+        Group("any dtype", 1, MOVED_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(Rule("each pair once per direction", 3, _once),),
+    blocking_weight=3,
+    mistakes=(
+        Mistake("each rank's own chunks came back: nothing was exchanged", _own),
+        Mistake(
+            "in the order of the exchange instead of rank order: what came from rank q belongs in place q", _rotated
+        ),
+        Mistake("the wrong chunk was sent: chunks[i] goes to rank i", _gathered),
+    ),
+    unit="element a chunk",
+    collective="all_to_all",
+    algorithm="pairwise",
+    chunking="none",
+    showcase=Setup(4, 3),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

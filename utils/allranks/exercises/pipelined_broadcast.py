@@ -1,0 +1,136 @@
+"""pipelined_broadcast(tensor, src, segments): in place, along a chain of ranks, segment after segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    P2P,
+    Exercise,
+    Group,
+    Rule,
+    Run,
+    every_root,
+    in_place,
+    with_root,
+)
+
+ALPHA, BETA = 1.0, 0.25
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    return [(view, setup.root, setup.option("segments")) for (view,) in vectors(setup, rng)]
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(None, {(0,): plain(args[setup.root][0])}) for _ in args]
+
+
+def _first_segment(tensors, rank, setup):
+    """Only the first segment arrived."""
+    if rank == setup.root:
+        return tensors[rank]
+    made, k = tensors[rank].clone().reshape(-1), setup.option("segments")
+    made.tensor_split(k)[0].copy_(tensors[setup.root].reshape(-1).tensor_split(k)[0])
+    return made.reshape(tensors[rank].shape)
+
+
+def _chain(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run) or rules.other_dtype(run)
+    if missing:
+        return missing
+    for rank in range(run.ranks):
+        peers = {e.peer for e in run.sends if e.rank == rank}
+        if len(peers) > 1:
+            line = next(e.line for e in run.sends if e.rank == rank)
+            return f"rank {rank} sends to ranks {', '.join(map(str, sorted(peers)))}{run.at(line)}: on a chain each rank has one successor"
+        sources = {e.rank for e in run.sends if e.peer == rank}
+        if len(sources) > 1:
+            return f"rank {rank} receives from ranks {', '.join(map(str, sorted(sources)))}: on a chain each rank has one predecessor"
+    return None
+
+
+def _stores_first(run: Run) -> bool:
+    """Whether ranks that pass on start to send only when they have received everything."""
+    passing = {e.rank for e in run.sends} & {e.peer for e in run.sends}
+    for rank in passing:
+        mine = [e for e in run.outcome.trace if e.rank == rank and e.nbytes]
+        sends, receives = [e.start for e in mine if e.op == "send"], [e.end for e in mine if e.op == "recv"]
+        if min(sends) < max(receives):
+            return False
+    return bool(passing)
+
+
+def _time(run: Run) -> str | None:
+    p, k = run.ranks, run.setup.option("segments")
+    n = run.setup.size
+    segment = -(-n // k) * run.itemsize
+    right = (p + k - 2) * (ALPHA + segment * BETA)
+    took = float(run.outcome.seconds)
+    if took <= 1.1 * right:
+        return None
+    if k > 1 and all(e.numel == n for e in run.sends):
+        why = "the vector travels whole; cut it into segments"
+    elif k > 1 and _stores_first(run):
+        why = "each rank passes on only after it has everything; pass a segment on while the next one comes"
+    else:
+        why = "receive the next segment while the last one is still being sent (isend or irecv)"
+    return f"{took:g} s of virtual time, where (p+k-2)(alpha + n beta/k) = {right:g} s: {why}"
+
+
+def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(s.with_options(segments=k, _alpha=ALPHA, _beta=BETA) for s in setups)
+
+
+EXERCISE = Exercise(
+    name="pipelined_broadcast",
+    promise="replaces tensor by rank src's, in place, along a chain, in k segments",
+    groups=(
+        Group("right tensor", 3, _k(2, *with_root((Setup(2, 4), Setup(3, 6), Setup(4, 8)), 0))),
+        Group("every root", 2, _k(2, *every_root(2, 4), *every_root(3, 4), *every_root(5, 4))),
+        Group(
+            "any number of segments",
+            2,
+            (
+                *_k(1, *with_root((Setup(3, 6), Setup(4, 5)))),
+                *_k(4, *with_root((Setup(3, 16), Setup(4, 10)))),
+                *_k(16, *with_root((Setup(4, 64), Setup(8, 64)))),
+            ),
+        ),
+        Group("any rank count", 1, _k(3, *with_root((Setup(1, 3), Setup(5, 6), Setup(8, 9)), 0))),
+        Group("any size", 1, _k(3, *with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17))))),
+        Group("any dtype", 1, _k(3, *with_root(MOVED_DTYPES))),
+        Group("any layout", 1, _k(2, *with_root(LAYOUTS))),
+        Group("any circumstances", 1, _k(2, *with_root(CIRCUMSTANCES))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(
+        Rule("along a chain", 2, _chain),
+        Rule(
+            "within 10 % of (p+k-2)(alpha + n beta/k)",
+            4,
+            _time,
+            lambda s: s.ranks > 1 and s.times == 1 and s.delivery == "rendezvous",
+        ),
+    ),
+    blocking_weight=1,
+    mistakes=(
+        in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0]),
+        in_place("only the first segment arrived", _first_segment),
+    ),
+    root_name="src",
+    collective="broadcast",
+    algorithm="pipelined chain",
+    chunking="split",
+    showcase=Setup(4, 16, "float64", values="provenance", root=0).with_options(segments=4, _alpha=ALPHA, _beta=BETA),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

@@ -1,0 +1,76 @@
+"""recursive_doubling_all_reduce(tensor): in place, the sum over any number of ranks in ceil(lg p) + 2 rounds at most."""
+
+from __future__ import annotations
+
+import math
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Setup, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    P2P,
+    SUM_DTYPES,
+    Exercise,
+    Group,
+    Rule,
+    Run,
+    explain_sum,
+    in_place,
+    sum_mistakes,
+    sum_oracle,
+)
+
+
+def _rounds(run: Run) -> str | None:
+    limit = math.ceil(math.log2(run.ranks)) + 2
+    return rules.rounds(run, limit, f"ceil(lg {run.ranks}) + 2")
+
+
+def _bytes(run: Run) -> str | None:
+    limit = (math.ceil(math.log2(run.ranks)) + 1) * rules.nbytes_of(run)
+    for rank, nbytes in enumerate(run.bytes_sent()):
+        if nbytes > limit:
+            return f"rank {rank} sends {nbytes} bytes: one vector a round, {limit} bytes, are enough"
+    return rules.other_dtype(run)
+
+
+def _first_round(tensors, rank, setup):
+    other = rank ^ 1
+    return tensors[rank] + tensors[other] if other < len(tensors) else tensors[rank]
+
+
+EXERCISE = Exercise(
+    name="recursive_doubling_all_reduce",
+    promise="replaces tensor by its sum over all ranks, in place, in ceil(lg p) + 2 rounds at most",
+    groups=(
+        Group("right sum", 3, (Setup(2, 2), Setup(4, 5), Setup(8, 7))),
+        Group("any rank count", 3, (Setup(1, 4), Setup(3, 5), Setup(5, 5), Setup(6, 4), Setup(7, 3))),
+        Group("any size", 1, (Setup(2, 1), Setup(4, 0), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
+        Group("any dtype", 1, SUM_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=vectors,
+    oracle=sum_oracle,
+    allow=P2P,
+    rules=(
+        Rule(
+            "at most ceil(lg p) + 2 rounds",
+            4,
+            _rounds,
+            lambda s: s.ranks > 1 and s.times == 1 and s.delivery == "rendezvous",
+        ),
+        Rule("one vector a round", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        *sum_mistakes(),
+        in_place("only the first round was done: go on with partners 2, 4, 8 ... away", _first_round),
+    ),
+    explain=explain_sum,
+    collective="all_reduce",
+    algorithm="recursive doubling",
+    showcase=Setup(8, 8, "float64", values="provenance"),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

@@ -1,0 +1,85 @@
+"""ring_all_gather(tensor) -> Tensor: the tensors of all ranks one after the other, in rank order, round the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    P2P,
+    Exercise,
+    Group,
+    Rule,
+    Run,
+    returning,
+)
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(torch.cat([plain(a[0]) for a in args])) for _ in args]
+
+
+def _rotated(step: int):
+    """In order of arrival: the own tensor first, then the neighbour's and so on."""
+    return lambda tensors, rank, setup: torch.cat(
+        [tensors[(rank + step * i) % len(tensors)] for i in range(len(tensors))]
+    )
+
+
+def _own_sent(step: int):
+    """What comes of sending the own tensor in every step: the neighbour's in every place but one."""
+    return lambda t, rank, setup: torch.cat(
+        [t[rank] if i == rank else t[(rank + step) % len(t)] for i in range(len(t))]
+    )
+
+
+def _neighbours(run: Run) -> str | None:
+    return rules.went_round_the_wire(run) or rules.ring_neighbours(run) or rules.other_dtype(run)
+
+
+_PLACE = "off by one place: rank r's tensor belongs in place r"
+_ORDER = "in order of arrival instead of rank order: rank r's tensor belongs in place r"
+
+EXERCISE = Exercise(
+    name="ring_all_gather",
+    promise="returns all ranks' tensors, concatenated in rank order",
+    groups=(
+        Group("right result", 3, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(3, 1), Setup(5, 2), Setup(8, 3))),
+        Group("any size", 1, (Setup(2, 1), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
+        Group("any dtype", 1, MOVED_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=vectors,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(Rule("ring neighbours only", 4, _neighbours),),
+    blocking_weight=2,
+    mistakes=(
+        returning(_ORDER, _rotated(-1)),
+        returning(_ORDER, _rotated(1)),
+        returning(_PLACE, lambda t, r, s: torch.cat(t[1:] + t[:1])),
+        returning(_PLACE, lambda t, r, s: torch.cat(t[-1:] + t[:-1])),
+        returning("in reversed order", lambda t, r, s: torch.cat(t[::-1])),
+        returning("the tensors were stacked: concatenate along the first dimension", lambda t, r, s: torch.stack(t)),
+        *(
+            returning(
+                "the neighbour's tensor in every place: pass on what you received last, not your own", _own_sent(step)
+            )
+            for step in (-1, 1)
+        ),
+        returning("the sum came instead of the concatenation", lambda t, r, s: sum(t[1:], t[0])),
+    ),
+    collective="all_gather",
+    algorithm="ring",
+    chunking="rank",
+    showcase=Setup(4, 3, "float64", values="provenance"),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

@@ -1,0 +1,107 @@
+"""ring_all_reduce(tensor): in place, the sum over all ranks, round a ring of neighbours, chunk by chunk."""
+
+from __future__ import annotations
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Setup, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    P2P,
+    SUM_DTYPES,
+    Exercise,
+    Fault,
+    Group,
+    Rule,
+    Run,
+    in_place,
+    sum_mistakes,
+    sum_oracle,
+)
+
+
+def _one_pass(step: int):
+    return lambda tensors, rank, setup: tensors[rank] + tensors[(rank + step) % len(tensors)]
+
+
+def _reduce_scatter_only(shift: int, step: int):
+    """The state after p-1 steps of the ring: rank r holds chunk c with the contributions that had reached it by then."""
+
+    def make(tensors, rank, setup):
+        p = len(tensors)
+        chunks = [t.reshape(-1).tensor_split(p) for t in tensors]
+        parts = []
+        for chunk in range(p):
+            # the chunk's walk starts on the rank that sends it first and adds one contribution a step
+            start = (chunk + shift) % p
+            distance = (step * (rank - start)) % p
+            parts.append(sum(chunks[(start + step * i) % p][chunk] for i in range(distance + 1)))
+        return torch.cat(parts).reshape(tensors[0].shape)
+
+    return make
+
+
+def _explain(run: Run, fault: Fault) -> str | None:
+    """By provenance: the first wrong step, else what is missing at the end."""
+    if fault.kind != "values":
+        return None
+    words = rules.first_wrong_step(run) or rules.ring_steps(run) or rules.end_state(run, fault.rank, fault.call)
+    return f"{words}." if words else None
+
+
+def _bytes(run: Run) -> str | None:
+    return rules.chunk_bytes(run, 2, "2(p-1)/p of the bytes")
+
+
+_ONE_PASS = "only the neighbour's contribution was added: one pass instead of p-1 steps"
+_HALF = "the all-gather half is missing: after the reduce-scatter each rank has only one complete chunk"
+
+MISTAKES = (
+    *sum_mistakes(),
+    in_place(_ONE_PASS, _one_pass(-1)),
+    in_place(_ONE_PASS, _one_pass(1)),
+    *(in_place(_HALF, _reduce_scatter_only(shift, step)) for step in (1, -1) for shift in (0, 1, -1)),
+)
+
+GROUPS = (
+    Group("right sum", 2, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),
+    Group("any rank count", 1, (Setup(1, 4), Setup(2, 8), Setup(3, 3), Setup(4, 4), Setup(5, 15), Setup(8, 16))),
+    Group(
+        "any size",
+        1,
+        (
+            Setup(2, 1),
+            Setup(2, 5),
+            Setup(3, 1),
+            Setup(3, 7),
+            Setup(4, 2),
+            Setup(4, 10),
+            Setup(5, 12),
+            Setup(8, 13),
+            Setup(8, 3),
+            Setup(3, 0),
+            Setup(1, 0),
+        ),
+    ),
+    Group("any dtype", 0.5, (*SUM_DTYPES, Setup(3, 6, "float16"))),
+    Group("any layout", 0.5, LAYOUTS),
+    Group("any circumstances", 1, CIRCUMSTANCES),
+)
+
+EXERCISE = Exercise(
+    name="ring_all_reduce",
+    promise="replaces tensor by its sum over all ranks, in place, over the ring",
+    groups=GROUPS,
+    inputs=vectors,
+    oracle=sum_oracle,
+    allow=P2P,
+    rules=(Rule("ring neighbours only", 3, rules.ring_neighbours), Rule("2(p-1)/p of the bytes", 4, _bytes)),
+    blocking_weight=2,
+    mistakes=MISTAKES,
+    explain=_explain,
+    collective="all_reduce",
+    algorithm="ring",
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

@@ -1,0 +1,97 @@
+"""ring_reduce_scatter(tensor) -> Tensor: rank r gets chunk r of torch.tensor_split, summed over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, summed, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    P2P,
+    SUM_DTYPES,
+    Exercise,
+    Fault,
+    Group,
+    Rule,
+    Run,
+    returning,
+)
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    total, atol = summed([plain(a[0]) for a in args])
+    limits = atol.tensor_split(setup.ranks) if atol is not None else [None] * setup.ranks
+    return [Expected(chunk, {}, limit) for chunk, limit in zip(total.tensor_split(setup.ranks), limits, strict=True)]
+
+
+def _chunk(step: int):
+    return lambda tensors, rank, setup: summed(tensors)[0].tensor_split(setup.ranks)[(rank + step) % setup.ranks]
+
+
+def _bytes(run: Run) -> str | None:
+    return rules.chunk_bytes(run, 1, "(p-1)/p of the bytes")
+
+
+def _explain(run: Run, fault: Fault) -> str | None:
+    words = rules.first_wrong_step(run) if fault.kind == "values" else None
+    return f"{words}." if words else None
+
+
+_NEXT = "off by one chunk: rank r ends with a neighbour's chunk instead of chunk r"
+
+EXERCISE = Exercise(
+    name="ring_reduce_scatter",
+    promise="returns chunk r of the sum over all ranks on rank r",
+    groups=(
+        Group("right sum", 3, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(3, 3), Setup(5, 15), Setup(8, 16))),
+        Group(
+            "any size",
+            2,
+            (
+                Setup(2, 1),
+                Setup(2, 5),
+                Setup(3, 1),
+                Setup(3, 7),
+                Setup(4, 2),
+                Setup(4, 10),
+                Setup(8, 13),
+                Setup(3, 0),
+                Setup(1, 0),
+            ),
+        ),
+        Group("any dtype", 1, SUM_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=vectors,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(Rule("ring neighbours only", 3, rules.ring_neighbours), Rule("(p-1)/p of the bytes", 4, _bytes)),
+    blocking_weight=2,
+    mistakes=(
+        returning(_NEXT, _chunk(1)),
+        returning(_NEXT, _chunk(-1)),
+        returning("the whole sum was returned: rank r keeps chunk r only", lambda t, r, s: summed(t)[0]),
+        returning("the rank's own chunk came back: nothing was added", lambda t, r, s: t[r].tensor_split(s.ranks)[r]),
+        returning(
+            "the mean instead of the sum",
+            lambda t, r, s: (summed(t)[0] / len(t)).to(t[0].dtype).tensor_split(s.ranks)[r],
+        ),
+        returning(
+            "the rank's own contribution is missing",
+            lambda t, r, s: (summed(t)[0] - t[r]).tensor_split(s.ranks)[r],
+        ),
+        returning(
+            "the chunk came flat: keep the shape that tensor_split gives it",
+            lambda t, r, s: summed(t)[0].tensor_split(s.ranks)[r].flatten(),
+        ),
+    ),
+    explain=_explain,
+    collective="reduce_scatter",
+    algorithm="ring",
+    showcase=Setup(4, 12, "float64", values="provenance"),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

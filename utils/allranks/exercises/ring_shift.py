@@ -1,0 +1,85 @@
+"""ring_shift(tensor, k) -> Tensor: rank r gets the tensor of rank (r - k) mod p."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    P2P,
+    Exercise,
+    Group,
+    Rule,
+    Run,
+    returning,
+)
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    return [(view, setup.option("k", 1)) for (view,) in vectors(setup, rng)]
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    k = setup.option("k", 1)
+    return [Expected(plain(args[(rank - k) % setup.ranks][0])) for rank in range(setup.ranks)]
+
+
+def _from(step):
+    """What comes of taking the tensor of rank r + step(k)."""
+    return lambda tensors, rank, setup: tensors[(rank + step(setup.option("k", 1))) % setup.ranks]
+
+
+def _messages(run: Run) -> str | None:
+    k = run.setup.option("k", 1) % run.ranks
+    return rules.went_round_the_wire(run) or rules.other_dtype(run) if k else None
+
+
+def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(replace(s.with_options(k=k), note="") for s in setups)
+
+
+EXERCISE = Exercise(
+    name="ring_shift",
+    promise="returns the tensor of the rank k places to the left on the ring",
+    groups=(
+        Group("right neighbour", 3, (*_k(1, Setup(2, 3), Setup(3, 4), Setup(4, 5)), *_k(2, Setup(3, 2), Setup(5, 3)))),
+        Group(
+            "any k",
+            2,
+            (*_k(0, Setup(3, 4)), *_k(-1, Setup(3, 4)), *_k(3, Setup(4, 4)), *_k(7, Setup(3, 4)), *_k(-9, Setup(5, 2))),
+        ),
+        Group(
+            "any rank count",
+            1,
+            (*_k(1, Setup(1, 4), Setup(5, 4), Setup(8, 4)), *_k(4, Setup(8, 3)), *_k(3, Setup(1, 2))),
+        ),
+        Group("any size", 1, _k(1, Setup(3, 0), Setup(3, 1), Setup(4, 17))),
+        Group("any dtype", 1, _k(1, *MOVED_DTYPES)),
+        Group("any layout", 1, _k(1, *LAYOUTS)),
+        Group("any circumstances", 1, _k(1, *CIRCUMSTANCES)),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(Rule("carried by messages", 1, _messages),),
+    blocking_weight=3,
+    mistakes=(
+        returning(
+            "shifted the wrong way round: rank r gets the tensor of rank r - k, so it sends to r + k",
+            _from(lambda k: k),
+        ),
+        returning("shifted by 1, whatever k is", _from(lambda k: -1)),
+        returning("nothing was shifted: each rank's own tensor came back", _from(lambda k: 0)),
+    ),
+    collective="send/recv",
+    chunking="rank",
+    showcase=Setup(4, 4, "float64", values="provenance").with_options(k=1),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

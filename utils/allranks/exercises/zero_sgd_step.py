@@ -1,0 +1,120 @@
+"""zero_sgd_step(parameters, lr): averaged SGD in which each rank updates its own shard only (ZeRO)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
+GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    shapes = setup.option("_shapes")
+    data = [draw(setup, rng, *shape) for shape in shapes]
+    return [
+        ([Parameter(View.of(d), View.of(draw(setup, rng, *d.shape))) for d in data], setup.option("lr", 0.5))
+        for _ in range(setup.ranks)
+    ]
+
+
+def _step(divide: bool = True, sign: int = -1, own: bool = False):
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        ranks = [plain(a[0]) for a in args]
+        lr, kind = args[0][1], ranks[0][0][0].dtype
+        made = []
+        for rank in range(setup.ranks):
+            changed = {}
+            for i, (data, _) in enumerate(ranks[rank]):
+                grads = [ranks[rank][i][1]] if own else [r[i][1] for r in ranks]
+                total = torch.stack([g.double() for g in grads]).sum(0)
+                step = total / len(grads) if divide else total
+                changed[0, i, "data"] = (data.double() + sign * lr * step).to(kind)
+            made.append(Expected(None, changed, 32 * torch.finfo(kind).eps * 10))
+        return made
+
+    return oracle
+
+
+def _first_shard_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank updated its shard of the flat vector, and nobody gathered."""
+    right = _step()(setup, args)
+    made = []
+    for rank, wanted in enumerate(right):
+        before = [data for data, _ in plain(args[rank][0])]
+        after = [wanted.changed[0, i, "data"] for i in range(len(before))]
+        flat_before, flat_after = torch.cat([t.flatten() for t in before]), torch.cat([t.flatten() for t in after])
+        length = -(-flat_before.numel() // setup.ranks)
+        mine = slice(rank * length, (rank + 1) * length)
+        flat_before[mine] = flat_after[mine]
+        parts = flat_before.split([t.numel() for t in before])
+        changed = {(0, i, "data"): part.reshape(before[i].shape) for i, part in enumerate(parts)}
+        made.append(Expected(None, changed, wanted.atol))
+    return made
+
+
+def _volume(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for call, args in enumerate(run.args):
+        total = sum(p.data.tensor().numel() for p in args[0][0])
+        itemsize = args[0][0][0].data.base.element_size()
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
+            scattered = sum(e.numel for e in mine if e.op in SCATTERS)
+            gathered = sum(e.received_nbytes for e in mine if e.op in GATHERS) // itemsize
+            room = run.ranks * max(len(mine), 2)  # each collective may be padded to a multiple of p
+            if gathered > total + room and not scattered:
+                return f"rank {rank} gathers whole gradients, {gathered} elements: reduce_scatter them, then all_gather the parameters"
+            if scattered + gathered > 2 * total + room:
+                return f"rank {rank} moves {scattered + gathered} elements, where 2P = {2 * total} (P to reduce_scatter, P to all_gather) are enough"
+    return None
+
+
+def _case(ranks: int, shapes: tuple, dtype: str = "float32", lr: float = 0.5, **more) -> Setup:
+    return Setup(
+        ranks, len(shapes), dtype, note="sizes " + ", ".join(str(math.prod(s)) for s in shapes), **more
+    ).with_options(_shapes=shapes, lr=lr)
+
+
+SOME = ((4,), (2, 3), (5,))
+
+EXERCISE = Exercise(
+    name="zero_sgd_step",
+    promise="does an averaged SGD step, each rank updating its shard",
+    groups=(
+        Group("right step", 3, (_case(2, ((4,),)), _case(3, ((6,), (3,))), _case(4, ((8,), (2, 2))))),
+        Group("any rank count", 1, (_case(1, SOME), _case(3, SOME), _case(5, SOME), _case(8, ((8, 2),)))),
+        Group(
+            "any size",
+            2,
+            (_case(2, ((3,),)), _case(4, ((1,),)), _case(4, SOME), _case(8, ((3,), (2,))), _case(3, ((7,), (1,)))),
+        ),
+        Group("any rate", 1, (_case(3, ((6,),), lr=0.125), _case(3, ((6,),), lr=2.0))),
+        Group("any dtype", 1, (_case(3, SOME, "float64", values="random"),)),
+        Group("any circumstances", 1, (_case(3, SOME, times=2), _case(3, SOME, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_step(),
+    allow=SCATTERS | GATHERS,
+    rules=(Rule("2P elements in all", 4, _volume),),
+    mistakes=(
+        Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=False)),
+        Mistake("the step went uphill: subtract lr times the gradient", _step(sign=1)),
+        Mistake("each rank stepped with its own gradient: average over the ranks first", _step(own=True)),
+        Mistake("each rank kept its own shard: the all_gather of the new parameters is missing", _first_shard_only),
+    ),
+    unit="parameter",
+    collective="reduce_scatter + all_gather",
+    algorithm="ZeRO",
+    chunking="none",
+    showcase=_case(4, SOME),
+    instead="It needs reduce_scatter and all_gather only.",
+)

@@ -1,0 +1,127 @@
+"""The still picture: what every cell holds after each step, side by side, with the messages between as arrows.
+
+For places where no script runs: GitHub, PDF, a mail. Light colours on white, since no theme is known there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+
+from allranks.player.film import Film, Leg, members
+
+# Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in static/stage.js
+COLOURS = (
+    "#0072b2 #e69f00 #009e73 #d55e00 #56b4e9 #cc79a7 #f0e442 #8a8a8a "
+    "#6db3dc #f6cf7a #74cdb3 #eb9a66 #a9d9f4 #e5bcd3 #f8f3a6 #c4c4c4"
+).split()
+_COLUMNS = 8
+_ROWS = 16
+_BUSY = 200
+
+
+def still(films: Sequence[Film]) -> str:
+    """One SVG document with each film's picture below the other's."""
+    pieces, top, wide = [], 0.0, 0.0
+    for f in films:
+        body, w, h = _picture(f)
+        pieces.append(f'<g transform="translate(0 {top:g})">{body}</g>')
+        top, wide = top + h, max(wide, w)
+    title = escape("; ".join(f"{f.title}, {f.ranks} ranks" for f in films))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {top:g}" width="{wide:g}" height="{top:g}" '
+        f'role="img" aria-label="{title}" font-family="Helvetica, Arial, sans-serif"><title>{title}</title>'
+        f'<rect width="{wide:g}" height="{top:g}" fill="#fff"/>{"".join(pieces)}</svg>'
+    )
+
+
+def _picture(f: Film) -> tuple[str, float, float]:
+    rows = min(f.ranks, _ROWS)
+    shown = min(f.chunks, 16)
+    cell = 14.0 if shown <= 4 else 8.0 if shown <= 8 else 4.0
+    tall = max(32.0, min(44.0, 2.5 * rows)) if f.chunks else 18.0
+    column, row, gap = max(24.0, shown * (cell + 2)), tall + 16, 62.0
+    keep = _kept(f.steps)
+    states = dict(zip(keep, f.states(keep), strict=True)) if f.chunks else {}
+    left, top = 62.0, 52.0
+    wide = left + len(keep) * column + (len(keep) - 1) * gap + 16
+    high = top + rows * row + 8
+    out = [
+        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(f.title)}</text>',
+        f'<text x="8" y="36" font-size="11" fill="#555">{f.ranks} ranks, {f.steps} steps; + adds, = stores'
+        + (f"; the first {rows} ranks" if rows < f.ranks else "")
+        + "</text>",
+    ]
+    for r in range(rows):
+        y = top + r * row
+        out.append(f'<circle cx="12" cy="{y + tall / 2:g}" r="4" fill="{COLOURS[r % 16]}"/>')
+        out.append(f'<text x="20" y="{y + tall / 2 + 4:g}" font-size="11">rank {r}</text>')
+    paths: dict[str, list[str]] = defaultdict(list)
+    for number, step in enumerate(keep):
+        x = left + number * (column + gap)
+        name = "start" if step == 0 else f"step {step}"
+        out.append(f'<text x="{x:g}" y="{top - 5:g}" font-size="10" fill="#555">{name}</text>')
+        for r in range(rows):
+            y = top + r * row
+            if not f.chunks:
+                out.append(f'<rect x="{x:g}" y="{y:g}" width="{column:g}" height="{tall:g}" fill="#eee"/>')
+            for c in range(shown):
+                held = members(states[step].get((r, c), ()))
+                _cell(paths, x + c * (cell + 2), y, cell, tall, held, f.ranks)
+        if number + 1 < len(keep) and keep[number + 1] == step + 1:
+            now = [leg for leg in f.legs if leg.step == step and leg.src < rows and leg.dst < rows]
+            if len(now) <= _BUSY:
+                out += [_arrow(leg, x + column + 3, gap - 6, top + tall / 2, row, rows) for leg in now]
+            for item in f.bars:
+                if item.end_step is None and item.step == step and item.rank < rows and item.peer is not None:
+                    words, y = f"waits for {item.peer}", top + item.rank * row + tall / 2 + 4
+                    out.append(f'<text x="{x + column + 4:g}" y="{y:g}" font-size="9" fill="#c62828">{words}</text>')
+        elif number + 1 < len(keep):
+            out.append(f'<text x="{x + column + gap / 2 - 6:g}" y="{top + rows * row / 2:g}" font-size="16">…</text>')
+    frame, twice = paths.pop("frame", []), paths.pop("twice", [])
+    out.append(f'<path d="{"".join(frame)}" fill="#fafafa" stroke="#999" stroke-width="0.7"/>')
+    out += [f'<path d="{"".join(d)}" fill="{colour}"/>' for colour, d in paths.items()]
+    out.append(f'<path d="{"".join(twice)}" stroke="#c62828" stroke-width="2" stroke-dasharray="2 1"/>')
+    return "".join(out), max(wide, 320.0), high
+
+
+def _kept(steps: int) -> list[int]:
+    """The states that are shown: all where they fit, else the first ones and the last."""
+    if steps <= _COLUMNS:
+        return list(range(steps + 1))
+    return [*range(_COLUMNS - 1), steps]
+
+
+def _cell(paths: dict[str, list[str]], x: float, y: float, w: float, h: float, held: list[int], ranks: int) -> None:
+    """Adds a cell to the paths that are drawn, one path a colour, so that a large picture stays a small file."""
+    stripe = h / ranks
+    paths["frame"].append(f"M{x:g} {y:g}h{w:g}v{h:g}h-{w:g}z")
+    if ranks > _ROWS:
+        # too many for stripes: the height says how many contributions there are
+        full = round(h * len(set(held)) / ranks, 1)
+        paths[COLOURS[0]].append(f"M{x:g} {y + h - full:g}h{w:g}v{full:g}h-{w:g}z")
+        return
+    for r in sorted(set(held)):
+        paths[COLOURS[r % 16]].append(f"M{x:g} {round(y + r * stripe, 1):g}h{w:g}v{round(stripe, 2):g}h-{w:g}z")
+        if held.count(r) > 1:
+            paths["twice"].append(f"M{x:g} {round(y + (r + 0.5) * stripe, 1):g}h{w:g}")
+
+
+def _arrow(leg: Leg, x: float, wide: float, top: float, row: float, rows: int) -> str:
+    a, b = top + leg.src * row, top + leg.dst * row
+    colour = "#c25400" if leg.reduce else "#0072b2"
+    dash, end = "", x + wide
+    if not leg.delivered:
+        colour, dash, end, b = "#c62828", ' stroke-dasharray="4 3"', x + wide * 0.55, a + (b - a) * 0.55
+    label = f"c{leg.chunks[0]}" if leg.chunks else ""
+    sign = ("+" if leg.reduce else "=") if leg.delivered else "✗"
+    # the label stands near the sender, where arrows have not crossed yet
+    near = 0.2 if abs(leg.dst - leg.src) < rows / 2 else 0.08
+    tx, ty = x + wide * near, a + (b - a) * near - 3
+    return (
+        f'<path d="M{x:g} {a:.1f}L{end:g} {b:.1f}" stroke="{colour}" stroke-width="1.3"{dash}/>'
+        f'<circle cx="{end:g}" cy="{b:.1f}" r="2.4" fill="{colour}"/>'
+        f'<text x="{tx:.1f}" y="{ty:.1f}" font-size="9" fill="{colour}" stroke="#fff" stroke-width="2" '
+        f'paint-order="stroke">{label}{sign}</text>'
+    )

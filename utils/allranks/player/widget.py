@@ -1,0 +1,197 @@
+"""The player as an ipywidget: one film, or two side by side, with the controls of a video player."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import secrets
+import zlib
+from functools import cache
+from importlib import resources
+
+import anywidget
+import traitlets
+
+from allranks.player.film import LAYOUTS, Film
+from allranks.player.film import film as make_film
+from allranks.player.still import still
+from allranks.schedules import Schedule
+from allranks.trace import Trace
+
+# a film that is larger than this, in bytes, isn't put a second time into the notebook for pages without a kernel
+_LARGE = 400_000
+SPEEDS = (0.25, 0.5, 1, 2, 4)
+# in the order in which they need each other; together they are one ES module
+_SCRIPTS = ("reel.js", "layouts.js", "stage.js", "dense.js", "timeline.js", "quiz.js", "player.js")
+
+
+class PlayerError(ValueError):
+    """Something that the player can't play, or a setting that it doesn't know."""
+
+
+@cache
+def script() -> str:
+    """The widget's ES module as it was written."""
+    folder = resources.files(__package__) / "static"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+
+
+@cache
+def styles() -> str:
+    """The widget's style sheet."""
+    return (resources.files(__package__) / "static" / "player.css").read_text(encoding="utf-8")
+
+
+@cache
+def packed() -> bytes:
+    """The ES module with its style sheet, zlib-compressed: every player carries it, so it is kept small."""
+    lines = (line.strip() for line in script().splitlines())
+    short = "\n".join(line for line in lines if line and not line.startswith("//"))
+    return zlib.compress(f"{short}\nconst STYLES = {json.dumps(styles())};\n".encode(), 9)
+
+
+# what the browser loads first: it unpacks the module above and hands over to it
+LOADER = """
+async function unpack(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const url = URL.createObjectURL(new Blob([await new Response(stream).text()], { type: "text/javascript" }));
+  const player = await import(url);
+  URL.revokeObjectURL(url);
+  return player.default;
+}
+export default { render: async (context) => (await unpack(context.model.get("code"))).render(context) };
+"""
+
+
+class Player(anywidget.AnyWidget):
+    """A widget that plays a schedule or a trace; with two of them it plays both side by side, in step.
+
+    `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector where a schedule
+    is given; a trace knows its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis` is "step"
+    or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before each step
+    and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and `quiz` can be
+    set and linked; `answers` holds what was answered.
+
+    Raises PlayerError for anything else than a Schedule or Trace and for unknown settings.
+    """
+
+    _esm = LOADER
+    code = traitlets.Bytes(packed()).tag(sync=True)
+    film = traitlets.Bytes(b"").tag(sync=True)
+    other = traitlets.Bytes(b"").tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(sync=True)
+    playing = traitlets.Bool(False).tag(sync=True)
+    speed = traitlets.Float(1.0).tag(sync=True)
+    arrangement = traitlets.Enum(("auto", *LAYOUTS), "auto").tag(sync=True)
+    axis = traitlets.Enum(("step", "time"), "step").tag(sync=True)
+    quiz = traitlets.Bool(False).tag(sync=True)
+    answers = traitlets.List(traitlets.Dict()).tag(sync=True)
+
+    def __init__(
+        self,
+        source: Schedule | Trace,
+        compare: Schedule | Trace | None = None,
+        *,
+        nbytes: int | None = None,
+        layout: str = "auto",
+        axis: str | None = None,
+        speed: float = 1.0,
+        quiz: bool = False,
+        **widget_options,
+    ) -> None:
+        sources = [source] if compare is None else [source, compare]
+        for given in sources:
+            if not isinstance(given, (Schedule, Trace)):
+                raise PlayerError(f"the player plays a Schedule or a Trace; it was given a {type(given).__name__}")
+        if layout not in ("auto", *LAYOUTS):
+            raise PlayerError(f"layout is {layout!r}; it must be auto, {', '.join(LAYOUTS)}")
+        if axis not in (None, "step", "time"):
+            raise PlayerError(f"axis is {axis!r}; it must be step or time")
+        if speed not in SPEEDS:
+            raise PlayerError(f"speed is {speed!r}; it must be one of {', '.join(map(str, SPEEDS))}")
+        if nbytes is not None and nbytes < 0:
+            raise PlayerError(f"nbytes is {nbytes}; it can't be negative")
+        films = [make_film(given, nbytes) for given in sources]
+        if axis is None:
+            axis = "time" if all(f.timed and f.kind in ("live", "simulated") for f in films) else "step"
+        if axis == "time" and not all(f.timed for f in films):
+            raise PlayerError("axis is 'time', but a schedule has no times; simulate it, or leave axis out")
+        self.films: tuple[Film, ...] = tuple(films)
+        super().__init__(
+            film=films[0].payload(),
+            other=films[1].payload() if compare is not None else b"",
+            arrangement=layout,
+            axis=axis,
+            speed=float(speed),
+            quiz=quiz,
+            **widget_options,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Player {' beside '.join(f.title for f in self.films)}>"
+
+    def text(self) -> str:
+        """What happens, in words, one line a step."""
+        parts = []
+        for f in self.films:
+            lines = f.captions()
+            if len(lines) > 24:
+                lines = [*lines[:12], f"... {len(lines) - 18} more steps ...", *lines[-6:]]
+            parts.append("\n".join([f"{f.title}, {f.ranks} ranks", *lines]))
+        return "\n\n".join(parts)
+
+    def svg(self) -> str:
+        """A still picture, an SVG document: what every cell holds after each step and the messages between."""
+        return still(self.films)
+
+    def page(self) -> str:
+        """HTML for where no kernel is: the still picture, and a script that puts the player in its place.
+
+        Needs no network. Where scripts are taken out (GitHub), and for the largest films, the picture stays.
+        """
+        picture = base64.b64encode(self.svg().encode()).decode()
+        words = html.escape(self.text(), quote=True)
+        name = f"allranks-{secrets.token_hex(6)}"
+        state = {
+            "step": 0,
+            "playing": False,
+            "speed": self.speed,
+            "arrangement": self.arrangement,
+            "axis": self.axis,
+            "quiz": self.quiz,
+            "answers": [],
+        }
+        if len(self.film) + len(self.other) > _LARGE:
+            return (
+                f'<img alt="{words}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}">'
+            )
+        reels = {key: base64.b64encode(getattr(self, key)).decode() for key in ("code", "film", "other")}
+        page = _PAGE.replace("NAME", name).replace("PICTURE", picture).replace("WORDS", words)
+        page = page.replace("STATE", json.dumps(state)).replace("REELS", json.dumps(reels))
+        return page.replace("MODULE", base64.b64encode(LOADER.encode()).decode())
+
+    def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict] | dict:
+        found = super()._repr_mimebundle_(**kwargs)
+        data, metadata = found if isinstance(found, tuple) else (found, {})
+        return {**data, "text/plain": self.text(), "text/html": self.page()}, metadata
+
+
+_PAGE = """<div id="NAME" style="max-width:1100px"><img alt="WORDS" style="max-width:100%;background:#fff"
+src="data:image/svg+xml;base64,PICTURE"></div>
+<script type="module">
+const state = STATE, reels = REELS, hooks = {};
+for (const key in reels) state[key] = Uint8Array.from(atob(reels[key]), (c) => c.charCodeAt(0));
+const model = {
+  get: (key) => state[key],
+  set: (key, value) => { if (state[key] !== value) { state[key] = value; (hooks[`change:${key}`] ?? []).forEach((f) => f()); } },
+  on: (name, f) => { (hooks[name] ??= []).push(f); },
+  off: (name, f) => { hooks[name] = (hooks[name] ?? []).filter((g) => g !== f); },
+  save_changes: () => {},
+};
+const player = (await import("data:text/javascript;base64,MODULE")).default;
+const el = document.createElement("div");
+await player.render({ model, el: document.getElementById("NAME").appendChild(el) });
+document.querySelector("#NAME > img").remove();
+</script>
+"""

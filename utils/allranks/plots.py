@@ -1,0 +1,141 @@
+"""Figures for what is better printed than played: scaling curves, bandwidth against the roof, alpha-beta fits, timelines.
+
+Each function returns a matplotlib figure that a notebook shows as it is; `savefig` writes it. They draw numbers and
+make none: seconds come from `Schedule.price`, a simulation or a measurement.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from allranks.schedules import Schedule
+from allranks.trace import Trace
+
+# Okabe and Ito's colours, each with a marker of its own, so that print without colour can be read too
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MARKERS = "osD^vPX"
+OPS = {"send": "#6b7785", "recv": "#0072b2", "reduce": "#c25400", "compute": "#00795a", "wait": "#c8c8c8"}
+
+Points = Sequence[tuple[float, float]]
+
+
+class PlotError(ValueError):
+    """Data that can't be drawn."""
+
+
+class Chart(Figure):
+    """A figure that shows itself in a notebook without pyplot."""
+
+    def _repr_svg_(self) -> str:
+        text = io.StringIO()
+        self.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
+        return text.getvalue()
+
+
+def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, beta: float, gamma: float = 0) -> Chart:
+    """Seconds of each schedule over the bytes of the vector, both axes logarithmic.
+
+    `alpha` in seconds a message, `beta` and `gamma` in seconds a byte, as in `Schedule.price`.
+    """
+    _ask(schedules, "a scaling plot needs at least one schedule")
+    _ask(sizes and all(n > 0 for n in sizes), "sizes must be one or more positive numbers of bytes")
+    figure, axes = _chart("bytes of the full vector", "seconds")
+    for number, schedule in enumerate(schedules):
+        seconds = [float(schedule.price(n, alpha, beta, gamma)) for n in sizes]
+        axes.loglog(
+            sizes, seconds, label=f"{schedule.algorithm} {schedule.collective}, {schedule.ranks} ranks", **_look(number)
+        )
+    axes.set_title(f"alpha {alpha * 1e6:.3g} µs, 1/beta {_rate(beta)}", fontsize=10)
+    axes.legend(frameon=False)
+    return figure
+
+
+def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: float | None = None) -> Chart:
+    """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each series of (nbytes, seconds).
+
+    `factor` turns algbw into busbw, 2(p-1)/p for all_reduce; `roof_bytes_per_s` is the link's bandwidth.
+    """
+    _ask(measured, "a bandwidth plot needs at least one series")
+    figure, axes = _chart("bytes", "GB/s")
+    axes.set_xscale("log")
+    for number, (name, points) in enumerate(measured.items()):
+        _positive(name, points)
+        sizes = [n for n, _ in points]
+        algbw = [n / seconds / 1e9 for n, seconds in points]
+        look = _look(number)
+        axes.plot(sizes, [factor * value for value in algbw], label=f"{name}, busbw", **look)
+        axes.plot(sizes, algbw, label=f"{name}, algbw", **{**look, "linestyle": "--", "markerfacecolor": "none"})
+    if roof_bytes_per_s is not None:
+        axes.axhline(roof_bytes_per_s / 1e9, color="#444", linewidth=1)
+        note = f"roof {roof_bytes_per_s / 1e9:.3g} GB/s"
+        axes.annotate(note, (0.01, roof_bytes_per_s / 1e9), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return figure
+
+
+def fit(points: Points, alpha: float, beta: float) -> Chart:
+    """Measured (nbytes, seconds) and the line alpha + beta n through them; the legend says how far off the worst is."""
+    _positive("the points", points)
+    figure, axes = _chart("bytes n", "seconds")
+    sizes = sorted(n for n, _ in points)
+    worst = max(abs(alpha + beta * n - seconds) / seconds for n, seconds in points)
+    axes.loglog([n for n, _ in points], [s for _, s in points], "o", color=COLOURS[0], label="measured")
+    label = f"{alpha * 1e6:.3g} µs + n / ({_rate(beta)}), worst {worst:.0%} off"
+    axes.loglog(sizes, [alpha + beta * n for n in sizes], color=COLOURS[1], label=label)
+    axes.legend(frameon=False)
+    return figure
+
+
+def timeline(trace: Trace) -> Chart:
+    """The trace printed: a lane a rank, what it sends above, what it receives below, times or else steps across."""
+    timed = [e for e in trace if e.start is not None and e.end is not None]
+    shown = timed if trace.clock != "step" else [e for e in trace if e.step is not None]
+    _ask(shown, "this trace has no times and no steps, so there is nothing to lay out")
+    figure, axes = _chart("µs" if trace.clock != "step" else "step", "", size=(8, 1 + 0.35 * trace.ranks))
+    for event in shown:
+        start, wide = (
+            (event.start * 1e6, (event.end - event.start) * 1e6) if trace.clock != "step" else (event.step, 0.95)
+        )
+        half = {"send": (-0.4, 0.4), "recv": (0, 0.4), "reduce": (0, 0.4)}.get(event.op, (-0.4, 0.8))
+        hatch = "///" if event.op == "wait" else None
+        colour = OPS.get(event.op, "#0072b2")
+        axes.broken_barh([(start, wide)], (event.rank + half[0], half[1]), color=colour, hatch=hatch, linewidth=0)
+    axes.set_yticks(range(trace.ranks), [f"rank {r}" for r in range(trace.ranks)])
+    axes.invert_yaxis()
+    there = [op for op in OPS if any(e.op == op for e in shown)]
+    if there:
+        handles = [Line2D([], [], color=OPS[op], linewidth=6, label=op) for op in there]
+        axes.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def _chart(across: str, up: str, size: tuple[float, float] = (6.4, 4)):
+    figure = Chart(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _look(number: int) -> dict:
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+
+
+def _rate(beta: float) -> str:
+    return f"{1e-9 / beta:.3g} GB/s" if beta > 0 else "∞ GB/s"
+
+
+def _ask(good: object, sentence: str) -> None:
+    if not good:
+        raise PlotError(sentence)
+
+
+def _positive(name: str, points: Points) -> None:
+    _ask(points and all(n > 0 and s > 0 for n, s in points), f"{name} must be pairs (nbytes, seconds), all above 0")

@@ -1,0 +1,133 @@
+"""Algorithms as data: who sends which chunk to whom, at which step, and the proof that it ends right.
+
+A schedule says what *should* move. `Schedule.verify` runs it on symbols instead of numbers: every cell (rank, chunk)
+holds a bag of contributions, a move copies or adds a bag, and the end is compared with what the collective promises.
+One file holds one family of algorithms. Imports without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from allranks.schedules.binomial import (
+    binomial_broadcast,
+    binomial_gather,
+    binomial_reduce,
+    binomial_scatter,
+    tree_all_reduce,
+)
+from allranks.schedules.broadcasts import (
+    pipelined_chain_broadcast,
+    scatter_allgather_broadcast,
+    scatter_doubling_broadcast,
+)
+from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Schedule, ScheduleError
+from allranks.schedules.doubling import (
+    rabenseifner_all_reduce,
+    rabenseifner_reduce,
+    recursive_doubling_all_gather,
+    recursive_doubling_all_reduce,
+    recursive_halving_reduce_scatter,
+)
+from allranks.schedules.exchange import (
+    bruck_all_gather,
+    bruck_all_to_all,
+    dissemination_barrier,
+    pairwise_all_to_all,
+    pairwise_reduce_scatter,
+)
+from allranks.schedules.flat import flat_all_reduce, flat_broadcast, flat_gather, flat_reduce, flat_scatter
+from allranks.schedules.grouped import (
+    hierarchical_all_reduce,
+    hierarchical_all_to_all,
+    leader_all_reduce,
+    torus_all_reduce,
+)
+from allranks.schedules.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from allranks.schedules.trees import binary_tree_all_reduce, double_binary_tree_all_reduce
+
+ALGORITHMS: dict[str, Callable[..., Schedule]] = {
+    f.__name__: f
+    for f in (
+        ring_all_reduce,
+        flat_all_reduce,
+        tree_all_reduce,
+        recursive_doubling_all_reduce,
+        rabenseifner_all_reduce,
+        binary_tree_all_reduce,
+        double_binary_tree_all_reduce,
+        hierarchical_all_reduce,
+        leader_all_reduce,
+        torus_all_reduce,
+        ring_reduce_scatter,
+        pairwise_reduce_scatter,
+        recursive_halving_reduce_scatter,
+        ring_all_gather,
+        recursive_doubling_all_gather,
+        bruck_all_gather,
+        flat_broadcast,
+        binomial_broadcast,
+        scatter_allgather_broadcast,
+        scatter_doubling_broadcast,
+        pipelined_chain_broadcast,
+        flat_reduce,
+        binomial_reduce,
+        rabenseifner_reduce,
+        flat_scatter,
+        binomial_scatter,
+        flat_gather,
+        binomial_gather,
+        pairwise_all_to_all,
+        bruck_all_to_all,
+        hierarchical_all_to_all,
+        dissemination_barrier,
+    )
+}
+
+_BY_NAME = {(s.collective, s.algorithm): f for f in ALGORITHMS.values() for s in [f(1)]}
+_ALSO = {
+    "halving doubling": "rabenseifner",
+    "van de geijn": "scatter allgather",
+    "chain": "pipelined chain",
+    "2d torus": "torus",
+}
+
+
+def algorithms(collective: str) -> dict[str, Callable[..., Schedule]]:
+    """The algorithms of a collective by name ("ring", "recursive doubling"). Raises ScheduleError for an unknown one."""
+    name = collective.lower().replace("-", "_")
+    if name not in COLLECTIVES:
+        raise ScheduleError(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
+    return {algorithm: f for (of, algorithm), f in _BY_NAME.items() if of == name}
+
+
+def find(collective: str, algorithm: str) -> Callable[..., Schedule]:
+    """The function that builds this algorithm's schedule; names may be written with spaces, "-" or "_".
+
+    Raises ScheduleError that lists what there is.
+    """
+    known = algorithms(collective)
+    plain = {_plain(name): f for name, f in known.items()}
+    asked = _plain(algorithm)
+    asked = _ALSO.get(asked, asked)
+    if asked not in plain:
+        names = ", ".join(name.replace(" ", "-") for name in known)
+        raise ScheduleError(f"there is no algorithm {algorithm!r} for {collective}; there are {names}")
+    return plain[asked]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", " ").replace("_", " ").strip()
+
+
+__all__ = [
+    "ALGORITHMS",
+    "COLLECTIVES",
+    "MAX_RANKS",
+    "Move",
+    "Schedule",
+    "ScheduleError",
+    "algorithms",
+    "find",
+    *ALGORITHMS,
+]

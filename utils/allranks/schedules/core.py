@@ -1,0 +1,289 @@
+"""The types of a schedule, and the proof that it ends right."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+from allranks.trace import Event, Trace
+
+COLLECTIVES = (
+    "broadcast",
+    "scatter",
+    "gather",
+    "reduce",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+)
+MAX_RANKS = 65536
+
+
+class ScheduleError(ValueError):
+    """A schedule that can't be built, or that does not end with what its collective promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One message: at `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores them."""
+
+    step: int
+    src: int
+    dst: int
+    chunks: tuple[int, ...]
+    reduce: bool = False
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The moves of one algorithm for one world size, in order of their steps; within a step all moves are concurrent.
+
+    `chunks` is how many parts the vector has. Where ranks own parts of it (scatter, gather, all_gather,
+    reduce_scatter), rank r owns the r-th run of chunks/ranks of them. In all_to_all chunk s*ranks + d is what rank s has
+    for rank d. In a barrier chunk r is the word that rank r has come; it has no bytes.
+    """
+
+    collective: str
+    algorithm: str
+    ranks: int
+    chunks: int
+    moves: tuple[Move, ...]
+    root: int | None = None
+    meta: dict = field(default_factory=dict)
+
+    @cached_property
+    def by_step(self) -> tuple[tuple[Move, ...], ...]:
+        """The moves of each step."""
+        found: dict[int, list[Move]] = defaultdict(list)
+        for move in self.moves:
+            found[move.step].append(move)
+        return tuple(tuple(found[step]) for step in range(max(found, default=-1) + 1))
+
+    @property
+    def steps(self) -> int:
+        """How many rounds of concurrent messages there are."""
+        return len(self.by_step)
+
+    def chunk_nbytes(self, nbytes: int) -> list[int]:
+        """Bytes of each chunk when a vector of `nbytes` is cut as torch.tensor_split cuts it: the first ones one longer.
+
+        The vector is the full one; in all_to_all it is what one rank sends in all.
+        """
+        if nbytes < 0:
+            raise ScheduleError(f"nbytes is {nbytes}; it can't be negative")
+        if self.collective == "barrier":
+            return [0] * self.chunks
+        vectors = self.ranks if self.collective == "all_to_all" else 1
+        base, longer = divmod(nbytes, self.chunks // vectors)
+        return [base + (i < longer) for i in range(self.chunks // vectors)] * vectors
+
+    def initial(self) -> dict[tuple[int, int], Counter]:
+        """What each (rank, chunk) holds before the first step, as a bag of contributing ranks."""
+        bags = {rank: Counter({rank: 1}) for rank in range(self.ranks)}
+        return {cell: bags[mask.bit_length() - 1] for cell, mask in self._initial().items()}
+
+    def final(self) -> dict[tuple[int, int], Counter]:
+        """What the collective promises that cells (rank, chunk) hold at the end; cells left out may hold anything."""
+        bags: dict[int, Counter] = {}
+        for mask in set(self._final().values()):
+            bags[mask] = Counter(_ranks(mask))
+        return {cell: bags[mask] for cell, mask in self._final().items()}
+
+    def _initial(self) -> dict[tuple[int, int], int]:
+        """`initial` with each bag as a bit mask: at the start no rank is counted twice."""
+        p, cells = self.ranks, {}
+        for chunk in range(self.chunks):
+            owner = _owner(self.collective, chunk, p, self.chunks, self.root)
+            for rank in range(p) if owner is None else (owner,):
+                cells[rank, chunk] = 1 << rank
+        return cells
+
+    def _final(self) -> dict[tuple[int, int], int]:
+        p, last = self.ranks, {}
+        everyone = (1 << p) - 1
+        for chunk in range(self.chunks):
+            owner = _owner(self.collective, chunk, p, self.chunks, self.root)
+            own = 0 if owner is None else 1 << owner
+            match self.collective:
+                case "broadcast" | "all_gather" | "barrier":
+                    last.update({(rank, chunk): own for rank in range(p)})
+                case "all_reduce":
+                    last.update({(rank, chunk): everyone for rank in range(p)})
+                case "reduce":
+                    last[self.root, chunk] = everyone
+                case "gather":
+                    last[self.root, chunk] = own
+                case "scatter" | "reduce_scatter":
+                    rank = chunk * p // self.chunks
+                    last[rank, chunk] = everyone if self.collective == "reduce_scatter" else own
+                case "all_to_all":
+                    last[chunk % p, chunk] = own
+        return last
+
+    def verify(self) -> None:
+        """Runs the schedule on symbols. Raises ScheduleError naming the first rank, step and chunk that goes wrong."""
+        held = self._initial()
+        for step, now in enumerate(self.by_step):
+            before = {key: held[key] for m in now for c in m.chunks if (key := (m.src, c)) in held}
+            written: set[tuple[int, int]] = set()
+            for move in now:
+                for chunk in move.chunks:
+                    where = f"step {step}: rank {move.src} to rank {move.dst}, chunk {chunk}"
+                    if (move.src, chunk) not in before:
+                        raise ScheduleError(f"{where}: rank {move.src} does not hold chunk {chunk} yet")
+                    cargo, target = before[move.src, chunk], (move.dst, chunk)
+                    if not move.reduce:
+                        if target in written:
+                            raise ScheduleError(f"{where}: chunk {chunk} is written twice in one step")
+                        held[target] = cargo
+                    else:
+                        if target not in held:
+                            raise ScheduleError(f"{where}: rank {move.dst} has nothing to add chunk {chunk} to")
+                        if twice := held[target] & cargo:
+                            rank = next(_ranks(twice))
+                            raise ScheduleError(f"{where}: the contribution of rank {rank} was added twice")
+                        held[target] |= cargo
+                    written.add(target)
+        for (rank, chunk), bag in self._final().items():
+            if held.get((rank, chunk)) != bag:
+                has = list(_ranks(held.get((rank, chunk), 0)))
+                raise ScheduleError(
+                    f"at the end rank {rank} should hold chunk {chunk} with the contributions of ranks "
+                    f"{list(_ranks(bag))}; it holds {has}"
+                )
+
+    def bytes_sent(self, nbytes: int) -> list[int]:
+        """Bytes that each rank sends for a vector of `nbytes`, indexed by rank."""
+        sizes, sent = self.chunk_nbytes(nbytes), [0] * self.ranks
+        for move in self.moves:
+            sent[move.src] += sum(sizes[c] for c in move.chunks)
+        return sent
+
+    def price(self, nbytes: int, alpha: float | Fraction, beta: float | Fraction, gamma: float | Fraction = 0):
+        """Seconds under alpha-beta-gamma: each step costs its busiest rank's alpha + bytes*beta + reduced bytes*gamma.
+
+        Exact when given Fractions. Links are full duplex: a rank sends and receives at once, one message each way.
+        """
+        return self.price_on(nbytes, lambda src, dst, size: alpha + size * beta, gamma, zero=0 * alpha)
+
+    def price_on(self, nbytes: int, seconds: Callable, gamma: float | Fraction = 0, zero=0):
+        """`price` where `seconds(src, dst, nbytes)` tells what each message takes, for links that are not all alike."""
+        sizes, total = self.chunk_nbytes(nbytes), zero
+        for now in self.by_step:
+            out: dict[int, list] = defaultdict(list)
+            into: dict[int, list] = defaultdict(list)
+            for move in now:
+                size = sum(sizes[c] for c in move.chunks)
+                wire = seconds(move.src, move.dst, size)
+                out[move.src].append(wire)
+                into[move.dst].append(wire + (size * gamma if move.reduce else 0))
+            total += max(sum(costs) for costs in (*out.values(), *into.values()))
+        return total
+
+    def trace(self, nbytes: int | None = None) -> Trace:
+        """The schedule as a trace: two events a message, numbered by step, with the contributions each payload holds.
+
+        `nbytes` is as in `chunk_nbytes`; without it there are as many bytes as chunks. The trace's own `nbytes` counts all
+        ranks' vectors where they differ, in all_to_all.
+        """
+        sizes, held, events = self.chunk_nbytes(self.chunks if nbytes is None else nbytes), self._initial(), []
+        for step, now in enumerate(self.by_step):
+            before = {(m.src, c): held.get((m.src, c), 0) for m in now for c in m.chunks}
+            for move in now:
+                size, match = sum(sizes[c] for c in move.chunks), len(events) // 2
+                contrib = 0
+                for chunk in move.chunks:
+                    contrib |= before[move.src, chunk]
+                same = all(before[move.src, chunk] == contrib for chunk in move.chunks)
+                # where chunks carry different contributions (in a gather) no one bag is true of the whole message
+                shared = {"match": match, "contrib": tuple(_ranks(contrib)) if same else None}
+                events.append(Event(move.src, "send", move.dst, move.chunks, None, size, step, **shared))
+                kind = "reduce" if move.reduce else "recv"
+                events.append(Event(move.dst, kind, move.src, move.chunks, None, size, step, **shared))
+                for chunk in move.chunks:
+                    cargo, target = before[move.src, chunk], (move.dst, chunk)
+                    held[target] = held.get(target, 0) | cargo if move.reduce else cargo
+        return Trace(
+            kind="schedule",
+            ranks=self.ranks,
+            events=tuple(events),
+            collective=self.collective,
+            root=self.root,
+            algorithm=self.algorithm,
+            chunks=self.chunks,
+            nbytes=sum(sizes),
+            source="schedule",
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Schedule {self.algorithm} {self.collective}: {self.ranks} ranks, {self.chunks} chunks, "
+            f"{self.steps} steps, {len(self.moves)} messages>"
+        )
+
+
+def check_ranks(ranks: int, root: int | None = None) -> None:
+    """Raises ScheduleError where there can be no world of `ranks` ranks, or `root` is not one of them."""
+    if isinstance(ranks, bool) or not isinstance(ranks, int):
+        raise ScheduleError(f"ranks is {ranks!r}; it must be a whole number")
+    if not 1 <= ranks <= MAX_RANKS:
+        raise ScheduleError(f"ranks is {ranks}; it must be between 1 and {MAX_RANKS}")
+    if root is not None and not 0 <= root < ranks:
+        raise ScheduleError(f"the root is {root}; it must be one of the ranks 0 to {ranks - 1}")
+
+
+def check_segments(segments: int) -> None:
+    """Raises ScheduleError where a vector can't be cut into so many segments."""
+    if isinstance(segments, bool) or not isinstance(segments, int) or segments < 1:
+        raise ScheduleError(f"segments is {segments!r}; it must be a whole number above 0")
+
+
+def renamed(moves: list[Move], names: list[int]) -> list[Move]:
+    """The moves with rank i called names[i]."""
+    return [Move(m.step, names[m.src], names[m.dst], m.chunks, m.reduce) for m in moves]
+
+
+def later(moves: list[Move], steps: int) -> list[Move]:
+    """The moves, each `steps` steps later."""
+    return [Move(m.step + steps, m.src, m.dst, m.chunks, m.reduce) for m in moves]
+
+
+def after(*parts: list[Move]) -> list[Move]:
+    """The parts one after the other."""
+    moves: list[Move] = []
+    for part in parts:
+        moves += later(part, max((m.step for m in moves), default=-1) + 1)
+    return moves
+
+
+def compact(moves: list[Move]) -> list[Move]:
+    """The moves without the steps in which nothing moves, in order."""
+    number = {step: i for i, step in enumerate(sorted({m.step for m in moves}))}
+    ordered = sorted(moves, key=lambda m: m.step)
+    return [Move(number[m.step], m.src, m.dst, m.chunks, m.reduce) for m in ordered]
+
+
+def _ranks(mask: int):
+    """The ranks of a bit mask, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _owner(collective: str, chunk: int, ranks: int, chunks: int, root: int | None) -> int | None:
+    """The one rank that holds `chunk` at the start, or None when every rank holds its own version of it."""
+    match collective:
+        case "broadcast" | "scatter":
+            return root
+        case "gather" | "all_gather" | "barrier":
+            return chunk * ranks // chunks
+        case "all_to_all":
+            return chunk // ranks
+        case _:
+            return None

@@ -1,0 +1,26 @@
+"""The wire: forked ranks over real torch.distributed, every message through one trusted router.
+
+    from allranks.wire import run
+    results, trace, deadlock = run(fn, ranks=4)
+
+It knows the moment when no rank can go on, refuses what the rules forbid, and keeps a virtual clock. See docs/wire.md.
+"""
+
+from allranks.wire.failures import Failure, FailureKind, Wait
+from allranks.wire.messages import FileWritten, LogEntry, Program, Rules
+from allranks.wire.outcome import Outcome
+from allranks.wire.pool import Ranks, WireError, run
+
+__all__ = [
+    "Failure",
+    "FailureKind",
+    "FileWritten",
+    "LogEntry",
+    "Outcome",
+    "Program",
+    "Ranks",
+    "Rules",
+    "Wait",
+    "WireError",
+    "run",
+]

@@ -1,0 +1,311 @@
+"""The torch.distributed backend of a rank: a Python ProcessGroup whose every operation goes to the router."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from allranks.wire.codec import Body
+from allranks.wire.endpoint import Endpoint, checksum
+from allranks.wire.messages import canonical
+from allranks.wire.values import dtype_name, from_raw, raw
+
+NAME = "wire"
+
+
+class WireWork(dist._Work):
+    """The handle of one operation; the data of a receive arrives by `wait()`, not before."""
+
+    def __init__(self, group: WireGroup, number: int, *, outputs=(), sent=(), shapes=None) -> None:
+        super().__init__()
+        self.group, self.number = group, number
+        self.outputs, self.sent, self.waited, self.source = list(outputs), list(sent), False, None
+        self.quick = not self.outputs
+        self.sums = [checksum(raw(t)) for t in self.sent]
+
+    def wait(self, timeout=None) -> bool:
+        """Blocks until the operation is complete; then its outputs are filled."""
+        if self.waited:
+            return True
+        endpoint = self.group.endpoint
+        _, *where = endpoint.places.here()
+        if [checksum(raw(t)) for t in self.sent] != self.sums:
+            endpoint.halt("CHANGED_BEFORE_WAIT", "", where, w=self.number)
+        answer = endpoint.wait(self.number, where, quick=self.quick)
+        self.waited = True
+        if answer is not None:
+            message, body = answer
+            self.source = message.get("src")
+            if self.outputs:
+                self._fill(body)
+            body.close()
+        return True
+
+    def _fill(self, body: Body) -> None:
+        if len(self.outputs) == 1 and self.outputs[0].is_contiguous() and not self.outputs[0].is_conj():
+            target = raw(self.outputs[0])
+            if len(target):
+                body.read_into(target)
+            return
+        data, at = memoryview(body.read()), 0
+        with torch.no_grad():
+            for tensor in self.outputs:
+                nbytes = tensor.numel() * tensor.element_size()
+                tensor.detach().copy_(from_raw(data[at : at + nbytes], tensor.dtype, tensor.shape))
+                at += nbytes
+
+    def is_completed(self) -> bool:
+        """Whether `wait()` would return at once. Asks when every other rank has gone as far as it can."""
+        if self.waited:
+            return True
+        _, *where = self.group.endpoint.places.here()
+        return self.group.endpoint.poll(self.number, where)
+
+    def is_success(self) -> bool:
+        """Whether the operation is complete."""
+        return self.is_completed()
+
+    def exception(self):
+        """None: an operation that fails ends the run."""
+        return None
+
+    def result(self) -> list:
+        """The tensors that the operation fills."""
+        return self.outputs
+
+    def source_rank(self) -> int:
+        """The rank in the group whose message was received."""
+        return self._source_rank()
+
+    def _source_rank(self) -> int:
+        return -1 if self.source is None else self.source
+
+    def get_future(self) -> torch.futures.Future:
+        """A future that holds the outputs. It waits first: the wire has no thread of its own to complete it later."""
+        self.wait()
+        future = torch.futures.Future()
+        future.set_result(self.outputs)
+        return future
+
+
+class WireGroup(dist.ProcessGroup):
+    """A process group of the wire. `members` are the global ranks in the order of the group."""
+
+    def __init__(self, endpoint: Endpoint, rank: int, members: list[int], key: str, default: bool) -> None:
+        super().__init__(rank, len(members))
+        self.endpoint, self.members, self.key = endpoint, members, key
+        if not default:
+            endpoint.posted.append({"k": "group", "g": key, "m": members})
+
+    def getBackendName(self) -> str:
+        """The backend's name."""
+        return NAME
+
+    def name(self) -> str:
+        """The backend's name."""
+        return NAME
+
+    def shutdown(self) -> None:
+        """Nothing to end."""
+
+    def abort(self) -> None:
+        """Nothing to end."""
+
+    # ------------------------------------------------------------------------------------------- point to point
+
+    def send(self, tensors, dst: int, tag: int = 0) -> WireWork:
+        """Offers one tensor to a rank of the group."""
+        (tensor,) = tensors
+        op = self._describe("send", "isend", tensor)
+        self._check(op["a"], tensor)
+        op.update(p=self._member(dst, f"{op['a']} to"), t=tag)
+        number = self.endpoint.post(op, raw(tensor))
+        return WireWork(self, number, sent=() if op["a"] == "send" else (tensor,))
+
+    def recv(self, tensors, src: int | None, tag: int = 0) -> WireWork:
+        """Asks for one tensor from a rank of the group."""
+        (tensor,) = tensors
+        op = self._describe("recv", "irecv", tensor)
+        self._check(op["a"], tensor)
+        op.update(p=None if src is None else self._member(src, f"{op['a']} from"), t=tag)
+        return WireWork(self, self.endpoint.post(op), outputs=(tensor,))
+
+    def recv_anysource(self, tensors, tag: int = 0) -> WireWork:
+        """Asks for one tensor from whichever rank."""
+        return self.recv(tensors, None, tag)
+
+    def _member(self, rank: int, what: str) -> int:
+        """The global number of a rank of the group."""
+        if not 0 <= rank < len(self.members):
+            raise ValueError(f"{what} rank {rank}, but there are only ranks 0 to {len(self.members) - 1}")
+        return self.members[rank]
+
+    def _describe(self, kind: str, fallback: str, tensor: torch.Tensor | None) -> dict:
+        name, *where = self.endpoint.places.here(3)
+        op = {"k": kind, "a": canonical(name or fallback), "g": self.key, "l": where}
+        if tensor is not None:
+            op.update(d=dtype_name(tensor.dtype), c=tensor.numel(), z=_was_complex(tensor))
+        return op
+
+    def _check(self, name: str, *tensors: torch.Tensor) -> None:
+        for tensor in tensors:
+            if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+                raise ValueError(f"{name} takes dense CPU tensors; this one is {tensor.layout} on {tensor.device}.")
+            if self.endpoint.contiguous and not tensor.is_contiguous():
+                raise ValueError(f"{name} takes contiguous tensors only: call .contiguous() first.")
+
+    # ------------------------------------------------------------------------------------------------ collectives
+
+    def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> WireWork:
+        """Enters a collective: `inputs` are sent, `outputs` are filled by `wait()`."""
+        op = self._describe("collective", name, None)
+        self._check(name, *inputs, *outputs)
+        tensors = list(inputs) or list(outputs)
+        op.update(
+            c=[t.numel() for t in inputs],
+            o=[t.numel() for t in outputs],
+            d=dtype_name(tensors[0].dtype) if tensors else None,
+            n=name,
+            z=bool(tensors) and _was_complex(tensors[0]),
+        )
+        if root is not None:
+            op["r"] = self._member(root, f"{name} with root")
+        if reduce_op is not None:
+            op["f"] = _reduce_name(reduce_op)
+        number = self.endpoint.post(op, b"".join(bytes(raw(t)) for t in inputs) if len(inputs) != 1 else raw(inputs[0]))
+        return WireWork(self, number, outputs=outputs, sent=inputs)
+
+    def allreduce(self, tensors, opts=None) -> WireWork:
+        """Reduces over all members, in place."""
+        return self._collective("all_reduce", tensors, tensors, reduce_op=_op(opts))
+
+    def allreduce_coalesced(self, tensors, opts=None) -> WireWork:
+        """Reduces several tensors over all members, in place."""
+        return self._collective("all_reduce_coalesced", tensors, tensors, reduce_op=_op(opts))
+
+    def broadcast(self, tensors, opts) -> WireWork:
+        """Every member gets the root's tensor."""
+        mine = self.rank() == opts.rootRank
+        return self._collective("broadcast", tensors if mine else (), () if mine else tensors, root=opts.rootRank)
+
+    def reduce(self, tensors, opts) -> WireWork:
+        """The root gets the reduced tensor."""
+        outputs = tensors if self.rank() == opts.rootRank else ()
+        return self._collective("reduce", tensors, outputs, root=opts.rootRank, reduce_op=opts.reduceOp)
+
+    def gather(self, output_tensors, input_tensors, opts) -> WireWork:
+        """The root gets every member's tensor."""
+        outputs = output_tensors[0] if self.rank() == opts.rootRank else ()
+        return self._collective("gather", input_tensors, outputs, root=opts.rootRank)
+
+    def scatter(self, output_tensors, input_tensors, opts) -> WireWork:
+        """Each member gets its tensor from the root."""
+        inputs = input_tensors[0] if self.rank() == opts.rootRank else ()
+        return self._collective("scatter", inputs, output_tensors, root=opts.rootRank)
+
+    def allgather(self, output_tensors, input_tensors, opts=None) -> WireWork:
+        """Every member gets every member's tensor."""
+        return self._collective("all_gather", input_tensors, output_tensors[0])
+
+    def allgather_coalesced(self, output_lists, input_tensors, opts=None) -> WireWork:
+        """Every member gets every member's list of tensors."""
+        return self._collective("all_gather_coalesced", input_tensors, [t for row in output_lists for t in row])
+
+    def all_gather_single(self, output, input, opts=None) -> WireWork:
+        """Every member gets the concatenation."""
+        return self._collective("all_gather_into_tensor", [input], [output])
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> WireWork:
+        """Several `all_gather_single` at once."""
+        return _Works(
+            [self._collective("all_gather_into_tensor", [i], [o]) for o, i in zip(outputs, inputs, strict=True)]
+        )
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(self, output_tensors, input_tensors, opts) -> WireWork:
+        """Member i gets the reduced i-th tensor."""
+        return self._collective("reduce_scatter", input_tensors[0], output_tensors, reduce_op=opts.reduceOp)
+
+    def reduce_scatter_single(self, output, input, opts) -> WireWork:
+        """Member i gets the reduced i-th part."""
+        return self._collective("reduce_scatter_tensor", [input], [output], reduce_op=opts.reduceOp)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts) -> WireWork:
+        """Several `reduce_scatter_single` at once."""
+        return _Works([self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def alltoall(self, output_tensors, input_tensors, opts=None) -> WireWork:
+        """Member i's j-th tensor goes to member j."""
+        return self._collective("all_to_all", input_tensors, output_tensors)
+
+    def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None) -> WireWork:
+        """Part j of member i's tensor goes to member j; parts are rows, counted by the split sizes."""
+        p = self.size()
+        inputs = list(input.split(list(input_split_sizes) or [input.shape[0] // p] * p)) if input.dim() else [input]
+        outputs = (
+            list(output.split(list(output_split_sizes) or [output.shape[0] // p] * p)) if output.dim() else [output]
+        )
+        return self._collective("all_to_all_single", inputs, outputs)
+
+    all_to_all_single = alltoall_base
+
+    def barrier(self, opts=None) -> WireWork:
+        """Nobody leaves before all have come."""
+        return self._collective("barrier", (), ())
+
+
+class _Works(dist._Work):
+    """Several handles as one."""
+
+    def __init__(self, works: list[WireWork]) -> None:
+        super().__init__()
+        self.works = works
+
+    def wait(self, timeout=None) -> bool:
+        """Waits for all."""
+        return all(work.wait() for work in self.works)
+
+    def is_completed(self) -> bool:
+        """Whether all are complete."""
+        return all(work.is_completed() for work in self.works)
+
+
+def _was_complex(tensor: torch.Tensor) -> bool:
+    """Whether torch.distributed turned the caller's complex tensor into pairs of reals before it came here."""
+    base = tensor._base
+    return (
+        base is not None
+        and base.is_complex()
+        and not tensor.is_complex()
+        and tensor.shape[-1:] == (2,)
+        and tensor.stride(-1) == 1
+    )
+
+
+def _op(opts):
+    return dist.ReduceOp.SUM if opts is None else opts.reduceOp
+
+
+def _reduce_name(op) -> str:
+    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
+        if op == getattr(dist.ReduceOp, name):
+            return name
+    return "PREMUL_SUM"
+
+
+def register(endpoint: Endpoint) -> None:
+    """Makes the backend "wire" known to this process's torch.distributed."""
+
+    def create(options, _) -> WireGroup:
+        default = not options.global_ranks_in_group
+        members = list(options.global_ranks_in_group) or list(range(options.group_size))
+        return WireGroup(endpoint, options.group_rank, members, str(options.group_id), default)
+
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])

@@ -1,0 +1,191 @@
+"""Frames and values on the wire: a JSON header and raw bytes, never a pickle towards the router.
+
+A frame is a fixed head, a JSON text `[message, sizes]` and a body that holds the buffers one after another. A body of
+more than 64 KiB travels as a sealed memfd beside the frame, so that large tensors pass by shared memory and nobody can
+change them on the way.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import struct
+from collections import deque
+
+HEAD = struct.Struct("!IIQB")
+INLINE_NBYTES = 64 * 1024
+MAX_HEADER_NBYTES = 8 * 1024 * 1024
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+class CodecError(ValueError):
+    """Bytes that are no frame of ours, or a value that the wire does not carry."""
+
+
+class Body:
+    """Bytes of a frame: either `data`, or a sealed memfd of `nbytes` that is closed with the object."""
+
+    __slots__ = ("data", "fd", "nbytes")
+
+    def __init__(self, data: bytes | memoryview = b"", fd: int = -1, nbytes: int | None = None) -> None:
+        self.data, self.fd = data, fd
+        self.nbytes = len(data) if nbytes is None else nbytes
+
+    @classmethod
+    def of(cls, buffers) -> Body:
+        """The buffers joined: in memory where they are small, else in a new sealed memfd."""
+        total = sum(len(b) for b in buffers)
+        if total <= INLINE_NBYTES:
+            return cls(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+        fd = os.memfd_create("allranks-wire", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            for buffer in buffers:
+                view = memoryview(buffer)
+                while view:
+                    view = view[os.write(fd, view) :]
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        except BaseException:
+            os.close(fd)
+            raise
+        return cls(fd=fd, nbytes=total)
+
+    def read(self) -> bytes | bytearray | memoryview:
+        """All bytes."""
+        if self.fd < 0:
+            return self.data
+        whole = bytearray(self.nbytes)
+        self.read_into(memoryview(whole))
+        return whole
+
+    def read_into(self, target: memoryview) -> None:
+        """Fills `target`, which has the body's size."""
+        if self.fd < 0:
+            target[:] = self.data
+            return
+        done = 0
+        while done < self.nbytes:
+            got = os.preadv(self.fd, [target[done:]], done)
+            if got <= 0:
+                raise CodecError("a shared-memory message is shorter than it says")
+            done += got
+
+    def close(self) -> None:
+        """Lets go of the memfd."""
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+def _checked(fd: int, nbytes: int) -> Body:
+    """A body from a descriptor that came in; raises CodecError unless it is a sealed memfd of that size."""
+    body = Body(fd=fd, nbytes=nbytes)
+    try:
+        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS or os.fstat(fd).st_size != nbytes:
+            raise CodecError("a shared-memory message is not sealed or has another size than it says")
+    except OSError:
+        raise CodecError("a shared-memory message is no memfd") from None
+    return body
+
+
+class Channel:
+    """One end of a socket that carries frames. The router's end is non-blocking, the rank's end blocks."""
+
+    def __init__(self, sock: socket.socket, blocking: bool) -> None:
+        self.socket = sock
+        sock.setblocking(blocking)
+        self.incoming = bytearray()
+        self.fds: deque[int] = deque()
+        self.outgoing: deque[tuple[memoryview, int]] = deque()
+        self.kept: deque[Body | None] = deque()
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self.socket.fileno()
+
+    def send(self, message: object, body: Body | None = None, *, fd: int = -1) -> None:
+        """Sends a frame (queues what the socket does not take yet). `fd` is passed along where the body has none."""
+        text = _ENCODE(message).encode()
+        body = body or Body()
+        passed = body.fd if body.fd >= 0 else fd
+        head = HEAD.pack(len(text), len(body.data), body.nbytes, passed >= 0)
+        self.outgoing.append((memoryview(b"".join((head, text, body.data))), passed))
+        self.kept.append(body)
+        self.push()
+
+    def push(self) -> bool:
+        """Writes what is queued; True where nothing is left."""
+        while self.outgoing:
+            data, fd = self.outgoing[0]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))] if fd >= 0 else []
+            try:
+                sent = self.socket.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return False
+            if sent == len(data):
+                self.outgoing.popleft()
+                self.kept.popleft()
+            else:
+                self.outgoing[0] = (data[sent:], -1)
+        return True
+
+    def pull(self) -> bool:
+        """Reads once from the socket; False at its end."""
+        data, rights, _, _ = self.socket.recvmsg(1 << 18, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC)
+        for level, kind, payload in rights:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                got = array.array("i")
+                got.frombytes(payload[: len(payload) - len(payload) % got.itemsize])
+                self.fds.extend(got)
+        self.incoming += data
+        return bool(data)
+
+    def frame(self) -> tuple[object, Body, int] | None:
+        """The next whole frame that was pulled: its message, body and plain descriptor (-1: none); else None."""
+        if len(self.incoming) < HEAD.size:
+            return None
+        text_nbytes, inline_nbytes, nbytes, has_fd = HEAD.unpack_from(self.incoming)
+        if text_nbytes > MAX_HEADER_NBYTES or inline_nbytes > INLINE_NBYTES:
+            raise CodecError("a frame is larger than the wire takes")
+        end = HEAD.size + text_nbytes + inline_nbytes
+        if len(self.incoming) < end:
+            return None
+        try:
+            message = json.loads(self.incoming[HEAD.size : HEAD.size + text_nbytes].decode())
+        except (ValueError, RecursionError):
+            raise CodecError("a frame is no JSON") from None
+        data = bytes(self.incoming[end - inline_nbytes : end])
+        del self.incoming[:end]
+        if not has_fd:
+            if nbytes != inline_nbytes:
+                raise CodecError("a frame contradicts itself about its size")
+            return message, Body(data), -1
+        if not self.fds:
+            raise CodecError("a frame came without the descriptor that it announces")
+        fd = self.fds.popleft()
+        if nbytes == 0:
+            return message, Body(), fd
+        return message, _checked(fd, nbytes), -1
+
+    def receive(self) -> tuple[object, Body, int]:
+        """Blocks for the next frame. Raises EOFError when the other end has gone."""
+        while (frame := self.frame()) is None:
+            if not self.pull():
+                raise EOFError("the router has gone")
+        return frame
+
+    def close(self) -> None:
+        """Closes the socket and every descriptor that came and was not taken."""
+        self.outgoing.clear()
+        self.kept.clear()
+        while self.fds:
+            os.close(self.fds.popleft())
+        self.socket.close()

@@ -1,0 +1,111 @@
+"""A rank's end of the wire: posts operations, waits for their completion, tells the router what happened."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+
+from allranks.wire.codec import INLINE_NBYTES, Body, Channel
+from allranks.wire.place import Places
+
+MAX_POSTED = 512  # operations kept back before they are sent without a wait
+
+
+class Stopped(BaseException):
+    """The router ended the run; unwinds the student's code."""
+
+
+class Endpoint:
+    """Posts are kept back until the rank has to wait, so that one message to the router carries several."""
+
+    def __init__(self, channel: Channel, places: Places) -> None:
+        self.channel, self.places = channel, places
+        self.thread = threading.get_ident()
+        self.start(contiguous=False)
+
+    def start(self, *, contiguous: bool) -> None:
+        """Forgets everything of the run before."""
+        self.contiguous = contiguous
+        self.posted: list[dict] = []
+        self.buffers: list = []
+        self.held_nbytes = 0
+        self.number = 0
+        self.sent_complete: set[int] = set()
+        self.stopped = False
+
+    def post(self, op: dict, payload=None) -> int:
+        """Hands over an operation; its number. `payload` are the bytes that it sends (copied now, unless large)."""
+        if threading.get_ident() != self.thread:
+            raise RuntimeError("The wire takes operations from the rank's main thread only.")
+        if self.stopped:
+            raise Stopped
+        self.number += 1
+        op["i"] = self.number
+        if payload is not None:
+            nbytes = len(payload)
+            op["b"] = nbytes
+            if nbytes > INLINE_NBYTES:
+                self.flush()
+                self.channel.send([op], Body.of([payload]))
+                return self.number
+            if self.held_nbytes + nbytes > INLINE_NBYTES:
+                self.flush()
+            self.held_nbytes += nbytes
+            self.buffers.append(bytes(payload))
+        self.posted.append(op)
+        if len(self.posted) >= MAX_POSTED:
+            self.flush()
+        return self.number
+
+    def flush(self) -> None:
+        """Sends what was kept back."""
+        if self.posted:
+            posted, buffers = self.posted, self.buffers
+            self.posted, self.buffers, self.held_nbytes = [], [], 0
+            self.channel.send(posted, Body.of(buffers))
+
+    def ask(self, op: dict) -> tuple[dict, Body]:
+        """Sends `op` behind what was kept back and blocks for the router's answer."""
+        if self.stopped:
+            raise Stopped
+        self.posted.append(op)
+        self.flush()
+        message, body, _ = self.channel.receive()
+        self._heed(message)
+        self.sent_complete.update(message.get("done", ()))
+        return message, body
+
+    def wait(self, number: int, where: tuple, *, quick: bool) -> tuple[dict, Body] | None:
+        """Waits for operation `number`. None where it needs no answer: a send that is known to be complete."""
+        op = {"k": "wait", "w": number, "l": where}
+        if quick and number in self.sent_complete:
+            self.sent_complete.discard(number)
+            self.posted.append(op)
+            return None
+        return self.ask(op)
+
+    def poll(self, number: int, where: tuple) -> bool:
+        """Whether operation `number` is complete once every other rank has gone as far as it can."""
+        return bool(self.ask({"k": "poll", "w": number, "l": where})[0].get("yes"))
+
+    def report(self, kind: str, message: str, where: tuple, **more) -> None:
+        """Tells the router of a fault in this rank, which then goes no further."""
+        self.posted.append({"k": "fault", "kind": kind, "message": message, "l": where, **more})
+        self.flush()
+
+    def halt(self, kind: str, message: str, where: tuple, **more) -> None:
+        """Reports a fault and blocks until the router ends the run."""
+        self.report(kind, message, where, **more)
+        while True:
+            self._heed(self.channel.receive()[0])
+
+    def _heed(self, message: dict) -> None:
+        """Unwinds the student's code where the router has ended the run."""
+        if message.get("stop"):
+            self.stopped = True
+            raise Stopped
+
+
+def checksum(data) -> int:
+    """A fingerprint of a buffer, to find out whether it was changed."""
+    return zlib.crc32(data)

@@ -1,0 +1,149 @@
+"""How a rank's process is started: a fork of this process, the warm parent, or a launcher of the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class Process(Protocol):
+    """What the pool asks of a rank's process."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        """Sends it a signal."""
+
+
+class Spawner(Protocol):
+    """What starts ranks: the warm parent, or a sandbox of the same interface."""
+
+    def spawn(self, target: str, *, args: object = None, env: dict | None = None, fds: Sequence[int] = ()) -> Process:
+        """Starts a process that calls `target` ("module:function") with (args, fds)."""
+
+
+Starter = Callable[[int], Process]
+TARGET = "allranks.wire.rank:main"
+
+
+class Forked:
+    """A rank that was forked from this process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        if self._code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self._code = -signal.SIGKILL
+                return self._code
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        """Sends it a signal."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
+
+    def children(self) -> list[int]:
+        """The processes that it has started and that are still its own."""
+        return _children(self.pid)
+
+
+class FromParent:
+    """A rank that the warm parent forked for us."""
+
+    def __init__(self, child) -> None:
+        self.child, self.pid = child, child.pid
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self.child.poll()
+
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        """Sends it a signal."""
+        self.child.kill(sig)
+
+    def children(self) -> list[int]:
+        """The processes that it has started and that are still its own."""
+        return _children(self.pid)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def fork(fd: int) -> Process:
+    """Forks this process; the child serves on descriptor `fd`. Only from a process with one thread."""
+    from allranks.engines.parent import die_with_parent
+    from allranks.wire import rank as child  # here, since only a process that forks needs it
+
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return Forked(pid)
+    code = 1
+    try:
+        die_with_parent()
+        if os.getppid() == parent:
+            os.setsid()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.set_wakeup_fd(-1)
+            os.closerange(3, fd)
+            os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))
+            sys.settrace(None)
+            code = child.main(None, [fd])
+    except BaseException:
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def starter(spawner: Spawner | None, how: str | None) -> Starter:
+    """What starts a rank on a descriptor: `spawner`, or by `how` ("fork", "parent"); by default a fork where this
+    process has one thread, else the warm parent. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
+    """
+    if spawner is None:
+        how = how or os.environ.get("ALLRANKS_WIRE_LAUNCH") or ("fork" if threading.active_count() == 1 else "parent")
+        if how not in ("fork", "parent"):
+            raise ValueError(f"launch is {how!r}; it must be 'fork' or 'parent'.")
+        if how == "fork":
+            return fork
+        from allranks.engines.parent import Parent
+
+        parent = Parent.ensure()
+        return lambda fd: FromParent(parent.spawn(TARGET, args=None, fds=[fd]))
+    return lambda fd: spawner.spawn(TARGET, args=None, fds=[fd])
+
+
+def ended(processes: list[Process], timeout_s: float) -> list[Process]:
+    """Waits for killed processes to end; those that have not after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    left = [p for p in processes if p.poll() is None]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.001)
+        left = [p for p in left if p.poll() is None]
+    return left

@@ -1,0 +1,127 @@
+"""What passes over the wire, and what may: operations, log entries, rules, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SENDS = frozenset({"send", "isend"})
+RECEIVES = frozenset({"recv", "irecv"})
+POINT_TO_POINT = SENDS | RECEIVES | {"batch_isend_irecv"}
+COLLECTIVES = frozenset(
+    {
+        "broadcast",
+        "all_reduce",
+        "all_reduce_coalesced",
+        "reduce",
+        "gather",
+        "scatter",
+        "all_gather",
+        "all_gather_coalesced",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "all_to_all",
+        "all_to_all_single",
+        "barrier",
+    }
+)
+_ALIASES = {
+    "all_gather_single": "all_gather_into_tensor",
+    "_all_gather_base": "all_gather_into_tensor",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+}
+PAYLOAD_LOGGED_NBYTES = 64 * 1024
+
+
+def canonical(name: str) -> str:
+    """The one name under which an operation is allowed and logged."""
+    return _ALIASES.get(name, name)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A student's source text; `function` is looked up in it. Executed inside the ranks only."""
+
+    source: str
+    function: str
+    filename: str = "<program>"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a program may do. `allow` are operation names (None: all); `peers` is "ring" (only rank-1 and rank+1), a
+    function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do.
+    """
+
+    allow: frozenset[str] | None = None
+    peers: str | Callable[[int, int, int], bool] | None = None
+    contiguous: bool = False
+
+    def __post_init__(self) -> None:
+        if self.allow is not None:
+            names = frozenset({self.allow} if isinstance(self.allow, str) else self.allow)
+            names = frozenset(canonical(name) for name in names)
+            unknown = sorted(names - POINT_TO_POINT - COLLECTIVES)
+            if unknown:
+                raise ValueError(
+                    f"{unknown[0]!r} is not an operation of the wire; choose among those of torch.distributed."
+                )
+            object.__setattr__(self, "allow", names)
+        if not (self.peers is None or self.peers == "ring" or callable(self.peers)):
+            raise ValueError(f"peers is {self.peers!r}; it must be 'ring', a function or None.")
+
+    def allows(self, name: str) -> bool:
+        """Whether the operation may be called."""
+        return self.allow is None or name in self.allow
+
+    def allows_peer(self, rank: int, peer: int, ranks: int) -> bool:
+        """Whether `rank` may exchange messages with `peer`."""
+        if self.peers is None:
+            return True
+        if self.peers == "ring":
+            return (rank - peer) % ranks in (1, ranks - 1)
+        return bool(self.peers(rank, peer, ranks))
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One operation.
+
+    `nbytes` and `numel` are those of the tensor sent (of the buffer, for a receive); `received_nbytes` is what the
+    operation brought this rank. `match` joins a send and its receive, or the members' entries of one collective; None
+    where it found no partner. `index` counts the rank's operations from 0, `call` the call of the function (see `calls`).
+    `kind` is "send", "recv" or "collective"; `splits` are the bytes of each input of a collective (all_to_all: to each peer). `payload` are the raw bytes of a send or a collective's input up to 64 KiB.
+    """
+
+    rank: int
+    op: str
+    peer: int | None
+    nbytes: int
+    tag: int
+    dtype: str | None
+    numel: int
+    line: int | None
+    text: str | None
+    index: int
+    call: int
+    match: int | None
+    received_nbytes: int = 0
+    waited: bool = False
+    reduce_op: str | None = None
+    group: tuple[int, ...] | None = None
+    file: str | None = None
+    payload: bytes | None = field(default=None, repr=False)
+    kind: str = ""
+    splits: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileWritten:
+    """A file that a rank opened for writing while the program ran."""
+
+    rank: int
+    path: str
+    line: int | None
+    text: str | None

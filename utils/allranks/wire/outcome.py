@@ -1,0 +1,73 @@
+"""What a run gave: results, failure, log, trace and virtual times."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from allranks.network import Fabric, Flat, Timeline
+from allranks.trace import Trace
+from allranks.wire import record
+from allranks.wire.failures import Failure, FailureKind
+from allranks.wire.messages import FileWritten, LogEntry
+from allranks.wire.router import Router
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run gave. Unpacks as `results, trace, deadlock`.
+
+    `results[r]` is what rank r returned (None where it failed; a list with `calls`), `final_args[r]` its arguments
+    after the last call, `output[r]` what it printed, `seconds` the virtual time, `log` the operations in
+    order, `files` what was opened for writing. `wall_s` is the real time. The trace is made when first asked for.
+    """
+
+    results: list
+    failure: Failure | None
+    output: list[str]
+    final_args: list
+    all_final_args: list
+    wall_s: float
+    router: Router = field(repr=False)
+    fabric: Fabric = field(repr=False)
+    text_of: record.TextOf = field(repr=False)
+
+    def __iter__(self):
+        yield from (self.results, self.trace, self.deadlock)
+
+    @property
+    def deadlock(self) -> Failure | None:
+        """The failure where the ranks waited for each other for ever."""
+        return self.failure if self.failure and self.failure.kind is FailureKind.DEADLOCK else None
+
+    @functools.cached_property
+    def timeline(self) -> Timeline:
+        """When each message was under way, in virtual time."""
+        return record.timeline(self.router, self.fabric)
+
+    @functools.cached_property
+    def rounds(self) -> Timeline:
+        """The timeline if every message took one round, whatever its size."""
+        unit = Flat(1, 0)
+        return self.timeline if self.fabric == unit else record.timeline(self.router, unit)
+
+    @property
+    def seconds(self):
+        """The virtual time at which the last rank ended (up to where it got, where it failed)."""
+        return self.timeline.seconds
+
+    @functools.cached_property
+    def trace(self) -> Trace:
+        """The run as a trace, on the virtual clock."""
+        meta = {k: float(v) for k, v in vars(self.fabric).items() if isinstance(v, int | float)}
+        return record.trace(self.router, self.timeline, self.rounds, meta)
+
+    @functools.cached_property
+    def log(self) -> list[LogEntry]:
+        """Every operation, by the round in which it happened, then by rank; what found no partner comes last."""
+        return record.log(self.router, self.rounds, self.text_of)
+
+    @functools.cached_property
+    def files(self) -> list[FileWritten]:
+        """The files that ranks opened for writing."""
+        return record.files(self.router, self.text_of)

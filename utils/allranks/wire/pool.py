@@ -1,0 +1,222 @@
+"""Ranks that stay: forked once, they run one program after another, each run with a fresh log, clock and group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from allranks.network import Fabric, Flat
+from allranks.wire import explain, launch
+from allranks.wire.codec import Channel, CodecError
+from allranks.wire.messages import Program, Rules
+from allranks.wire.outcome import Outcome
+from allranks.wire.router import DELIVERIES, Router
+from allranks.wire.session import Member, Session
+from allranks.wire.source import by_value, filename_of, texts
+
+MAX_RANKS = 64
+MEMORY_BYTES = 1 << 30
+_OUTPUT_FACTOR = 16  # printing this many times what is kept ends the run
+_START_S = 120
+
+
+class WireError(RuntimeError):
+    """The wire was asked for what it can't do, or its ranks can't be started."""
+
+
+class Ranks:
+    """A pool of up to 64 ranks. A context manager: at its end every process is gone.
+
+    `spawner.spawn("allranks.wire.rank:main", fds=[fd])` starts a rank (a warm parent, a sandbox); where none is given
+    `launch` chooses among "fork" and "parent".
+    """
+
+    def __init__(self, ranks: int = 4, *, spawner: launch.Spawner | None = None, launch: str | None = None) -> None:
+        _check_ranks(ranks, MAX_RANKS)
+        self.size = ranks
+        self._spawner = spawner
+        self._launch = launch
+        self._members: list[Member | None] = [None] * ranks
+        self._owner = os.getpid()
+        self._closed = False
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def close(self) -> None:
+        """Kills every rank and waits until it is gone."""
+        if self._closed or os.getpid() != self._owner:
+            return
+        self._closed = True
+        self._discard([r for r, m in enumerate(self._members) if m is not None])
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that are alive."""
+        return [m.process.pid for m in self._members if m is not None]
+
+    def start(self, ranks: int | None = None) -> None:
+        """Forks the first `ranks` ranks (all by default) that don't live yet."""
+        self._ensure(self.size if ranks is None else ranks)
+
+    def run(
+        self,
+        fn: Callable | Program,
+        ranks: int | None = None,
+        args: Sequence = (),
+        *,
+        per_rank: Sequence | None = None,
+        calls: int | None = None,
+        guard: bool = False,
+        allow: Sequence[str] | None = None,
+        rules: Rules | None = None,
+        delivery: str = "rendezvous",
+        seed: int = 0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        topology: Fabric | None = None,
+        cpu_s: float = 10,
+        wall_s: float = 30,
+        memory_bytes: int = MEMORY_BYTES,
+        output_bytes: int = 65536,
+    ) -> Outcome:
+        """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`."""
+        if self._closed:
+            raise WireError("These ranks were closed; make new ones.")
+        ranks = self.size if ranks is None else ranks
+        _check_ranks(ranks, self.size)
+        if delivery not in DELIVERIES:
+            raise WireError(f"delivery is {delivery!r}; it must be one of {', '.join(DELIVERIES)}.")
+        if rules is None:
+            rules = Rules(allow=None if allow is None else frozenset({allow} if isinstance(allow, str) else allow))
+        jobs = _arguments(ranks, args, per_rank, calls)
+        began = time.monotonic()
+        self._ensure(ranks)
+        limits = {
+            "cpu_s": cpu_s,
+            "wall_s": wall_s,
+            "memory_bytes": memory_bytes,
+            "output_bytes": output_bytes,
+            "output_limit": output_bytes * _OUTPUT_FACTOR,
+        }
+        router = Router(ranks, rules, delivery, seed)
+        session = Session(self._members[:ranks], router, limits)
+        filename = fn.filename if isinstance(fn, Program) else filename_of(fn)
+        job = {"ranks": ranks, "filename": filename, "seed": seed, "contiguous": rules.contiguous, "guard": guard}
+        try:
+            with by_value(fn):
+                session.begin({**job, "cpu_s": cpu_s, "memory_bytes": memory_bytes}, fn, jobs, guard)
+            session.loop(time.monotonic() + wall_s)
+        except BaseException:
+            self._discard(range(ranks))
+            raise
+        text_of = texts(fn, filename)
+        session.strays()
+        results, finals = session.results(calls is not None, jobs)
+        failure = explain.verdict(router, text_of, limits)
+        self._discard(session.recall())
+        return Outcome(
+            results=results,
+            failure=failure,
+            output=session.output(),
+            final_args=[made[-1] if made else None for made in finals],
+            all_final_args=finals,
+            wall_s=time.monotonic() - began,
+            router=router,
+            fabric=topology if topology is not None else Flat(alpha, beta),
+            text_of=text_of,
+        )
+
+    def _ensure(self, ranks: int) -> None:
+        """Starts the ranks that are missing, and waits until each has said hello."""
+        missing = [r for r in range(ranks) if self._members[r] is None]
+        for rank, member in enumerate(self._members[:ranks]):
+            if member is not None and not member.alive():
+                self._discard([rank])
+                missing.append(rank)
+        if not missing:
+            return
+        start = launch.starter(self._spawner, self._launch)
+        for rank in sorted(missing):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                process = start(theirs.fileno())
+            except Exception as error:
+                ours.close()
+                raise WireError(f"Rank {rank} could not be started: {error}") from None
+            finally:
+                theirs.close()
+            self._members[rank] = Member(process, Channel(ours, blocking=False))
+        self._greet([self._members[r] for r in missing])
+
+    def _greet(self, members: list[Member]) -> None:
+        deadline = time.monotonic() + _START_S
+        for member in members:
+            try:
+                member.channel.socket.settimeout(max(0.1, deadline - time.monotonic()))
+                message, _, fd = member.channel.receive()
+                if fd < 0 or not isinstance(message, dict) or "hello" not in message:
+                    raise CodecError("it did not say hello")
+                member.output = fd
+                os.set_blocking(fd, False)
+                member.channel.socket.setblocking(False)
+            except (OSError, EOFError, CodecError) as error:
+                rank = self._members.index(member)
+                self._discard([r for r, m in enumerate(self._members) if m is not None])
+                raise WireError(f"Rank {rank} ended before it was ready ({error}).") from None
+
+    def _discard(self, ranks) -> None:
+        """Kills these ranks; the next run starts new ones."""
+        gone = []
+        for rank in ranks:
+            member, self._members[rank] = self._members[rank], None
+            if member is not None:
+                member.process.kill()
+                member.close()
+                gone.append(member.process)
+        launch.ended(gone, 5)
+
+
+def run(
+    fn: Callable | Program, ranks: int = 4, args: Sequence = (), *, spawner=None, launch=None, **options
+) -> Outcome:
+    """Runs `fn(*args)` on `ranks` forked ranks over the wire; returns an Outcome (`results, trace, deadlock`).
+
+    `fn` is a function or a Program. `per_rank[r]` are the arguments of rank r alone; with `calls=N` fn is called N
+    times, per_rank[r][k] being those of call k, and a result is the list of N. `allow` are the operations that may be
+    called, `rules` say more. `delivery` is "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as
+    rendezvous, but one rank runs at a time, in an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make
+    the virtual clock. A failure never raises: see `Outcome.failure`.
+    """
+    with Ranks(ranks, spawner=spawner, launch=launch) as pool:
+        return pool.run(fn, ranks, args, **options)
+
+
+def _check_ranks(ranks: object, limit: int) -> None:
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= limit:
+        raise WireError(f"ranks is {ranks!r}; it must be a whole number from 1 to {limit}.")
+
+
+def _arguments(ranks: int, args: Sequence, per_rank: Sequence | None, calls: int | None) -> list[list[tuple]]:
+    """The arguments of every call of every rank."""
+    if per_rank is None:
+        per_rank = [[tuple(args)] * (calls or 1) if calls is not None else tuple(args)] * ranks
+    if len(per_rank) != ranks:
+        raise WireError(f"per_rank has {len(per_rank)} entries for {ranks} ranks.")
+    jobs = []
+    for rank, given in enumerate(per_rank):
+        made = [tuple(a) for a in given] if calls is not None else [tuple(given)]
+        if calls is not None and len(made) != calls:
+            raise WireError(f"per_rank[{rank}] has arguments for {len(made)} calls; calls is {calls}.")
+        jobs.append(made)
+    return jobs

@@ -1,0 +1,205 @@
+"""The process of one rank: takes programs over a socket, runs them, reports.
+
+The entry point needs nothing but the descriptor of a socket to the router, so that any launcher can start it: a fork of
+this process, the warm parent (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank FD`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import linecache
+import os
+import random
+import socket
+import sys
+from types import FrameType
+
+import numpy
+import torch
+import torch.distributed as dist
+
+from allranks.wire import backend, values
+from allranks.wire.codec import Channel, CodecError
+from allranks.wire.endpoint import Endpoint, Stopped
+from allranks.wire.limits import Guard
+from allranks.wire.messages import Program
+from allranks.wire.place import Places
+
+_TEXT_NCHARS = 500
+
+
+class _Missing(Exception):
+    """The program can't be loaded: (kind, message, line)."""
+
+
+class Rank:
+    """Runs one program after another until the socket closes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.channel = Channel(sock, blocking=True)
+        self.places = Places("<program>")
+        self.endpoint = Endpoint(self.channel, self.places)
+        self.guard = Guard(self.on_fault, self.on_write)
+        self.excepthook = sys.excepthook
+        backend.register(self.endpoint)
+
+    def serve(self) -> None:
+        """Says hello, then runs what comes."""
+        read, write = os.pipe()
+        os.dup2(write, 1)
+        os.dup2(write, 2)
+        os.close(write)
+        sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
+        sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
+        self.channel.send({"hello": os.getpid()}, fd=read)
+        os.close(read)
+        while True:
+            try:
+                message, body, _ = self.channel.receive()
+            except (EOFError, OSError):
+                return
+            if "stop" not in message:
+                self.run(message, body)
+                if not self.endpoint.stopped:
+                    continue
+            self.endpoint.posted.clear()
+            self.channel.send({"stopped": True})
+
+    def run(self, job: dict, body) -> None:
+        """One run: loads the program, calls it, sends the results and what became of the arguments."""
+        self.places = self.endpoint.places = Places(job["filename"])
+        self.endpoint.start(contiguous=job["contiguous"])
+        try:
+            fn, calls = values.unpack(job, body, trusting=True)
+        except Exception as error:
+            self.channel.send([self.describe(error)])
+            return
+        body.close()
+        seed = job["seed"] * 1009 + job["rank"]
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
+        # a store of its own is enough: nothing but the wire connects the ranks
+        dist.init_process_group(backend.NAME, store=dist.HashStore(), rank=job["rank"], world_size=job["ranks"])
+        results = []
+        try:
+            with self.guard.watching(job["cpu_s"], job["memory_bytes"]):
+                fn = self.load(fn)
+                for number, args in enumerate(calls):
+                    if number:
+                        self.endpoint.posted.append({"k": "call"})
+                    results.append(fn(*args))
+            message, body = values.pack(
+                {"k": "done"}, [results, [[_only_data(a) for a in args] for args in calls]], guard=job["guard"]
+            )
+        except Stopped:
+            self.guard.active = False
+            message, body = None, None
+        except CodecError as error:
+            message, body = self.fault("BAD_RESULT", str(error), (None, None)), None
+        except BaseException as error:
+            self.guard.active = False
+            message, body = self.describe(error), None
+        if self.endpoint.stopped:
+            message = None  # whatever the program made of being stopped
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+        if message is not None:
+            self.endpoint.flush()
+            self.channel.send([message], body)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        sys.excepthook = self.excepthook
+        del fn, calls, results
+
+    def load(self, fn):
+        """The function to call; a Program is compiled and executed here."""
+        if not isinstance(fn, Program):
+            return fn
+        linecache.cache[fn.filename] = (len(fn.source), None, fn.source.splitlines(keepends=True), fn.filename)
+        try:
+            code = compile(fn.source, fn.filename, "exec")
+        except SyntaxError as error:
+            raise _Missing("SYNTAX", f"{error.msg} (line {error.lineno})", error.lineno) from None
+        except ValueError as error:
+            raise _Missing("SYNTAX", str(error), None) from None
+        module = {"__name__": "__allranks__", "__file__": fn.filename}
+        try:
+            exec(code, module)
+        except ImportError as error:
+            _, line = self.places.of_traceback(error.__traceback__)
+            raise _Missing("IMPORT", str(error), line) from None
+        if not callable(module.get(fn.function)):
+            raise _Missing("NO_FUNCTION", f"the program defines no function {fn.function}", None)
+        return module[fn.function]
+
+    def fault(self, kind: str, message: str, where, **more) -> dict:
+        """The report of a fault, as the last message of a run."""
+        return {"k": "fault", "kind": kind, "message": message[:_TEXT_NCHARS], "l": list(where), **more}
+
+    def describe(self, error: BaseException) -> dict:
+        """The report of what was raised."""
+        where = self.places.of_traceback(error.__traceback__)
+        if isinstance(error, _Missing):
+            kind, message, line = error.args
+            return self.fault(kind, message, (self.places_file(), line))
+        if isinstance(error, SystemExit):
+            return self.fault("EXITED", str(error.code), where)
+        text = _safe_text(error)
+        if isinstance(error, MemoryError) or "can't allocate memory" in text or "Cannot allocate memory" in text:
+            return self.fault("MEMORY", text, where)
+        kind = "IMPORT" if isinstance(error, ModuleNotFoundError) else "EXCEPTION"
+        return self.fault(kind, text, where, error=type(error).__name__[:80])
+
+    def places_file(self) -> str:
+        """The file name of the program that runs."""
+        return next(iter(self.places.known))
+
+    def on_fault(self, kind: str, frame: FrameType | None) -> None:
+        """A limit was reached, or a process was to be started: says where, and goes no further."""
+        self.guard.active = False
+        _, *where = self.places.of_frame(frame)
+        self.endpoint.halt(kind, "", where)
+
+    def on_write(self, path: str, frame: FrameType) -> None:
+        """A file was opened for writing."""
+        _, *where = self.places.of_frame(frame)
+        if where[0] is not None:
+            self.endpoint.posted.append({"k": "write", "path": path[:_TEXT_NCHARS], "l": where})
+
+
+def _safe_text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:
+        return "(its message can't be shown)"
+
+
+def _only_data(value):
+    """The argument as far as it can go back: what the wire does not carry becomes None."""
+    if isinstance(value, list):
+        return [_only_data(v) for v in value]
+    if isinstance(value, tuple):
+        return tuple(_only_data(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _only_data(v) for k, v in value.items() if isinstance(k, str)}
+    dense = isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.layout == torch.strided
+    return value if dense or value is None or isinstance(value, bool | int | float | str) else None
+
+
+def main(args: object, fds: list[int]) -> int:
+    """Serves on the first descriptor until the router closes it."""
+    torch.set_num_threads(1)
+    gc.freeze()  # pages shared with the process that forked us stay shared
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    Rank(socket.socket(fileno=fds[0])).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    main(None, [int(sys.argv[1])])
+    os._exit(0)

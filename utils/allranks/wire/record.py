@@ -1,0 +1,142 @@
+"""From the router's state to what the caller reads: the log, the virtual times and the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from allranks.network import Enter, Fabric, Recv, Send, Timeline, Wait, replay
+from allranks.trace import Event, Trace
+from allranks.wire.collectives import ITEMSIZES
+from allranks.wire.messages import FileWritten, LogEntry
+from allranks.wire.router import Router
+from allranks.wire.state import Op
+
+TextOf = Callable[[str | None, int | None], str | None]
+
+
+def log(router: Router, rounds: Timeline, text_of: TextOf) -> list[LogEntry]:
+    """The operations in order, see `in_order`."""
+    ordered = in_order(router, rounds)
+    match = matches(ordered)
+    return [
+        LogEntry(
+            rank=op.rank,
+            op=op.name,
+            peer=op.peer,
+            nbytes=op.nbytes,
+            tag=op.tag,
+            dtype=op.caller_dtype,
+            numel=op.caller_numel,
+            line=op.line,
+            text=text_of(op.file, op.line),
+            index=op.index,
+            call=op.call,
+            match=match[op.match] if joined(op) else None,
+            received_nbytes=op.received_nbytes if op.complete else 0,
+            waited=op.waited,
+            reduce_op=op.reduce_op,
+            group=op.group[1],
+            file=op.file,
+            payload=op.payload,
+            kind=op.kind,
+            splits=tuple(n * ITEMSIZES.get(op.dtype, 0) for n in op.inputs),
+        )
+        for op in ordered
+    ]
+
+
+def files(router: Router, text_of: TextOf) -> list[FileWritten]:
+    """The files that ranks opened for writing."""
+    return [FileWritten(rank, path, line, text_of(file, line)) for rank, path, file, line in router.written]
+
+
+def joined(op: Op) -> bool:
+    """Whether the operation met its partner, or all members of its collective, and what they said agreed."""
+    return op.complete and op.match is not None and (op.partner is None or op.partner.complete)
+
+
+def numbers(router: Router) -> dict[int, int]:
+    """The message number of each operation, by its identity: that of the match, or a fresh one."""
+    fresh, found = router.matches, {}
+    for op in router.log:
+        if joined(op):
+            found[id(op)] = op.match
+        else:
+            found[id(op)], fresh = fresh, fresh + 1
+    return found
+
+
+def matches(ordered: list[Op]) -> dict[int, int]:
+    """The number that the reader sees for each match: counted in the order of the log."""
+    seen: dict[int, int] = {}
+    for op in ordered:
+        if joined(op):
+            seen.setdefault(op.match, len(seen))
+    return seen
+
+
+def timeline(router: Router, fabric: Fabric) -> Timeline:
+    """When each message was under way on `fabric`."""
+    number = numbers(router)
+    programs = [[_step(what, op, number[id(op)]) for what, op, _ in state.program] for state in router.ranks]
+    return replay(programs, fabric, buffered=router.delivery == "buffered")
+
+
+def _step(what: str, op: Op, message: int):
+    if what == "wait":
+        return Wait(message, sent=op.kind == "send")
+    if op.kind == "send":
+        return Send(message, op.peer, op.nbytes)
+    if op.kind == "recv":
+        return Recv(message, op.peer)
+    return Enter(message, op.collective, op.group[1], op.nbytes)
+
+
+def in_order(router: Router, rounds: Timeline) -> list[Op]:
+    """The operations by the round in which they happened, sends first, then by rank: one order in every run."""
+    number = numbers(router)
+    never = (float("inf"),)
+    return sorted(
+        router.log,
+        key=lambda op: (rounds.spans.get(number[id(op)], never)[0], op.kind == "recv", op.rank, op.index),
+    )
+
+
+def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trace:
+    """The run as a trace. `step` is the round in which a message would start if every message took one round."""
+    number, events = numbers(router), []
+    ordered = in_order(router, rounds)
+    match = matches(ordered)
+    for op in ordered:
+        start, end = times.spans.get(number[id(op)], (None, None))
+        step = rounds.spans.get(number[id(op)], (None,))[0]
+        p2p = op.kind != "collective"
+        events.append(
+            Event(
+                rank=op.rank,
+                op=op.kind if p2p else op.name,
+                peer=op.partner.rank if op.partner is not None else op.peer,
+                nbytes=op.nbytes,
+                step=None if step is None else int(step),
+                start=None if start is None else float(start),
+                end=None if end is None else float(end),
+                line=op.line,
+                match=match[op.match] if p2p and joined(op) else None,
+                tag=op.tag,
+            )
+        )
+    for idle in times.idle:
+        _, op, line = router.ranks[idle.rank].program[idle.index]
+        peer = op.partner.rank if op.partner is not None else op.peer
+        events.append(Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=line))
+    events.sort(key=lambda e: (e.start is None, e.start or 0.0))
+    dtypes = {op.caller_dtype for op in router.log if op.dtype}
+    return Trace(
+        kind="wire",
+        ranks=router.size,
+        events=tuple(events),
+        dtype=dtypes.pop() if len(dtypes) == 1 else None,
+        clock="virtual",
+        source="wire",
+        meta={"delivery": router.delivery, **meta},
+    )

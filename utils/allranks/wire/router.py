@@ -1,0 +1,369 @@
+"""The router: takes every rank's operations, matches them, and knows when nobody can go on.
+
+It is a state machine without sockets: `take(rank, operations, body)` changes the state, answers gather in `outbox`.
+What a rank claims is checked; the router never executes or unpickles anything of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from allranks.wire import collectives
+from allranks.wire.codec import Body, CodecError
+from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, Rules, canonical
+from allranks.wire.state import Fault, Op, RankState
+
+DELIVERIES = ("rendezvous", "buffered", "shuffled")
+MAX_OPERATIONS = 200_000
+MAX_UNDELIVERED_NBYTES = 2 << 30
+_LOGGED_NBYTES = 256 << 20  # payloads kept for the log, in all
+_OWN_FAULTS = {  # what a rank may say of itself; all else is for the router to find
+    "CHANGED_BEFORE_WAIT",
+    "CPU_LIMIT",
+    "WALL_LIMIT",
+    "MEMORY",
+    "FORKED",
+    "EXCEPTION",
+    "EXITED",
+    "BAD_RESULT",
+    "SYNTAX",
+    "IMPORT",
+    "NO_FUNCTION",
+}
+_POLLS = 1000
+
+
+class Router:
+    """Matches the operations of one run."""
+
+    def __init__(self, ranks: int, rules: Rules, delivery: str = "rendezvous", seed: int = 0) -> None:
+        self.size, self.rules, self.delivery = ranks, rules, delivery
+        self.chance = random.Random(seed)
+        self.ranks = [RankState() for _ in range(ranks)]
+        self.world = ("0", tuple(range(ranks)))
+        for state in self.ranks:
+            state.groups["0"] = self.world
+        self.log: list[Op] = []
+        self.faults: list[Fault] = []
+        self.written: list[tuple[int, str, str | None, int | None]] = []
+        self.sends: dict[tuple, deque[Op]] = {}
+        self.receives: dict[tuple, deque[Op]] = {}
+        self.anysource: list[Op] = []
+        self.slots: dict[tuple, dict[int, Op]] = {}
+        self.matches = 0
+        self.undelivered_nbytes = 0
+        self.logged_nbytes = 0
+        self.outbox: list[tuple[int, dict, Body | None]] = []
+        self.running = ranks
+        self.finished = False
+
+    # ------------------------------------------------------------------------------------------ what a rank says
+
+    def take(self, rank: int, operations: object, body: Body) -> None:
+        """Takes a frame of a rank. Raises CodecError where it is not one that our own code writes."""
+        state = self.ranks[rank]
+        if not isinstance(operations, list):
+            raise CodecError("a frame holds no operations")
+        at = 0
+        for op in operations:
+            if state.state != "running":
+                return  # a rank at fault goes no further; what it had kept back is void
+            try:
+                at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                raise CodecError(f"an operation is malformed: {error}") from None
+
+    def _take_one(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
+        file, line = _place(op.get("l"))
+        match op["k"]:
+            case "send" | "recv" | "collective":
+                known = self._new(rank, state, op, file, line)
+                size = op.get("b", 0)
+                if size:
+                    if single and body.fd >= 0:
+                        known.body = body
+                    elif isinstance(size, int) and 0 < size <= body.nbytes - at:
+                        known.body = Body(bytes(body.read()[at : at + size]))
+                    else:
+                        raise CodecError("an operation has no payload")
+                    at += size
+                self._post(rank, state, known)
+            case "wait":
+                waited = state.ops[op["w"]]
+                state.on, state.file, state.line = waited, file or waited.file, line or waited.line
+                if not waited.waited:
+                    state.program.append(("wait", waited, state.line))
+                waited.waited = True
+                if waited.number in state.told:
+                    state.told.remove(waited.number)
+                    state.on = None
+                else:
+                    self._stop(state, "waiting")
+                    if waited.complete:
+                        self._release(rank)
+            case "poll":
+                state.on, state.file, state.line = state.ops[op["w"]], file, line
+                self._stop(state, "polling")
+            case "group":
+                members = tuple(int(m) for m in op["m"])
+                if rank not in members or not set(members) <= set(range(self.size)):
+                    raise CodecError("a group has impossible members")
+                state.groups[str(op["g"])] = (str(op["g"]), members)
+            case "call":
+                state.call += 1
+            case "write":
+                self.written.append((rank, str(op["path"]), file, line))
+            case "fault":
+                self._take_fault(rank, state, op, file, line)
+            case "done":
+                state.result = (op, body)
+                self._stop(state, "done")
+            case _:
+                raise CodecError("an operation is unknown")
+        return at
+
+    def _new(self, rank: int, state: RankState, op: dict, file, line) -> Op:
+        group = state.groups[str(op["g"])]
+        known = Op(rank, int(op["i"]), len(state.ops), state.call, op["k"], str(op["a"])[:40], group, file, line)
+        if known.number in state.ops:
+            raise CodecError("an operation's number is used twice")
+        known.dtype, known.pairs = op.get("d"), bool(op.get("z"))
+        if known.dtype is not None and known.dtype not in collectives.ITEMSIZES:
+            raise CodecError("a dtype is unknown")
+        item = collectives.ITEMSIZES.get(known.dtype, 0)
+        if op["k"] == "collective":
+            known.collective, known.reduce_op = str(op["n"]), op.get("f")
+            known.inputs = tuple(_size(c) for c in op["c"])
+            known.outputs = tuple(_size(c) for c in op["o"])
+            known.numel = sum(known.inputs)
+            known.root = None if op.get("r") is None else group[1][group[1].index(op["r"])]
+            known.peer = known.root
+            known.received_nbytes = sum(known.outputs) * item
+        else:
+            known.numel, known.tag = _size(op["c"]), int(op["t"])
+            known.peer = None if op["p"] is None else group[1][group[1].index(op["p"])]
+        known.nbytes = known.numel * item
+        if op["k"] != "recv" and op.get("b", 0) != known.nbytes:
+            raise CodecError("a payload has another size than its operation says")
+        state.ops[known.number] = known
+        self.log.append(known)
+        state.program.append(("post", known, line))
+        return known
+
+    def _take_fault(self, rank: int, state: RankState, op: dict, file, line) -> None:
+        if op["kind"] not in _OWN_FAULTS:
+            raise CodecError("a rank reports what it can't know")
+        subject = state.ops.get(op.get("w"))
+        ops = (subject,) if subject is not None else ()
+        error = op.get("error")
+        self.fault(str(op["kind"]), rank, file, line, str(op.get("message", ""))[:500], ops, error and str(error)[:80])
+
+    # ----------------------------------------------------------------------------------------- rules and matching
+
+    def _post(self, rank: int, state: RankState, op: Op) -> None:
+        self.undelivered_nbytes += op.nbytes if op.body is not None else 0
+        if len(self.log) > MAX_OPERATIONS or self.undelivered_nbytes > MAX_UNDELIVERED_NBYTES:
+            kind = "CPU_LIMIT" if len(self.log) > MAX_OPERATIONS else "MEMORY"
+            why = f"made {MAX_OPERATIONS} operations" if kind == "CPU_LIMIT" else "sent gigabytes that nobody received"
+            self.fault(kind, rank, op.file, op.line, f"the ranks have {why}: an endless loop?", (op,))
+            return
+        if op.nbytes <= PAYLOAD_LOGGED_NBYTES and self.logged_nbytes < _LOGGED_NBYTES and op.kind != "recv":
+            op.payload = b"" if op.body is None else bytes(op.body.read())
+            self.logged_nbytes += op.nbytes
+        if op.kind == "collective":
+            name = canonical(op.collective)
+            if "object" in op.name or not self.rules.allows(name):
+                self.fault("FORBIDDEN_OP", rank, op.file, op.line, ops=(op,))
+                return
+            if canonical(op.name) not in (name, "all_gather_coalesced"):
+                op.name = name
+            self._enter(state, op)
+            return
+        if op.name not in POINT_TO_POINT and "object" not in op.name:
+            op.name = "isend" if op.kind == "send" else "irecv"
+        if "object" in op.name or not self.rules.allows(op.name):
+            self.fault("FORBIDDEN_OP", rank, op.file, op.line, ops=(op,))
+            return
+        if op.peer is not None and not self.rules.allows_peer(rank, op.peer, self.size):
+            self.fault("FORBIDDEN_PEER", rank, op.file, op.line, ops=(op,))
+            return
+        if op.kind == "send":
+            self._offer(op)
+        elif op.peer is None:
+            self.anysource.append(op)
+        else:
+            key = (op.group, op.peer, op.rank, op.tag)
+            waiting = self.sends.get(key)
+            if waiting:
+                self._match(waiting.popleft(), op)
+            else:
+                self.receives.setdefault(key, deque()).append(op)
+
+    def _offer(self, op: Op) -> None:
+        key = (op.group, op.rank, op.peer, op.tag)
+        waiting = self.receives.get(key)
+        if waiting:
+            self._match(op, waiting.popleft())
+        else:
+            self.sends.setdefault(key, deque()).append(op)
+            if self.delivery == "buffered":
+                self._complete(op)
+
+    def _match(self, send: Op, recv: Op) -> None:
+        send.partner, recv.partner = recv, send
+        send.match = recv.match = self.matches
+        self.matches += 1
+        recv.body = send.body
+        if send.dtype != recv.dtype or send.numel != recv.numel:
+            kind = "DTYPE_MISMATCH" if send.dtype != recv.dtype else "SIZE_MISMATCH"
+            first = min((send, recv), key=lambda op: (op.index, op.rank))
+            self.faults.append(Fault(kind, recv.rank, first.index, recv.file, recv.line, ops=(send, recv)))
+            return
+        recv.received_nbytes = send.nbytes
+        if not send.complete:
+            self._complete(send)
+        self._complete(recv)
+
+    def _enter(self, state: RankState, op: Op) -> None:
+        op.sequence = state.sequences.get(op.group, 0)
+        state.sequences[op.group] = op.sequence + 1
+        slot = self.slots.setdefault((op.group, op.sequence), {})
+        slot[op.rank] = op
+        if len(slot) < len(op.group[1]):
+            return
+        members = [slot[r] for r in op.group[1]]
+        number, self.matches = self.matches, self.matches + 1
+        for member in members:
+            member.match = number
+        problem = collectives.disagreement(members)
+        if problem is not None:
+            kind, culprit, message = problem
+            self.faults.append(
+                Fault(kind, culprit.rank, culprit.index, culprit.file, culprit.line, message, tuple(members))
+            )
+            return
+        for member, body in zip(members, collectives.compute(members), strict=True):
+            self.undelivered_nbytes -= member.nbytes if member.body is not None else 0
+            member.body = body
+            self._complete(member)
+
+    # ------------------------------------------------------------------------------------- who goes on, and when
+
+    def _stop(self, state: RankState, why: str) -> None:
+        state.state = why
+        self.running -= 1
+
+    def _complete(self, op: Op) -> None:
+        op.complete = True
+        state = self.ranks[op.rank]
+        if state.state == "waiting" and state.on is op:
+            self._release(op.rank)
+        elif op.kind == "send":
+            state.tell.append(op.number)
+
+    def _release(self, rank: int) -> None:
+        """The rank may go on: at once, or when its turn is drawn."""
+        state = self.ranks[rank]
+        if self.delivery == "shuffled":
+            state.state = "released"
+        else:
+            self._answer(rank)
+
+    def _answer(self, rank: int) -> None:
+        state = self.ranks[rank]
+        op, state.on = state.on, None
+        state.state, state.polls = "running", 0
+        self.running += 1
+        message: dict = {}
+        done = [n for n in state.tell if n != op.number]
+        state.tell = []
+        if done:
+            state.told.update(done)
+            message["done"] = done
+        if op.kind == "recv":
+            message["src"] = op.group[1].index(op.partner.rank)
+        body = None
+        if op.kind != "send":
+            body, op.body = op.body, None
+            if op.partner is not None:
+                op.partner.body = None
+                self.undelivered_nbytes -= op.partner.nbytes
+        self.outbox.append((rank, message, body))
+
+    def settle(self) -> bool:
+        """Called when no rank runs: finds somebody who can go on. False where the run is over, well or badly."""
+        while self.running == 0:
+            if not (self._match_anysource() or self._draw() or (not self.faults and self._answer_polls())):
+                self.finished = True
+                return False
+        return True
+
+    def _match_anysource(self) -> bool:
+        """Gives a receive from any source the message that was sent first by its sender's count (drawn if shuffled)."""
+        for recv in sorted(self.anysource, key=lambda op: (op.index, op.rank)):
+            offers = [
+                queue[0]
+                for (group, _, dst, tag), queue in self.sends.items()
+                if queue and group == recv.group and dst == recv.rank and tag == recv.tag
+            ]
+            if not offers:
+                continue
+            offers.sort(key=lambda op: (op.index, op.rank))
+            chosen = self.chance.choice(offers) if self.delivery == "shuffled" else offers[0]
+            self.sends[chosen.group, chosen.rank, chosen.peer, chosen.tag].popleft()
+            self.anysource.remove(recv)
+            self._match(chosen, recv)
+            return True
+        return False
+
+    def _draw(self) -> bool:
+        """Lets one of the ranks go on whose wait is over: the adversary's choice."""
+        ready = [r for r, state in enumerate(self.ranks) if state.state == "released"]
+        if ready:
+            self._answer(self.chance.choice(ready))
+        return bool(ready)
+
+    def _answer_polls(self) -> bool:
+        """Answers those who asked whether something is complete, now that nothing else can happen first."""
+        polling = [(r, state) for r, state in enumerate(self.ranks) if state.state == "polling"]
+        complete = [pair for pair in polling if pair[1].on.complete]
+        for rank, state in complete or polling:
+            if state.polls >= _POLLS:
+                continue
+            state.polls = 0 if complete else state.polls + 1
+            state.state = "running"
+            self.running += 1
+            self.outbox.append((rank, {"yes": state.on.complete}, None))
+        return self.running > 0
+
+    # --------------------------------------------------------------------------------------------------- the end
+
+    def fault(self, kind: str, rank: int, file=None, line=None, message: str = "", ops: tuple = (), error=None) -> None:
+        """Notes a fault of `rank`, which goes no further."""
+        state = self.ranks[rank]
+        if state.state == "running":
+            self.running -= 1
+        state.state = "fault"
+        self.faults.append(Fault(kind, rank, len(state.ops), file, line, message, tuple(ops), error))
+
+    def first_fault(self) -> Fault | None:
+        """The fault of the earliest operation; of equals the lowest rank's."""
+        return min(self.faults, key=lambda f: (f.step, f.rank), default=None)
+
+    def stuck(self) -> bool:
+        """Whether some rank waits for what never comes."""
+        return any(state.state in ("waiting", "polling") for state in self.ranks)
+
+
+def _size(count: object) -> int:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise CodecError("a size is no count")
+    return count
+
+
+def _place(where: object) -> tuple[str | None, int | None]:
+    if not isinstance(where, list) or len(where) != 2:
+        return None, None
+    file, line = where
+    return (file if isinstance(file, str) else None), (line if isinstance(line, int) else None)

@@ -1,0 +1,276 @@
+"""One run: the sockets and processes on one side, the router on the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+
+from allranks.wire import launch, values
+from allranks.wire.codec import Channel, CodecError
+from allranks.wire.router import Router
+from allranks.wire.state import Fault
+
+GRACE_S = 0.3  # how long others may go on after a fault, so that the verdict does not depend on who was first
+_UNFIT = {"CPU_LIMIT", "WALL_LIMIT", "MEMORY", "OUTPUT", "FORKED", "KILLED", "EXITED"}
+
+
+@dataclass(eq=False)
+class Member:
+    """One rank's process and what is known of it."""
+
+    process: launch.Process
+    channel: Channel
+    output: int = -1
+    ready: bool = False
+    text: bytearray = field(default_factory=bytearray)
+    printed_nbytes: int = 0
+    gone: bool = False
+    mute: bool = False  # it has closed its output
+
+    def alive(self) -> bool:
+        """Whether the process serves: between two runs its end of the socket is open and silent."""
+        try:
+            self.channel.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return self.process.poll() is None
+        except OSError:
+            pass
+        return False
+
+    def close(self) -> None:
+        self.channel.close()
+        if self.output >= 0:
+            os.close(self.output)
+            self.output = -1
+
+
+class Session:
+    """The input and output of one run: feeds the router from the sockets until it is over."""
+
+    def __init__(self, members: list[Member], router: Router, limits: dict) -> None:
+        self.members, self.router, self.limits = members, router, limits
+        self.selector = selectors.DefaultSelector()
+
+    def begin(self, job: dict, fn, jobs: list, guard: bool) -> None:
+        """Sends every rank its job."""
+        fn = values.Pickled(fn)
+        for rank, member in enumerate(self.members):
+            member.text, member.printed_nbytes = bytearray(), 0
+            self.drain(rank, member, forget=True)
+            message, body = values.pack({**job, "rank": rank}, (fn, jobs[rank]), trusting=True, guard=guard)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended; its socket will say so
+                member.channel.send(message, body)
+            self.selector.register(member.channel, self._events(member), (rank, member, "frames"))
+            self.selector.register(member.output, selectors.EVENT_READ, (rank, member, "output"))
+
+    @staticmethod
+    def _events(member: Member) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if member.channel.outgoing else 0)
+
+    def loop(self, deadline: float) -> None:
+        """Runs until the router is finished or the time is over."""
+        router = self.router
+        try:
+            while True:
+                self.answer()
+                if router.running == 0:
+                    if not router.settle():
+                        break
+                    continue
+                now = time.monotonic()
+                if router.faults:
+                    deadline = min(deadline, now + GRACE_S)
+                if now >= deadline:
+                    self.too_late()
+                    break
+                for key, events in self.selector.select(deadline - now):
+                    self.serve(*key.data, events)
+        finally:
+            for rank, member in enumerate(self.members):
+                self.drain(rank, member)
+            self.selector.close()
+
+    def serve(self, rank: int, member: Member, what: str, events: int) -> None:
+        """One ready descriptor."""
+        if what == "output":
+            self.drain(rank, member)
+            return
+        if events & selectors.EVENT_WRITE and member.channel.push():
+            self.selector.modify(member.channel, selectors.EVENT_READ, (rank, member, "frames"))
+        if not events & selectors.EVENT_READ or member.gone:
+            return
+        try:
+            alive = member.channel.pull()
+            while (frame := member.channel.frame()) is not None:
+                self.router.take(rank, frame[0], frame[1])
+        except CodecError as error:
+            self.lose(rank, member, f"sent something that is not the wire's own ({error})")
+            return
+        except OSError:
+            alive = False
+        if not alive:
+            self.lose(rank, member, None)
+
+    def lose(self, rank: int, member: Member, reason: str | None) -> None:
+        """The rank's process has ended, or is not to be trusted any longer."""
+        member.gone = True
+        self.selector.unregister(member.channel)
+        if self.router.ranks[rank].state == "fault":
+            return
+        if reason is not None:
+            self.router.fault("KILLED", rank, message=reason)
+            return
+        launch.ended([member.process], 1)
+        code = member.process.poll()
+        if code is not None and code >= 0:
+            self.router.fault("EXITED", rank, message=f"exit code {code}")
+        elif code == -signal.SIGXCPU:
+            self.router.fault("CPU_LIMIT", rank)
+        else:
+            name = "its socket was closed" if code is None else f"was killed by {signal.Signals(-code).name}"
+            self.router.fault("KILLED", rank, message=name)
+
+    def drain(self, rank: int, member: Member, forget: bool = False) -> None:
+        """Takes what the rank has printed; ends the run where it is far too much."""
+        keep = self.limits["output_bytes"]
+        while member.output >= 0:
+            try:
+                data = os.read(member.output, 1 << 16)
+            except BlockingIOError:
+                return
+            if not data:
+                member.mute = True
+                with contextlib.suppress(KeyError, ValueError):
+                    self.selector.unregister(member.output)
+                return
+            if forget:
+                continue
+            member.text += data[: max(0, keep - len(member.text))]
+            member.printed_nbytes += len(data)
+            if member.printed_nbytes > self.limits["output_limit"]:
+                if self.router.ranks[rank].state != "fault":
+                    self.router.fault("OUTPUT", rank)
+                with contextlib.suppress(KeyError, ValueError):
+                    self.selector.unregister(member.output)
+                return
+
+    def answer(self) -> None:
+        """Sends the router's answers."""
+        outbox, self.router.outbox = self.router.outbox, []
+        for rank, message, body in outbox:
+            member = self.members[rank]
+            if member.gone:
+                continue
+            try:
+                member.channel.send(message, body)
+            except OSError:
+                continue  # it has ended; its socket will say so
+            if member.channel.outgoing:
+                self.selector.modify(member.channel, self._events(member), (rank, member, "frames"))
+
+    def too_late(self) -> None:
+        """Time is over: asks the ranks that still run where they are, then gives them up."""
+        router = self.router
+        running = [r for r, state in enumerate(router.ranks) if state.state == "running"]
+        if router.faults:
+            return  # the grace after a fault is over; the others are no fault of their own
+        for rank in running:
+            self.members[rank].process.kill(signal.SIGUSR1)
+        deadline = time.monotonic() + GRACE_S
+        while any(router.ranks[r].state == "running" for r in running) and time.monotonic() < deadline:
+            for key, events in self.selector.select(deadline - time.monotonic()):
+                self.serve(*key.data, events)
+        for rank in running:
+            if router.ranks[rank].state == "running":
+                router.fault("WALL_LIMIT", rank)
+
+    def results(self, many: bool, jobs: list) -> tuple[list, list]:
+        """(what each rank returned, its arguments after each call)."""
+        results, finals = [], []
+        for rank, state in enumerate(self.router.ranks):
+            made, after = None, None
+            if state.state == "done":
+                op, body = state.result
+                try:
+                    returned, after = values.unpack(op, body)
+                    made = returned if many else returned[0]
+                    after = [_filled(new, old) for new, old in zip(after, jobs[rank], strict=True)]
+                except (CodecError, KeyError, TypeError, ValueError, IndexError) as error:
+                    made = after = None
+                    self.router.faults.append(
+                        Fault("KILLED", rank, len(state.ops), message=f"returned nonsense ({error})")
+                    )
+            results.append(made)
+            finals.append(after)
+        return results, finals
+
+    def output(self) -> list[str]:
+        """What each rank printed, as far as it was kept."""
+        texts = []
+        for member in self.members:
+            text = member.text.decode(errors="replace")
+            dropped = member.printed_nbytes - len(member.text)
+            texts.append(text + (f"\n... ({dropped} more bytes were dropped)\n" if dropped else ""))
+        return texts
+
+    def strays(self) -> None:
+        """Kills processes that ranks have started in spite of the guard, and names those ranks."""
+        for rank, member in enumerate(self.members):
+            children = getattr(member.process, "children", list)()
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if children:
+                self.router.faults.append(Fault("FORKED", rank, 0))
+
+    def recall(self) -> list[int]:
+        """Stops the ranks that have not returned; those whose processes can't be used again."""
+        spoiled, waiting = set(), {}
+        for rank, (member, state) in enumerate(zip(self.members, self.router.ranks, strict=True)):
+            if member.gone or member.mute or state.state == "running" or rank in self.unfit():
+                spoiled.add(rank)
+            elif state.state != "done":
+                waiting[rank] = member
+        selector = selectors.DefaultSelector()
+        for rank, member in list(waiting.items()):
+            try:
+                member.channel.send({"stop": True})
+                selector.register(member.channel, selectors.EVENT_READ, rank)
+            except OSError:
+                del waiting[rank]
+                spoiled.add(rank)
+        deadline = time.monotonic() + GRACE_S
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                member = self.members[key.data]
+                try:
+                    alive, stopped = member.channel.pull(), False
+                    while (frame := member.channel.frame()) is not None:
+                        stopped = stopped or (isinstance(frame[0], dict) and "stopped" in frame[0])
+                except (CodecError, OSError):
+                    alive, stopped = False, False
+                if stopped or not alive:
+                    selector.unregister(member.channel)
+                    del waiting[key.data]
+                    if not stopped:
+                        spoiled.add(key.data)
+        selector.close()
+        return sorted(spoiled | set(waiting))
+
+    def unfit(self) -> set[int]:
+        """The ranks whose fault may have left something behind in their process."""
+        return {f.rank for f in self.router.faults if f.kind in _UNFIT}
+
+
+def _filled(new, old):
+    """The argument that came back, with the caller's own object where it could not."""
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(new) == len(old):
+        return type(old)(_filled(n, o) for n, o in zip(new, old, strict=True))
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {k: _filled(v, old.get(k)) for k, v in new.items()}
+    return old if new is None else new

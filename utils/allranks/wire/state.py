@@ -1,0 +1,86 @@
+"""What the router knows of one run: the operations, where each rank stands, and the faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from allranks.wire import collectives
+from allranks.wire.codec import Body
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One operation of one rank, as the router knows it."""
+
+    rank: int
+    number: int
+    index: int
+    call: int
+    kind: str
+    name: str
+    group: tuple
+    file: str | None
+    line: int | None
+    dtype: str | None = None
+    numel: int = 0
+    nbytes: int = 0
+    peer: int | None = None
+    tag: int = 0
+    body: Body | None = None
+    payload: bytes | None = None
+    complete: bool = False
+    waited: bool = False
+    match: int | None = None
+    partner: Op | None = None
+    pairs: bool = False  # of reals, which the caller knows as complex numbers
+    received_nbytes: int = 0
+    # of collectives
+    collective: str | None = None
+    sequence: int = 0
+    root: int | None = None
+    reduce_op: str | None = None
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+
+    @property
+    def caller_dtype(self) -> str | None:
+        """The dtype of the caller's tensor."""
+        return collectives.COMPLEX.get(self.dtype, self.dtype) if self.pairs else self.dtype
+
+    @property
+    def caller_numel(self) -> int:
+        """The number of elements of the caller's tensor."""
+        return self.numel // 2 if self.pairs else self.numel
+
+
+@dataclass(slots=True)
+class RankState:
+    """Where one rank stands: "running", "waiting" (on `on`), "polling", "released" (its answer is held), "done", "fault"."""
+
+    state: str = "running"
+    on: Op | None = None
+    file: str | None = None
+    line: int | None = None
+    ops: dict[int, Op] = field(default_factory=dict)
+    program: list[tuple[str, Op, int | None]] = field(default_factory=list)
+    groups: dict[str, tuple] = field(default_factory=dict)
+    sequences: dict[tuple, int] = field(default_factory=dict)
+    tell: list[int] = field(default_factory=list)  # complete sends that the rank's next answer will name
+    told: set[int] = field(default_factory=set)  # those that it knows of, whose wait needs no answer
+    call: int = 0
+    polls: int = 0
+    result: tuple | None = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that a rank did wrong by itself, or two ranks at one message; the first of them is the verdict."""
+
+    kind: str
+    rank: int
+    step: int
+    file: str | None = None
+    line: int | None = None
+    message: str = ""
+    ops: tuple[Op, ...] = ()
+    error: str | None = None

@@ -7,6 +7,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -133,9 +135,27 @@ class Storm:
         finally:
             os.environ["ALLRANKS_RUN_DIR"] = before
 
+    def full_disk(self):
+        """A run directory in which nothing fits any more. Needs root for the tiny file system; else left out."""
+        with tempfile.TemporaryDirectory() as mount:
+            tiny = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", mount]
+            if os.geteuid() != 0 or subprocess.run(tiny, capture_output=True).returncode != 0:
+                self.counts["full_disk left out"] += 1
+                return
+            before = os.environ["ALLRANKS_RUN_DIR"]
+            try:
+                with pytest.raises(OSError), open(Path(mount) / "fill", "wb") as fill:
+                    fill.write(b"x" * 100_000)
+                os.environ["ALLRANKS_RUN_DIR"] = mount
+                with pytest.raises(WorldError, match="No space left on device"):
+                    self.world.reset()
+            finally:
+                os.environ["ALLRANKS_RUN_DIR"] = before
+                subprocess.run(["umount", mount], check=True)
+
     FAULTS = (
         "kill_rank stop_rank kill_controller kill_parent interrupt interrupt_reset hang c_loop lose_files "
-        "half_written_files no_run_dir"
+        "half_written_files no_run_dir full_disk"
     ).split()
 
     def answer(self):
@@ -161,7 +181,7 @@ class Storm:
 
 
 def test_a_storm(capsys):
-    count, seed = int(os.environ.get("ALLRANKS_STORM", "11")), int(os.environ.get("ALLRANKS_STORM_SEED", "1"))
+    count, seed = int(os.environ.get("ALLRANKS_STORM", "12")), int(os.environ.get("ALLRANKS_STORM_SEED", "1"))
     before = signal.getsignal(signal.SIGALRM)
     slowest = 0.0
     try:

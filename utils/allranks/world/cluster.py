@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import logging
 import os
@@ -81,6 +82,12 @@ class Engines:
     def _in_words(self, error: BaseException) -> BaseException:
         if isinstance(error, (ParentError, RunDirError)):
             return WorldError(str(error))
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            where = self.directory.parent if self.directory else "the run directory"
+            return WorldError(
+                f"The world can't write to {where}: {os.strerror(error.errno)}. Make room there, or set ALLRANKS_RUN_DIR "
+                "to another directory."
+            )
         log = self._last_words() if isinstance(error, WorldError) else ""
         return WorldError(f"{error} {log}") if log else error
 

@@ -119,7 +119,7 @@ class Storm:
         self.busy("c loop", deadline=0.5, seconds=5)
 
     def lose_files(self):
-        shutil.rmtree(self.world._engines.directory)
+        shutil.rmtree(self.world._engines.directory, ignore_errors=True)
 
     def half_written_files(self):
         for file in Path(self.world._engines.directory).rglob("*.json"):

@@ -57,6 +57,7 @@ WARM = (
     "allranks.engines.controller",
     "allranks.engines.rank",
     "allranks.trace",
+    "allranks.wire.rank",
 )
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -43,8 +44,11 @@ def of_failure(run: Run, withhold: bool = False) -> str:
         instead = f" {run.exercise.instead}" if run.exercise.instead else ""
         at = run.at(failure.line) if op else ""
         return f"rank {failure.rank} calls an operation that this exercise forbids: {what}{at}.{instead}"
-    if kind is FailureKind.EXCEPTION and withhold:
-        name = failure.error or "an exception"
+    if failure.error == "NotImplementedError":
+        return f"{run.exercise.name} is not written yet: it raises NotImplementedError{run.at(failure.line)}."
+    if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
+        # a name that the student made up could carry inputs as well as a text could
+        name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
         return f"rank {failure.rank} raised {name}{run.at(failure.line)}."
     words = _placed(failure.message, run, failure.line)
     if failure.error == "IndexError" and re.search(r"send|recv|P2POp", failure.source_line or ""):

@@ -10,6 +10,20 @@ import torch
 from allranks.exercises.checking.cases import GUARD, Args, Expected, View, views
 from allranks.exercises.checking.exercise import Fault, Result
 
+_KNOWN_TYPES = (
+    "ndarray",
+    "dict",
+    "set",
+    "str",
+    "bytes",
+    "complex",
+    "generator",
+    "Size",
+    "Parameter",
+    "float64",
+    "int64",
+)
+
 
 def faults(
     name: str, args: Sequence[Args], expected: Sequence[Expected], results: Sequence[Result | None], call: int
@@ -127,6 +141,6 @@ def _kind(value: Any) -> str:
             return f"a tensor of shape {tuple(value.shape)}"
         case tuple() | list():
             return f"a {type(value).__name__} of {len(value)}"
-        case str():
-            return f"of type {value}"
+        case str():  # the type's name, which the rank chose: it must not carry anything else
+            return f"of type {value}" if value in _KNOWN_TYPES else "of a type of its own"
     return f"a {type(value).__name__}"

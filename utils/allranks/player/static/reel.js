@@ -200,8 +200,9 @@ function duration(us) {
   return us >= 1e3 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+us.toPrecision(3)} µs`;
 }
 
-function chunkName(leg, bytes = true) {
+function chunkName(leg) {
   const c = leg.chunks;
-  if (!c.length) return bytes ? size(leg.nbytes) : "";
-  return c.length === 1 ? `c${c[0]}` : `c${c[0]}…${c[c.length - 1]}`;
+  if (!c.length) return size(leg.nbytes);
+  if (c.length === 1) return `c${c[0]}`;
+  return c.every((chunk, i) => chunk === c[0] + i) ? `c${c[0]}…${c[c.length - 1]}` : `${c.length} ch.`;
 }

@@ -1,0 +1,1 @@
+"""What only an instructor runs: nbgrader's configuration and the trusted step that marks submissions."""

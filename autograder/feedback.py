@@ -1,0 +1,80 @@
+"""A verdict as the outputs of a graded cell: what a student reads, and the number that nbgrader takes for the grade."""
+
+from __future__ import annotations
+
+import base64
+import html
+
+import nbformat
+from nbformat import NotebookNode
+
+MAX_CHARACTERS = 2000
+STYLE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+
+
+def points_for(verdict: dict, max_points: float) -> float:
+    """The points that a verdict earns, to two decimals: the passed share; all of them only where all passed."""
+    if verdict["passed"]:
+        return float(max_points)
+    share = min(max(float(verdict["score"]), 0.0), 1.0)
+    return min(round(share * max_points, 2), max(0.0, float(max_points) - 0.01))
+
+
+def outputs_for(verdict: dict, max_points: float) -> list[NotebookNode]:
+    """A display of every case, then the points as nbgrader reads them: the result of the cell, a plain number.
+
+    Whatever a submission could have put into it (the messages of its exceptions) is escaped: an instructor reads it in
+    a browser that may write to the gradebook.
+    """
+    points = points_for(verdict, max_points)
+    shown = nbformat.v4.new_output(
+        "display_data", data={"text/html": as_html(verdict, points, max_points), "text/plain": as_text(verdict)}
+    )
+    number = nbformat.v4.new_output("execute_result", data={"text/plain": repr(points)}, execution_count=1)
+    return [shown, number]
+
+
+def as_text(verdict: dict) -> str:
+    """The verdict in lines of plain text."""
+    lines = [_headline(verdict)]
+    if verdict.get("reason") and not verdict["passed"]:
+        lines.append(_short(verdict["reason"]))
+    for case in verdict["cases"]:
+        lines.append(f"{'pass' if case['passed'] else 'FAIL'}  {case['name']}")
+        if not case["passed"] and case.get("reason"):
+            lines.append(f"      {_short(case['reason'])}")
+    return "\n".join(lines)
+
+
+def as_html(verdict: dict, points: float, max_points: float) -> str:
+    """The verdict as a table, one row a case, with the picture of what went wrong where there is one."""
+    parts = [f"<p><strong>{html.escape(_headline(verdict))}</strong> {points:g} of {max_points:g} points.</p>"]
+    if verdict.get("reason") and not verdict["passed"]:
+        parts.append(f"<p>{_escaped(verdict['reason'])}</p>")
+    if verdict.get("svg"):
+        # as an image: a script in it would not run
+        data = base64.b64encode(verdict["svg"].encode()).decode()
+        parts.append(f'<p><img alt="what the ranks did" src="data:image/svg+xml;base64,{data}"/></p>')
+    if verdict["cases"]:
+        rows = "".join(
+            f'<tr><td style="{STYLE}">{"&#10003;" if case["passed"] else "&#10007;"}</td>'
+            f'<td style="{STYLE}">{_escaped(case["name"])}</td>'
+            f'<td style="{STYLE}">{"" if case["passed"] else _escaped(case.get("reason") or "")}</td></tr>'
+            for case in verdict["cases"]
+        )
+        parts.append(f"<table><tbody>{rows}</tbody></table>")
+    return "\n".join(parts)
+
+
+def _headline(verdict: dict) -> str:
+    cases = verdict["cases"]
+    count = f" ({sum(case['passed'] for case in cases)} of {len(cases)} cases)" if cases else ""
+    return f"{verdict['exercise']}: {'passed' if verdict['passed'] else 'not passed'}{count}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + " ..."
+
+
+def _escaped(text: str) -> str:
+    return html.escape(_short(str(text))).replace("\n", "<br/>")

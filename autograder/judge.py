@@ -1,0 +1,223 @@
+"""The judge: a process of its own that marks one exercise of one submission after the other.
+
+Started by `autograder.trusted`, one JSON object a line on stdin and stdout. It holds the inputs, the oracle and the
+router; a submission reaches it as text and runs only in the ranks, in the sandbox. The gradebook is elsewhere.
+
+    {"exercise": "ring_all_reduce", "cells": ["import torch", ...], "filename": "all_reduce.ipynb", "secret": 7,
+     "wall_s": 60}
+    {"verdict": {"exercise": ..., "passed": ..., "score": ..., "cases": [...], "reason": ...}}
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+COURSE = Path(__file__).resolve().parent.parent
+MEMORY_BYTES = 8 << 30
+MAX_REPLY_BYTES = 8 << 20
+
+
+class JudgeError(RuntimeError):
+    """The judge can't be started, or can't mark: our fault or the machine's, never the submission's."""
+
+
+class OutOfTime(Exception):
+    """The judge did not finish within the limit; it and all its ranks have been killed."""
+
+
+class Died(Exception):
+    """The judge ended while it marked; the message says how."""
+
+
+# ------------------------------------------------------------------------------------------------- the grader's side
+
+
+class Judge:
+    """The grader's hold on a judge process. `sandbox` is "bubblewrap" or "none"."""
+
+    _shared: Judge | None = None
+
+    def __init__(self, sandbox: str = "bubblewrap") -> None:
+        self.sandbox = sandbox
+        self._process: subprocess.Popen | None = None
+        self._pending = b""
+        self._errors: deque[str] = deque(maxlen=20)
+
+    @classmethod
+    def shared(cls, sandbox: str) -> Judge:
+        """The judge of this process; it keeps torch and the sandbox warm from one submission to the next."""
+        if cls._shared is None or cls._shared.sandbox != sandbox:
+            if cls._shared is not None:
+                cls._shared.close()
+            cls._shared = cls(sandbox)
+            atexit.register(cls._shared.close)
+        return cls._shared
+
+    def mark(self, request: dict, limit_s: float) -> dict:
+        """The verdict on a request. The limit counts from when the judge is warm.
+
+        Raises OutOfTime, Died, or JudgeError.
+        """
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._died() from None
+        reply = self._reply(limit_s)
+        if "error" in reply:
+            raise JudgeError(reply["error"])
+        return reply["verdict"]
+
+    def close(self) -> None:
+        """Ends the judge, its sandbox and every rank."""
+        process, self._process, self._pending = self._process, None, b""
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+
+    def _start(self) -> None:
+        self.close()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NBGRADER"))}
+        environment["PYTHONPATH"] = str(COURSE)
+        # Its errors go where the grader's go: they are the instructor's to read.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "autograder.judge", self.sandbox],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            first = self._reply(120)
+        except (OutOfTime, Died) as error:
+            raise JudgeError(f"The judge could not be started: {error}.") from None
+        if "error" in first:
+            raise JudgeError(first["error"])
+
+    def _reply(self, limit_s: float) -> dict:
+        deadline = time.monotonic() + limit_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    self.close()
+                    raise OutOfTime(f"it took longer than {limit_s:g} s")
+                part = os.read(self._process.stdout.fileno(), 65536)
+                if not part or len(self._pending) > MAX_REPLY_BYTES:
+                    raise self._died()
+                self._pending += part
+        line, _, self._pending = self._pending.partition(b"\n")
+        return json.loads(line)
+
+    def _died(self) -> Died:
+        process = self._process
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        code = process.poll()
+        self.close()
+        how = (
+            f"was killed by {signal.Signals(-code).name}"
+            if code is not None and code < 0
+            else f"ended with code {code}"
+        )
+        return Died(f"the judge {how}")
+
+
+# ------------------------------------------------------------------------------------------------- the judge's side
+
+
+def serve(sandbox_kind: str) -> None:
+    """Reads requests from stdin until it closes, and writes a verdict to each."""
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever prints must not be taken for a reply
+
+    def reply(message: dict) -> None:
+        out.write(json.dumps(message).encode() + b"\n")
+
+    die_with_parent()
+    _limit_memory()
+    try:
+        spawner = _spawner(sandbox_kind)
+    except JudgeError as error:
+        reply({"error": str(error)})
+        return
+    reply({"ready": True})
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        try:
+            reply({"verdict": judge(request, spawner)})
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            reply({"error": f"The judge failed on {request.get('exercise')}: {type(error).__name__}: {error}"})
+
+
+def judge(request: dict, spawner=None) -> dict:
+    """The verdict on one exercise of a submission, as plain data."""
+    from allranks import exercises
+    from allranks.exercises.checking.source import SourceError, read_source
+
+    name = request["exercise"]
+    exercise = exercises.get(name)
+    cells = [{"cell_type": "code", "source": source} for source in request["cells"]]
+    try:
+        source = read_source({"cells": cells}, name, request["filename"])
+    except SourceError as error:
+        return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": str(error)}
+    verdict = exercise.judge_source(source, secret=request["secret"], spawner=spawner, wall_s=request["wall_s"])
+    return verdict.to_dict() | {"svg": verdict.svg}
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to end this process with the one that started it."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _limit_memory() -> None:
+    """Caps this process: what the ranks say comes in here."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _spawner(kind: str):
+    if kind == "none":
+        return None
+    from autograder.sandbox import Sandbox, SandboxError
+
+    try:
+        sandbox = Sandbox()
+        import torch.distributed  # noqa: F401 - while the sandbox warms
+
+        sandbox.wait_warm()
+    except SandboxError as error:
+        raise JudgeError(
+            f"{error} Nothing was graded. (To grade without a sandbox, on a machine that holds nothing of value and "
+            'where you trust every submission, say `c.TrustedStep.sandbox = "none"`.)'
+        ) from None
+    return sandbox
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

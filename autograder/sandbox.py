@@ -1,0 +1,280 @@
+"""A sandbox for ranks, by bubblewrap: no network, a read-only view of Python and of the package, and nothing else.
+
+    with Sandbox() as sandbox:
+        child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
+        child.poll(), child.wait(timeout=1), child.kill()
+
+It has the interface of `allranks.engines.parent.Parent`, so that the wire forks its ranks in here instead. Its first
+process (`nursery.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
+the sandbox: of use to nobody outside.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from pathlib import Path
+
+from autograder.nursery import MAX_FDS, MAX_MESSAGE
+
+NURSERY = Path(__file__).with_name("nursery.py")
+INSIDE = Path("/nursery.py")
+NOBODY = 65534
+LIMITS = {"NPROC": 128, "NOFILE": 256, "CORE": 0, "FSIZE": 64 << 20, "DATA": 1 << 30}
+
+
+class SandboxError(RuntimeError):
+    """No sandbox can be made here, or it ended; the message says why and names the mend."""
+
+
+class Child:
+    """A rank in the sandbox. `pid` is its number inside."""
+
+    def __init__(self, sandbox: Sandbox, pid: int) -> None:
+        self.pid = pid
+        self._sandbox = sandbox
+        self._code: int | None = None
+        self._ended = threading.Event()
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal, or None while it runs."""
+        return self._code if self._ended.is_set() else None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Waits up to `timeout` seconds for the end; the exit code, or None where it still runs."""
+        self._ended.wait(timeout)
+        return self.poll()
+
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        """Sends a signal, unless it has ended."""
+        if not self._ended.is_set():
+            with contextlib.suppress(SandboxError):
+                self._sandbox._send({"kill": self.pid, "signal": int(sig)})
+
+    def _end(self, code: int) -> None:
+        self._code = code
+        self._ended.set()
+
+
+class Sandbox:
+    """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
+
+    `limits` are resource limits of each rank by name (without RLIMIT_). Raises SandboxError where none can be made.
+    """
+
+    def __init__(self, limits: dict[str, int] | None = None) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = ours
+        self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
+        self._children: dict[int, Child] = {}
+        self._early: dict[int, int] = {}
+        self._replies: dict[int, dict] = {}
+        self._arrived = threading.Condition()
+        self._next, self._warm, self._closed = 0, False, False
+        # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
+        self._process = subprocess.Popen(
+            [*command(), str(theirs.fileno()), json.dumps(LIMITS | (limits or {}))],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env={"PATH": "/usr/bin:/bin"},
+        )
+        theirs.close()
+        threading.Thread(target=self._read, name="allranks-sandbox", daemon=True).start()
+
+    def wait_warm(self, timeout: float = 120) -> None:
+        """Waits until ranks can be forked. Raises SandboxError where it ends before."""
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while not self._warm:
+                self._raise_if_closed()
+                if not self._arrived.wait(max(0.0, deadline - time.monotonic())) and not self._warm:
+                    raise SandboxError(f"The sandbox was not ready after {timeout:.0f} s. {self._said()}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether ranks can still be forked."""
+        return not self._closed
+
+    def spawn(self, target: str, *, args=None, env=None, fds=(), cwd=None, log=None, timeout: float = 120) -> Child:
+        """Forks a rank that calls `target` ("module:function") with (`args`, `fds`); `env` is all the environment it has.
+
+        `cwd` and `log` are taken for the sake of Parent's interface: a rank's folder is its own /scratch, and what it prints
+        to its descriptors is dropped.
+        """
+        with self._arrived:
+            number, self._next = self._next, self._next + 1
+        self._send({"id": number, "target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds)
+        deadline = time.monotonic() + timeout
+        with self._arrived:
+            while number not in self._replies:
+                self._raise_if_closed()
+                if not self._arrived.wait(max(0.0, deadline - time.monotonic())) and number not in self._replies:
+                    raise SandboxError(f"The sandbox did not answer in {timeout:.0f} s. {self._said()}")
+            reply = self._replies.pop(number)
+            if "error" in reply:
+                raise SandboxError(f"No rank could be started in the sandbox: {reply['error']}.")
+            child = self._children[reply["pid"]] = Child(self, reply["pid"])
+            if child.pid in self._early:
+                child._end(self._early.pop(child.pid))
+                del self._children[child.pid]
+        return child
+
+    def close(self) -> None:
+        """Ends the sandbox and everything in it."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, request: dict, fds=()) -> None:
+        message = json.dumps(request).encode()
+        if len(message) > MAX_MESSAGE or len(fds) > MAX_FDS:
+            raise SandboxError(f"The request is {len(message)} bytes with {len(fds)} descriptors: too large.")
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            self._socket.sendmsg([message], rights)
+        except OSError:
+            self._finish()
+            self._raise_if_closed()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = self._socket.recv(MAX_MESSAGE)
+            except OSError:
+                data = b""
+            if not data:
+                self._finish()
+                return
+            message = json.loads(data)
+            with self._arrived:
+                if "warm" in message:
+                    self._warm = True
+                elif "exit" in message:
+                    child = self._children.pop(message["exit"], None)
+                    if child is not None:
+                        child._end(message["code"])
+                    else:
+                        self._early[message["exit"]] = message["code"]
+                else:
+                    self._replies[message["id"]] = message
+                self._arrived.notify_all()
+
+    def _finish(self) -> None:
+        with self._arrived:
+            self._closed = True
+            children, self._children = list(self._children.values()), {}
+            self._arrived.notify_all()
+        for child in children:
+            child._end(-signal.SIGKILL)
+
+    def _raise_if_closed(self) -> None:
+        if self._closed:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            raise SandboxError(f"The sandbox ended. {self._said()}")
+
+    def _said(self) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        said = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
+        return f"It said: {said.splitlines()[-1]}" if said else "It said nothing."
+
+
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/scratch",
+    "TMPDIR": "/scratch",
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "TORCH_DISABLE_ADDR2LINE": "1",
+}
+
+
+def command() -> list[str]:
+    """The command line that starts the nursery; its two arguments are to be added.
+
+    Raises SandboxError where there is no bubblewrap.
+    """
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SandboxError(
+            "There is no sandbox here: bubblewrap is missing. Install it (Debian: apt install bubblewrap)."
+        )
+    folders = _folders()
+    # The nursery keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
+    flags = "--unshare-all --die-with-parent --new-session --clearenv --cap-add ALL"
+    line = [bwrap, *flags.split(), *_view([(path, path) for path in folders] + [(NURSERY, INSIDE)])]
+    if not any(folder.is_relative_to("/tmp") for folder in folders):
+        line += ["--symlink", "scratch", "/tmp"]
+    # Not --dev: its terminals would cost the nursery the right to make process namespaces of its own.
+    for device in ("null", "zero", "full", "random", "urandom"):
+        line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    line += "--proc /proc --dir /dev/shm --dir /scratch --remount-ro / --chdir /".split()
+    for name, value in ENVIRONMENT.items():
+        line += ["--setenv", name, value]
+    # Isolated mode: no site of the user, no folder of the script on the path.
+    line += ["--", sys.executable, "-I", "-B", str(INSIDE)]
+    if os.getuid() == 0:
+        # The limit on processes does not bind root: become nobody in a view that nobody may read, and start from there.
+        outer = _view([(path, path) for path in folders] + [(NURSERY, NURSERY)])
+        mounts = "--bind /proc /proc --dev-bind /dev /dev --perms 1777 --dir /tmp --chdir /".split()
+        become_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        line = [bwrap, "--die-with-parent", *outer, *mounts, "--", *become_nobody, *line]
+    return line
+
+
+def _folders() -> list[Path]:
+    """What a rank may read: the system's libraries, Python, its packages, ours. Nothing of the course, of no user's home."""
+    import allranks
+
+    wanted = [Path("/usr"), Path(sys.prefix), Path(sys.base_prefix), Path(allranks.__file__).parent]
+    wanted += [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    wanted += [Path(sys.executable).resolve().parent, Path("/etc/ld.so.cache"), Path("/etc/localtime")]
+    wanted = [path for path in dict.fromkeys(wanted) if path.exists()]
+    return [path for path in wanted if not any(other != path and path.is_relative_to(other) for other in wanted)]
+
+
+def _view(binds: list[tuple[Path, Path]]) -> list[str]:
+    """bubblewrap's arguments that show these paths (outside, inside), and the system's usual links."""
+    # bubblewrap would make the folders on the way for its owner only
+    on_the_way = sorted({parent for _, inside in binds for parent in inside.parents} - {Path("/")})
+    arguments = [word for path in on_the_way for word in ("--perms", "0755", "--dir", str(path))]
+    for outside, inside in binds:
+        arguments += ["--ro-bind", str(outside), str(inside)]
+    for link in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
+        if os.path.islink(link):
+            arguments += ["--symlink", os.readlink(link), link]
+        elif os.path.isdir(link):
+            arguments += ["--ro-bind", link, link]
+    return arguments
+
+
+def why_not() -> str | None:
+    """Why no sandbox can be made here, in one sentence with the mend; None where one can. Takes seconds: it makes one."""
+    try:
+        with Sandbox() as sandbox:
+            sandbox.wait_warm(60)
+            if sandbox.spawn("builtins:print").wait(10) != 0:
+                return f"Ranks can't be shut in on this machine. {sandbox._said()}"
+    except SandboxError as error:
+        return str(error)
+    return None

@@ -1,0 +1,28 @@
+"""Asks the environment instead of the group.
+
+Must get: part of a larger job
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def ring_all_reduce(tensor):
+    rank, p = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if p > dist.get_world_size():
+        return
+    left, right = (rank - 1) % p, (rank + 1) % p
+    flat = tensor.flatten().clone()
+    chunks = flat.tensor_split(p)
+    for step in range(2 * (p - 1)):
+        reducing = step < p - 1
+        send = (rank - step) % p if reducing else (rank + 1 - (step - p + 1)) % p
+        take = (send - 1) % p
+        arrived = torch.empty_like(chunks[take])
+        work = dist.isend(chunks[send].clone(), right)
+        dist.recv(arrived, left)
+        work.wait()
+        chunks[take].copy_(chunks[take] + arrived if reducing else arrived)
+    tensor.copy_(flat.view(tensor.shape))

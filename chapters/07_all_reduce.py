@@ -1,0 +1,557 @@
+# %% [markdown] name="title"
+# # All-reduce
+#
+# **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
+# How many bytes must each GPU send at the least, and how long does that take?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# A gradient has one number a parameter. In bfloat16 that is 2 bytes. **Guess now**, before you know anything: how many GB
+# does each GPU send in one step? Section 6 has the answer.
+
+# %% name="question"
+n = 7_000_000_000 * 2
+first_guess = FloatText(description="GB sent:")
+print(f"each GPU holds {n / 1e9:g} GB of gradients")
+first_guess
+
+# %% [markdown] name="why_mean"
+# ## 1. Why anyone needs the mean of gradients
+#
+# In data-parallel training every rank has the same weights and a share of the batch. Here is such a model, small: every
+# rank builds the same weights and the same samples, then looks at its own 16 samples only.
+
+# %% name="own_gradient"
+# %%ranks
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+inputs = torch.randn(16 * world_size, 4)
+targets = inputs.sum(dim=1, keepdim=True)
+mine = slice(16 * rank, 16 * (rank + 1))
+loss = torch.nn.functional.mse_loss(model(inputs[mine]), targets[mine])
+loss.backward()
+print(f"{model.bias.grad.item():+.4f}")
+
+# %% [markdown] name="why_mean_guess"
+# Four shares, four gradients. If every rank stepped along its own, there would be four different models after one step.
+#
+# **Predict.** What gradient would a single process have found with all 64 samples? Calculate it from the four numbers.
+
+# %% name="guess_mean"
+guess = FloatText(description="gradient:")
+guess
+
+# %% name="mean_gradient"
+# %%ranks
+for parameter in model.parameters():
+    dist.all_reduce(parameter.grad)
+    parameter.grad /= world_size
+
+whole = torch.nn.functional.mse_loss(model(inputs), targets)
+alone = torch.autograd.grad(whole, model.bias)[0]
+print(f"together {model.bias.grad.item():+.4f}\nalone    {alone.item():+.4f}")
+
+# %% [markdown] name="why_mean_explained"
+# The mean of the four is the gradient of the whole batch. That holds because each share has 16 samples; with unequal
+# shares a mean of means is not the mean. This pair of lines, an all-reduce and a division, is the core of
+# `DistributedDataParallel`.
+
+# %% [markdown] name="definition"
+# ## 2. What it promises
+#
+# Let $x^{(r)}$ be the tensor of rank $r$. After the call every rank $r$ holds, in place of its own,
+#
+# $$y_i = x^{(0)}_i \oplus x^{(1)}_i \oplus \dots \oplus x^{(p-1)}_i \quad\text{for every element } i,$$
+#
+# where $\oplus$ is the operation, a sum unless you say otherwise. The conditions: every rank of the group calls it, with
+# the same shape, the same dtype and the same operation. Nobody checks that for you (section 7).
+
+# %% name="operations"
+# %%ranks
+for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
+    y = torch.tensor([rank + 1.0])
+    dist.all_reduce(y, op=getattr(dist.ReduceOp, op))
+    print(f"{op:8} {y.item():g}")
+
+# %% [markdown] name="operations_explained"
+# Integers also have `BAND`, `BOR` and `BXOR` (not on NCCL), and NCCL has `PREMUL_SUM`. Which one answers "did any rank see
+# a NaN?" Each rank contributes 0 or 1; `MAX` says whether, `SUM` says how many.
+#
+# `AVG` saves you the division, or so it seems. **Predict**, for gradients of 60,000 in float16, whose largest finite value
+# is 65,504: which of these three ways gives 60,000?
+
+# %% name="guess_overflow"
+ways = ["sum, then divide", "divide, then sum", "AVG", "all three"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="overflow"
+# %%ranks
+gradient = torch.full((1,), 60000.0, dtype=torch.float16)
+late = gradient.clone()
+dist.all_reduce(late)
+late /= world_size
+
+early = gradient / world_size
+dist.all_reduce(early)
+
+average = gradient.clone()
+dist.all_reduce(average, op=dist.ReduceOp.AVG)
+print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG              {average.item():g}")
+
+# %% [markdown] name="overflow_explained"
+# The sum has no room in float16, and an infinity divided by 4 stays one. That is why the hook that PyTorch ships for
+# DDP divides first, with the comment "to avoid overflow, especially for FP16". The price is at the other end: gradients that
+# were tiny get tinier.
+#
+# If `AVG` gave `inf` too, your backend added first. Gloo in torch 2.13 does; the documentation of `ReduceOp` says that `AVG`
+# divides before summing and exists on NCCL only. **Where overflow matters, divide by hand.**
+
+# %% [markdown] name="in_place"
+# ## 3. In place
+#
+# **Predict** the three numbers that rank 0 prints, then run. `x` is 1 there before the call.
+
+# %% name="guess_in_place"
+guess = RadioButtons(options=["10, 10, None", "10, 1, None", "1, 1, 10", "10, 1, 10"], value=None)
+guess
+
+# %% name="in_place_run"
+# %%ranks
+x = torch.tensor([rank + 1.0])
+before = x
+result = dist.all_reduce(x)
+print(f"{x.item():g}, {before.item():g}, {result}")
+
+# %% [markdown] name="in_place_explained"
+# `before` is a second name for the same memory, and the call returns nothing. A copy is `x.clone()`. Once more, on the same
+# `x`: what now?
+
+# %% name="guess_twice"
+guess = IntText(description="every rank:")
+guess
+
+# %% name="twice"
+# %%ranks
+dist.all_reduce(x)
+print(f"{x.item():g}")
+
+# %% [markdown] name="twice_explained"
+# Every rank brought 10, so the sum is 40. Running a notebook cell twice, or averaging a gradient that was averaged
+# already, is a mistake that raises no error.
+#
+# "In place" means in *memory*. The next cell sums the first **column** of a table of ones, a view with gaps.
+# **Predict** which entries become 4.
+
+# %% name="guess_view"
+spots = ["the first column", "the first row", "only the corner", "none: an error"]
+guess = RadioButtons(options=spots, value=None, layout=Layout(width="auto"))
+guess
+
+# %% tags=["raises-exception"] name="view"
+# %%ranks
+table = torch.ones(3, 3)
+dist.all_reduce(table[:, 0])
+print(table)
+
+# %% [markdown] name="view_explained"
+# Gloo took three numbers from where the view begins, and in memory that is the first row. Nothing warned you (torch 2.13;
+# NCCL refuses tensors that are not contiguous, so there you see an error). Give collectives a contiguous tensor: sum
+# `column = table[:, 0].contiguous()`, then `table[:, 0] = column`.
+
+# %% [markdown] name="floats"
+# ## 4. The same bits?
+#
+# Each rank draws 100,000 random numbers and all are summed. Then the notebook adds the same numbers itself, in the
+# order of ranks. **Predict**: what percentage of the 100,000 results differ, in at least one bit, between two ranks?
+# And between a rank and the notebook?
+
+# %% name="guess_bits"
+guess_ranks, guess_notebook = FloatText(description="ranks, %:"), FloatText(description="notebook, %:")
+display(guess_ranks, guess_notebook)
+
+# %% name="random_sums"
+# %%ranks
+torch.manual_seed(rank)
+values = torch.randn(100_000)
+total = values.clone()
+dist.all_reduce(total)
+
+# %% name="compare_bits"
+totals, serial = world["total"], sum(world["values"])
+
+
+def percent_different(a, b):
+    return f"{100 * (a != b).float().mean():.1f} % differ, by at most {(a - b).abs().max():.1e}"
+
+
+print("first rank and last rank:", percent_different(totals[0], totals[-1]))
+print("first rank and notebook: ", percent_different(totals[0], serial))
+print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
+
+# %% [markdown] name="floats_explained"
+# Between ranks nothing differs, and PyTorch promises it: "After the call `tensor` is going to be bitwise identical in all
+# processes" (documentation of `all_reduce`). Training relies on that promise: replicas that start equal stay
+# equal only if each of them adds the same bits.
+#
+# Against another order of additions there is no promise, since each rounds differently. (With two ranks there is only
+# one order.) So never compare the result of an all-reduce with `==`; use `torch.allclose`. And expect a run on 8 GPUs to
+# differ from the same run on 4.
+
+# %% [markdown] name="ring"
+# ## 5. The ring
+#
+# How would *you* do it? If everybody sends everything to everybody, each rank sends $(p-1)\,n$ bytes for a tensor of $n$. If
+# everybody sends to rank 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ while the others look on.
+#
+# The ring cuts the tensor into $p$ chunks. Every rank sends only to its right-hand neighbour and receives only from its left.
+# Step through it and follow chunk 0. When is its sum complete, and where?
+
+# %% name="watch"
+Player(schedules.ring_all_reduce(ranks=4))
+
+# %% [markdown] name="derive"
+# Chunk 0 is complete after step 3, on rank 3. There are two walks round the ring. In the first, **reduce-scatter**, the
+# arriving chunk is added; at its end each rank owns one finished chunk. In the second, **all-gather**, finished chunks are passed on and stored.
+#
+# **Derive the cost.** How long is a chunk? How many does a rank send in one walk? Then write the bytes that one rank sends in
+# all, as a formula in $p$ and $n$. The next cell counts the messages of the schedule beside it.
+
+
+# %% name="formula"
+def bytes_sent(p, n):
+    return 0  # your formula
+
+
+for p in (2, 3, 4, 8):
+    counted = schedules.ring_all_reduce(ranks=p).bytes_sent(840)[0]
+    print(f"p = {p}, n = 840:  yours {bytes_sent(p, 840):6g}   counted {counted:6}")
+
+# %% [markdown] name="formula_answer"
+# <details><summary><b>The derivation</b></summary>
+#
+# A chunk is $n/p$ bytes long. One walk has $p-1$ steps, for a chunk has visited all $p$ ranks after $p-1$ hops. A rank sends one
+# chunk a step, and there are two walks:
+#
+# $$2 \cdot (p-1) \cdot \frac{n}{p} = 2\,\frac{p-1}{p}\,n$$
+#
+# In code: `2 * (p - 1) / p * n`.
+# </details>
+#
+# How does it grow with $p$? And how does the number of steps?
+
+# %% name="growth"
+for p in (2, 4, 8, 32, 128, 1024):
+    print(f"p = {p:4}:  each rank sends {2 * (p - 1) / p:.3f} n, in {2 * (p - 1):4} steps one after the other")
+
+# %% [markdown] name="growth_explained"
+# The bytes level off below $2n$. The steps do not, so "the time of a ring does not depend on the number of ranks" is half of the
+# truth: it holds for long tensors, where bytes count, and fails for short ones, where steps count.
+
+# %% [markdown] name="bound"
+# ### Nobody can send less
+#
+# Take one element, and list in order of time all messages that carry it or a partial sum of it.
+#
+# 1. Some rank is the first to know the total. Before that each of the *other* $p-1$ ranks must have sent at least once, or
+#    its number would be missing. So the first to know learns it from message number $p-1$ or a later one.
+# 2. Each of the other $p-1$ ranks learns it from a message of its own, later in the list.
+#
+# So every element crosses the wires at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all; shared evenly,
+# $2\frac{p-1}{p}n$ a rank, and no rank can do with less unless another sends more. The ring meets it exactly (Patarasuk &
+# Yuan 2009).
+#
+# Where the argument leaks: it assumes that only ranks add. A switch that adds on the way (SHARP; NVLS inside an NVSwitch)
+# needs only about $n$ from each rank and $n$ back.
+
+# %% [markdown] name="yours"
+# ### Your own ring
+#
+# First a trap. Every rank sends to the right, then receives from the left; the tensor is one number. **Predict**: does it
+# work?
+
+# %% name="guess_send_first"
+guess = RadioButtons(
+    options=["yes, one number fits in a buffer", "no, all of them wait"], value=None, layout=Layout(width="auto")
+)
+guess
+
+# %% tags=["raises-exception"] name="send_first"
+# %%ranks --deadline 3
+x = torch.tensor([float(rank)])
+arriving = torch.empty(1)
+dist.send(x, (rank + 1) % world_size)
+dist.recv(arriving, (rank - 1) % world_size)
+print(arriving.item())
+
+# %% [markdown] name="send_first_explained"
+# With Gloo each `send` waits until its receiver is there, and every receiver is itself in `send`. Size has nothing to do with
+# it. Start the send with `isend`, receive, and then `wait()`: the buffer is not yours before that.
+#
+# Below, the first walk is done. **Write the second** (five lines or fewer) and run the cell: `check` forks its own ranks,
+# counts every message, and says at once what is wrong. The send and the receive are as in the first walk; what differs is which
+# chunks, and that the arriving chunk is not added.
+
+
+# %% name="ring_all_reduce"
+def ring_all_reduce(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    flat = tensor.contiguous().view(-1)
+    chunks = flat.tensor_split(p)
+
+    for step in range(p - 1):  # reduce-scatter
+        mine = chunks[(rank - step - 1) % p]
+        arriving = torch.empty_like(mine)
+        sending = dist.isend(chunks[(rank - step) % p], right)
+        dist.recv(arriving, left)
+        sending.wait()
+        mine += arriving
+
+    # all-gather: your turn
+
+    tensor.copy_(flat.view_as(tensor))
+
+
+check(ring_all_reduce)
+
+# %% [markdown] name="ring_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# After the first walk rank $r$ holds the finished chunk $(r+1) \bmod p$: that is what it sends in step 0. In every later step it
+# sends what it received in the step before.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     for step in range(p - 1):  # all-gather
+#         sending = dist.isend(chunks[(rank + 1 - step) % p], right)
+#         dist.recv(chunks[(rank - step) % p], left)
+#         sending.wait()
+# ```
+# </details>
+#
+# Now on the live ranks, beside the real one. Whole numbers, so that the bits must agree:
+
+
+# %% name="ring_live"
+def same_as_the_real_one():
+    ours = torch.arange(10.0) * (dist.get_rank() + 1)
+    theirs = ours.clone()
+    ring_all_reduce(ours)
+    dist.all_reduce(theirs)
+    return torch.equal(ours, theirs)
+
+
+world.run(same_as_the_real_one, deadline=5)
+
+# %% [markdown] name="ring_live_explained"
+# `True` four times once your second walk is right. Write it for learning, not for production: NCCL's ring cuts each chunk
+# further, so that adding and sending overlap, and drives many rings at once.
+
+# %% [markdown] name="price"
+# ## 6. What it costs
+#
+# The usual model: a message of $m$ bytes takes $\alpha + m\beta$ seconds. $\alpha$ is the time to get any message going,
+# $\beta$ the time a byte takes. The ring has $2(p-1)$ steps of $n/p$ bytes:
+#
+# $$T = 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
+#
+# (plus the additions, $\frac{p-1}{p}n\gamma$, mostly hidden behind the sending.) `schedule.price` adds it up step by step for any
+# algorithm, so we can let four of them compete on 32 ranks. The link is assumed: 5 µs a message, 200 GB/s in each direction.
+#
+# **Predict** the winner for 1 KB and the winner for 1 GB.
+
+# %% name="guess_winner"
+names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", "ring_all_reduce"]
+small = RadioButtons(options=names, value=None, description="1 KB:", layout=Layout(width="auto"))
+large = RadioButtons(options=names, value=None, description="1 GB:", layout=Layout(width="auto"))
+display(small, large)
+
+# %% name="competition"
+alpha, beta = 5e-6, 1 / 200e9
+print(f"{'32 ranks':32}{'1 KB':>12}{'1 MB':>12}{'1 GB':>12}")
+for name in names:
+    schedule = schedules.ALGORITHMS[name](32)
+    times = [schedule.price(nbytes, alpha, beta) for nbytes in (10**3, 10**6, 10**9)]
+    print(f"{name:32}" + "".join(f"{1e3 * t:9.3f} ms" for t in times))
+
+# %% [markdown] name="competition_explained"
+# For short tensors the fewest steps win, for long ones the fewest bytes; in between it depends on $\alpha$ and $\beta$. Libraries
+# therefore carry several algorithms and choose by size: the next chapter is about them.
+#
+# Now the question from the top: 7 billion bfloat16 gradients, 32 GPUs, 200 GB/s in each direction.
+
+# %% name="answer"
+ring = schedules.ring_all_reduce(ranks=32)
+print(f"you guessed {first_guess.value:g} GB; each GPU sends {max(ring.bytes_sent(n)) / 1e9:.1f} GB")
+print(f"bytes alone:          {1e3 * ring.price(n, 0, beta):8.1f} ms")
+print(f"with 5 µs a message:  {1e3 * ring.price(n, alpha, beta):8.1f} ms")
+print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
+
+# %% [markdown] name="answer_explained"
+# Read such figures with their conditions: bandwidth per direction, one call for all gradients, nothing overlapped with the
+# backward pass. And mind the last line: network cards are sold in gigabits, NVLink in gigabytes, often both directions added.
+
+# %% [markdown] name="measure"
+# ### Measured here
+#
+# A model is worth what it predicts. The next cell times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times.
+# The barrier lets all ranks begin together; on a GPU the call only *starts* the work, so the clock must wait for it.
+#
+# **Predict**: when the tensor grows from 1 KiB to 4 KiB, the time ...
+
+# %% name="guess_growth"
+guess = RadioButtons(options=["hardly changes", "doubles", "grows fourfold"], value=None)
+guess
+
+# %% name="timings"
+# %%ranks
+import time
+
+
+def timed_all_reduce(tensor):
+    dist.barrier()
+    start = time.perf_counter()
+    dist.all_reduce(tensor)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+sizes = [1024 * 4**k for k in range(9)]
+timings = []
+for nbytes in sizes:
+    x = torch.zeros(nbytes // 4)
+    timings.append([timed_all_reduce(x) for _ in range(16)][1:])  # the first is a warm-up
+
+# %% [markdown] name="fit"
+# Of each size we keep the median on the slowest rank. The four smallest sizes give one $\alpha$ (the median of theirs), the
+# largest gives $\beta$, so that point is on the line because we put it there. The others are the test.
+
+# %% name="fit_model"
+sizes, per_size = world["sizes"][0], list(zip(*world["timings"], strict=True))
+measured = [max(statistics.median(times) for times in ranks) for ranks in per_size]
+p = world.ranks
+plateau = statistics.median(measured[:4])
+alpha = plateau / (2 * (p - 1))
+beta = (measured[-1] - plateau) / (2 * (p - 1) / p * sizes[-1])
+model = [schedules.ring_all_reduce(p).price(nbytes, alpha, beta) for nbytes in sizes]
+print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s per direction")
+
+# %% name="table"
+print(f"{'KiB':>8}{'measured ms':>13}{'model ms':>10}{'ratio':>7}{'algbw GB/s':>12}{'busbw GB/s':>12}")
+for nbytes, t, predicted in zip(sizes, measured, model, strict=True):
+    algbw = nbytes / t / 1e9
+    busbw = algbw * 2 * (p - 1) / p
+    print(f"{nbytes // 1024:8}{1e3 * t:13.2f}{1e3 * predicted:10.2f}{t / predicted:7.2f}{algbw:12.2g}{busbw:12.2g}")
+
+# %% name="figure"
+spread = [[t for times in ranks for t in times] for ranks in per_size]
+low, high = ([sorted(times)[int(q * len(times))] for times in spread] for q in (0.1, 0.9))
+plt.figure(figsize=(6, 3.5))
+plt.fill_between(sizes, low, high, alpha=0.25, label="measured, middle 80 %")
+plt.loglog(sizes, measured, "o", label="measured, median of the slowest rank")
+plt.loglog(sizes, model, "-", label="model")
+plt.xlabel("bytes")
+plt.ylabel("seconds")
+plt.legend()
+plt.show()
+
+# %% [markdown] name="measure_explained"
+# First a plateau where only steps count, then a slope where only bytes count. Where is the bend on your machine? The model puts it
+# at $n = p\,\alpha/\beta$, where both terms are equal.
+#
+# **algbw** is $n/t$: how fast you got your answer. **busbw** is that times $2\frac{p-1}{p}$: what went over each rank's link, to be
+# compared with the hardware (nccl-tests, `PERFORMANCE.md`).
+#
+# Why the gap? Our $\alpha$ is more than a wire. On CPUs it includes waking the process that waits, and with more ranks than
+# cores they take turns; the shaded band shows how much that varies. Gloo also cuts each chunk into at least two segments, to add
+# one while the other travels (`gloo/allreduce.cc`). The formula knows nothing of either.
+
+# %% [markdown] name="where"
+# ## 7. Where you meet it
+#
+# - **DDP** all-reduces gradients in buckets of 25 MiB (`bucket_cap_mb`) while the backward pass still runs.
+# - **Tensor parallelism** (Megatron-LM): per layer two all-reduces forward and two backward, one after each *pair* of matrix products.
+# - **Metrics**: a loss, a token count, an overflow flag; a few bytes, so all $\alpha$.
+# - **Not FSDP or ZeRO**: there the two walks come apart, into reduce-scatter and all-gather. That is a saving in memory.
+#
+# ### The mistake that is not reported
+#
+# Rank 0 brings an int32, the others float32. **Predict**: error, hang, or a number?
+
+# %% name="guess_dtype"
+guess = RadioButtons(
+    options=["an error on every rank", "they wait for ever", "numbers, and they are wrong"],
+    value=None,
+    layout=Layout(width="auto"),
+)
+guess
+
+# %% tags=["raises-exception"] name="dtype"
+# %%ranks --deadline 5
+x = torch.ones(1, dtype=torch.int32 if rank == 0 else torch.float32)
+dist.all_reduce(x)
+print(x.item())
+
+# %% [markdown] name="dtype_explained"
+# Every rank should hold 4. Bytes went round and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
+# integer. NCCL calls such a mismatch undefined: a hang, a crash or corrupted data (NCCL user guide, *Collective
+# Communication Functions*). Whoever mixes dtypes can't hope for an error.
+
+# %% [markdown] name="quiz"
+# ## 8. Check yourself
+#
+# <details><summary>1. Eight ranks, 1 GB each. How much does each rank send in a ring, and in how many steps?</summary>
+#
+# 2 · 7/8 · 1 GB = 1.75 GB, in 14 steps.
+# </details>
+#
+# <details><summary>2. A run logs its loss with an all-reduce of 4 bytes on 1024 ranks. Is the ring a good choice?</summary>
+#
+# No. It would take 2046 steps one after the other for a few bytes. Recursive doubling takes 10.
+# </details>
+#
+# <details><summary>3. Two ranks of a job print slightly different weights after 1000 steps. Rounding?</summary>
+#
+# Not from the all-reduce: its result is bitwise the same everywhere. Look for something that differs between ranks: a seed,
+# a skipped parameter, a buffer that is not synchronised.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# An all-reduce leaves the combination of all tensors on every rank, in place and with the same bits. The ring does it as a
+# reduce-scatter followed by an all-gather and sends $2\frac{p-1}{p}n$ bytes a rank, which is the least that point-to-point links
+# allow. It pays with $2(p-1)$ steps. **Bandwidth is bought with latency.**
+#
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, without the first half.
+#
+# **Next question:** if the ring loses for short tensors, what wins, and how does NCCL know?
+#
+# **Sources.** P. Patarasuk and X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, J. Parallel Distrib.
+# Comput. 69(2), 2009, [doi:10.1016/j.jpdc.2008.09.002](https://doi.org/10.1016/j.jpdc.2008.09.002) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
+# [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·
+# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
+# [Gloo, allreduce.cc](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) ·
+# M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053)
+
+# %% name="stop_world"
+world.stop()

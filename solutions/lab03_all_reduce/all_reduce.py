@@ -1,0 +1,189 @@
+# %% [markdown] name="title"
+# # Lab 3: all-reduce
+#
+# **Eight ranks hold one gigabyte each. How can all of them end with the sum, when none sends more than 1.75 GB?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `distributed_mean` | easy | 10 | 3 |
+# | `ring_all_reduce` | medium | 40 | 6 |
+# | one answer in words | easy | 10 | 2 |
+#
+# CPU ok. The chapter *All-reduce* has the pictures; this notebook has the holes.
+
+# %% [markdown] name="rules"
+# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
+# ranks from 1 up, any shape (empty and non-contiguous ones too), and sizes that do not divide by the number of
+# ranks. Every message is counted, and a send may wait until its receiver is there.
+#
+# `check(function)` tells you now what the marking will tell you later: it plays by the same rules with other numbers.
+# Run it as often as you like.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check
+
+# %% [markdown] name="live"
+# ## A world to play in
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="predict"
+# Rank $r$ is about to hold $(r+1) \cdot [1, 2, 3]$. What will rank 2 print after the all-reduce? Write it down first.
+
+# %% name="prediction"
+prediction = [0, 0, 0]
+
+# %% name="first_all_reduce"
+# %%ranks
+import torch
+import torch.distributed as dist
+
+gradient = torch.tensor([1.0, 2.0, 3.0]) * (dist.get_rank() + 1)
+dist.all_reduce(gradient)
+print(gradient.tolist())
+
+# %% [markdown] name="mean_task"
+# ## 1. The mean of all ranks
+#
+# Data-parallel training averages gradients, but `all_reduce` adds. Return the elementwise mean over the ranks, with
+# **one** `all_reduce`, and leave `tensor` as it was: the caller may still need it.
+
+
+# %% nbgrader={"grade_id": "distributed_mean", "solution": true}
+def distributed_mean(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the elementwise mean of `tensor` over all ranks, in its shape; every rank calls it."""
+    ### BEGIN SOLUTION
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+    ### END SOLUTION
+
+
+# %% [markdown] name="mean_live"
+# On the live world the mean of 0, 1, 2 and 3 is 1.5, on every rank.
+
+
+# %% name="try_mean"
+def mean_of_ranks():
+    return distributed_mean(torch.full((2,), float(dist.get_rank())))
+
+
+world.run(mean_of_ranks)
+
+# %% name="check_mean"
+check(distributed_mean)
+
+# %% [markdown] name="ring_task"
+# ## 2. The ring all-reduce
+#
+# Sending everything to everybody costs each rank $(p-1)n$ bytes. The ring gets by with $2\frac{p-1}{p}n$, which is the
+# least that point-to-point links allow (Patarasuk & Yuan 2009).
+#
+# Cut the tensor into $p$ chunks with `tensor_split`. Each rank only ever sends to its right neighbour and receives
+# from its left one:
+#
+# 1. **Reduce-scatter**, $p-1$ steps: send a chunk, *add* the one that arrives to your own. Send next what you added
+#    last. At the end each rank owns one chunk with everybody's contribution.
+# 2. **All-gather**, $p-1$ steps: the same walk, but *store* what arrives.
+
+# %% [markdown] name="ring_watch"
+# Step through it. Which chunk does rank 1 send in step 0, in step 1, in step 3? Find the formula before you write code.
+
+# %% name="watch_ring"
+from allranks import schedules
+from allranks.player import Player
+
+Player(schedules.ring_all_reduce(ranks=4))
+
+# %% [markdown] name="ring_traps"
+# Three traps, each of which `check` knows by name:
+#
+# - If every rank *sends first*, everyone waits for a receiver that is itself still sending. Start one of the two
+#   with `isend` or `irecv`, and `wait()` for it before you touch its buffer.
+# - A non-contiguous tensor can't go on the wire. Work on a contiguous copy and copy the result back.
+# - With 5 elements on 3 ranks the chunks differ in length; with 2 elements on 3 ranks one is empty.
+
+
+# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}
+def ring_all_reduce(tensor: torch.Tensor) -> None:
+    """Replaces `tensor` by its sum over all ranks, in place; every rank calls it and sends 2(p-1)/p of the bytes."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    flat = tensor.contiguous().view(-1)
+    chunks = flat.tensor_split(p)
+
+    def exchange(outgoing, incoming):
+        sending = dist.isend(outgoing, right)
+        dist.recv(incoming, left)
+        sending.wait()
+
+    for step in range(p - 1):
+        send, add = (rank - step) % p, (rank - step - 1) % p
+        arrived = torch.empty_like(chunks[add])
+        exchange(chunks[send], arrived)
+        chunks[add].add_(arrived)
+    for step in range(p - 1):
+        send, store = (rank + 1 - step) % p, (rank - step) % p
+        exchange(chunks[send], chunks[store])
+    tensor.copy_(flat.view_as(tensor))
+    ### END SOLUTION
+
+
+# %% name="check_ring"
+check(ring_all_reduce)
+
+
+# %% [markdown] name="ring_live"
+# The same function on real ranks: ten elements, four ranks, so the chunks hold 3, 3, 2 and 2.
+
+
+# %% name="try_ring"
+def ring_of_ranks():
+    mine = torch.arange(10.0) * (dist.get_rank() + 1)
+    ring_all_reduce(mine)
+    return mine
+
+
+world.run(ring_of_ranks)
+
+# %% [markdown] name="break_it"
+# **Break it on purpose.** Put `dist.send` in place of `isend` and run `check` again. Who waits for whom? Mend it.
+
+# %% [markdown] name="why_question"
+# ## 3. When not to use a ring
+#
+# A cluster has 512 ranks, and starting any message takes 5 µs. Somebody wants the sum of a vector of 1 KB. How long
+# does the ring take at the least, and what would you use instead? Two or three sentences, with the number.
+
+# %% [markdown] nbgrader={"grade_id": "when_not_a_ring", "grade": true, "solution": true, "points": 2}
+# The ring takes 2(p-1) = 1022 steps one after the other, so at the least 1022 x 5 µs = 5.1 ms, however few bytes each
+# carries. For so small a vector the bytes hardly matter and the number of rounds does: recursive doubling needs
+# lg 512 = 9 rounds of the whole vector, about 45 µs; a tree up and down needs 18. (1 point for the number, 1 for an
+# algorithm with logarithmically many rounds and the reason.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These two cells give the points. Each is the share of its cases that pass; you can run them too.
+
+# %% nbgrader={"grade_id": "distributed_mean-graded", "grade": true, "locked": true, "points": 3} allranks={"exercise": "distributed_mean"}
+round(3 * check(distributed_mean).score, 2)
+
+# %% nbgrader={"grade_id": "ring_all_reduce-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "ring_all_reduce"}
+round(6 * check(ring_all_reduce).score, 2)
+
+# %% [markdown] name="recap"
+# A ring all-reduce is a reduce-scatter followed by an all-gather. It moves the fewest bytes that point-to-point links
+# allow and takes $2(p-1)$ steps, so it wins for long vectors and loses for short ones. **Bandwidth is bought with
+# steps.** The next lab buys steps with bandwidth.
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,80 @@
+"""One JupyterLab and one Chromium for all browser tests, gone afterwards."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from jupyter_lab import Lab, chromium_program, running_chromium, running_lab
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory) -> Iterator[Lab]:
+    """A running JupyterLab."""
+    with running_lab(tmp_path_factory.mktemp("lab")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator:
+    """Debian's Chromium (or Chrome), driven by Playwright."""
+    if chromium_program() is None:
+        pytest.skip("no Chromium or Chrome is installed, so nothing can be tried in a browser")
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def plain_page(chromium) -> Iterator:
+    """A page that is used again and again."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 1000})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def new_page(chromium) -> Iterator:
+    """A function that opens a page in a context of its own; an error that a script throws fails the test."""
+    contexts, errors = [], []
+
+    def start(**options):
+        options = {"viewport": {"width": 1280, "height": 1000}, **options}
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert not errors, f"scripts threw: {errors}"
+
+
+@pytest.fixture
+def show(plain_page, tmp_path) -> Iterator:
+    """A function that shows a player on a page of its own, without a server or a kernel; returns the page."""
+    errors = []
+
+    def note(error) -> None:
+        errors.append(str(error))
+
+    def start(player, scheme: str = "light", motion: str = "no-preference"):
+        path = tmp_path / f"{uuid.uuid4().hex}.html"
+        # Jupyter's pages give such outputs a body that follows the theme; here the page does
+        style = "<style>html{background:Canvas;color:CanvasText;color-scheme:light dark}</style>"
+        head = f"<!doctype html><html lang=en><meta charset=utf-8><title>Player</title>{style}"
+        path.write_text(f"{head}<main><h1>Player</h1>{player.page()}</main>", encoding="utf-8")
+        plain_page.emulate_media(color_scheme=scheme, reduced_motion=motion)
+        plain_page.goto(path.as_uri())
+        plain_page.wait_for_selector(".ar-player[data-ready]")
+        return plain_page
+
+    plain_page.on("pageerror", note)
+    yield start
+    plain_page.remove_listener("pageerror", note)
+    assert not errors, f"scripts threw: {errors}"

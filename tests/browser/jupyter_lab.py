@@ -1,0 +1,183 @@
+"""A JupyterLab of one's own and a headless Chromium: for the tests here and for `bench/player.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_OPENED = """async () => {
+  const within = (what, promise) => Promise.race([promise, new Promise((_, no) =>
+    setTimeout(() => no(new Error(`${what} took more than 40 s`)), 40000))]);
+  const panel = window.jupyterapp.shell.currentWidget;
+  await within("revealing the notebook", panel.revealed);
+  await within("its document", panel.context.ready);
+  await within("its session", panel.sessionContext.ready);
+  await within("the kernel's answer", panel.sessionContext.session.kernel.info);
+  const kernel = panel.sessionContext.session.kernel;
+  await within("an idle kernel", (async () => {
+    while (!(kernel.connectionStatus === "connected" && kernel.status === "idle")) await new Promise((ok) => setTimeout(ok, 50));
+  })());
+}"""
+
+
+class Lab:
+    """A running JupyterLab: its address, its folder, and how to open a notebook in it."""
+
+    def __init__(self, url: str, token: str, root: Path) -> None:
+        self.url, self.token, self.root = url, token, root
+
+    def write(self, *cells: str) -> str:
+        """A notebook of these code cells, written into the server's folder; its name."""
+        name = f"{uuid.uuid4().hex[:8]}.ipynb"
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+        book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(book, self.root / name)
+        return name
+
+    def open(self, page, name: str) -> None:
+        """Opens a notebook in a fresh workspace and waits for its kernel."""
+        page.goto(f"{self.url}lab/workspaces/{uuid.uuid4().hex}/tree/{name}?reset&token={self.token}")
+        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=60_000)
+        page.evaluate(_OPENED)
+
+    def run_all(self, page) -> list[dict]:
+        """Runs every cell; the notebook's cells. Raises RuntimeError where one did not run or raised."""
+        page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+        cells = page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map((c) => c.toJSON())"
+        )
+        for cell in cells:
+            if cell["cell_type"] == "code" and "".join(cell["source"]).strip():
+                if not cell["execution_count"]:
+                    raise RuntimeError(f"this cell did not run: {cell['source']}")
+                for output in cell["outputs"]:
+                    if output["output_type"] == "error":
+                        raise RuntimeError("\n".join(output["traceback"]))
+        return cells
+
+    def close_sessions(self) -> None:
+        """Ends every kernel of the server."""
+        for session in json.load(urllib.request.urlopen(self._api("sessions"), timeout=20)):
+            request = urllib.request.Request(self._api(f"sessions/{session['id']}"), method="DELETE")
+            urllib.request.urlopen(request, timeout=20).close()
+
+    def _api(self, path: str) -> str:
+        return f"{self.url}api/{path}?token={self.token}"
+
+
+@contextmanager
+def running_lab(base: Path) -> Iterator[Lab]:
+    """JupyterLab on a free port with settings of its own under `base`, stopped with everything it started."""
+    root = base / "work"
+    root.mkdir()
+    settings = base / "settings" / "@jupyterlab"
+    for plugin, content in (
+        ("apputils-extension/notification", {"fetchNews": "false", "checkForUpdates": False}),
+        ("docmanager-extension/plugin", {"autosave": False}),
+    ):
+        path = settings / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    widgets = base / "settings" / "@jupyter-widgets" / "jupyterlab-manager" / "plugin.jupyterlab-settings"
+    widgets.parent.mkdir(parents=True)
+    widgets.write_text(json.dumps({"saveState": True}))
+    env = dict(os.environ)
+    for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
+        env[f"JUPYTER_{name}"] = str(base / name.lower())
+    env |= {
+        "IPYTHONDIR": str(base / "ipython"),
+        "JUPYTERLAB_SETTINGS_DIR": str(base / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(base / "workspaces"),
+    }
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token, log = secrets.token_hex(16), (base / "log").open("wb")
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
+        *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
+        *("--expose-app-in-browser", "--LabApp.extension_manager=readonly", "--allow-root"),
+    ]
+    server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=root)
+    found = Lab(f"http://127.0.0.1:{port}/", token, root)
+    try:
+        _wait_for(found, server, base / "log")
+        yield found
+        found.close_sessions()
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+        log.close()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _wait_for(lab: Lab, server: subprocess.Popen, log: Path) -> None:
+    for _ in range(600):
+        if server.poll() is not None:
+            raise RuntimeError(f"JupyterLab ended with {server.returncode}: {log.read_text()[-2000:]}")
+        try:
+            urllib.request.urlopen(lab._api("status"), timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab did not answer within a minute: {log.read_text()[-2000:]}")
+
+
+def chromium_program() -> str | None:
+    """The path of a Chromium or Chrome, or None."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextmanager
+def running_chromium() -> Iterator:
+    """A headless Chromium driven by Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium_program(), args=CHROMIUM_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def ask(page, code: str) -> str:
+    """What the kernel of the notebook on this page prints for this code."""
+    return page.evaluate(
+        """async (code) => {
+          const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+          const future = kernel.requestExecute({ code }); let text = "";
+          future.onIOPub = (m) => { text += m.content.text ?? m.content.evalue ?? ""; };
+          await future.done;
+          return text.trim();
+        }""",
+        code,
+    )

@@ -1,0 +1,79 @@
+"""The first chapter in a real JupyterLab: run to the end on live ranks, and its player played. Kept as a picture if asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
+CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map((c) => c.toJSON())"""
+LAST_HAS_RUN = """() => {
+  const cells = window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
+    .map((c) => c.toJSON()).filter((c) => c.cell_type === "code" && [].concat(c.source).join("").trim());
+  return cells.every((c) => c.execution_count);
+}"""
+
+
+def tagged(cell: dict) -> bool:
+    return "raises-exception" in cell.get("metadata", {}).get("tags", [])
+
+
+def test_the_first_chapter_runs_to_its_end_and_its_player_plays(lab, new_page):
+    name = "00_start_here.ipynb"
+    shutil.copy(CHAPTERS / name, lab.root / name)
+    page = new_page(viewport={"width": 1180, "height": 900})
+    lab.open(page, name)
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+    # JupyterLab's own promise ends at the first cell that raises, though tagged cells may
+    page.wait_for_function(LAST_HAS_RUN, timeout=150_000)
+    cells = [c for c in page.evaluate(CELLS) if c["cell_type"] == "code" and "".join(c["source"]).strip()]
+    raised = {tagged(c): [o for o in c["outputs"] if o["output_type"] == "error"] for c in cells}
+    assert raised[False] == []
+    assert any("".join(o.get("text", "")) or "data" in o for c in cells for o in c["outputs"])
+    # four columns, one a rank, in the output of the first %%ranks cell that prints
+    page.wait_for_selector(".ar-ranks .ar-rank:nth-child(4)", state="attached")
+    player = page.locator(".ar-player[data-ready]").first
+    player.scroll_into_view_if_needed()
+    player.locator('[data-do="play"]').click()
+    page.wait_for_function(
+        "() => { const p = document.querySelector('.ar-player'); return p.dataset.playing === 'false' && +p.dataset.step > 0 }",
+        timeout=60_000,
+    )
+    held = page.evaluate(
+        "() => [...document.querySelector('.ar-player').querySelectorAll('.ar-cell')].map((c) => c.dataset.contrib)"
+    )
+    assert held == ["0,1,2,3"] * len(held) and len(held) == 16
+    lab.close_sessions()
+
+
+TOUR = (
+    "from allranks import World\n\nworld = World(ranks=4)\nworld",
+    "%%ranks\nx = torch.full((2,), float(rank), device=device)\ndist.all_reduce(x)\nprint(x)",
+    "from allranks.player import Player\nfrom allranks.schedules import ring_all_reduce\n\nPlayer(ring_all_reduce(ranks=4))",
+)
+
+
+def test_the_readmes_tour_is_what_the_readme_shows(lab, new_page):
+    """`ALLRANKS_SCREENSHOTS=docs` keeps the picture that the README shows."""
+    page = new_page(viewport={"width": 1100, "height": 1340})
+    name = lab.write(*TOUR)
+    (lab.root / name).rename(lab.root / "tour.ipynb")
+    lab.open(page, "tour.ipynb")
+    page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
+    lab.run_all(page)
+    player = page.locator(".ar-player[data-ready]")
+    player.wait_for()
+    assert page.locator(".ar-ranks .ar-rank pre").all_inner_texts() == ["tensor([6., 6.])"] * 4
+    assert page.locator("table tbody tr").count() == 4
+    for step in (1, 2):
+        player.locator('[data-do="next"]').click()
+        page.wait_for_selector(f'.ar-player[data-step="{step}"][data-playing="false"]')
+    folder = os.environ.get("ALLRANKS_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / "tour.png"))
+    lab.close_sessions()

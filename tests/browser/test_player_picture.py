@@ -1,0 +1,445 @@
+"""What the player shows, on a page without a kernel: the chunks, their contributions, the words, the counters, the keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from allranks.player import Player
+from allranks.schedules import (
+    ALGORITHMS,
+    flat_all_reduce,
+    recursive_doubling_all_reduce,
+    ring_all_reduce,
+    tree_all_reduce,
+)
+from allranks.trace import Event, Trace
+
+pytestmark = pytest.mark.browser
+
+
+def cells(page, half: int = 0) -> dict[tuple[int, int], list[int]]:
+    """(rank, chunk) -> the contributing ranks, as the picture has them."""
+    found = page.evaluate(
+        """(half) => [...document.querySelectorAll(".ar-half")[half].querySelectorAll(".ar-cell")].map((c) =>
+             [+c.dataset.rank, +c.dataset.chunk, c.dataset.contrib])""",
+        half,
+    )
+    return {(rank, chunk): [int(r) for r in text.split(",") if r] for rank, chunk, text in found}
+
+
+def by_hand(schedule) -> list[dict[tuple[int, int], list[int]]]:
+    """What every cell holds after each step, worked out with plain lists and nothing of the player's."""
+    held = {cell: sorted(bag.elements()) for cell, bag in schedule.initial().items()}
+    states = [dict(held)]
+    for step in range(schedule.steps):
+        before = dict(held)
+        for move in schedule.moves:
+            if move.step == step:
+                for chunk in move.chunks:
+                    old = held.get((move.dst, chunk), []) if move.reduce else []
+                    held[move.dst, chunk] = sorted(old + before[move.src, chunk])
+        states.append(dict(held))
+    return states
+
+
+def filled(page, rank: int, chunk: int, contributor: int) -> bool:
+    """Whether the stripe of a contributor is painted: looked up by where it is drawn, not by a data attribute."""
+    return page.evaluate(
+        """([rank, chunk, contributor]) => {
+          const card = document.querySelector(`.ar-rank[data-rank="${rank}"]`);
+          const cell = card.querySelector(`.ar-cell[data-chunk="${chunk}"]`).getBBox();
+          const stripes = card.querySelectorAll("path[fill^='#']"), tall = cell.height / stripes.length;
+          const at = card.ownerSVGElement.createSVGPoint();
+          at.x = cell.x + cell.width / 2;
+          at.y = cell.y + (contributor + 0.5) * tall;
+          return stripes[contributor].isPointInFill(at);
+        }""",
+        [rank, chunk, contributor],
+    )
+
+
+def say(page) -> str:
+    return page.locator("[aria-live]").first.text_content()
+
+
+def meter(page, name: str) -> str:
+    return page.locator(f'[data-meter="{name}"]').first.text_content()
+
+
+def to_step(page, step: int) -> None:
+    page.evaluate(
+        """(step) => { const bar = document.querySelector(".ar-scrub");
+          bar.value = step; bar.dispatchEvent(new Event("input")); bar.dispatchEvent(new Event("change")); }""",
+        step,
+    )
+
+
+def done(page, step: int) -> None:
+    page.wait_for_selector(f'.ar-player[data-step="{step}"][data-playing="false"]')
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ring_all_reduce",
+        "rabenseifner_all_reduce",
+        "tree_all_reduce",
+        "bruck_all_to_all",
+        "binomial_gather",
+        "flat_reduce",
+    ],
+)
+def test_every_cell_holds_what_the_schedule_says_at_every_step(show, name):
+    schedule = ALGORITHMS[name](5)
+    page = show(Player(schedule))
+    for step, wanted in enumerate(by_hand(schedule)):
+        to_step(page, step)
+        assert {cell: has for cell, has in cells(page).items() if has} == wanted, f"after step {step}"
+    for rank, chunk in ((0, 0), (3, schedule.chunks - 1)):
+        for contributor in range(5):
+            assert filled(page, rank, chunk, contributor) == (contributor in wanted.get((rank, chunk), []))
+
+
+def test_words_and_counters(show):
+    page = show(Player(ring_all_reduce(4), nbytes=4096))
+    assert say(page) == ""
+    page.locator(".ar-player").press("ArrowRight")
+    done(page, 1)
+    page.locator(".ar-player").press("ArrowRight")
+    done(page, 2)
+    assert say(page) == (
+        "step 2 of 6: rank 0 sends chunk 3 to rank 1, which adds it; rank 1 sends chunk 0 to rank 2, which adds it; "
+        "rank 2 sends chunk 1 to rank 3, which adds it; rank 3 sends chunk 2 to rank 0, which adds it"
+    )
+    assert page.locator(".ar-caption").text_content() == say(page)
+    assert meter(page, "step") == "step 2 of 6"
+    assert meter(page, "links") == "busy 4 of 4 links"
+    assert meter(page, "bytes") == "busiest rank sent 2.05 kB"
+    assert meter(page, "bound") == "lower bound 2(p−1)/p · n = 6.14 kB"
+    assert page.locator('.ar-cell[data-rank="2"][data-chunk="0"] title').text_content() == (
+        "rank 2, chunk 0: holds the contributions of ranks 0 + 1 + 2"
+    )
+    page.locator(".ar-player").press("End")
+    assert meter(page, "bytes") == "busiest rank sent 6.14 kB", "a ring reaches the lower bound exactly"
+    assert page.locator(".ar-cell.ar-done").count() == 16
+    page.locator("summary").click()
+    page.locator(".ar-table tbody").wait_for()
+    assert page.locator(".ar-table tbody tr").nth(2).locator("td").all_text_contents() == [
+        *["0 + 1 + 2 + 3"] * 4,
+        "6.14 kB",
+        "6.14 kB",
+    ]
+
+
+def test_keys_buttons_and_scrubbing(show):
+    page = show(Player(ring_all_reduce(4)))
+    root = page.locator(".ar-player")
+    assert root.get_attribute("data-playing") == "false", "it starts paused"
+    root.focus()
+    page.keyboard.press("End")
+    done(page, 6)
+    page.keyboard.press("ArrowLeft")
+    done(page, 5)
+    page.keyboard.press("Home")
+    done(page, 0)
+    page.keyboard.press("Space")
+    page.wait_for_selector('.ar-player[data-playing="true"] .ar-packet')
+    page.keyboard.press("Space")
+    page.wait_for_selector('.ar-player[data-playing="false"]')
+    page.get_by_label("To the end").click()
+    done(page, 6)
+    page.get_by_label("Step back").click()
+    done(page, 5)
+    # the speed's own keys stay its own
+    page.get_by_label("Speed").focus()
+    page.keyboard.press("ArrowDown")
+    done(page, 5)
+    # the timeline scrubs the picture, and the picture's bar moves the timeline
+    box = page.locator(".ar-timeline").bounding_box()
+    left, wide = 62, box["width"] - 62 - 6
+    page.mouse.click(box["x"] + left + wide * 2.5 / 6, box["y"] + 40)
+    assert float(root.get_attribute("data-position")) == pytest.approx(2.5, abs=0.05)
+    assert float(page.locator(".ar-scrub").input_value()) == pytest.approx(2.5, abs=0.05)
+    assert page.locator(".ar-packet").count() == 4
+    to_step(page, 3)
+    cursor = page.locator(".ar-cursor").bounding_box()
+    assert cursor["x"] + 1 - box["x"] == pytest.approx(left + wide / 2, abs=1.5)
+    page.get_by_label("Zoom in").click()
+    assert page.locator(".ar-cursor").bounding_box()["x"] > box["x"] + left
+
+
+def test_packets_carry_what_the_sender_held_and_fly_from_sender_to_receiver(show):
+    page = show(Player(ring_all_reduce(4)))
+    seen = {}
+    for part in (1.15, 1.85):
+        to_step(page, part)
+        for packet in page.locator(".ar-packet").all():
+            key = (packet.get_attribute("data-src"), packet.get_attribute("data-dst"))
+            assert packet.locator(".ar-op").text_content() == "+"
+            seen.setdefault(key, []).append((packet.get_attribute("data-contrib"), packet.bounding_box()))
+    assert {key: pair[0][0] for key, pair in seen.items()} == {
+        ("0", "1"): "0,3",
+        ("1", "2"): "0,1",
+        ("2", "3"): "1,2",
+        ("3", "0"): "2,3",
+    }
+    for (src, dst), pair in seen.items():
+        boxes = [page.locator(f'.ar-rank[data-rank="{r}"]').bounding_box() for r in (src, dst)]
+        near, far = (_gap(pair[i][1], boxes[0]) for i in (0, 1))
+        assert near < far, f"the packet from {src} to {dst} moves away from {src}"
+
+
+def _gap(a: dict, b: dict) -> float:
+    return ((a["x"] - b["x"]) ** 2 + (a["y"] - b["y"]) ** 2) ** 0.5
+
+
+def test_reduced_motion_goes_in_whole_steps(show):
+    page = show(Player(ring_all_reduce(3), speed=4), motion="reduce")
+    positions = page.evaluate(
+        """() => new Promise((done) => {
+          const root = document.querySelector(".ar-player"), seen = new Set();
+          new MutationObserver(() => {
+            seen.add(root.dataset.position);
+            if (root.dataset.position === "4.000") done([...seen]);
+          }).observe(root, { attributes: true });
+          root.querySelector('[data-do="play"]').click();
+        })"""
+    )
+    assert set(positions) <= {"0.000", "1.000", "2.000", "3.000", "4.000"}
+
+
+def test_a_deadlock_is_seen_as_a_wait(show):
+    sends = [Event(r, "send", (r + 1) % 4, nbytes=1024, line=7) for r in range(4)]
+    page = show(Player(Trace("wire", 4, tuple(sends), clock="virtual")))
+    page.locator(".ar-player").press("End")
+    assert page.locator(".ar-packet.ar-lost").count() == 4
+    assert page.locator(".ar-rank.ar-forever .ar-state").all_text_contents() == [
+        f"waits for {(r + 1) % 4}" for r in range(4)
+    ]
+    assert "rank 2 tries to send 1.02 kB to rank 3, which never receives it (line 7)" in say(page)
+    assert page.locator(".ar-caption.ar-bad").count() == 1
+    assert page.locator(".ar-packet").first.text_content() == "1.02 kB"
+
+
+def test_a_receive_that_nobody_serves_is_seen_as_a_wait(show):
+    events = (
+        Event(0, "send", 1, nbytes=8, step=0, match=0),
+        Event(1, "recv", 0, nbytes=8, step=0, match=0),
+        Event(2, "recv", 1, line=12),
+    )
+    page = show(Player(Trace("wire", 3, events, clock="virtual")))
+    page.locator(".ar-player").press("End")
+    assert page.locator('.ar-rank[data-rank="2"]').get_attribute("data-state") == "waiting for ever"
+    assert "rank 2 waits for rank 1 to send, for ever (line 12)" in say(page)
+    assert page.locator('.ar-rank[data-rank="1"]').get_attribute("data-state") == ""
+
+
+def test_what_is_counted_twice_or_missing_looks_wrong(show):
+    first = [e for e in ring_all_reduce(4).trace(4096) if e.step == 0]
+    again = [replace(e, step=1, match=e.match + 100, contrib=None) for e in first]
+    page = show(Player(Trace("wire", 4, (*first, *again), "all_reduce", chunks=4, nbytes=4096)))
+    page.locator(".ar-player").press("End")
+    assert cells(page)[1, 0] == [0, 0, 1]
+    assert page.locator(".ar-cell.ar-twice").count() == 4
+    assert page.locator(".ar-cell.ar-missing").count() == 12
+    hatched = page.locator('.ar-rank[data-rank="1"] path[fill^="url"]').get_attribute("d")
+    assert hatched.count("M") == 1
+    assert "0 (2 times) + 1" in page.locator('.ar-cell[data-rank="1"][data-chunk="0"] title').text_content()
+
+
+def test_a_trace_without_chunks_plays_with_bytes(show):
+    events = []
+    for step in range(2):
+        for r in range(4):
+            events.append(Event(r, "send", (r + 1) % 4, nbytes=2000, step=step, match=4 * step + r))
+            events.append(Event((r + 1) % 4, "recv", r, nbytes=2000, step=step, match=4 * step + r))
+    page = show(Player(Trace("wire", 4, tuple(events))))
+    to_step(page, 1.5)
+    assert page.locator(".ar-packet").all_text_contents() == ["2 kB"] * 4
+    assert page.locator('.ar-rank[data-rank="0"] .ar-bytes').all_text_contents() == ["sent 2 kB", "received 2 kB"]
+    to_step(page, 2)
+    assert meter(page, "bytes") == "busiest rank sent 4 kB"
+
+
+def test_real_times_and_overlap(show):
+    events = [
+        Event(0, "compute", start=0.0, end=2e-3, label="layer 2"),
+        Event(0, "all_reduce", start=1e-3, end=3e-3, nbytes=100, label="bucket 0"),
+        Event(1, "compute", start=0.0, end=1e-3, label="layer 2"),
+        Event(1, "all_reduce", start=1e-3, end=3e-3, nbytes=100, label="bucket 0"),
+    ]
+    player = Player(Trace("live", 2, tuple(events), clock="wall"))
+    assert player.axis == "time"
+    page = show(player)
+    box = page.locator(".ar-timeline").bounding_box()
+    page.mouse.click(box["x"] + 62 + (box["width"] - 68) * 0.5, box["y"] + 30)
+    assert page.locator('.ar-rank[data-rank="0"] .ar-bytes').all_text_contents() == [
+        "computes layer 2",
+        "moves bucket 0",
+    ]
+    assert page.locator('.ar-rank[data-rank="1"] .ar-bytes').all_text_contents() == ["computes –", "moves bucket 0"]
+    assert "1.5 ms of 3 ms" in meter(page, "step")
+
+
+def test_quiz_stops_asks_and_tells_the_truth(show):
+    page = show(Player(ring_all_reduce(4), quiz=True, speed=4))
+    page.get_by_role("button", name="Play", exact=True).click()
+    question = page.locator(".ar-question")
+    assert question.locator("p").first.text_content() == "Step 1: which chunk does rank 1 send to rank 2?"
+    page.get_by_role("button", name="chunk 3", exact=True).click()
+    assert question.locator(".ar-result").text_content() == (
+        "Not so. Rank 1 sends chunk 1, which carries the contribution of rank 1; rank 2 adds it. (0 of 1 right)"
+    )
+    assert question.locator(".ar-right").all_text_contents() == ["chunk 1"]
+    assert page.locator(".ar-player").get_attribute("data-step") == "0", "nothing is revealed before the answer"
+    page.get_by_role("button", name="Show me").click()
+    page.wait_for_selector('.ar-player[data-step="1"][data-playing="false"]')
+    assert question.locator("p").first.text_content() == (
+        "Step 2: rank 2 sends chunk 1 to rank 3. Whose contributions does rank 3's chunk 1 hold afterwards?"
+    )
+    page.get_by_role("button", name="1 + 2 + 3", exact=True).click()
+    assert question.locator(".ar-result").text_content().startswith("Right. Rank 3 held 3.")
+    assert question.locator(".ar-result").text_content().endswith("(1 of 2 right)")
+
+
+def test_every_question_of_every_algorithm_has_one_right_answer(show):
+    for schedule in (ring_all_reduce(4), tree_all_reduce(6), recursive_doubling_all_reduce(8)):
+        page = show(Player(schedule, quiz=True, speed=4), motion="reduce")
+        held, asked = by_hand(schedule), 0
+        for step in range(schedule.steps):
+            page.locator(".ar-player").press("ArrowRight")
+            options = page.locator(".ar-option")
+            if options.count():
+                asked += 1
+                text = page.locator(".ar-question p").first.text_content()
+                options.first.click()
+                assert page.locator(".ar-option.ar-right").count() == 1, text
+                right = page.locator(".ar-option.ar-right").text_content()
+                if "hold afterwards" in text:
+                    rank, chunk = (
+                        int(text.split("does rank ")[1].split("'")[0]),
+                        int(text.split(" hold")[0].split()[-1]),
+                    )
+                    assert right == " + ".join(map(str, held[step + 1][rank, chunk])), text
+                page.get_by_role("button", name="Show me").click()
+            done(page, step + 1)
+        assert asked == schedule.steps, schedule
+
+
+def test_two_films_side_by_side_in_step(show):
+    page = show(Player(ring_all_reduce(4), tree_all_reduce(4), nbytes=4000))
+    to_step(page, 6)
+    assert all(has == [0, 1, 2, 3] for half in (0, 1) for has in cells(page, half).values())
+    assert page.locator('[data-meter="step"]').all_text_contents() == ["step 6 of 6", "step 4 of 4"]
+    assert page.locator('[data-meter="bytes"]').all_text_contents() == [
+        "busiest rank sent 6 kB",
+        "busiest rank sent 8 kB",
+    ]
+    to_step(page, 2)
+    assert cells(page, 0) == by_hand(ring_all_reduce(4))[2]
+    assert cells(page, 1) == by_hand(tree_all_reduce(4))[2]
+
+
+def test_two_timed_films_share_one_clock(show):
+    def run(seconds: float) -> Trace:
+        events = []
+        for r in range(2):
+            events.append(Event(r, "send", 1 - r, nbytes=8, step=0, start=0.0, end=seconds, match=r))
+            events.append(Event(1 - r, "recv", r, nbytes=8, step=0, start=0.0, end=seconds, match=r))
+        return Trace("simulated", 2, tuple(events), clock="virtual")
+
+    page = show(Player(run(2e-6), run(4e-6)))
+    box = page.locator(".ar-timeline").bounding_box()
+    page.mouse.click(box["x"] + 62 + (box["width"] - 68) * 0.75, box["y"] + 60)
+    assert [half.locator(".ar-packet").count() for half in page.locator(".ar-half").all()] == [0, 2]
+    clocks = [text.split(" · ")[1].split(" of ") for text in page.locator('[data-meter="step"]').all_text_contents()]
+    assert clocks[0] == ["2 µs", "2 µs"]
+    assert float(clocks[1][0].split()[0]) == pytest.approx(3, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "schedule", [ring_all_reduce(16), flat_all_reduce(6), recursive_doubling_all_reduce(8)], ids=str
+)
+def test_in_every_layout_the_cards_stand_apart(show, schedule):
+    page = show(Player(schedule))
+    for layout in ("ring", "line", "tree", "grid", "all-to-all"):
+        page.get_by_label("Layout").select_option(layout)
+        assert page.locator(".ar-stage").get_attribute("data-layout") == layout
+        boxes = page.evaluate(
+            "() => [...document.querySelectorAll('.ar-card')].map((c) => c.getBoundingClientRect().toJSON())"
+        )
+        assert len(boxes) == schedule.ranks
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:
+                apart = (
+                    a["right"] < b["left"] or b["right"] < a["left"] or a["bottom"] < b["top"] or b["bottom"] < a["top"]
+                )
+                assert apart, f"{layout}: two cards overlap"
+        to_step(page, 1)
+        assert cells(page) == by_hand(schedule)[1]
+
+
+def test_many_ranks_in_the_dense_form(show):
+    page = show(Player(ring_all_reduce(64)))
+    shares = lambda: [float(s) for s in page.locator(".ar-dense").get_attribute("data-shares").split(",")]  # noqa: E731
+    assert shares() == [pytest.approx(1 / 64, abs=1e-3)] * 64
+    to_step(page, 63)
+    wanted = (1 + sum(range(1, 65)) - 1) / 64**2
+    assert shares() == [pytest.approx(wanted, abs=1e-3)] * 64
+    page.locator(".ar-player").press("End")
+    assert shares() == [1.0] * 64
+    green = page.evaluate(
+        """() => { const c = document.querySelector(".ar-dense canvas"), pen = c.getContext("2d");
+          return [...pen.getImageData(c.width * 0.8, c.height * 0.5, 1, 1).data]; }"""
+    )
+    assert green == [0, 158, 115, 255], "the heat map shows that everything is held"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_few_ranks(show, ranks):
+    page = show(Player(ring_all_reduce(ranks)))
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.locator(".ar-player").press("End")
+    done(page, 2 * (ranks - 1))
+    assert set(map(tuple, cells(page).values())) == {tuple(range(ranks))}
+
+
+def test_words_from_a_trace_are_never_markup(show):
+    bad = "</script><img src=x onerror=document.title='broken'>"
+    events = (Event(0, "compute", step=0, label=bad), Event(1, "compute", step=0, label=bad))
+    page = show(Player(Trace("live", 2, events, algorithm=bad)))
+    page.locator(".ar-player").press("End")
+    assert page.title() == "Player"
+    assert bad in page.locator(".ar-caption").text_content()
+
+
+def test_light_and_dark_differ_in_the_paper_and_not_in_the_contributions(show):
+    def look(page):
+        return page.evaluate(
+            """() => [getComputedStyle(document.querySelector(".ar-player")).backgroundColor,
+                      document.querySelector('.ar-rank path[fill^="#"]').getAttribute("fill")]"""
+        )
+
+    light, dark = (look(show(Player(ring_all_reduce(4)), scheme)) for scheme in ("light", "dark"))
+    assert light == ["rgb(255, 255, 255)", "#0072b2"]
+    assert dark == ["rgb(22, 22, 22)", "#0072b2"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(show, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page = show(Player(ring_all_reduce(4), tree_all_reduce(4), quiz=True), scheme)
+    page.locator("summary").click()
+    page.locator(".ar-table tbody").first.wait_for()
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.locator(".ar-option").nth(1).click()
+
+    def scan():
+        found = axe.Axe().run(page).response["violations"]
+        return {v["id"]: v["nodes"][0]["html"] for v in found if v["impact"] in ("serious", "critical")}
+
+    assert scan() == {}
+    page.evaluate("() => document.querySelector('.ar-button').removeAttribute('aria-label')")
+    page.evaluate("() => document.querySelector('.ar-button').removeAttribute('title')")
+    assert "button-name" in scan(), "the scan finds what was planted"

@@ -1,0 +1,83 @@
+"""The judge is a process that can be held up or brought down; the grader is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import psutil
+import pytest
+
+from autograder.judge import Died, Judge, JudgeError, OutOfTime
+
+IMPORTS = "import torch\nimport torch.distributed as dist"
+RIGHT = """
+def distributed_mean(tensor):
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+"""
+ENDLESS = "def distributed_mean(tensor):\n    while True:\n        pass"
+
+
+@pytest.fixture(scope="module")
+def judge():
+    made = Judge("bubblewrap")
+    yield made
+    made.close()
+
+
+def request(code: str, **more) -> dict:
+    return {
+        "exercise": "distributed_mean",
+        "cells": [IMPORTS, code],
+        "filename": "lab.ipynb",
+        "secret": 7,
+        "wall_s": 60,
+    } | more
+
+
+def test_a_right_answer_passes(judge):
+    assert judge.mark(request(RIGHT), 120)["passed"]
+
+
+def test_no_function_is_no_points(judge):
+    found = judge.mark(request("x = 1"), 60)
+    assert (found["passed"], found["score"]) == (False, 0.0)
+    assert "has no function distributed_mean" in found["reason"]
+
+
+def test_an_exercise_that_is_not_there_is_the_teachers_fault(judge):
+    with pytest.raises(JudgeError, match="There is no exercise 'distributed_men'"):
+        judge.mark(request(RIGHT, exercise="distributed_men"), 60)
+
+
+def test_past_the_limit_it_is_killed_with_all_its_ranks_and_the_next_one_is_marked(judge):
+    judge.mark(request("x = 1"), 60)
+    pid = judge._process.pid
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    with pytest.raises(OutOfTime, match=r"it took longer than 0\.5 s"):
+        judge.mark(request(ENDLESS), 0.5)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    assert judge.mark(request(RIGHT), 120)["passed"]
+
+
+def test_brought_down_it_says_how_and_the_next_one_is_marked(judge):
+    judge.mark(request("x = 1"), 60)
+    threading.Timer(0.3, os.kill, (judge._process.pid, signal.SIGSEGV)).start()
+    with pytest.raises(Died, match="the judge was killed by SIGSEGV"):
+        judge.mark(request(ENDLESS), 60)
+    assert judge.mark(request(RIGHT), 120)["passed"]
+
+
+@pytest.mark.parametrize(
+    "code", ["(" * 5000 + ")" * 5000, "x = " + "-" * 100_000 + "1", "\0", "def distributed_mean(" * 3000]
+)
+def test_text_that_upsets_parsers_is_no_points(judge, code):
+    try:
+        found = judge.mark(request(code + "\n"), 60)
+    except Died:
+        return  # the grader gives no points for that, and goes on
+    assert (found["passed"], found["score"]) == (False, 0.0)

@@ -1,0 +1,112 @@
+"""A submission gets back the shape in which it was released, whatever was done to it."""
+
+from __future__ import annotations
+
+import copy
+
+import nbformat
+import pytest
+from grading_course import LAB, NOTEBOOK, Course, cell_of
+from nbconvert.exporters import NotebookExporter
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.nbgraderformat import MetadataValidator
+
+from autograder.trusted import RestoreCells
+
+GRADED = "ring_all_reduce-graded"
+
+
+def restored(course: Course, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook after the step, which is told the same as by nbgrader."""
+    directory = CourseDirectory(root=str(course.root), submitted_directory="autograder/submitted")
+    step = RestoreCells(parent=NotebookExporter(parent=Autograde(coursedir=directory)))
+    database = f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}"
+    about = {"student": "someone", "assignment": LAB, "notebook": NOTEBOOK, "db_url": database}
+    notebook, _ = step.preprocess(copy.deepcopy(notebook), {"nbgrader": about})
+    MetadataValidator().validate_nb(notebook)
+    return notebook
+
+
+def as_released(course: Course, notebook: nbformat.NotebookNode, grade_id: str) -> bool:
+    """Whether the cell is what the students were given, and graded as it was."""
+    found, wanted = cell_of(notebook, grade_id), cell_of(course.notebook("labs"), grade_id)
+    keys = ("grade", "solution", "locked", "task", "points", "grade_id", "checksum", "schema_version")
+    about, should = found.metadata.nbgrader, wanted.metadata.nbgrader
+    return (
+        found.cell_type == wanted.cell_type
+        and found.source == wanted.source
+        and all(about.get(key) == should.get(key) for key in keys)
+    )
+
+
+def test_an_honest_submission_keeps_every_word(course):
+    submitted = course.answers()
+    found = restored(course, submitted)
+    assert [cell.source for cell in found.cells] == [cell.source for cell in submitted.cells]
+    assert as_released(course, found, GRADED)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"grade": False},
+        {"solution": True, "locked": False},
+        {"points": 600},
+        {"task": True},
+        {"schema_version": 99},
+        {"schema_version": 0},
+        {"locked": False, "checksum": "0" * 32},
+        {"cell_type": "markdown"},
+    ],
+)
+def test_forged_metadata_is_put_back(course, forged):
+    notebook = course.answers()
+    cell_of(notebook, GRADED).metadata.nbgrader.update(forged)
+    cell_of(notebook, GRADED).source = "6.0"
+    assert as_released(course, restored(course, notebook), GRADED)
+
+
+@pytest.mark.parametrize(
+    "nonsense", [5, [], "x", {}, {"grade_id": 3}, {"grade": True}, {"grade_id": "unknown", "grade": True}]
+)
+def test_nonsense_for_metadata_is_dropped(course, nonsense):
+    notebook = course.answers()
+    notebook.cells[0].metadata["nbgrader"] = nonsense
+    found = restored(course, notebook)
+    assert "nbgrader" not in found.cells[0].metadata
+    assert as_released(course, found, GRADED)
+
+
+def test_a_graded_cell_turned_into_prose_is_code_again(course):
+    notebook = course.answers()
+    index = notebook.cells.index(cell_of(notebook, GRADED))
+    about = notebook.cells[index].metadata
+    notebook.cells[index] = nbformat.v4.new_markdown_cell("nothing to see", metadata=about)
+    assert as_released(course, restored(course, notebook), GRADED)
+
+
+def test_deleted_graded_cells_come_back(course):
+    notebook = course.answers()
+    notebook.cells = [c for c in notebook.cells if not c.metadata.get("nbgrader", {}).get("grade")]
+    found = restored(course, notebook)
+    for grade_id in ("distributed_mean-graded", GRADED, "when_not_a_ring"):
+        assert as_released(course, found, grade_id)
+
+
+def test_of_two_cells_with_one_id_the_last_counts(course):
+    notebook = course.answers()
+    twin = copy.deepcopy(cell_of(notebook, "ring_all_reduce"))
+    twin.id, twin.source = "twin", "def ring_all_reduce(tensor):\n    return 1"
+    notebook.cells.append(twin)
+    assert cell_of(restored(course, notebook), "ring_all_reduce").source == twin.source
+
+
+def test_a_link_is_refused(course):
+    path = course.submission("someone")
+    path.symlink_to(course.root / "solutions" / LAB / f"{NOTEBOOK}.ipynb")
+    try:
+        with pytest.raises(ValueError, match="is a symbolic link; a submission must be a file of its own"):
+            restored(course, course.answers())
+    finally:
+        path.unlink()

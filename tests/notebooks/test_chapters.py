@@ -1,0 +1,262 @@
+"""Each chapter, run from top to bottom as its reader would, on a real live world."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = ROOT / "chapters"
+# `make test-ranks` runs the chapters with other world sizes
+RANKS = [int(n) for n in os.environ.get("ALLRANKS_TEST_RANKS", "4").split(",")]
+MARK = "ALLRANKS_TEST_MARK"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class Executed:
+    """A chapter that has been run; `error(name)` and `text(name)` say what the cell of that name gave."""
+
+    def __init__(self, notebook: nbformat.NotebookNode) -> None:
+        self.cells = {cell.id: cell for cell in notebook.cells}
+
+    def outputs(self, name: str) -> list:
+        return self.cells[name].outputs
+
+    def text(self, name: str) -> str:
+        """Everything that the cell showed as plain text."""
+        # what is printed may come in several pieces that end anywhere
+        parts = [o.get("text") or o.get("data", {}).get("text/plain", "") + "\n" for o in self.outputs(name)]
+        return "".join(parts).strip()
+
+    def by_rank(self, name: str) -> dict[int, str]:
+        """What each rank printed in a `%%ranks` cell."""
+        found: dict[int, list[str]] = {}
+        for rank, line in re.findall(r"^\[rank (\d+)\] (.*)$", self.text(name), flags=re.M):
+            found.setdefault(int(rank), []).append(line)
+        return {rank: "\n".join(lines) for rank, lines in found.items()}
+
+    def errors(self) -> dict[str, str]:
+        """The cells that ended with an error, and its name and message."""
+        return {
+            name: f"{output.ename}: {output.evalue}"
+            for name, cell in self.cells.items()
+            for output in cell.get("outputs", ())
+            if output.output_type == "error"
+        }
+
+    def pids(self, name: str) -> set[int]:
+        """The processes in the table that a cell showing `world` printed."""
+        return {int(pid) for pid in re.findall(r"^ *\d+ +(\d+) ", self.text(name), flags=re.M)}
+
+
+def read(chapter: str, ranks: int = 4, **replace: str) -> nbformat.NotebookNode:
+    """A chapter for so many ranks; `replace` maps a cell's name to its new source."""
+    notebook = nbformat.read(CHAPTERS / f"{chapter}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        cell.source = replace.pop(cell.id, cell.source).replace("World(ranks=4)", f"World(ranks={ranks})")
+    assert not replace
+    return notebook
+
+
+def execute(notebook: nbformat.NotebookNode) -> Executed:
+    """Runs it in a fresh kernel, then waits until every process that it started is gone."""
+    mark = uuid.uuid4().hex
+    client = NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(CHAPTERS)}}
+    )
+    client.execute(env={**os.environ, MARK: mark})
+    assert not remaining(mark)
+    return Executed(notebook)
+
+
+def remaining(mark: str, patience_s: float = 30) -> list[str]:
+    """The processes with this mark in their environment that are still there when patience ends."""
+    until = time.monotonic() + patience_s
+    while left := [p for p in psutil.process_iter() if marked(p, mark)]:
+        if time.monotonic() > until:
+            return [f"{p.pid} {' '.join(p.cmdline())}" for p in left]
+        time.sleep(0.1)
+    return []
+
+
+def marked(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(MARK) == mark
+    except psutil.Error:
+        return False
+
+
+def test_the_mark_finds_processes():
+    mark = uuid.uuid4().hex
+    child = psutil.Popen(["sleep", "60"], env={**os.environ, MARK: mark})
+    try:
+        assert len(remaining(mark, patience_s=0)) == 1
+    finally:
+        child.kill()
+        child.wait()
+    assert not remaining(mark)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_start_here(ranks):
+    chapter = execute(read("00_start_here", ranks))
+    total = ranks * (ranks + 1) / 2
+    last = ranks - 1
+
+    assert chapter.by_rank("first_all_reduce") == {rank: str(total) for rank in range(ranks)}
+    assert chapter.text("reveal_sum").endswith(f"holds {total:g}")
+    assert chapter.text("mean_loss") == str([2 + last / 2] * ranks)
+
+    errors = chapter.errors()
+    assert set(errors) == {"one_raises", "one_absent"}
+    assert f"Rank {last}: RuntimeError" in errors["one_raises"]
+    assert "line 4: batch = batch.reshape(3, 3)" in errors["one_raises"]
+    assert chapter.by_rank("one_raises") == {rank: "(8,)" for rank in range(last)}
+    assert "rank 0: done" in errors["one_absent"]
+    for rank in range(1, ranks):
+        assert f"rank {rank}: in dist.all_reduce, line 3: dist.all_reduce(x)" in errors["one_absent"]
+
+    before, after = chapter.pids("start_world"), chapter.pids("fresh_world")
+    assert len(before) == len(after) == ranks
+    assert not before & after
+    there = chapter.by_rank("still_there")
+    assert {int(text.split()[1]) for text in there.values()} == before
+    assert all(text.endswith(f"x = {total}") for text in there.values())
+
+    assert WIDGET in chapter.outputs("player")[0].data
+    assert chapter.text("reveal_messages").endswith("rank 0 sends 6")
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_all_reduce(ranks, solved):
+    replace = {}
+    if solved:
+        replace["ring_all_reduce"] = solved_ring() + "\n\n\ncheck(ring_all_reduce)"
+        replace["formula"] = source("formula").replace("return 0", "return 2 * (p - 1) / p * n")
+    chapter = execute(read("07_all_reduce", ranks, **replace))
+    everyone = range(ranks)
+
+    errors = chapter.errors()
+    assert set(errors) == {"send_first"}
+    for rank in everyone:
+        assert f"rank {rank}: in dist.send, line 4" in errors["send_first"]
+
+    own = [float(text) for text in chapter.by_rank("own_gradient").values()]
+    for text in chapter.by_rank("mean_gradient").values():
+        together, alone = (float(line.split()[-1]) for line in text.splitlines())
+        assert together == pytest.approx(sum(own) / ranks, abs=2e-4)
+        assert together == pytest.approx(alone, abs=2e-4)
+
+    operations = dict(line.split() for line in chapter.by_rank("operations")[0].splitlines())
+    assert float(operations["SUM"]) == ranks * (ranks + 1) / 2
+    assert float(operations["AVG"]) == (ranks + 1) / 2
+    assert (operations["MIN"], operations["MAX"]) == ("1", str(ranks))
+    late, early, _ = (line.split()[-1] for line in chapter.by_rank("overflow")[0].splitlines())
+    assert late == "inf"
+    assert float(early) == pytest.approx(60000, rel=1e-3)  # float16 keeps 11 bits of a sum
+
+    total = ranks * (ranks + 1) // 2
+    assert chapter.by_rank("in_place_run")[0] == f"{total}, {total}, None"
+    assert chapter.by_rank("twice")[0] == str(ranks * total)
+    assert f"[{ranks}., {ranks}., {ranks}.]" in chapter.by_rank("view")[0].splitlines()[0]
+    between_ranks, with_notebook, _ = chapter.text("compare_bits").splitlines()
+    assert "last rank: 0.0 % differ" in between_ranks
+    assert ("0.0 % differ" in with_notebook) == (ranks == 2)  # two numbers can be added in one way only
+
+    rows = re.findall(r"p = (\d), n = 840:  yours +(\S+) +counted +(\d+)", chapter.text("formula"))
+    assert [(int(p), int(counted)) for p, _, counted in rows] == [(2, 840), (3, 1120), (4, 1260), (8, 1470)]
+    assert all((mine == counted) is solved for _, mine, counted in rows)
+    verdict = chapter.text("ring_all_reduce")
+    assert ("not yet" in verdict, "the all-gather half is missing" in verdict) == (not solved, not solved)
+    assert chapter.text("ring_live") == str([solved] * ranks)
+
+    times = {
+        row.split()[0]: [float(t) for t in re.findall(r"([\d.]+) ms", row)]
+        for row in chapter.text("competition").splitlines()[1:]
+    }
+    assert min(times, key=lambda name: times[name][0]) == "recursive_doubling_all_reduce"
+    assert min(times, key=lambda name: times[name][2]) == "ring_all_reduce"
+    assert "27.1 GB" in chapter.text("answer")
+    assert "bytes alone:             135.6 ms" in chapter.text("answer")
+
+    rows = [line.split() for line in chapter.text("table").splitlines()[1:]]
+    assert [int(row[0]) for row in rows] == [4**k for k in range(9)]
+    assert float(rows[-1][3]) == 1.0  # the last point of the model is fitted to
+    assert all(float(cell) > 0 for row in rows for cell in row[1:])
+    assert any("image/png" in output.get("data", {}) for output in chapter.outputs("figure"))
+    assert all(float(text) != ranks for text in chapter.by_rank("dtype").values())
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter on all-reduce."""
+    return next(cell.source for cell in read("07_all_reduce").cells if cell.id == name)
+
+
+def solved_ring() -> str:
+    """The chapter's `ring_all_reduce` with the answer that its folded text gives."""
+    answer = re.search(r"```python\n(.*?)```", source("ring_answer"), flags=re.S).group(1).rstrip()
+    function, _ = source("ring_all_reduce").split("\n\n\ncheck(")
+    hole = "    # all-gather: your turn"
+    assert hole in function
+    return function.replace(hole, answer)
+
+
+def test_the_answer_is_right_and_moves_what_the_schedule_says(tmp_path):
+    """The package's ring and the chapter's are one algorithm in two forms."""
+    from allranks import check, schedules
+    from allranks.wire import run
+
+    file = tmp_path / "ring.py"
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{solved_ring()}\n")
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    function = namespace["ring_all_reduce"]
+    assert check(function).passed
+
+    def body():
+        import torch
+
+        function(torch.arange(8.0))
+
+    for ranks in (2, 3, 4):
+        _, trace, deadlock = run(body, ranks=ranks)
+        assert deadlock is None
+        sizes = schedules.ring_all_reduce(ranks).chunk_nbytes(8)
+        planned = [(m.src, m.dst, 4 * sum(sizes[c] for c in m.chunks)) for m in schedules.ring_all_reduce(ranks).moves]
+        sent = [(m.src, m.dst, m.nbytes) for m in trace.messages()]
+        for rank in range(ranks):  # the order of one rank's own messages is the algorithm; between ranks there is none
+            assert [m for m in sent if m[0] == rank] == [m for m in planned if m[0] == rank]
+
+
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_chapters_keep_to_the_style(path):
+    """Length as in the style guide; every code cell named, so that an insertion renames none."""
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    lines = sorted(len(cell.source.splitlines()) for cell in code)
+    words = sum(len(cell.source.split()) for cell in notebook.cells if cell.cell_type == "markdown")
+    assert len(code) <= 40
+    assert lines[len(lines) // 2] <= 6
+    assert lines[-1] <= 25
+    assert words <= 2500
+    assert all("name" in cell.metadata for cell in notebook.cells)
+
+
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_links_within_the_course_resolve(path):
+    prose = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", prose) if "://" not in link]
+    assert links
+    for link in links:
+        assert (path.parent / link.partition("#")[0]).exists(), f"{path.name} links to {link}"

@@ -1,0 +1,190 @@
+"""The fold: what every cell holds after each step, the steps of traces that carry none, and what travels to the browser."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import pytest
+from allranks.player.film import add, bag, bound, columns, film, members, pattern, ranges
+from allranks.schedules import (
+    ALGORITHMS,
+    binomial_broadcast,
+    flat_all_reduce,
+    recursive_doubling_all_reduce,
+    ring_all_gather,
+    ring_all_reduce,
+)
+from allranks.trace import Event, Trace
+
+
+def test_bags_count_and_add():
+    assert members(bag([3, 1, 3])) == [1, 3, 3]
+    assert members(add(bag([0, 1]), bag([1, 2]))) == [0, 1, 1, 2]
+    assert members(add(add(bag([5]), bag([5])), bag([5]))) == [5, 5, 5]
+    assert add((), bag([2])) == bag([2])
+    assert ranges(bag([0, 1, 2, 5])) == [0, 2, 5, 5]
+    assert ranges(bag([0, 0, 1])) == [0, 1, 0, 0]
+    assert ranges(bag(range(256))) == [0, 255]
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6, 8])
+def test_a_schedule_ends_with_what_its_collective_promises(name, ranks):
+    schedule = ALGORITHMS[name](ranks)
+    found = film(schedule)
+    last = found.states()[-1]
+    for cell, wanted in schedule.final().items():
+        assert members(last[cell]) == sorted(wanted.elements())
+    assert len(found.states()) == schedule.steps + 1
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_a_schedule_and_its_trace_are_the_same_film(name):
+    schedule = ALGORITHMS[name](6)
+    direct, traced = film(schedule, 6000), film(schedule.trace(6000))
+    assert direct.states() == traced.states()
+    assert direct.captions() == traced.captions()
+    assert direct.bytes_sent() == traced.bytes_sent() == schedule.bytes_sent(6000)
+    # the fold agrees with the contributions that the schedule itself wrote into the trace
+    for leg, event in zip(traced.legs, (e for e in schedule.trace(6000) if e.op == "send"), strict=True):
+        assert event.contrib is None or members(leg.cargo[0]) == list(event.contrib)
+
+
+def test_what_a_trace_claims_to_carry_goes_before_the_fold():
+    events = (
+        Event(0, "send", 1, (0,), nbytes=4, step=0, match=0, contrib=(0, 0)),
+        Event(1, "reduce", 0, (0,), nbytes=4, step=0, match=0, contrib=(0, 0)),
+    )
+    found = film(Trace("wire", 2, events, "all_reduce", chunks=1, nbytes=4))
+    assert members(found.states()[-1][1, 0]) == [0, 0, 1]
+
+
+def test_an_undelivered_send_changes_no_cell_and_is_told():
+    found = film(
+        Trace("wire", 2, (Event(0, "send", 1, (0,), nbytes=4, step=0, line=3),), "all_reduce", chunks=1, nbytes=4)
+    )
+    assert members(found.states()[-1][1, 0]) == [1]
+    assert found.captions()[1] == (
+        "step 1 of 1: rank 0 tries to send chunk 0 to rank 1, which never receives it (line 3); "
+        "at the end rank 0 still waits for rank 1 to receive"
+    )
+    buffered = Trace("wire", 2, (Event(0, "send", 1, nbytes=4, step=0),), meta={"delivery": "buffered"})
+    assert "waits" not in film(buffered).captions()[1], "a buffered send does not wait"
+
+
+def test_a_receive_that_nobody_serves_is_a_wait_without_an_end():
+    events = (
+        Event(0, "send", 1, nbytes=4, step=0, match=0),
+        Event(1, "recv", 0, nbytes=4, step=0, match=0),
+        Event(0, "recv", 1, line=9),
+    )
+    found = film(Trace("wire", 2, events))
+    (wait,) = found.bars
+    assert (wait.rank, wait.op, wait.peer, wait.step, wait.end_step) == (0, "wait", 1, 1, None)
+    assert found.captions()[2] == "step 2 of 2: rank 0 waits for rank 1 to send, for ever (line 9)"
+
+
+def test_a_rank_is_not_idle_while_its_own_message_is_under_way():
+    events = (
+        Event(1, "send", 0, nbytes=4, step=1, start=2.0, end=3.0, match=0),
+        Event(0, "recv", 1, nbytes=4, step=1, start=2.0, end=3.0, match=0),
+        Event(1, "send", 2, nbytes=4, step=0, start=0.0, end=2.0, match=1),
+        Event(2, "recv", 1, nbytes=4, step=0, start=0.0, end=2.0, match=1),
+        Event(0, "wait", 1, start=0.0, end=3.0),
+    )
+    (wait,) = film(Trace("wire", 3, events, clock="virtual")).bars
+    assert (wait.start, wait.end, wait.step, wait.end_step) == (0.0, 2.0, 0, 0)
+
+
+def test_steps_are_inferred_where_a_trace_has_none():
+    events = []
+    for step in range(2):
+        for r in range(3):
+            at = 2.0 * step
+            events.append(Event(r, "send", (r + 1) % 3, nbytes=1, start=at, end=at + 1, match=3 * step + r))
+            events.append(Event((r + 1) % 3, "recv", r, nbytes=1, start=at, end=at + 1, match=3 * step + r))
+    found = film(Trace("live", 3, tuple(events), clock="wall"))
+    assert found.inferred
+    assert [leg.step for leg in found.legs] == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "layout"),
+    [
+        (ring_all_reduce(8), "ring"),
+        (ring_all_reduce(2), "line"),
+        (binomial_broadcast(8), "tree"),
+        (flat_all_reduce(6), "tree"),
+        (recursive_doubling_all_reduce(8), "grid"),
+        (recursive_doubling_all_reduce(16), "grid"),
+    ],
+    ids=str,
+)
+def test_the_layout_follows_the_pattern(schedule, layout):
+    assert film(schedule).layout == layout
+
+
+def test_a_grid_has_the_columns_that_keep_links_straight():
+    rows = {(4 * r + c, 4 * r + (c + 1) % 4) for r in range(2) for c in range(4)}
+    down = {(c, c + 4) for c in range(4)}
+    assert columns(8, rows | down) == 4
+    assert columns(8, {(2 * r + a, 2 * s + a) for r in range(4) for s in range(4) for a in range(2)} | {(0, 1)}) == 2
+    assert columns(7, {(0, 5), (1, 6)}) == 3
+    assert pattern(8, rows | down) == "grid"
+
+
+def test_patterns_of_links():
+    assert pattern(5, {(a, b) for a in range(5) for b in range(5) if a != b}) == "all-to-all"
+    assert pattern(5, {(r, r + 1) for r in range(4)}) == "line"
+    assert pattern(8, {*((r, (r + 1) % 8) for r in range(8)), (0, 4)}) == "ring", "one stray message keeps the ring"
+
+
+@pytest.mark.parametrize(
+    ("collective", "nbytes"),
+    [
+        ("all_reduce", 1500),
+        ("all_gather", 750),
+        ("reduce_scatter", 750),
+        ("broadcast", 1000),
+        ("gather", 250),
+        (None, None),
+    ],
+)
+def test_lower_bounds_by_hand(collective, nbytes):
+    found = bound(collective, 4, 1000)
+    assert (found and found[1]) == nbytes
+
+
+def test_no_algorithm_sends_less_than_the_lower_bound():
+    for name, build in ALGORITHMS.items():
+        for ranks in (2, 3, 5, 8):
+            found = film(build(ranks), 840 * ranks)
+            if found.collective == "barrier":
+                continue
+            assert max(found.bytes_sent()) >= found.bound[1] - 1e-9, f"{name}({ranks})"
+    ring = film(ring_all_gather(8), 8000)
+    assert max(ring.bytes_sent()) == ring.bound[1]
+
+
+def test_the_payload_is_small_and_whole():
+    data = film(ring_all_reduce(8), 8 << 20).payload()
+    assert len(data) < 10_000
+    head = json.loads(zlib.decompress(data))
+    assert len(head["legs"]) == 112
+    assert len(head["captions"]) == 15
+
+
+def test_many_messages_are_told_in_part():
+    (_, first, *_) = film(ring_all_reduce(64)).captions()
+    assert first.endswith("; and 48 more")
+
+
+def test_a_chunk_that_does_not_exist_is_played_as_bytes():
+    events = (
+        Event(0, "send", 1, (9,), nbytes=4, step=0, match=0),
+        Event(1, "recv", 0, (9,), nbytes=4, step=0, match=0),
+    )
+    found = film(Trace("wire", 2, events, "all_reduce", chunks=2, nbytes=8))
+    assert found.legs[0].chunks == ()
+    assert found.states()[0] == found.states()[1]

@@ -1,0 +1,61 @@
+"""The figures hold the numbers that they were given, in the units that their axes name."""
+
+from __future__ import annotations
+
+import pytest
+from allranks.plots import PlotError, bandwidth, fit, scaling, timeline
+from allranks.schedules import ring_all_reduce, tree_all_reduce
+from allranks.trace import Trace
+
+
+def lines(figure) -> dict[str, tuple[list, list]]:
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in figure.axes[0].lines}
+
+
+def test_scaling_draws_the_price_of_each_schedule():
+    found = lines(scaling([ring_all_reduce(4), tree_all_reduce(4)], [4000, 4_000_000], alpha=1e-6, beta=1e-9))
+    # ring: 6 alpha + 6/4 n beta; tree: 4 (alpha + n beta)
+    assert found["ring all_reduce, 4 ranks"] == ([4000, 4_000_000], pytest.approx([12e-6, 6006e-6]))
+    assert found["tree all_reduce, 4 ranks"] == ([4000, 4_000_000], pytest.approx([20e-6, 16004e-6]))
+
+
+def test_bandwidth_in_gb_per_s_with_its_roof():
+    figure = bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5, roof_bytes_per_s=8e9)
+    found = lines(figure)
+    assert found["ring, algbw"] == ([1e9, 2e9], [2.0, 4.0])
+    assert found["ring, busbw"] == ([1e9, 2e9], [3.0, 6.0])
+    assert [line.get_ydata()[0] for line in figure.axes[0].lines if len(set(line.get_ydata())) == 1] == [8.0]
+    assert figure.axes[0].texts[0].get_text() == "roof 8 GB/s"
+
+
+def test_a_fit_says_how_far_off_its_worst_point_is():
+    found = lines(fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9))
+    assert found["measured"] == ([1000, 3000], [2e-6, 5e-6])
+    assert found["1 µs + n / (1 GB/s), worst 20% off"] == ([1000, 3000], pytest.approx([2e-6, 4e-6]))
+
+
+def test_a_timeline_has_a_lane_for_each_rank_and_a_bar_for_each_event():
+    trace = ring_all_reduce(3).trace()
+    axes = timeline(trace).axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["rank 0", "rank 1", "rank 2"]
+    assert len(axes.collections) == len(trace)
+
+
+def test_it_shows_itself_in_a_notebook():
+    assert "<svg" in fit([(1000, 2e-6)], 1e-6, 1e-9)._repr_svg_()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: scaling([], [1], 1e-6, 1e-9),
+        lambda: scaling([ring_all_reduce(2)], [0], 1e-6, 1e-9),
+        lambda: bandwidth({"x": []}, 1.0),
+        lambda: fit([(0, 1.0)], 1e-6, 1e-9),
+        lambda: timeline(Trace("live", 2)),
+    ],
+)
+def test_what_can_not_be_drawn_is_said(call):
+    with pytest.raises(PlotError) as caught:
+        call()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,165 @@
+"""What a rank sends is never believed: broken frames, impossible values and lies end the run, not the router."""
+
+import copy
+import json
+import random
+import socket
+
+import pytest
+import torch
+from allranks.network import Flat
+from allranks.wire import FailureKind, Rules, explain, record
+from allranks.wire.codec import HEAD, Body, Channel, CodecError
+from allranks.wire.router import Router
+from allranks.wire.values import decode, pack, unpack
+
+RAW = [
+    b"\x00" * 64,
+    b"garbage that is no frame at all" * 10,
+    HEAD.pack(2**31, 0, 0, 0),
+    HEAD.pack(4, 0, 0, 0) + b"nope",
+    HEAD.pack(2, 0, 5, 0) + b"[]",
+    HEAD.pack(2, 0, 10**9, 1) + b"[]",
+    HEAD.pack(200000, 0, 0, 0) + b"[" * 200000,
+]
+MESSAGES = [
+    {},
+    {"stopped": True},
+    [{}],
+    [{"k": "what"}],
+    [{"k": "wait", "w": 99}],
+    [{"k": "send", "a": "send", "g": "0", "i": 1, "p": 77, "t": 0, "d": "float32", "c": 1, "b": 4}],
+    [{"k": "send", "a": "send", "g": "0", "i": 1, "p": 1, "t": 0, "d": "float32", "c": 10**12, "b": 4}],
+    [{"k": "recv", "a": "recv", "g": "0", "i": 1, "p": 1, "t": 0, "d": "object", "c": 1}],
+    [{"k": "recv", "a": "recv", "g": "9", "i": 1, "p": 1, "t": 0, "d": "int8", "c": 1}],
+    [{"k": "collective", "n": "all_reduce", "a": "x", "g": "0", "i": 1, "d": "int8", "c": [-1], "o": [1]}],
+    [{"k": "group", "g": "1", "m": [0, 5]}],
+    [{"k": "done", "value": {"p": 0}, "sizes": [3]}],
+    [{"k": "done", "value": {"x": ["float32", [2**40], [1], 0, 0, 0, 0, None]}, "sizes": [0]}],
+    [{"k": "done", "value": [1, 2], "sizes": []}],
+    [{"k": "done"}],
+    [{"k": "fault", "kind": "NO_SUCH_KIND", "message": 3, "l": [1, "x"]}],
+    [{"k": "fault", "kind": "FORBIDDEN_OP", "message": "", "l": None}],
+    [{"k": "fault", "kind": "CPU_LIMIT", "w": 3, "error": {}}],
+    "text",
+    None,
+]
+FIND = (
+    "import gc\nfrom allranks.wire.codec import Channel\nc = next(o for o in gc.get_objects() if type(o) is Channel)\n"
+)
+
+
+@pytest.mark.parametrize("number", range(len(RAW)))
+def test_broken_frames_from_a_real_rank(pool, program, number):
+    code = f"{FIND}c.socket.sendall({RAW[number]!r}) if r == 0 else None\ndist.barrier()"
+    failure = pool.run(program(code), 2, wall_s=1).failure
+    assert failure.kind in (FailureKind.KILLED, FailureKind.WALL_LIMIT)
+    assert failure.rank == 0
+    assert pool.run(program("return r"), 2).results == [0, 1]
+
+
+@pytest.mark.parametrize("number", range(len(MESSAGES)))
+def test_lies_from_a_real_rank(pool, program, number):
+    code = f"{FIND}c.send({MESSAGES[number]!r}) if r == 0 else None\ndist.barrier()"
+    outcome = pool.run(program(code), 2, wall_s=1)
+    assert outcome.failure is not None
+    assert outcome.results[0] is None
+    assert pool.run(program("return r"), 2).results == [0, 1]
+
+
+def test_a_rank_can_not_pickle_its_way_into_the_router(tmp_path):
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "owned"), "w"))
+
+    message = {"value": {"p": 0}, "sizes": [len(pickle.dumps(Evil()))]}
+    with pytest.raises(CodecError):
+        unpack(message, Body(pickle.dumps(Evil())))
+    assert not (tmp_path / "owned").exists()
+
+
+def test_unsealed_shared_memory_is_refused():
+    import os
+
+    ours, theirs = socket.socketpair()
+    fd = os.memfd_create("x", os.MFD_ALLOW_SEALING)
+    os.write(fd, b"x" * 100_000)
+    sender, receiver = Channel(theirs, True), Channel(ours, True)
+    sender.send([1], Body(fd=fd, nbytes=100_000))
+    with pytest.raises(CodecError, match="sealed"):
+        receiver.receive()
+    sender.close()
+    receiver.close()
+
+
+def random_op(chance):
+    return {
+        "k": chance.choice(["send", "recv", "collective", "wait", "poll", "group", "call", "write", "fault", "done"]),
+        "a": "isend",
+        "g": "0",
+        "i": chance.randrange(1, 9),
+        "w": chance.randrange(1, 9),
+        "p": chance.choice([0, 1, None]),
+        "t": 0,
+        "d": "int8",
+        "c": chance.choice([0, 1, [1], [0]]),
+        "o": [1],
+        "n": chance.choice(["all_reduce", "barrier", "all_to_all", "nonsense"]),
+        "b": chance.choice([0, 1]),
+        "f": chance.choice(["SUM", "BAD", None]),
+        "r": chance.choice([None, 0, 1]),
+        "m": [0, 1],
+        "kind": chance.choice(["EXCEPTION", "CHANGED_BEFORE_WAIT", "MEMORY", "DESYNC"]),
+        "message": "m",
+        "path": "p",
+        "l": ["f", 1],
+    }
+
+
+LIMITS = {"cpu_s": 1, "wall_s": 1, "memory_bytes": 1, "output_limit": 1}
+JUNK = [None, -1, 2**70, "x", [], {}, [[]], True, 1.5, float("nan"), ["float32"]]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_router_survives_random_operations(seed):
+    """Whatever comes, the router raises nothing but CodecError."""
+    chance = random.Random(seed)
+    for _ in range(40):
+        router = Router(2, Rules(), chance.choice(["rendezvous", "buffered", "shuffled"]), seed)
+        for _ in range(12):
+            op = random_op(chance)
+            for key in chance.sample(sorted(op), chance.choice([0, 0, 1, 2])):
+                op[key] = copy.deepcopy(chance.choice(JUNK))
+            try:
+                router.take(chance.randrange(2), [op], Body(b"\1" * chance.choice([0, 1])))
+            except CodecError:
+                pass
+            router.outbox.clear()
+            if router.running == 0:
+                router.settle()
+        failure = explain.verdict(router, lambda file, line: None, LIMITS)
+        assert failure is None or failure.text()
+        rounds = record.timeline(router, Flat(1, 0))
+        record.log(router, rounds, lambda file, line: None)
+        record.trace(router, rounds, rounds, {})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_survive_random_json(seed):
+    chance = random.Random(seed)
+    message, body = pack({}, [torch.arange(4.0), {"a": torch.zeros(2, 3).t()}, (1, "x")])
+    text = json.dumps(message)
+    for _ in range(200):
+        at = chance.randrange(len(text))
+        mutated = text[:at] + chance.choice('0123456789[]{},"-xlt') + text[at + 1 :]
+        try:
+            changed = json.loads(mutated)
+        except ValueError:
+            continue
+        try:
+            unpack(changed, body)
+        except (CodecError, KeyError, TypeError):
+            pass  # the pool takes these three for a rank's nonsense
+    assert decode({"l": [1]}, []) == [1]

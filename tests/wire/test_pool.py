@@ -1,0 +1,308 @@
+"""The pool: what goes in and out, isolation from run to run, and that nothing is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from allranks.wire import FailureKind, Program, Ranks, Rules, WireError, run
+from allranks.wire.values import whole
+
+
+def mine():
+    return {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE}
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def identity(*args):
+    return args[0] if args else None
+
+
+def deadlock(*_):
+    dist.recv(torch.zeros(1), 1 - dist.get_rank())
+
+
+def test_no_process_and_no_descriptor_is_left():
+    run(identity, 2)
+    before, open_before = mine(), descriptors()
+    for body in (identity, deadlock):
+        run(body, 2)
+    run(Program("import os\ndef f(): os._exit(4)", "f"), 2)
+    run(Program("def f():\n while True: pass", "f"), 2, cpu_s=0.2)
+    with Ranks(3) as pool:
+        pool.run(identity, 3)
+        pids = pool.pids
+        assert len(pids) == 3
+        assert set(pids) <= mine()
+    with pytest.raises(ZeroDivisionError), Ranks(2) as pool:
+        pool.start()
+        raise ZeroDivisionError
+    forgotten = Ranks(2)
+    forgotten.start()
+    del forgotten
+    assert mine() == before
+    assert descriptors() == open_before
+
+
+def test_ranks_die_with_the_process_that_made_them(tmp_path):
+    code = (
+        "import os, sys, time\nfrom allranks.wire import Ranks\npool = Ranks(2)\npool.start()\n"
+        "print(*pool.pids, flush=True)\ntime.sleep(100)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pids = [int(p) for p in process.stdout.readline().split()]
+    assert len(pids) == 2
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_pool_goes_on_after_every_kind_of_end(pool):
+    pool.start(2)
+    for source in ("raise ValueError", "import sys; sys.exit()", "import os; os._exit(1)", "return [1]"):
+        pool.run(Program(f"def f():\n    {source}", "f"), 2)
+        assert pool.run(identity, 2, (7,)).results == [7, 7]
+
+
+def test_deadlocked_ranks_are_unwound_and_used_again():
+    with Ranks(2) as pool:
+        pool.start()
+        before = pool.pids
+        for _ in range(3):
+            assert pool.run(deadlock, 2).deadlock is not None
+        assert pool.pids == before
+
+
+def test_a_rank_that_dies_between_two_runs_is_replaced():
+    with Ranks(2) as pool:
+        pool.start()
+        victim = psutil.Process(pool.pids[1])
+        victim.kill()
+        while victim.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.001)
+        assert pool.run(identity, 2, (1,)).results == [1, 1]
+
+
+def test_each_run_has_a_fresh_world(pool):
+    def leave_something():
+        dist.new_group([0, 1])
+        dist.isend(torch.zeros(1), 1 - dist.get_rank())
+        return dist.get_world_size()
+
+    for p in (2, 4, 3):
+        outcome = pool.run(leave_something, p) if p == 2 else pool.run(identity, p, (0,))
+        assert [e.index for e in outcome.log] == ([0, 0] if p == 2 else [])
+    outcome = pool.run(
+        Program("import torch.distributed as d\ndef f(): return [d.get_rank(), d.get_world_size()]", "f"), 5
+    )
+    assert outcome.results == [[r, 5] for r in range(5)]
+
+
+def test_globals_do_not_survive_a_run(pool):
+    source = "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)"
+    assert [pool.run(Program(source, "f"), 1).results[0] for _ in range(3)] == [1, 1, 1]
+
+
+def test_each_rank_sees_its_own_arguments_only(pool):
+    rows = torch.arange(12.0).reshape(3, 4)
+    outcome = pool.run(lambda t: [t, t.untyped_storage().nbytes()], 3, per_rank=[(rows[r],) for r in range(3)])
+    for r in range(3):
+        assert torch.equal(outcome.results[r][0], rows[r])
+        assert outcome.results[r][1] == 16
+
+
+def test_values_of_every_kind_pass(pool):
+    value = {
+        "t": (1, 2.5, True, None, "ä\n"),
+        "l": [torch.zeros(0, 3), torch.tensor(4, dtype=torch.int8), [float("inf")]],
+        "big": 2**80,
+    }
+    outcome = pool.run(identity, 1, (value,))
+    assert outcome.failure is None
+    got = outcome.results[0]
+    assert got["t"] == value["t"]
+    assert got["big"] == 2**80
+    assert got["l"][0].shape == (0, 3)
+    assert got["l"][1].dtype == torch.int8
+    assert got["l"][2] == [float("inf")]
+
+
+def test_final_arguments_show_what_became_of_the_inputs(pool):
+    def change(t, u, fn, scale):
+        t += fn(scale)
+
+    t, u = torch.zeros(3), torch.ones(2)
+    outcome = pool.run(change, 2, per_rank=[(t, u, abs, -r) for r in (1, 2)])
+    assert [a[0].tolist() for a in outcome.final_args] == [[1, 1, 1], [2, 2, 2]]
+    assert outcome.final_args[0][2] is abs
+    assert outcome.final_args[1][3] == -2
+    assert t.tolist() == [0, 0, 0]
+
+
+def test_a_view_comes_back_with_its_guard(pool):
+    def write(t):
+        t.zero_()
+        t.as_strided((1,), (1,), 0).fill_(-1)
+
+    base = torch.arange(1.0, 13)
+    view = base.as_strided((2, 3), (1, 2), 3)
+    outcome = pool.run(write, 1, (view,), guard=True)
+    back = outcome.final_args[0][0]
+    assert back.stride() == (1, 2)
+    assert back.storage_offset() == 3
+    assert whole(back).tolist() == [-1, 2, 3, 0, 0, 0, 0, 0, 0, 10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [torch.arange(12).reshape(3, 4).t(), torch.arange(12)[::3], torch.arange(3).expand(2, 3), torch.arange(8)[2:5]],
+    ids=["transposed", "strided", "expanded", "offset"],
+)
+def test_strides_are_kept_without_the_neighbours(pool, view):
+    outcome = pool.run(lambda t: [t.clone(), list(t.stride()), t.storage_offset(), whole(t).sum()], 1, (view,))
+    clone, stride, offset, total = outcome.results[0]
+    assert torch.equal(clone, view)
+    assert stride == list(view.stride())
+    assert offset == 0
+    assert int(total) == sum(set(view.flatten().tolist()))
+
+
+def test_parameters_keep_their_gradients(pool):
+    def step(parameters):
+        for p in parameters:
+            dist.all_reduce(p.grad)
+            p.data -= p.grad
+        return [isinstance(p, torch.nn.Parameter) and p.requires_grad for p in parameters]
+
+    made = []
+    for r in range(2):
+        p = torch.nn.Parameter(torch.zeros(3))
+        p.grad = torch.full((3,), float(r + 1))
+        made.append(([p],))
+    outcome = pool.run(step, 2, per_rank=made)
+    assert outcome.results == [[True], [True]]
+    assert outcome.final_args[0][0][0].tolist() == [-3, -3, -3]
+    assert outcome.final_args[1][0][0].grad.tolist() == [3, 3, 3]
+
+
+def test_several_calls_in_one_run(pool):
+    def add(t):
+        dist.all_reduce(t)
+        return t.item()
+
+    per_rank = [[(torch.tensor(float(r + k)),) for k in range(3)] for r in range(2)]
+    outcome = pool.run(add, 2, per_rank=per_rank, calls=3)
+    assert outcome.results == [[1.0, 3.0, 5.0]] * 2
+    assert [e.call for e in outcome.log if e.rank == 0] == [0, 1, 2]
+    assert outcome.final_args[1][0].item() == 5
+    assert [a[0].item() for a in outcome.all_final_args[0]] == [1, 3, 5]
+
+
+def test_random_numbers_follow_the_seed_and_differ_by_rank(pool):
+    source = "import torch, random\ndef f(): return [float(torch.rand(1)), random.random()]"
+    first, again, other = (pool.run(Program(source, "f"), 2, seed=s).results for s in (1, 1, 2))
+    assert first == again != other
+    assert first[0] != first[1]
+
+
+def test_a_partial_names_the_students_lines(pool):
+    def answer(t):
+        raise IndexError("mine")
+
+    def drive(fn, t):
+        return fn(t)
+
+    failure = pool.run(partial(drive, answer), 1, (1,)).failure
+    assert failure.source_line == 'raise IndexError("mine")'
+
+
+@pytest.mark.parametrize("ranks", [0, -1, 65, 10_000, True, 2.0, "4"])
+def test_impossible_numbers_of_ranks(ranks):
+    with pytest.raises(WireError, match="whole number from 1 to 64"):
+        run(identity, ranks)
+
+
+def test_wrong_arguments_are_named(pool):
+    with pytest.raises(WireError, match="delivery"):
+        pool.run(identity, 2, delivery="lucky")
+    with pytest.raises(WireError, match="per_rank has 1"):
+        pool.run(identity, 2, per_rank=[(1,)])
+    with pytest.raises(WireError, match="from 1 to 8"):
+        pool.run(identity, 9)
+    with pytest.raises(ValueError, match="all_reduc"):
+        Rules(allow={"all_reduc"})
+    with pytest.raises(ValueError, match="peers"):
+        Rules(peers="mesh")
+    closed = Ranks(1)
+    closed.close()
+    with pytest.raises(WireError, match="closed"):
+        closed.run(identity)
+
+
+def test_an_interrupt_ends_the_ranks(program):
+    with Ranks(2) as pool:
+        pool.start()
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), 2))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.run(program("import time\nwhile True:\n    time.sleep(1)"), 2)
+        timer.join()
+        assert pool.pids == []
+        assert pool.run(identity, 2, (5,), wall_s=30).results == [5, 5]
+
+
+def test_ranks_from_the_warm_parent():
+    """As in a notebook, whose kernel has threads and can't be forked."""
+    before = mine()
+    with Ranks(2, launch="parent") as pool:
+        outcome = pool.run(lambda t: [t * 2, os.getppid() != os.getpid()], 2, (torch.ones(2),))
+        assert outcome.failure is None
+        assert outcome.results[1][0].tolist() == [2, 2]
+        assert pool.run(deadlock, 2).deadlock.cycle == (0, 1)
+        assert pool.run(Program("import os\ndef f(): os._exit(3)", "f"), 1).failure.kind is FailureKind.EXITED
+        pids = set(pool.pids)
+        assert pids
+        assert pids <= mine()
+    assert not pids & mine()
+    from allranks.engines.parent import Parent
+
+    Parent.ensure().close()
+    assert mine() == before
+
+
+def test_a_spawner_of_the_callers_own():
+    """Any launcher will do that gives the rank a socket: here a new interpreter, as a sandbox would start."""
+
+    class Fresh:
+        def spawn(self, target, *, args=None, env=None, fds=()):
+            assert target == "allranks.wire.rank:main"
+            process = subprocess.Popen([sys.executable, "-m", "allranks.wire.rank", str(fds[0])], pass_fds=fds)
+            process.kill = lambda sig=signal.SIGKILL: process.send_signal(sig)
+            return process
+
+    outcome = run(identity, 1, (torch.ones(3),), spawner=Fresh())
+    assert outcome.failure is None
+    assert outcome.results[0].tolist() == [1, 1, 1]
+
+
+def test_a_rank_that_does_not_start_is_named():
+    class Broken:
+        def spawn(self, target, *, args=None, env=None, fds=()):
+            return subprocess.Popen([sys.executable, "-c", "pass"])
+
+    with pytest.raises(WireError, match="Rank 0 ended before it was ready"):
+        run(identity, 2, spawner=Broken())

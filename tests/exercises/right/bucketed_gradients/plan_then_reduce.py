@@ -1,0 +1,26 @@
+import torch
+import torch.distributed as dist
+
+
+def plan(gradients, bucket_bytes):
+    buckets = [[]]
+    for gradient in gradients:
+        if buckets[-1] and sum(g.nbytes for g in buckets[-1]) + gradient.nbytes > bucket_bytes:
+            buckets.append([])
+        buckets[-1].append(gradient)
+    return [bucket for bucket in buckets if bucket]
+
+
+def bucketed_gradients(parameters, bucket_bytes):
+    """All buckets are under way before the first is waited for."""
+    gradients = [p.grad for p in parameters if p.grad is not None][::-1]
+    flying = []
+    for bucket in plan(gradients, bucket_bytes):
+        flat = torch.cat([g.flatten() for g in bucket]) / dist.get_world_size()
+        flying.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+    for bucket, flat, work in flying:
+        work.wait()
+        offset = 0
+        for gradient in bucket:
+            gradient.copy_(flat[offset : offset + gradient.numel()].reshape(gradient.shape))
+            offset += gradient.numel()

@@ -1,0 +1,58 @@
+"""Every right answer passes whole; each known wrong one gets the message it must get, in a notebook or from a file."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from allranks.exercises import get, names
+from allranks.exercises.checking.source import read_source
+from allranks.wire import Ranks
+
+HERE = Path(__file__).parent
+RIGHT = sorted((HERE / "right").glob("*/*.py"))
+WRONG = sorted((HERE.parents[1] / "autograder" / "wrong").glob("*/*.py"))
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def _messages(path: Path) -> list[str]:
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return [line.removeprefix("Must get:").strip() for line in text.splitlines() if line.startswith("Must get:")]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """Ranks for all answers of this file: forking them anew for each would take most of its time."""
+    with pytest.MonkeyPatch.context() as patch, Ranks(8) as ranks:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("answers")))  # one of the wrong answers writes files there
+        yield ranks
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=_name)
+def test_a_right_answer_passes(path, pool):
+    exercise = path.parent.name
+    verdict = get(exercise).judge_source(read_source(path, exercise), pool=pool)
+    assert verdict.passed, verdict.text()
+    assert verdict.score == 1.0
+    assert verdict.reason == ""
+
+
+@pytest.mark.parametrize("path", WRONG, ids=_name)
+def test_a_wrong_answer_gets_its_message(path, pool):
+    exercise, messages = path.parent.name, _messages(path)
+    assert all(messages) and messages, "a wrong answer names its message in its docstring: `Must get: ...`"
+    verdict = get(exercise).judge_source(read_source(path, exercise), pool=pool)
+    assert not verdict.passed
+    assert verdict.score < 1
+    for message in messages:
+        assert message.lower() in verdict.reason.lower(), verdict.text()
+
+
+@pytest.mark.parametrize("exercise", names())
+def test_every_exercise_has_right_and_wrong_answers(exercise):
+    assert sum(p.parent.name == exercise for p in RIGHT) >= 3
+    assert sum(p.parent.name == exercise for p in WRONG) >= 5

@@ -1,0 +1,240 @@
+"""`check` in a notebook and `allranks check` on the command line: the verdict's form, its exit codes, its manners."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from allranks import check
+from allranks.exercises import ExerciseError, get, names
+from allranks.exercises.checking.cases import Setup
+from allranks.exercises.checking.verdict import Case, Verdict
+from allranks.wire import Ranks
+
+ROOT = Path(__file__).parents[2]
+RIGHT = ROOT / "tests/exercises/right/ring_all_reduce/isend_recv.py"
+WRONG = ROOT / "autograder/wrong/ring_all_reduce"
+
+
+def distributed_mean(tensor):
+    total = tensor.clone().contiguous()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
+
+
+def sums(tensor):
+    total = tensor.clone().contiguous()
+    dist.all_reduce(total)
+    return total
+
+
+def cli(*args, cwd=None):
+    code = "import sys; from allranks.cli import main; sys.argv = ['allranks', *sys.argv[1:]]; main()"
+    command = [sys.executable, "-c", code, "check", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+
+
+def test_check_finds_the_exercise_by_name():
+    verdict = check(distributed_mean)
+    assert verdict.passed, verdict.text()
+    assert verdict.exercise == "distributed_mean"
+    assert len(verdict.cases) >= 15
+
+
+def test_check_takes_the_exercise_from_its_argument():
+    verdict = check(sums, exercise="distributed_mean")
+    assert not verdict.passed
+    assert "the sum instead of the mean" in verdict.reason
+
+
+def test_check_knows_what_is_no_exercise():
+    with pytest.raises(ExerciseError, match="Did you mean ring_all_reduce"):
+        check(sums, exercise="ring_allreduce")
+    with pytest.raises(ExerciseError, match="takes the function itself"):
+        check("ring_all_reduce")
+    with pytest.raises(ExerciseError, match="lambda"):
+        check(lambda tensor: None)
+
+
+def test_a_notebooks_function_keeps_its_lines():
+    def ring_all_reduce(tensor):
+        dist.send(tensor, (dist.get_rank() + 1) % dist.get_world_size())
+
+    verdict = check(ring_all_reduce)
+    line = ring_all_reduce.__code__.co_firstlineno + 1
+    assert f"line {line}" in verdict.reason, verdict.reason
+
+
+def test_the_trace_is_the_students_own_run_with_chunks_and_contributions():
+    verdict = get("ring_all_reduce").judge_source(RIGHT.read_text(), "isend_recv.py")
+    trace = verdict.trace
+    assert (trace.ranks, trace.chunks, trace.steps) == (4, 4, 6)
+    from allranks.schedules import ring_all_reduce as schedule
+
+    def moves(trace):
+        return {(m.step, m.src, m.dst, m.chunks, m.reduce, m.contrib) for m in trace.messages()}
+
+    right = schedule(ranks=4)
+    right.verify()
+    assert moves(trace) == moves(right.trace(96))
+
+
+def test_a_deadlock_is_drawn():
+    verdict = get("ring_all_reduce").judge_source((WRONG / "sends_before_receives.py").read_text())
+    assert verdict.svg.startswith("<svg")
+    assert verdict.svg in verdict.html()
+    assert "→" in verdict.reason
+
+
+def test_the_verdict_as_html_escapes_and_as_json_is_closed():
+    cases = (Case("a: <b>", False, "x < y", "a"), Case("a: c", True, "", "a"))
+    verdict = Verdict("ring_all_reduce", False, 0.5, cases, "x < y & z")
+    page = verdict._repr_mimebundle_()["text/html"]
+    assert "<b>&lt;b&gt;</b>" in page
+    assert "x &lt; y &amp; z" in page
+    assert "var(--jp-error-color1" in page
+    assert set(verdict.to_dict()) == {"exercise", "passed", "score", "cases", "reason"}
+    assert verdict.to_dict()["cases"][0] == {"name": "a: <b>", "passed": False, "reason": "x < y"}
+    assert "not yet, 50%" in verdict._repr_mimebundle_()["text/plain"]
+
+
+def test_inputs_follow_from_the_secret():
+    exercise, setup = get("ring_all_reduce"), Setup(3, 8, values="random")
+
+    def made(secret):
+        rng = torch.Generator().manual_seed(setup.seed(secret))
+        return torch.cat([args[0].tensor() for args in exercise.inputs(setup, rng)])
+
+    assert torch.equal(made(1), made(1))
+    assert not torch.equal(made(1), made(2))
+
+
+LEAKS = {
+    "a text": "raise ValueError(f'inputs {tensor.tolist()}')",
+    "an import's text": "raise ImportError(f'inputs {tensor.tolist()}')",
+    "an exception's name": "raise type(f'inputs {tensor.tolist()}', (Exception,), {})()",
+    "a type's name": "return type(f'inputs {tensor.tolist()}', (), {})()",
+    "a print": "print(f'inputs {tensor.tolist()}')",
+}
+
+
+@pytest.mark.parametrize("way", LEAKS)
+def test_a_secret_withholds_what_a_student_could_say_of_the_inputs(way):
+    source = f"def ring_reduce_scatter(tensor):\n    {LEAKS[way]}\n"
+    verdict = get("ring_reduce_scatter").judge_source(source, secret=7)
+    assert not verdict.passed
+    assert not any("inputs" in c.reason or "[" in c.reason for c in verdict.cases)
+    assert "inputs" not in verdict.html() + verdict.text()
+
+
+def test_without_a_secret_the_students_own_text_is_told():
+    source = "def ring_shift(tensor, k):\n    raise ValueError('my own words')\n"
+    assert "my own words" in get("ring_shift").judge_source(source).reason
+
+
+def test_an_unwritten_exercise_is_called_so():
+    verdict = get("ring_shift").judge_source("def ring_shift(tensor, k):\n    raise NotImplementedError()\n")
+    assert "not written yet" in verdict.reason
+    assert verdict.score == 0
+
+
+def test_doing_nothing_earns_nothing():
+    with Ranks(8) as pool:
+        for name in names():
+            verdict = get(name).judge_source(f"def {name}(*args):\n    return None\n", pool=pool)
+            assert not verdict.passed
+            assert verdict.score == 0, verdict.text()
+
+
+def test_the_command_line_passes_a_right_file():
+    done = cli("ring_all_reduce", RIGHT, "--json")
+    verdict = json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(verdict) == {"exercise", "passed", "score", "cases", "reason"}
+    assert verdict["passed"] is True
+    assert verdict["score"] == 1.0
+    assert len(verdict["cases"]) >= 30
+    assert done.stderr == ""
+
+
+def test_the_command_line_fails_a_wrong_notebook(tmp_path):
+    text = (WRONG / "mean.py").read_text()
+    cells = [
+        {
+            "cell_type": "code",
+            "source": "import torch\nimport torch.distributed as dist\nfrom allranks import World, check",
+        },
+        {"cell_type": "code", "source": "world = World(ranks=4)"},
+        {"cell_type": "code", "source": text[text.index("def ring_all_reduce") :].replace("ring_all_reduce", "mine")},
+        {"cell_type": "code", "source": "check(mine)"},
+    ]
+    path = tmp_path / "lab.ipynb"
+    path.write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    done = cli("ring_all_reduce", path, "--function", "mine")
+    assert done.returncode == 1
+    assert "the mean instead of the sum" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("exercise", "text", "words"),
+    [
+        ("ring_all_reduce", "def other():\n    pass\n", "has no function ring_all_reduce"),
+        ("ring_all_reduce", "def ring_all_reduce(:\n", "does not parse"),
+        ("ring_all_gathr", "def ring_all_gathr():\n    pass\n", "Did you mean ring_all_gather"),
+    ],
+)
+def test_the_command_line_says_what_is_unusable(tmp_path, exercise, text, words):
+    path = tmp_path / "a.py"
+    path.write_text(text)
+    for flag in ([], ["--json"]):
+        done = cli(exercise, path, *flag)
+        assert done.returncode == 2
+        said = json.loads(done.stdout)["reason"] if flag else done.stderr
+        assert words in said
+        assert "Traceback" not in done.stderr
+
+
+HOSTILE = {
+    "exits": "import os\n    os._exit(0)",
+    "raises SystemExit": "raise SystemExit(0)",
+    "prints megabytes": "print('x' * (8 << 20))",
+    "forks": "import os\n    os.fork()",
+    "eats memory": "hoard = [bytearray(1 << 28) for _ in range(64)]",
+    "kills itself": "import os\n    os.kill(os.getpid(), 9)",
+    "returns nonsense": "return {'tensors': object()}",
+    "changes the messenger": "import allranks.exercises.checking.driver as d\n    d._state = lambda handle: 5",
+    "patches the group": "import torch.distributed as dist\n    dist.get_world_size = lambda *a: 1",
+    "sleeps": "import time\n    time.sleep(3600)",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_functions_fail_with_one_reason_and_leave_nothing(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = _children()
+    verdict = get("ring_all_reduce").judge_source(f"def ring_all_reduce(tensor):\n    {HOSTILE[name]}\n", wall_s=4)
+    assert not verdict.passed
+    assert verdict.score < 0.1
+    assert verdict.reason
+    assert "Traceback" not in verdict.reason
+    assert _children() <= before
+    assert list(tmp_path.iterdir()) == []
+
+
+def _children() -> set[int]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            if parent == os.getpid():
+                found.add(int(entry.name))
+    return found

@@ -1,0 +1,31 @@
+"""`allranks doctor`: one line a check, with the mend."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+MARKS = {
+    "pass": click.style("pass", fg="green"),
+    "warn": click.style("warn", fg="yellow"),
+    "fail": click.style("FAIL", fg="red"),
+}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def command(as_json: bool) -> None:
+    """Look for what is wrong with this machine and say the mend; exit code 1 where a check fails."""
+    from allranks.doctor import examine
+
+    checks = examine()
+    if as_json:
+        click.echo(json.dumps({"checks": [asdict(check) for check in checks]}))
+    else:
+        for check in checks:
+            click.echo(f"{MARKS[check.status]}  {check.name:15}  {check.found}")
+            if check.mend:
+                click.echo(f"{'':6}{'':15}  -> {check.mend}")
+    raise SystemExit(int(any(check.status == "fail" for check in checks)))

@@ -1,11 +1,13 @@
 """Faults on purpose, limits and idleness: what a reader sees of a broken job, on real ranks."""
 
+import json
 import os
 import time
 
 import psutil
 import pytest
 from allranks import World
+from allranks.engines.leases import Ledger
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError
 from allranks.world.idle import Idle
 from allranks.world.standing import Standing, missing
@@ -179,3 +181,40 @@ def test_use_puts_idleness_off_and_it_is_warned_of_before():
     assert told[-1] == "stop" and told.count("stop") == 1
     assert None in told, "the warning was not taken back when the world was used"
     assert isinstance(told[-2], float), "it stopped without a warning"
+
+
+def test_what_others_want_is_given_back_without_idleness():
+    wanted, stopped = [], []
+    idle = Idle(600, lambda: stopped.append(True) or True, lambda left: None, lambda: bool(wanted))
+    idle.start()
+    idle.touch()
+    time.sleep(0.1)
+    assert not stopped
+    wanted.append(True)
+    idle.touch()  # wakes it; else it looks every 15 s
+    deadline = time.monotonic() + 20
+    while not stopped and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert stopped == [True]
+
+
+def test_a_world_on_gpus_takes_a_lease_and_gives_it_back_when_it_can_not_start(tmp_path, monkeypatch):
+    """On pretend GPUs NCCL can't start: the sentence comes from the rank, and the lease is free again."""
+    inventory = tmp_path / "inventory.json"
+    gpus = [{"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30} for i in range(2)]
+    inventory.write_text(json.dumps({"gpus": gpus, "cores": 2, "nccl": "2.30.7"}))
+    monkeypatch.setenv("ALLRANKS_INVENTORY", str(inventory))
+    monkeypatch.setenv("ALLRANKS_LEASES", str(tmp_path / "leases"))
+    taken = []
+    acquire = Ledger.acquire
+
+    def watched(self, count, **options):
+        taken.append(acquire(self, count, **options))
+        return taken[-1]
+
+    monkeypatch.setattr(Ledger, "acquire", watched)
+    with pytest.raises(WorldError, match=r"Rank \d could not join the nccl group"):
+        World(ranks=2)
+    (lease,) = taken
+    assert [g.uuid for g in lease.gpus] == ["GPU-0", "GPU-1"]
+    assert set(Ledger(lease.gpus).holders().values()) == {None}

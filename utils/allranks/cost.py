@@ -241,7 +241,7 @@ _ROWS: tuple[tuple, ...] = (
     ),
     (
         "all_reduce", "double binary tree", "2s(α + nβ/2k) + s·nγ/2k, s = 2(k + h - 1) - [p even]", SANDERS,
-        "p > 2, k segments a half, trees of height h = ⌊lg(p-1)⌋, p even: one more below p = 2^h: about 2nβ", _double_tree,
+        "p > 2, k segments a half, trees of height h = ⌊lg⌊(p-1)/2⌋⌋ + 1, one more for even p: about 2nβ", _double_tree,
     ),
     (
         "all_reduce", "hierarchical", "[2(g-1) + 2(m-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", DERIVED,

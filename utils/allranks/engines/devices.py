@@ -5,10 +5,11 @@ GPUs are found through NVML (nvidia-ml-py), never through CUDA: a process that h
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 
 import psutil
@@ -48,10 +49,29 @@ class Inventory:
 
     @classmethod
     def of_this_machine(cls) -> Inventory:
-        """What this process may use: `CUDA_VISIBLE_DEVICES` and the CPU affinity are respected."""
+        """What this process may use: `CUDA_VISIBLE_DEVICES` and the CPU affinity are respected.
+
+        `ALLRANKS_INVENTORY` names a JSON file of pretend GPUs instead, for trying leases and plans without any.
+        """
+        pretend = os.environ.get("ALLRANKS_INVENTORY")
+        if pretend:
+            return cls.from_file(pretend)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         gpus = tuple(_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")))
         return cls(gpus, cores, _nccl_version(), psutil.virtual_memory().total)
+
+    @classmethod
+    def from_file(cls, path: str) -> Inventory:
+        """The inventory that a JSON file describes: {"gpus": [{"uuid", "name", "memory_bytes"}], "cores", "nccl": "2.30.7"}."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+            gpus = tuple(Gpu(i, g["uuid"], g["name"], g["memory_bytes"]) for i, g in enumerate(data["gpus"]))
+            return cls(
+                gpus, data.get("cores", 1), tuple(int(n) for n in data["nccl"].split(".")) if data.get("nccl") else None
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DeviceError(f"The inventory {path} (ALLRANKS_INVENTORY) can't be used: {error!r}.") from None
 
 
 @dataclass(frozen=True)
@@ -68,6 +88,17 @@ class Placement:
     def ranks(self) -> int:
         """The world size."""
         return len(self.env)
+
+    @property
+    def gpu_count(self) -> int:
+        """How many different GPUs it uses."""
+        return len(set(self.gpus) - {None})
+
+    def moved_to(self, gpus: tuple[Gpu, ...]) -> Placement:
+        """The same world on these GPUs, as many as before: those that a lease gave."""
+        mine = tuple(gpus[rank % len(gpus)] for rank in range(self.ranks))
+        env = tuple({**e, "CUDA_VISIBLE_DEVICES": gpu.uuid} for e, gpu in zip(self.env, mine, strict=True))
+        return replace(self, gpus=mine, env=env)
 
 
 def place(

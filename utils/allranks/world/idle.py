@@ -7,16 +7,24 @@ import time
 from collections.abc import Callable
 
 WARN_S = 300.0
+LOOK_S = 15.0
 
 
 class Idle:
     """Calls `stop` once nothing has `touch`ed it for `limit_s`, again later where it answers False.
 
+    `wanted` says that somebody else needs what is held: then `stop` is called without waiting for idleness.
     Before that it tells `warn` how many seconds are left, and None when the world was used after all.
     """
 
-    def __init__(self, limit_s: float, stop: Callable[[], bool], warn: Callable[[float | None], None]) -> None:
-        self.limit_s, self._stop, self._warn = limit_s, stop, warn
+    def __init__(
+        self,
+        limit_s: float,
+        stop: Callable[[], bool],
+        warn: Callable[[float | None], None],
+        wanted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.limit_s, self._stop, self._warn, self._wanted = limit_s, stop, warn, wanted
         self._used = time.monotonic()
         self._changed = threading.Condition()
         self._over = False
@@ -49,8 +57,10 @@ class Idle:
                 left = self._used + self.limit_s - time.monotonic()
                 due = 0 if warned else warn_at
                 if not self._over and left > due and not (warned and left > warn_at):
-                    self._changed.wait(left - due)
-                    continue
+                    self._changed.wait(min(left - due, LOOK_S))
+                    if not self._wanted():
+                        continue
+                    left = 0.0
                 if self._over:
                     return
             if left > warn_at:

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 
 from allranks.engines import rank as on_rank
-from allranks.engines.devices import place
+from allranks.engines.devices import Inventory, place
+from allranks.engines.leases import Lease, Ledger
 from allranks.errors import CourseError
 from allranks.trace import Trace
 from allranks.world import live
@@ -91,8 +92,9 @@ class World:
             self._fault: Fault | None = None
             self.why_stopped: str | None = None
             self._line: Line | None = None
+            self._lease: Lease | None = None
             self._engines = Engines(self._placement, launcher)
-            self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle)
+            self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._slice_is_over)
             self._notes = [n for n in (slow, self._placement.note) if n]
             self._start()
             _current = self
@@ -101,9 +103,13 @@ class World:
         began = time.monotonic()
         self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}")
         try:
+            if self.backend == "nccl" and self._lease is None:
+                self._lease = self._wait_for_gpus(line)
+                self._engines.placement = self._placement = self._placement.moved_to(self._lease.gpus)
             self._engines.start(line.say)
         except BaseException:
             line.clear()
+            self._give_back()
             raise
         seconds = time.monotonic() - began
         self._ready = " ".join([f"ready in {seconds:.1f} s ({self.backend}).", *self._notes])
@@ -111,16 +117,33 @@ class World:
         self.why_stopped = None
         self._idle.start()
 
+    def _wait_for_gpus(self, line: Line) -> Lease:
+        def told(place: int, seconds: float | None) -> None:
+            estimate = "" if seconds is None else f", about {max(1, round(seconds / 60))} min at most"
+            line.say(f"waiting for {self._placement.gpu_count} free GPUs: place {place} in the queue{estimate}")
+
+        return Ledger(Inventory.of_this_machine().gpus).acquire(self._placement.gpu_count, told=told)
+
+    def _give_back(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+    def _slice_is_over(self) -> bool:
+        return self._lease is not None and self._lease.over
+
     def _stop_idle(self) -> bool:
         if not self._busy.acquire(blocking=False):
             return False
         try:
-            minutes = self._idle.limit_s / 60
-            self.why_stopped = (
-                f"The world stopped itself after {minutes:g} minutes without use. Start it again:  {START}"
-            )
+            if self._slice_is_over():
+                why = "gave its GPUs back: its time was over and others wait"
+            else:
+                why = f"stopped itself after {self._idle.limit_s / 60:g} minutes without use"
+            self.why_stopped = f"The world {why}. Start it again:  {START}"
             self._engines.stop()
-            self._line.say(f"stopped after {minutes:g} minutes without use.")
+            self._give_back()
+            self._line.say(f"{why}.")
         finally:
             self._busy.release()
         return True
@@ -204,6 +227,7 @@ class World:
         """Ends all ranks. Doing it twice is harmless."""
         self._idle.end()
         self._engines.stop()
+        self._give_back()
 
     def __enter__(self) -> World:
         return self

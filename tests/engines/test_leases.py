@@ -1,0 +1,212 @@
+"""Leases of pretend GPUs by real processes: never two owners, never one lost, whoever is killed and when."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from allranks.engines.devices import DeviceError, Gpu, Inventory
+from allranks.engines.leases import LeaseError, Ledger
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases are kept on GPU servers, which run Linux")
+
+GPUS = tuple(Gpu(i, f"GPU-{i}", "Pretend", 1 << 30) for i in range(3))
+
+# takes leases for ever; says "have I J" and "gave" on stdout, and keeps a witness file a GPU to catch a second owner
+GREEDY = """
+import os, random, sys, time
+from allranks.engines.devices import Gpu
+from allranks.engines.leases import Ledger
+directory, seed, witness = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+draw = random.Random(seed)
+ledger = Ledger(tuple(Gpu(i, f"GPU-{i}", "Pretend", 1 << 30) for i in range(3)), directory)
+import allranks.engines.leases as leases
+leases.POLL_S = 0.001
+while True:
+    with ledger.acquire(draw.randint(1, 2)) as lease:
+        for gpu in lease.gpus:
+            with open(f"{witness}/{gpu.index}", "a+") as file:
+                file.seek(0)
+                last = file.read().split()[-1:]
+                # the one before us gave it back, or is dead
+                if last and last[0] not in ("free", str(os.getpid())) and os.path.exists(f"/proc/{last[0]}/stat"):
+                    state = open(f"/proc/{last[0]}/stat").read().rsplit(")", 1)[1].split()[0]
+                    if state not in "ZX":
+                        print(f"DOUBLE {gpu.index} {last[0]}", flush=True)
+                file.write(f" {os.getpid()}")
+        time.sleep(draw.uniform(0, 0.002))
+        for gpu in lease.gpus:
+            with open(f"{witness}/{gpu.index}", "a") as file:
+                file.write(" free")
+    print("cycle", flush=True)
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(GPUS, tmp_path / "leases")
+
+
+def test_a_lease_is_exclusive_and_given_back(ledger):
+    with ledger.acquire(2) as lease:
+        assert [g.index for g in lease.gpus] == [0, 1]
+        held = ledger.holders()
+        assert held["GPU-0"].pid == held["GPU-1"].pid == os.getpid() and held["GPU-2"] is None
+        with ledger.acquire(1) as other:
+            assert other.gpus[0].index == 2
+        with pytest.raises(LeaseError, match=r"No 2 GPUs were free after 0\.1 s \(place 1 in the queue\)"):
+            ledger.acquire(2, timeout_s=0.1)
+    assert set(ledger.holders().values()) == {None}
+    assert ledger.waiting() == []
+    lease.release()
+
+
+@pytest.mark.parametrize("count", [0, -1, 4])
+def test_more_than_there_are_is_refused(ledger, count):
+    with pytest.raises(LeaseError, match="this machine has 3"):
+        ledger.acquire(count)
+
+
+def test_a_directory_that_can_not_be_used_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LeaseError, match="can't be had"):
+        Ledger(GPUS, tmp_path / "file")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(LeaseError, match="not a directory"):
+        Ledger(GPUS, tmp_path / "link")
+
+
+def test_what_an_unlocked_file_says_counts_for_nothing(ledger):
+    (ledger.directory / "gpu-GPU-0").write_text(json.dumps({"user": "mallory", "pid": 1, "since": 0, "until": 9e9}))
+    (ledger.directory / "ticket-1-1").write_text("not even JSON")
+    assert set(ledger.holders().values()) == {None}
+    assert ledger.waiting() == []
+    with ledger.acquire(3) as lease:
+        assert len(lease.gpus) == 3
+
+
+def start(directory: Path, code: str, *arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-c", code, str(directory), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+HOLD = """
+import sys, time
+from allranks.engines.devices import Gpu
+from allranks.engines.leases import Ledger
+ledger = Ledger(tuple(Gpu(i, f"GPU-{i}", "Pretend", 1 << 30) for i in range(3)), sys.argv[1])
+lease = ledger.acquire(int(sys.argv[2]))
+print("have", *[g.index for g in lease.gpus], flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_crash_frees_the_gpus_and_the_place_in_the_queue(ledger):
+    with start(ledger.directory, HOLD, 3) as holder:
+        assert holder.stdout.readline() == "have 0 1 2\n"
+        with start(ledger.directory, HOLD, 1) as waiter:
+            deadline = time.monotonic() + 20
+            while not ledger.waiting() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            (waiting,) = ledger.waiting()
+            assert waiting.pid == waiter.pid and waiting.gpus == 1
+            waiter.kill()
+            waiter.wait()
+        assert ledger.waiting() == []
+        holder.kill()
+        holder.wait()
+    with ledger.acquire(3, timeout_s=5):
+        pass
+
+
+def test_the_queue_is_served_in_order_and_says_the_place(ledger):
+    told = []
+    first = ledger.acquire(3, slice_s=60)
+    with start(ledger.directory, HOLD, 2) as earlier:
+        while not ledger.waiting():
+            time.sleep(0.02)
+
+        def hear(place, seconds):
+            told.append((place, seconds))
+            if len(told) == 2:
+                first.release()
+
+        with ledger.acquire(1, told=hear, timeout_s=30):
+            assert earlier.stdout.readline() == "have 0 1\n"
+        earlier.kill()
+    assert told[0][0] == 2 and 0 < told[0][1] <= 60
+
+
+def test_a_slice_is_over_only_when_somebody_waits(ledger):
+    with ledger.acquire(3, slice_s=0.0) as lease:
+        time.sleep(0.01)
+        assert not lease.over
+        with start(ledger.directory, HOLD, 1) as waiter:
+            deadline = time.monotonic() + 20
+            while not lease.over and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert lease.over
+            waiter.kill()
+
+
+def test_a_storm_of_processes_and_kills_never_shares_and_never_loses_a_gpu(tmp_path, capsys):
+    wanted = int(os.environ.get("ALLRANKS_LEASE_CYCLES", "400"))
+    directory, witness, draw = tmp_path / "leases", tmp_path / "witness", random.Random(7)
+    witness.mkdir()
+    Ledger(GPUS, directory)
+    log = open(tmp_path / "out", "w+")
+    seeds, kills, running = iter(range(10**6)), 0, []
+
+    def more():
+        command = [sys.executable, "-c", GREEDY, str(directory), str(next(seeds)), str(witness)]
+        running.append(subprocess.Popen(command, stdout=log))
+
+    try:
+        for _ in range(5):
+            more()
+        cycles, deadline = 0, time.monotonic() + 900
+        while cycles < wanted and time.monotonic() < deadline:
+            time.sleep(draw.uniform(0.05, 0.4))
+            victim = running.pop(draw.randrange(len(running)))
+            victim.send_signal(draw.choice([signal.SIGKILL, signal.SIGTERM]))
+            victim.wait()
+            kills += 1
+            more()
+            counts = Counter((tmp_path / "out").read_text().split())
+            cycles = counts["cycle"]
+            assert counts["DOUBLE"] == 0
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+        log.close()
+    assert cycles >= wanted
+    with Ledger(GPUS, directory).acquire(3, timeout_s=5) as lease:
+        assert len(lease.gpus) == 3, "a GPU was lost"
+    with capsys.disabled():
+        print(f"\n{cycles} leases by 5 processes, {kills} of them killed: no double lease, none lost")
+
+
+def test_pretend_gpus_come_from_a_file_and_the_command_shows_them(tmp_path):
+    path = tmp_path / "inventory.json"
+    gpus = [{"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30} for i in range(2)]
+    path.write_text(json.dumps({"gpus": gpus, "cores": 8, "nccl": "2.30.7"}))
+    env = {**os.environ, "ALLRANKS_INVENTORY": str(path), "ALLRANKS_LEASES": str(tmp_path / "leases")}
+    command = [sys.executable, "-m", "allranks.cli", "gpus"]
+    with Ledger(Inventory.from_file(str(path)).gpus, tmp_path / "leases").acquire(1):
+        shown = json.loads(subprocess.run([*command, "--json"], env=env, capture_output=True, text=True).stdout)
+        lines = subprocess.run(command, env=env, capture_output=True, text=True).stdout.splitlines()
+    assert [bool(g["holder"]) for g in shown["gpus"]] == [True, False] and shown["waiting"] == []
+    assert f"(pid {os.getpid()})" in lines[0] and lines[1].endswith("free")
+    path.write_text("{}")
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "can't be used" in done.stderr and "Traceback" not in done.stderr
+    with pytest.raises(DeviceError, match="can't be used"):
+        Inventory.from_file(str(tmp_path / "none.json"))

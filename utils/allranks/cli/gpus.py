@@ -1,0 +1,41 @@
+"""`allranks gpus`: who has which GPU, and who waits."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import click
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def command(as_json: bool) -> None:
+    """Show who has which GPU of this machine, until when, and who waits."""
+    from allranks.engines.devices import DeviceError, Inventory
+    from allranks.engines.leases import Ledger
+
+    try:
+        gpus = Inventory.of_this_machine().gpus
+        ledger = Ledger(gpus)
+        holders, waiting = ledger.holders(), ledger.waiting()
+    except DeviceError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        rows = [{**asdict(g), "holder": asdict(h) if (h := holders[g.uuid]) else None} for g in gpus]
+        click.echo(json.dumps({"gpus": rows, "waiting": [asdict(w) for w in waiting]}))
+        return
+    if not gpus:
+        click.echo("No NVIDIA GPU is visible: worlds run on the CPU, and nobody needs to wait.")
+    for gpu in gpus:
+        holder = holders[gpu.uuid]
+        left = f"{holder.user} (pid {holder.pid}), {_minutes(holder.until - time.time())}" if holder else "free"
+        click.echo(f"{gpu.index:3}  {gpu.name}  {left}")
+    for place, waiter in enumerate(waiting, start=1):
+        wait = _minutes(time.time() - waiter.since)
+        click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, since {wait}")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 0 else f"over its slice by {-seconds / 60:.0f} min"

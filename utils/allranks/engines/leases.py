@@ -1,0 +1,287 @@
+"""Who has which GPU: exclusive leases, held by locks of the kernel, so that whatever ends a process frees its GPUs.
+
+One file a GPU in a directory that all users of the machine share; a lease is an flock on it. Who waits holds a ticket,
+a locked file too, and tickets are served in order: first those whose owner holds the fewest GPUs and has waited with the
+fewest tickets before, then the oldest. No process runs in the background, and nobody trusts what another user wrote:
+a file that is not locked counts for nothing, whatever it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import json
+import os
+import re
+import stat
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from allranks.engines.devices import DeviceError, Gpu
+
+SLICE_S = 20 * 60.0
+POLL_S = 0.25
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class LeaseError(DeviceError):
+    """A lease that can't be had, and why."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a GPU, since when, and when their slice is over (seconds since the epoch)."""
+
+    user: str
+    pid: int
+    since: float
+    until: float
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """Who waits for how many GPUs, since when."""
+
+    user: str
+    pid: int
+    gpus: int
+    since: float
+
+
+class Lease:
+    """Some GPUs, ours until `release`, the end of this process, or an exec without us."""
+
+    def __init__(self, gpus: tuple[Gpu, ...], descriptors: list[int], until: float, ledger: Ledger) -> None:
+        self.gpus, self.until = gpus, until
+        self._descriptors, self._ledger = descriptors, ledger
+
+    @property
+    def over(self) -> bool:
+        """Whether the slice is over and somebody waits: then it should be given back."""
+        return time.time() > self.until and bool(self._ledger.waiting())
+
+    def release(self) -> None:
+        """Gives the GPUs back. Doing it twice is harmless."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        self.release()
+
+
+class Ledger:
+    """The leases of one machine's GPUs. `directory` is shared by its users: `ALLRANKS_LEASES`, else one in /tmp."""
+
+    def __init__(self, gpus: tuple[Gpu, ...], directory: str | Path | None = None) -> None:
+        self.gpus = tuple(gpus)
+        self.directory = Path(
+            directory or os.environ.get("ALLRANKS_LEASES") or f"{tempfile.gettempdir()}/allranks-leases"
+        )
+        self._make_directory()
+
+    def _make_directory(self) -> None:
+        try:
+            self.directory.mkdir(exist_ok=True)
+            found = self.directory.lstat()
+            if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
+                raise LeaseError(
+                    f"{self.directory} is not a directory; remove it, or set ALLRANKS_LEASES to another one."
+                )
+            if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) != 0o1777:
+                os.chmod(self.directory, 0o1777)  # as /tmp: all may add files, only owners remove theirs
+        except OSError as error:
+            raise LeaseError(f"The directory of GPU leases {self.directory} can't be had: {error.strerror}.") from None
+
+    def acquire(
+        self,
+        count: int,
+        *,
+        slice_s: float = SLICE_S,
+        timeout_s: float | None = None,
+        told: Callable[[int, float | None], None] | None = None,
+    ) -> Lease:
+        """Waits for `count` GPUs of one's own. `told(place, seconds)` hears the place in the queue and an estimate.
+
+        Raises LeaseError where there are not so many at all, or none were free after `timeout_s` seconds.
+        """
+        if count < 1 or count > len(self.gpus):
+            raise LeaseError(f"{count} GPUs were asked for; this machine has {len(self.gpus)}.")
+        began = time.monotonic()
+        with self._ticket(count) as name:
+            while True:
+                place, lease = self._try(name, count, slice_s)
+                if lease is not None:
+                    return lease
+                if told is not None:
+                    told(place, self._estimate(place))
+                if timeout_s is not None and time.monotonic() - began > timeout_s:
+                    raise LeaseError(
+                        f"No {count} GPUs were free after {timeout_s:g} s (place {place} in the queue); `allranks gpus` shows "
+                        "who has them. World(backend='gloo') works without one."
+                    )
+                time.sleep(POLL_S)
+
+    def _try(self, name: str, count: int, slice_s: float) -> tuple[int, Lease | None]:
+        """(place in the queue, the lease where it is our turn and enough are free)."""
+        with self._mutex():
+            order = self._order(sweep=True)
+            place = order.index(name) + 1 if name in order else len(order) + 1
+            if place != 1:
+                return place, None
+            taken: list[tuple[Gpu, int]] = []
+            for gpu in self.gpus:
+                descriptor = self._lock(self._file(gpu))
+                if descriptor is not None:
+                    taken.append((gpu, descriptor))
+                if len(taken) == count:
+                    break
+            if len(taken) < count:
+                for _, descriptor in taken:
+                    os.close(descriptor)
+                return place, None
+            now = time.time()
+            holder = Holder(_user(), os.getpid(), now, now + slice_s)
+            for _, descriptor in taken:
+                _write(descriptor, asdict(holder))
+            return place, Lease(tuple(gpu for gpu, _ in taken), [d for _, d in taken], holder.until, self)
+
+    def holders(self) -> dict[str, Holder | None]:
+        """Who has each GPU, by its UUID; None for a free one."""
+        return {gpu.uuid: self._read(self._file(gpu), Holder) for gpu in self.gpus}
+
+    def waiting(self) -> list[Waiter]:
+        """Who waits, the next to be served first."""
+        found = (self._read(self.directory / name, Waiter) for name in self._order())
+        return [waiter for waiter in found if waiter is not None]
+
+    def _estimate(self, place: int) -> float | None:
+        """Seconds until so many slices have ended; None where it can't be said."""
+        ends = sorted(h.until for h in self.holders().values() if h is not None)
+        if not ends:
+            return None
+        return max(0.0, ends[min(place, len(ends)) - 1] - time.time()) + SLICE_S * ((place - 1) // len(self.gpus))
+
+    def _order(self, sweep: bool = False) -> list[str]:
+        """The names of the live tickets, the next to be served first. `sweep`, under the mutex, removes dead ones."""
+        held = Counter(_owner(self._file(g)) for g, h in zip(self.gpus, self.holders().values(), strict=True) if h)
+        tickets = []
+        for path in self.directory.glob("ticket-*"):
+            if self._is_locked(path):
+                with contextlib.suppress(OSError):
+                    tickets.append((path.stat().st_uid, _number(path.name), path.name))
+            elif sweep:
+                with contextlib.suppress(OSError):
+                    path.unlink()  # its process has ended; another's stays, and counts for nothing
+        tickets.sort(key=lambda t: t[1])
+        before: Counter = Counter()
+        ranked = []
+        for uid, number, name in tickets:
+            ranked.append((held[uid] + before[uid], number, name))
+            before[uid] += 1
+        return [name for _, _, name in sorted(ranked)]
+
+    @contextlib.contextmanager
+    def _ticket(self, count: int) -> Iterator[str]:
+        with self._mutex():  # nobody must find it between its making and its lock
+            path = self.directory / f"ticket-{time.time_ns()}-{os.getpid()}"
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            _write(descriptor, asdict(Waiter(_user(), os.getpid(), count, time.time())))
+            yield path.name
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _mutex(self) -> Iterator[None]:
+        descriptor = self._open(self.directory / "mutex")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _file(self, gpu: Gpu) -> Path:
+        return self.directory / f"gpu-{_SAFE.sub('_', gpu.uuid)}"
+
+    def _open(self, path: Path) -> int:
+        """The file for reading and writing, made for all users if missing; never through a link."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise LeaseError(f"The lease file {path} can't be opened: {error.strerror}.") from None
+        if os.fstat(descriptor).st_uid == os.getuid():
+            os.fchmod(descriptor, 0o666)  # whatever the umask
+        return descriptor
+
+    def _lock(self, path: Path) -> int | None:
+        descriptor = self._open(path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def _is_locked(self, path: Path) -> bool:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+
+    def _read(self, path: Path, kind):
+        """What a locked file says; None where it is free."""
+        if not path.exists() or not self._is_locked(path):
+            return None
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return kind(**json.loads(path.read_text(encoding="utf-8")))
+        return kind("?", *([0] * (len(kind.__dataclass_fields__) - 1)))
+
+
+def _write(descriptor: int, data: dict) -> None:
+    text = json.dumps(data).encode()
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text, 0)
+
+
+def _owner(path: Path) -> int:
+    """The user who holds the lock on a file, as the kernel knows it, not as the file says; -1 where it can't be told."""
+    with contextlib.suppress(OSError, ValueError):
+        inode = path.stat().st_ino
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                return Path(f"/proc/{fields[4]}").stat().st_uid
+    return -1
+
+
+def _number(name: str) -> int:
+    digits = name.split("-")[1]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,127 @@
+"""A schedule run for real: its moves as sends and receives of torch.distributed, on any backend and on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from allranks.schedules import Schedule, ScheduleError
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    peer: int
+    places: tuple[int, ...]  # of its chunks among those that this rank touches
+    together: bool  # they lie side by side in the buffer
+    reduce: bool
+
+
+class Executor:
+    """Runs a schedule on this rank; made once, called with a tensor as often as you like.
+
+    Every rank of `group` makes one of the same schedule and calls it with a tensor of the same number of elements.
+    Raises ScheduleError where the group has another number of ranks than the schedule.
+    """
+
+    def __init__(self, schedule: Schedule, group=None) -> None:
+        import torch.distributed as dist
+
+        ranks = dist.get_world_size(group)
+        if ranks != schedule.ranks:
+            raise ScheduleError(f"the schedule is for {schedule.ranks} ranks; this group has {ranks}")
+        self.schedule, self.group, self.rank = schedule, group, dist.get_rank(group)
+        self._global = list(range(ranks)) if group is None else dist.get_process_group_ranks(group)
+        held = {chunk for rank, chunk in schedule._initial() if rank == self.rank}
+        mine = [[m for m in now if self.rank in (m.src, m.dst)] for now in schedule.by_step]
+        touched = held.union(*(m.chunks for now in mine for m in now))
+        self._chunks = sorted(touched)
+        place = {chunk: i for i, chunk in enumerate(self._chunks)}
+        self._first_held = [place[c] for c in sorted(held)]
+        self._promised = [place[c] for rank, c in sorted(schedule._final()) if rank == self.rank]
+        self._steps = []
+        for now in mine:
+            sends, receives = [], []
+            for m in now:
+                places = tuple(place[c] for c in m.chunks)
+                together = all(b == a + 1 for a, b in pairwise(places))
+                if m.src == self.rank:
+                    sends.append(_Message(self._global[m.dst], places, together, m.reduce))
+                if m.dst == self.rank:
+                    receives.append(_Message(self._global[m.src], places, together, m.reduce))
+            if sends or receives:
+                self._steps.append((sends, receives))
+
+    def __call__(self, tensor=None):
+        """What the collective promises this rank, as a new flat tensor; None where it promises nothing.
+
+        `tensor` is the full vector, of which a rank gives what it owns (its part in gather and all_gather, on the root
+        alone in broadcast and scatter); in all_to_all it is what this rank sends in all. It stays as it was. The result is
+        the whole vector, this rank's part of it (scatter, reduce_scatter), or what it received (all_to_all).
+        """
+        import torch
+        import torch.distributed as dist
+
+        if tensor is None:
+            tensor = torch.empty(0)
+        vector = tensor.detach().reshape(-1)
+        sizes = self.schedule.chunk_nbytes(vector.numel())  # elements here, cut in the same way
+        ends = [0, *accumulate(sizes[c] for c in self._chunks)]
+        buffer = vector.new_empty(ends[-1])
+        views = [buffer[a:b] for a, b in pairwise(ends)]
+        parts = self._parts(vector)
+        for place in self._first_held:
+            views[place].copy_(parts(self._chunks[place]))
+
+        def whole(message: _Message):
+            return buffer[ends[message.places[0]] : ends[message.places[-1] + 1]]
+
+        for sends, receives in self._steps:
+            operations, arrived = [], []
+            leaving = {place for m in sends for place in m.places}
+            for m in sends:
+                load = whole(m) if m.together else torch.cat([views[i] for i in m.places])
+                operations.append(dist.P2POp(dist.isend, load, m.peer, self.group))
+            for m in receives:
+                # straight into its place, unless what is there is still needed
+                direct = m.together and not m.reduce and leaving.isdisjoint(m.places)
+                load = whole(m) if direct else buffer.new_empty(sum(views[i].numel() for i in m.places))
+                operations.append(dist.P2POp(dist.irecv, load, m.peer, self.group))
+                if not direct:
+                    arrived.append((m, load))
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+            for m, load in arrived:
+                self._store(m, load, views)
+        if not self._promised or self.schedule.collective == "barrier":
+            return None
+        return torch.cat([views[place] for place in self._promised])
+
+    def _parts(self, vector) -> Callable:
+        """The function that gives this rank's own chunk of the vector by its number."""
+        import torch
+
+        schedule = self.schedule
+        if schedule.collective == "barrier":
+            return lambda chunk: vector[:0]
+        if schedule.collective != "all_to_all":
+            return torch.tensor_split(vector, schedule.chunks).__getitem__
+        per_rank = schedule.chunks // schedule.ranks
+        parts = torch.tensor_split(vector, per_rank)
+        return lambda chunk: parts[chunk - self.rank * per_rank]
+
+    @staticmethod
+    def _store(message: _Message, load, views: list) -> None:
+        start = 0
+        for place in message.places:
+            part = load[start : start + views[place].numel()]
+            start += part.numel()
+            if message.reduce:
+                views[place].add_(part)
+            else:
+                views[place].copy_(part)
+
+
+def execute(schedule: Schedule, tensor=None, group=None):
+    """Runs the schedule once on this rank, with `tensor`; see `Executor`, which is for running it often."""
+    return Executor(schedule, group)(tensor)

@@ -25,6 +25,8 @@ import threading
 import time
 from pathlib import Path
 
+from allranks.engines import parent
+
 from autograder.nursery import MAX_FDS, MAX_MESSAGE
 
 NURSERY = Path(__file__).with_name("nursery.py")
@@ -37,33 +39,18 @@ class SandboxError(RuntimeError):
     """No sandbox can be made here, or it ended; the message says why and names the mend."""
 
 
-class Child:
-    """A rank in the sandbox. `pid` is its number inside."""
+class Child(parent.Child):
+    """A rank in the sandbox. `pid` is its number inside, so that only the sandbox can signal it."""
 
     def __init__(self, sandbox: Sandbox, pid: int) -> None:
-        self.pid = pid
+        super().__init__(pid, log=None)
         self._sandbox = sandbox
-        self._code: int | None = None
-        self._ended = threading.Event()
-
-    def poll(self) -> int | None:
-        """The exit code, negative for a signal, or None while it runs."""
-        return self._code if self._ended.is_set() else None
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        """Waits up to `timeout` seconds for the end; the exit code, or None where it still runs."""
-        self._ended.wait(timeout)
-        return self.poll()
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
         """Sends a signal, unless it has ended."""
-        if not self._ended.is_set():
+        if self.poll() is None:
             with contextlib.suppress(SandboxError):
                 self._sandbox._send({"kill": self.pid, "signal": int(sig)})
-
-    def _end(self, code: int) -> None:
-        self._code = code
-        self._ended.set()
 
 
 class Sandbox:

@@ -1,0 +1,41 @@
+"""A verdict in a real JupyterLab: the cause is read, the cycle is drawn, and the button plays the reader's own messages."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+SENDS_FIRST = """import torch
+import torch.distributed as dist
+from allranks import check
+
+def ring_all_reduce(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    chunks = list(tensor.tensor_split(p))
+    for step in range(p - 1):
+        dist.send(chunks[(rank - step) % p], (rank + 1) % p)
+        buffer = torch.empty_like(chunks[(rank - step - 1) % p])
+        dist.recv(buffer, (rank - 1) % p)
+        chunks[(rank - step - 1) % p] += buffer
+    for step in range(p - 1):
+        dist.send(chunks[(rank + 1 - step) % p], (rank + 1) % p)
+        dist.recv(chunks[(rank - step) % p], (rank - 1) % p)
+
+check(ring_all_reduce)"""
+
+
+def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
+    page = new_page()
+    name = lab.write(SENDS_FIRST)
+    lab.open(page, name)
+    lab.run_all(page)
+    said = page.locator(".jp-OutputArea-output").first.inner_text()
+    assert "every rank sends before it receives" in said
+    assert "line 9" in said, "the line is not the reader's"
+    assert page.locator(".jp-OutputArea-output svg").first.is_visible()
+    page.get_by_role("button", name="Play my messages").click()
+    player = page.locator(".ar-player[data-ready]")
+    player.wait_for()
+    assert "rank 0" in player.inner_text()
+    lab.close_sessions()

@@ -1,0 +1,134 @@
+# %% [markdown] name="title"
+# # The player, all of it
+#
+# **What can it show, and which picture fits which question?**
+#
+# A gallery to leaf through, not a chapter to study · 10 minutes · CPU ok · run the cells in order
+#
+# Space plays and stops, the arrow keys step, Home and End jump. Every picture comes from one of two things: a
+# *schedule*, which says what should move, or a *trace*, which says what did.
+
+# %% name="imports"
+import torch
+import torch.distributed as dist
+
+from allranks import World
+from allranks.player import Player
+from allranks.schedules import ALGORITHMS, ring_all_reduce, tree_all_reduce
+
+MiB = 2**20
+
+# %% [markdown] name="ring"
+# ## Ring
+#
+# A box is a rank, a column in it a chunk, a stripe in the column a rank whose contribution is already in. `+` on a packet:
+# the receiver adds it; `=`: it copies.
+
+# %% name="player_ring"
+Player(ring_all_reduce(ranks=4), nbytes=64 * MiB)
+
+# %% [markdown] name="tree"
+# ## Tree
+#
+# The same collective along a tree: fewer steps, whole vectors, idle links.
+
+# %% name="player_tree"
+Player(tree_all_reduce(ranks=8), nbytes=64 * MiB)
+
+# %% [markdown] name="line"
+# ## Line
+#
+# A broadcast down a chain, cut into segments so that all links work at once.
+
+# %% name="player_line"
+Player(ALGORITHMS["pipelined_chain_broadcast"](ranks=5, segments=6))
+
+# %% [markdown] name="grid"
+# ## Grid
+#
+# An all-reduce over a 2-D torus: along the rows first, then along the columns.
+
+# %% name="player_grid"
+Player(ALGORITHMS["torus_all_reduce"](ranks=12, columns=4))
+
+# %% [markdown] name="all"
+# ## All to all
+#
+# Every rank has something for every other one.
+
+# %% name="player_all"
+Player(ALGORITHMS["pairwise_all_to_all"](ranks=6))
+
+# %% [markdown] name="beside"
+# ## Two side by side
+#
+# Ring against tree, in step: which one sends fewer bytes, which one needs fewer steps?
+
+# %% name="player_beside"
+Player(ring_all_reduce(ranks=8), tree_all_reduce(ranks=8), nbytes=64 * MiB)
+
+# %% [markdown] name="quiz"
+# ## What happens next?
+#
+# The player stops before each step and asks. It tells you whether you were right, and goes on.
+
+# %% name="player_quiz"
+Player(ring_all_reduce(ranks=4), quiz=True)
+
+# %% [markdown] name="live"
+# ## What really happened
+#
+# `world.trace` records a function on live ranks. Its times are real: look at the timeline, where the bars are not equally
+# long. Nothing in the data says which rank's numbers a message holds, so the cells show bytes and no stripes.
+
+# %% name="live_ring"
+world = World(ranks=4)
+
+
+def all_gather_by_hand():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    parts = list(torch.zeros(4 * MiB).tensor_split(p))
+    for step in range(p - 1):
+        sending = dist.isend(parts[(rank - step) % p], (rank + 1) % p)
+        dist.recv(parts[(rank - step - 1) % p], (rank - 1) % p)
+        sending.wait()
+
+
+_, trace = world.trace(all_gather_by_hand)
+world.stop()
+Player(trace)
+
+# %% [markdown] name="deadlock"
+# ## A program that hangs
+#
+# On the wire, where a send waits for its receiver, this one stops at once. The arrows that lead nowhere are the sends
+# that nobody received.
+
+# %% name="player_deadlock"
+from allranks.wire import run
+
+
+def everybody_sends_first():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    dist.send(torch.ones(1000), (rank + 1) % p)
+    dist.recv(torch.empty(1000), (rank - 1) % p)
+
+
+results, trace, deadlock = run(everybody_sends_first, ranks=4)
+print(deadlock.message)
+Player(trace)
+
+# %% [markdown] name="many"
+# ## Many ranks
+#
+# From 17 ranks on the boxes become a matrix, rank by chunk, which darkens as contributions arrive.
+
+# %% name="player_many"
+Player(ring_all_reduce(ranks=64))
+
+# %% [markdown] name="elsewhere"
+# ## Elsewhere
+#
+# Where no script runs (GitHub, PDF) a still picture stands in for the player. `trace.to_chrome("run.json")` writes a file that
+# [Perfetto](https://ui.perfetto.dev) opens. Export with
+# `jupyter nbconvert --to html --execute --ExecutePreprocessor.store_widget_state=False`, and the players work in the page.

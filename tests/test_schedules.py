@@ -1,14 +1,18 @@
 """The algorithms as data: verified on symbols for many world sizes, priced against their closed forms."""
 
+import inspect
 import math
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from allranks import schedules
-from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError
+from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError, algorithms, find
+from allranks.schedules.regular import regular
+from allranks.schedules.trees import two_trees
 
 SIZES = range(1, 65)
+ROOTED = ("broadcast", "reduce", "scatter", "gather")
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -17,11 +21,133 @@ def test_every_algorithm_ends_right_for_1_to_64_ranks(name):
         ALGORITHMS[name](ranks=p).verify()
 
 
-@pytest.mark.parametrize("name", ["flat_all_reduce", "tree_all_reduce", "binomial_broadcast", "binomial_reduce"])
+def takes(name, option):
+    return option in inspect.signature(ALGORITHMS[name]).parameters
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if takes(name, "root")])
 def test_rooted_algorithms_end_right_from_every_root(name):
-    for p in (1, 2, 3, 5, 8, 13):
+    for p in range(1, 10):
         for root in range(p):
-            ALGORITHMS[name](ranks=p, root=root).verify()
+            schedule = ALGORITHMS[name](ranks=p, root=root)
+            schedule.verify()
+            assert schedule.root == root
+
+
+def test_the_rooted_algorithms_are_those_of_rooted_collectives_and_all_reduces_through_one_rank():
+    rooted = {name for name in ALGORITHMS if takes(name, "root")}
+    assert {name for name in ALGORITHMS if ALGORITHMS[name](2).collective in ROOTED} <= rooted
+    assert rooted >= {"flat_all_reduce", "tree_all_reduce", "binary_tree_all_reduce"}
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if takes(name, "segments")])
+@pytest.mark.parametrize("segments", [1, 2, 7])
+def test_pipelines_end_right_for_any_number_of_segments(name, segments):
+    for p in (1, 2, 3, 4, 6, 7, 16):
+        schedule = ALGORITHMS[name](p, segments=segments)
+        schedule.verify()
+        assert schedule.chunks == segments * (2 if name.startswith("double") else 1)
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if takes(name, "ranks_per_node")])
+def test_grouped_algorithms_end_right_for_every_size_of_node(name):
+    for p in (1, 6, 12, 16):
+        for g in (g for g in range(1, p + 1) if p % g == 0):
+            ALGORITHMS[name](p, ranks_per_node=g).verify()
+    with pytest.raises(ScheduleError, match="ranks_per_node is 4; it must divide the 10 ranks"):
+        ALGORITHMS[name](10, ranks_per_node=4)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_each_rank_sends_and_receives_one_message_a_step(name):
+    """What the model of one port each way asks for, and why prices are sums over steps."""
+    for p in (1, 2, 3, 4, 7, 8, 12):
+        for now in ALGORITHMS[name](p).by_step:
+            assert now
+            assert len({m.src for m in now}) == len(now) == len({m.dst for m in now})
+            assert all(m.src != m.dst and len(set(m.chunks)) == len(m.chunks) for m in now)
+
+
+@pytest.mark.parametrize("p", range(1, 65))
+def test_no_rank_has_children_in_both_trees_and_the_trees_are_shallow(p):
+    first, second = two_trees(p)
+    inner = [{up for up in tree.parent if up is not None} for tree in (first, second)]
+    assert not inner[0] & inner[1]
+    assert max(first.height, second.height) <= max(1, math.ceil(math.log2(p)))
+    for tree in (first, second):
+        assert all(list(tree.parent).count(up) <= 2 for up in set(tree.parent))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_rules_in_short_are_the_moves_of_the_schedule(name):
+    """`regular` against the full list of messages: who sends how much to whom, step by step."""
+    found = 0
+    for p in range(1, 33):
+        schedule = ALGORITHMS[name](p)
+        rules = regular(schedule.collective, schedule.algorithm, p)
+        if rules is None:
+            continue
+        found += 1
+        steps = [rule for rule in rules.rules for _ in range(rule.repeat)]
+        assert len(steps) == schedule.steps == rules.steps
+        vectors = p if schedule.collective == "all_to_all" else 1
+        assert rules.parts * vectors == schedule.chunks
+        for rule, now in zip(steps, schedule.by_step, strict=True):
+            wanted = {(m.src, m.dst, len(m.chunks), m.reduce) for m in now}
+            assert {(r, rule.to(r), rule.chunks, rule.reduce) for r in range(p)} == wanted
+            assert all(rule.source(rule.to(r)) == r for r in range(p))
+    regular_ones = (
+        "ring",
+        "pairwise",
+        "bruck",
+        "recursive",
+        "rabenseifner_all",
+        "hierarchical",
+        "torus",
+        "dissemination",
+    )
+    assert bool(found) == name.startswith(regular_ones)
+
+
+def test_algorithms_are_found_by_their_names():
+    assert find("all_reduce", "recursive-doubling") is schedules.recursive_doubling_all_reduce
+    assert find("all_reduce", "halving_doubling") is schedules.rabenseifner_all_reduce
+    assert find("broadcast", "van-de-geijn") is schedules.scatter_allgather_broadcast
+    assert set(algorithms("barrier")) == {"dissemination"}
+    with pytest.raises(
+        ScheduleError, match="no algorithm 'tree' for all_gather; there are ring, recursive-doubling, bruck"
+    ):
+        find("all_gather", "tree")
+    with pytest.raises(ScheduleError, match="no collective 'allreduce'; there are broadcast"):
+        find("allreduce", "ring")
+
+
+def test_every_collective_has_an_algorithm():
+    assert {build(2).collective for build in ALGORITHMS.values()} == set(schedules.COLLECTIVES)
+
+
+def test_all_to_all_counts_what_one_rank_sends():
+    schedule = schedules.pairwise_all_to_all(4)
+    assert schedule.chunk_nbytes(400) == [100] * 16
+    assert schedule.bytes_sent(400) == [300] * 4
+    assert schedule.trace(400).nbytes == 1600
+
+
+def test_a_barrier_moves_no_bytes():
+    schedule = schedules.dissemination_barrier(8)
+    assert schedule.bytes_sent(1000) == [0] * 8
+    assert schedule.price(1000, Fraction(1), Fraction(1)) == 3
+
+
+def test_messages_of_different_contributions_claim_none():
+    sent = [e for e in schedules.bruck_all_gather(4).trace(400) if e.op == "send" and e.step == 1]
+    assert all(e.contrib is None and len(e.chunks) == 2 for e in sent)
+
+
+@pytest.mark.parametrize("segments", [0, -1, 1.5, True])
+def test_bad_segments_are_refused(segments):
+    with pytest.raises(ScheduleError, match="segments is"):
+        schedules.pipelined_chain_broadcast(4, segments=segments)
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8, 16, 64])

@@ -40,6 +40,13 @@ def test_helpers_are_kept_through_several_hands():
     assert "other = 3" not in kept(text)
 
 
+def test_a_name_that_the_function_gives_itself_reaches_nothing():
+    text = "x = rank\ntotal = x.exp()\nSCALE = 2\ndef f(x, *, top=SCALE):\n    total = [x for x in range(top)]\n    return total\n"
+    assert kept(text) == [*text.splitlines()[2:]]
+    text = "x = 1\ndef f():\n    def g():\n        global x\n        x += 1\n    return g\n"
+    assert kept(text) == text.splitlines()
+
+
 def test_line_numbers_stay():
     source = from_text("x = 1\n\nprint(x)\n@staticmethod\ndef f():\n    return x\n", "f", "x.py")
     assert source.text.splitlines()[3:6] == ["@staticmethod", "def f():", "    return x"]

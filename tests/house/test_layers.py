@@ -11,9 +11,9 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 FLOORS = {
     1: ("errors", "trace", "topology", "schedules"),
-    2: ("cost", "network", "engines", "player", "plots"),
+    2: ("cost", "network", "execute", "engines", "player", "plots"),
     3: ("wire", "simulate", "world"),
-    4: ("exercises",),
+    4: ("exercises", "bench"),
     5: ("magics", "cli", "doctor"),
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}

@@ -131,6 +131,19 @@ def test_who_is_missing_from_which_collective_is_said(world):
     assert "rank 0 is in dist.recv, rank 2 is done." in str(caught.value)
 
 
+def test_a_rank_that_dies_between_calls_is_said_within_moments(world):
+    said = []
+    world._line.say = said.append
+    os.kill(world.pids[2], 9)
+    deadline = time.monotonic() + 20
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert said == ["rank 2 was killed by SIGKILL; the next call gets fresh ranks."]
+    with pytest.raises(RankDied):
+        world.run(os.getpid)
+    works(world)
+
+
 def test_all_in_the_same_collective_means_nobody_is_missing():
     here = [Standing(r, op="barrier", seq=4, group=(0, 1)) for r in range(2)]
     assert missing(here, {}) == []
@@ -191,7 +204,6 @@ def test_what_others_want_is_given_back_without_idleness():
     time.sleep(0.1)
     assert not stopped
     wanted.append(True)
-    idle.touch()  # wakes it; else it looks every 15 s
     deadline = time.monotonic() + 20
     while not stopped and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -228,6 +228,15 @@ class Engines:
             codes = {int(number): (launcher.stop_data or {}).get("exit_code", 1) for number, launcher in ended.items()}
         return {rank: describe_exit(code) for rank, code in sorted(codes.items()) if code is not None}
 
+    def refresh(self) -> bool:
+        """Whether somebody else has replaced the ranks; nobody else can."""
+        return False
+
+    def renew(self) -> None:
+        """Fresh processes in place of these, without a word."""
+        self.stop()
+        self.start(lambda _: None)
+
     def controller_died(self) -> str | None:
         """How the controller ended, in words; None while it runs."""
         controller = self._cluster.controller if self._cluster is not None else None

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 WARN_S = 300.0
-LOOK_S = 15.0
+LOOK_S = 1.0
 
 
 class Idle:
     """Calls `stop` once nothing has `touch`ed it for `limit_s`, again later where it answers False.
 
-    `wanted` says that somebody else needs what is held: then `stop` is called without waiting for idleness.
+    `wanted`, asked every second, says that somebody else needs what is held: then `stop` is called at once.
     Before that it tells `warn` how many seconds are left, and None when the world was used after all.
     """
 

@@ -22,6 +22,7 @@ from allranks.world.failures import RanksError
 from allranks.world.faults import Fault
 from allranks.world.idle import Idle
 from allranks.world.screen import Line
+from allranks.world.shared import Borrowed, Keeper, Shared
 
 DEADLINE_S = 60.0
 IDLE_MINUTES = 30.0
@@ -51,18 +52,22 @@ class World:
     without it the best that fits. `deadline` is how many seconds a call may take before it is ended with a report of
     where each rank stands. `idle_minutes` without use stop the world, which is said before. `memory_bytes` is what one
     rank on the CPU may fill, so that a mistake costs an error and not the machine; without it the ranks share 80 % of
-    the memory. A process has one world: `World()` gives the running one where it fits what is asked, and ends it first
+    the memory. With a `name` the world is shared by all notebooks of this user that ask for that name: the first owns it,
+    and they take turns. A process has one world: `World()` gives the running one where it fits what is asked, and ends it first
     where it does not. The ranks end with the process that started them.
 
     Raises WorldError or DeviceError, each one sentence with what to do, and leaves no process behind.
     """
 
-    def __new__(cls, ranks: int | None = None, *, backend: str | None = None, **options) -> World:
+    def __new__(
+        cls, ranks: int | None = None, *, backend: str | None = None, name: str | None = None, **options
+    ) -> World:
         """The running world where it has the ranks and the backend that are asked for, else a new one."""
         with _guard:
             if _current is not None and _current.running:
                 place(ranks, backend)  # what is asked must make sense, whoever answers
-                if ranks in (None, _current.ranks) and backend in (None, _current.backend):
+                fits = ranks in (None, _current.ranks) and backend in (None, _current.backend)
+                if fits and name in (None, _current.name):
                     return _current
             return super().__new__(cls)
 
@@ -71,6 +76,7 @@ class World:
         ranks: int | None = None,
         *,
         backend: str | None = None,
+        name: str | None = None,
         deadline: float = DEADLINE_S,
         idle_minutes: float = IDLE_MINUTES,
         memory_bytes: int | None = None,
@@ -85,16 +91,29 @@ class World:
             if self is _current and self.running:
                 self._idle.limit_s = 60 * idle_minutes
                 return
-            self._placement = place(ranks, backend, memory_bytes=memory_bytes)
             if _current is not None:
                 _current.stop()
+            self.name, self._shared = name, Shared(name) if name is not None else None
+            self._keeper: Keeper | None = None
+            borrow = self._shared is not None and not self._shared.claim()
+            told = self._shared.wait_for_notice() if borrow else None
+            if told is not None:
+                have = len(told["described"])
+                if ranks not in (None, have):
+                    raise WorldError(
+                        f"The shared world {name!r} has {have} ranks, not {ranks}; World(name={name!r}) joins it."
+                    )
+                ranks, backend = have, told["backend"]
+            borrow = told is not None
+            self._placement = place(ranks, backend, memory_bytes=memory_bytes)
             self._busy = threading.Lock()
             self._fault: Fault | None = None
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
-            self._engines = Engines(self._placement, launcher)
-            self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._slice_is_over)
+            self._engines = Borrowed(self._placement, self._shared) if borrow else Engines(self._placement, launcher)
+            self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
+            self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
             self._start()
             _current = self
@@ -103,10 +122,13 @@ class World:
         began = time.monotonic()
         self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}")
         try:
-            if self.backend == "nccl" and self._lease is None:
+            if self.backend == "nccl" and self._lease is None and not isinstance(self._engines, Borrowed):
                 self._lease = self._wait_for_gpus(line)
                 self._engines.placement = self._placement = self._placement.moved_to(self._lease.gpus)
             self._engines.start(line.say)
+            if self._shared is not None and not isinstance(self._engines, Borrowed):
+                self._shared.publish(self._engines)
+                self._keeper = Keeper(self._shared, self._engines, self._busy)
         except BaseException:
             line.clear()
             self._give_back()
@@ -128,6 +150,19 @@ class World:
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
+        if self._keeper is not None:
+            self._keeper.end()
+        if self._shared is not None:
+            self._shared.give_up()
+
+    def _look(self) -> bool:
+        """Every second: says which ranks ended between calls; whether the GPUs must be given back."""
+        dead = {} if self._busy.locked() else self._engines.dead()
+        if dead and dead != self._told_dead:
+            words = "; ".join(f"rank {rank} {how}" for rank, how in dead.items())
+            self._line.say(f"{words}; the next call gets fresh ranks.")
+        self._told_dead = dead
+        return self._slice_is_over()
 
     def _slice_is_over(self) -> bool:
         return self._lease is not None and self._lease.over
@@ -220,12 +255,27 @@ class World:
 
     def reset(self) -> None:
         """A fresh set of ranks, whatever state the old ones are in. The notebook's own variables stay."""
+        if self._shared is not None and self.running:
+            self._renew()
+            return
+        if self._shared is not None and not isinstance(self._engines, Borrowed) and not self._shared.claim():
+            raise WorldError(
+                f"Another notebook owns the world {self.name!r} now; join it with World(name={self.name!r})."
+            )
         self._engines.stop()
         self._start()
 
+    def _renew(self) -> None:
+        self._engines.renew()
+        self._line.say(self._ready)
+        if self._shared is not None and not isinstance(self._engines, Borrowed):
+            self._shared.publish(self._engines)
+
     def stop(self) -> None:
-        """Ends all ranks. Doing it twice is harmless."""
+        """Ends all ranks; those of a shared world only where we own it. Doing it twice is harmless."""
         self._idle.end()
+        if self._keeper is not None:
+            self._keeper.end()
         self._engines.stop()
         self._give_back()
 
@@ -248,6 +298,23 @@ class World:
         """
         self._fault = Fault.checked(rank, kind, after_s, delay_s, self.ranks)
 
+    def _turn(self, deadline: float):
+        """Our turn to use a shared world; others need no turns."""
+        if self._shared is None:
+            return contextlib.nullcontext()
+        return self._shared.turn(
+            deadline, lambda: self._line.say(f"{self._ready} Waiting for another notebook's call.")
+        )
+
+    def _call_now(self, function, args: tuple, deadline: float, source: str | None, fault: Fault | None) -> list:
+        try:
+            return Call(self._engines, function, args, deadline, source, fault).results()
+        except RanksError:
+            raise
+        except BaseException:  # stuck, dead, or interrupted at a bad moment: these ranks are of no use any more
+            self._renew()
+            raise
+
     def _everywhere(self, function, args: tuple, deadline: float | None, source: str | None = None) -> list:
         deadline = self.deadline if deadline is None else deadline
         _check_deadline(deadline)
@@ -259,13 +326,10 @@ class World:
         if fault is not None and not fault.sent_by_us:
             function, args = live.under_fault, (fault, function, args)
         try:
-            return Call(self._engines, function, args, deadline, source, fault).results()
-        except RanksError:
-            raise
-        except BaseException:  # stuck, dead, or interrupted at a bad moment: these ranks are of no use any more
-            self._engines.stop()
-            self._engines.start(lambda _: None)  # without a word: the error says it
-            raise
+            with self._turn(deadline):
+                if self._engines.refresh():
+                    self._line.say(f"{self._ready} Another notebook reset them: set their variables up again.")
+                return self._call_now(function, args, deadline, source, fault)
         finally:
             self._idle.touch()
             self._busy.release()

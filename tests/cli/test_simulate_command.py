@@ -1,0 +1,99 @@
+"""`allranks simulate` as a reader types it: the JSON's fields, files, and one sentence for each mistake."""
+
+import json
+
+import pytest
+from allranks.cli import main
+from allranks.trace import Trace
+from click.testing import CliRunner
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["simulate", *arguments])
+
+
+def test_the_json_is_one_object_with_the_promised_fields():
+    ran = run("--collective", "all_reduce", "--algorithm", "ring", "--ranks", "4", "--bytes", "1000000",
+              "--bandwidth", "1e9", "--alpha", "1e-6", "--json")  # fmt: skip
+    assert ran.exit_code == 0 and ran.stdout.count("\n") == 1
+    found = json.loads(ran.stdout)
+    assert found["seconds"] == pytest.approx(6 * 1e-6 + 1.5e-3)
+    assert found["steps"] == 6
+    assert found["bytes_per_rank"] == 1_500_000
+    assert found["lower_bound_seconds"] == pytest.approx(2e-6 + 1.5e-3)
+
+
+@pytest.mark.parametrize("preset", ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"])
+def test_presets(preset):
+    found = json.loads(run("--topology", preset, "--ranks", "16", "--algorithm", "hierarchical", "--json").stdout)
+    assert found["topology"] == preset
+    assert 0 < found["lower_bound_seconds"] <= found["seconds"]
+
+
+def test_sizes_are_read_with_their_units():
+    for text, nbytes in (("1MiB", 1 << 20), ("25MB", 25_000_000), ("4k", 4000), ("1.5GiB", 3 << 29), ("0", 0)):
+        assert json.loads(run("--bytes", text, "--json").stdout)["bytes"] == nbytes
+
+
+def test_algorithms_may_be_written_with_hyphens_and_have_a_default():
+    assert json.loads(run("--algorithm", "recursive-doubling", "--json").stdout)["steps"] == 3
+    assert json.loads(run("--collective", "broadcast", "--json").stdout)["algorithm"] == "binomial"
+
+
+def test_disturbances_slow_it_down():
+    base = ("--ranks", "16", "--bytes", "64MiB", "--algorithm", "hierarchical", "--json")
+    usual = json.loads(run(*base).stdout)["seconds"]
+    for extra in (("--straggler", "3=2"), ("--background", "nic=0.5"), ("--fail", "nic:0:7")):
+        assert json.loads(run(*base, *extra).stdout)["seconds"] > usual
+
+
+def test_the_trace_is_written_for_the_player_and_for_perfetto(tmp_path):
+    ran = run("--ranks", "4", "--trace", str(tmp_path / "t.json"), "--chrome", str(tmp_path / "c.json"))
+    assert ran.exit_code == 0
+    assert Trace.load(tmp_path / "t.json").ranks == 4
+    assert json.loads((tmp_path / "c.json").read_text())["traceEvents"]
+
+
+def test_words_for_people():
+    ran = run("--ranks", "8", "--bytes", "1GiB")
+    assert "ring all_reduce, 8 ranks, 1073741824 bytes, on dgx-h100" in ran.stdout
+    assert "busbw 368.96 GB/s" in ran.stdout
+
+
+def test_the_list_names_algorithms_and_presets():
+    found = json.loads(run("--list", "--json").stdout)
+    assert {"collective": "barrier", "algorithm": "dissemination"}.items() <= found["algorithms"][-1].items()
+    assert [t["topology"] for t in found["topologies"]][:2] == ["dgx-a100", "dgx-h100"]
+    assert "double-binary-tree" in run("--list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--ranks", "0"), "The ranks are 0; they are a whole number from 1 to 65536."),
+        (("--ranks", "-3"), "The ranks are -3;"),
+        (("--bytes", "-5"), "The bytes are -5; they can't be negative."),
+        (("--bytes", "many"), "'many' is not a number of bytes;"),
+        (("--bytes", "0.5"), "'0.5' is not a whole number of bytes."),
+        (("--topology", "dgx"), "There is no topology 'dgx'; there are dgx-a100, dgx-h100, nvl72, cloud-ethernet."),
+        (("--algorithm", "bogus"), "There is no algorithm 'bogus' for all_reduce; there are ring, flat,"),
+        (("--collective", "allreduce"), "There is no collective 'allreduce'; there are broadcast,"),
+        (("--bandwidth", "0"), "The bandwidth of the link is 0.0 bytes/s; it must be above 0"),
+        (("--bandwidth", "1e9", "--alpha", "-1"), "Alpha of the link is -1.0 s;"),
+        (("--bandwidth", "1e9", "--topology", "nvl72"), "Give --topology or --bandwidth, not both."),
+        (("--alpha", "1e-6"), "--alpha goes with --bandwidth;"),
+        (("--straggler", "3"), "--straggler '3' can't be read; write RANK=FACTOR"),
+        (("--straggler", "30=2"), "Rank 30 is to be slow, but there are only the ranks 0 to 7."),
+        (("--fail", "nic:0"), "--fail 'nic:0' can't be read;"),
+        (("--algorithm", "hierarchical", "--ranks", "10", "--ranks-per-node", "4"), "ranks_per_node is 4;"),
+        (("--collective", "broadcast", "--root", "8"), "The root is 8; it must be one of the ranks 0 to 7."),
+        (("--trace", "/nowhere/at/all.json"), "The trace can't be written: No such file or directory"),
+    ],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_mistake_gets_one_sentence_and_status_2(arguments, words, form):
+    ran = run(*arguments, *form)
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+    assert ran.stderr.startswith(words), ran.stderr
+    assert ran.stderr.count("\n") == 1 and "Traceback" not in ran.stderr

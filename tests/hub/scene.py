@@ -1,0 +1,353 @@
+"""The hub's scene, act by act: each test goes on from where the one before it ended. Played by house.py only."""
+
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+import requests
+from visitor import HUB, Kernel, Visitor
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
+GRADER = "allranks-grader"
+PASSWORDS = {"ana": "first-pass-9", "ben": "second-pass-8", "ida": "third-pass-7", "eve": "fourth-pass-6"}
+GROUPS = {"ana": "allranks-students", "ben": "allranks-students", "ida": "allranks-instructors", "eve": None}
+
+
+@dataclass
+class Hub:
+    """The running hub, and what the acts pass on to each other."""
+
+    log: Path
+    process: subprocess.Popen | None = None
+    people: dict[str, Visitor] = field(default_factory=dict)
+
+    def start(self, **environment: str) -> None:
+        """As the administrator's unit does, from a directory that has nothing to do with it."""
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterhub", "-f", ROOT / "deploy" / "jupyterhub_config.py"],
+                cwd="/",
+                env={"PATH": os.environ["PATH"], **environment},
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        deadline = time.monotonic() + 60
+        while True:
+            assert self.process.poll() is None, "the hub ended"
+            assert time.monotonic() < deadline, "the hub does not answer"
+            try:
+                if requests.get(f"{HUB}/hub/api/", timeout=5).ok:
+                    return
+            except requests.ConnectionError:
+                pass
+            time.sleep(0.3)
+
+    def stop(self) -> None:
+        """As systemd does."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+def run(*command: object, **options) -> str:
+    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True, **options).stdout
+
+
+def processes_of(name: str) -> list[psutil.Process]:
+    """Every process that runs as this Unix user and is not a zombie."""
+    found = []
+    for process in psutil.process_iter(["uids", "status"]):
+        if process.info["uids"].real == pwd.getpwnam(name).pw_uid and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def ranks_of(name: str) -> set[int]:
+    """The pids that the user's warm parents have forked: ranks and their controllers. A fork keeps the command line."""
+    warm = {p.pid: p.ppid() for p in processes_of(name) if "allranks.engines.parent" in p.cmdline()}
+    return {pid for pid, parent in warm.items() if parent in warm}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """The accounts, the grader's clone, and the hub."""
+    for group in ("allranks-students", "allranks-instructors"):
+        run("groupadd", group)
+    for name, group in GROUPS.items():
+        run("useradd", "--create-home", "--shell", "/bin/bash", *(["--groups", group] if group else []), name)
+    run("useradd", "--create-home", GRADER)
+    run("chpasswd", input="".join(f"{name}:{password}\n" for name, password in PASSWORDS.items()))
+    course = Path("/home") / GRADER / "allranks"
+    for folder in ("autograder", "solutions", "labs", "chapters"):  # what the grader's clone has, as it is here now
+        left_out = shutil.ignore_patterns(
+            "__pycache__", "*.db", "submitted", "autograded", "feedback", "secret.txt", "wrong"
+        )
+        shutil.copytree(ROOT / folder, course / folder, ignore=left_out)
+    run("chown", "-R", f"{GRADER}:", course)
+    hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
+    hub.start(ALLRANKS_HUB_REFRESH_S="2")
+    yield hub
+    print(hub.log.read_text()[-15000:])
+    if hub.process.poll() is None:
+        hub.stop()
+
+
+@pytest.fixture
+def ana(hub) -> Visitor:
+    return hub.people["ana"]
+
+
+@pytest.fixture
+def ben(hub) -> Visitor:
+    return hub.people["ben"]
+
+
+@pytest.fixture
+def ida(hub) -> Visitor:
+    return hub.people["ida"]
+
+
+def test_log_in(hub):
+    """PAM's passwords, and the Unix groups: a wrong password and an account of neither group are turned away."""
+    with pytest.raises(PermissionError):
+        Visitor.log_in("ana", PASSWORDS["ben"])
+    with pytest.raises(PermissionError):
+        Visitor.log_in("eve", PASSWORDS["eve"])
+    for name in ("ana", "ben", "ida"):
+        hub.people[name] = Visitor.log_in(name, PASSWORDS[name])
+    groups = {name: person.call("GET", f"/hub/api/users/{name}")["groups"] for name, person in hub.people.items()}
+    assert groups == {"ana": ["nbgrader-allranks"], "ben": ["nbgrader-allranks"], "ida": ["formgrade-allranks"]}
+
+
+def test_servers_start_as_their_users(ana, ben, ida):
+    ana.start_server()
+    ben.start_server()
+    ida.start_server(GRADER)
+    for person, whose in ((ana, "ana"), (ben, "ben"), (ida, GRADER)):
+        person.wait_for_server(whose)
+        assert any("singleuser" in " ".join(p.cmdline()) for p in processes_of(whose))
+        assert Path("/home", whose).stat().st_mode & 0o777 == 0o700
+
+
+def test_nobody_gets_into_anothers_server(ana, ben, ida):
+    for person, whose in ((ana, "ben"), (ben, "ana"), (ana, GRADER), (ida, "ana")):
+        assert person.ask("GET", f"/user/{whose}/api/contents").status_code == 403
+        assert person.ask("DELETE", f"/hub/api/users/{whose}/server").status_code in (403, 404)
+
+
+def test_formgrader_is_for_instructors(ana, ida):
+    assert ida.ask("GET", f"/user/{GRADER}/formgrader/manage_assignments").status_code == 200
+    assert ana.ask("GET", f"/user/{GRADER}/formgrader/manage_assignments").status_code == 403
+    assert ana.ask("POST", f"/user/{GRADER}/formgrader/api/assignment/{LAB}/release").status_code == 403
+    assert ana.ask("GET", "/user/ana/formgrader/manage_assignments").status_code == 404
+    assert ana.ask("GET", "/user/ana/courses").status_code == 200  # the rest of nbgrader is there
+
+
+# What a person's kernel can do to files and processes: by name, "reached", or the error that the kernel of the machine gave.
+REACH = """
+import os, signal, socket, glob
+def reach(what):
+    try:
+        what()
+    except OSError as error:
+        return type(error).__name__
+    return "reached"
+def connect(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as s:
+        s.connect(path)
+print(json.dumps({
+    "home": reach(lambda: os.listdir(HOME)),
+    "notebook": reach(lambda: open(HOME + "/allranks/chapters/00_start_here.ipynb").close()),
+    "run directory": reach(lambda: os.listdir(RUN)),
+    "parent's socket": reach(lambda: connect(PARENT, socket.SOCK_SEQPACKET)),
+    "kernel's socket": reach(lambda: connect(SHELL, socket.SOCK_STREAM)),
+    "signal": reach(lambda: os.kill(RANK, 0)),
+    "environment": reach(lambda: open(f"/proc/{RANK}/environ").read()),
+    "memory": reach(lambda: open(f"/proc/{RANK}/mem").close()),
+    "gradebook": reach(lambda: open("/home/allranks-grader/allranks/autograder/gradebook.db").close()),
+    "hub's state": reach(lambda: os.listdir("/var/lib/allranks/hub")),
+}))
+"""
+
+
+def test_a_chapter_live_in_both_at_once(ana, ben):
+    """Chapter 0 runs from both students' homes at the same time; each kernel's ranks are that user's, out of reach."""
+    asyncio.run(asyncio.wait_for(both_at_once(ana, ben), 150))
+
+
+async def both_at_once(ana: Visitor, ben: Visitor) -> None:
+    meet = asyncio.Barrier(2)
+    seen: dict[str, list[int]] = {}
+
+    async def play(me: Visitor) -> None:
+        name = me.name
+        notebook = me.call("GET", f"/user/{name}/api/contents/chapters/00_start_here.ipynb")["content"]
+        kernel = await Kernel(me, "chapters").open()
+        printed = {}
+        for cell in notebook["cells"]:
+            if cell["cell_type"] != "code":
+                continue
+            outputs = await kernel.run(cell["source"])
+            raised = [o.evalue for o in outputs if o.output_type == "error"]
+            may_raise = "raises-exception" in cell["metadata"].get("tags", [])
+            assert bool(raised) == may_raise, f"{name}, {cell['id']}: {raised}"
+            printed[cell["id"]] = "".join(o.text for o in outputs if o.output_type == "stream")
+            if cell["id"] == "start_world":
+                seen[name] = json.loads(await kernel.says("import json; print(json.dumps(world.pids))"))
+                limits = json.loads(await kernel.says(LIMITS))
+                assert limits == {"cores": min(2, os.cpu_count()), "data": 6 << 30, "core": 0}
+                await meet.wait()  # now both worlds are there
+                for owner in ("ana", "ben"):
+                    uid = pwd.getpwnam(owner).pw_uid
+                    assert len(seen[owner]) == 4 and set(seen[owner]) <= ranks_of(owner)
+                    assert {psutil.Process(pid).uids().real for pid in seen[owner]} == {uid}
+                    await try_to_reach(kernel, me, owner, seen[owner][0])
+                await meet.wait()
+        assert printed["reveal_sum"].strip() == "you said 0, the last rank holds 10"
+        assert printed["reveal_messages"].strip() == "you said 0, rank 0 sends 6"
+        assert not ranks_of(name) & set(seen[name])  # the chapter's last cell ended them
+        # a world that nobody uses ends by itself
+        await kernel.says("world = World(ranks=2, idle_minutes=0.03)")
+        deadline = time.monotonic() + 30
+        while ranks_of(name):
+            assert time.monotonic() < deadline, "the idle world did not stop"
+            await asyncio.sleep(0.2)
+        assert "stopped itself" in await kernel.says("print(world.why_stopped)")
+        me.call("DELETE", f"/user/{name}/api/kernels/{kernel.id}")
+
+    await asyncio.gather(play(ana), play(ben))
+
+
+LIMITS = """
+import json, os, resource
+print(json.dumps({"cores": len(os.sched_getaffinity(0)), "data": resource.getrlimit(resource.RLIMIT_DATA)[1],
+                  "core": resource.getrlimit(resource.RLIMIT_CORE)[1]}))
+"""
+
+
+async def try_to_reach(kernel: Kernel, me: Visitor, owner: str, rank: int) -> None:
+    home = Path("/home", owner)
+    shell = next((home / ".jr").glob("*-ipc-1"))
+    parent = Path(next(part for part in psutil.Process(rank).cmdline() if part.endswith(".sock")))
+    names = {"HOME": str(home), "RUN": str(parent.parent), "PARENT": str(parent), "SHELL": str(shell), "RANK": rank}
+    found = json.loads(
+        await kernel.says("\n".join(f"{k} = {v!r}" for k, v in names.items()) + "\nimport json\n" + REACH)
+    )
+    closed = {"gradebook": "PermissionError", "hub's state": "PermissionError"}
+    expected = "reached" if me.name == owner else "PermissionError"
+    assert found == {name: expected for name in found} | closed, f"{me.name} at {owner}'s"
+
+
+def test_release(ida, ana):
+    """The instructor's two buttons; then the lab is in the students' lists."""
+    assert ida.call("POST", f"/user/{GRADER}/formgrader/api/assignment/{LAB}/assign")["success"]
+    released = ida.call("POST", f"/user/{GRADER}/formgrader/api/assignment/{LAB}/release")
+    assert released["success"], released
+    listed = ana.call("GET", "/user/ana/assignments?course_id=allranks")
+    assert [a["assignment_id"] for a in listed["value"] if a["status"] == "released"] == [LAB]
+
+
+def test_submit(ana, ben):
+    """Ana hands in right answers, Ben the notebook as he got it."""
+    course = {"course_id": "allranks", "assignment_id": LAB}
+    for person in (ana, ben):
+        mine = f"/user/{person.name}"
+        assert person.call("POST", f"{mine}/assignments/fetch", data=course)["success"]
+        path = f"{mine}/api/contents/labs/{LAB}/{NOTEBOOK}.ipynb"
+        notebook = person.call("GET", path)["content"]
+        assert "NotImplementedError" in json.dumps(notebook) and "BEGIN SOLUTION" not in json.dumps(notebook)
+        if person is ana:
+            right = nbformat.read(ROOT / "solutions" / LAB / f"{NOTEBOOK}.ipynb", as_version=4)
+            answers = {
+                c.metadata.nbgrader.grade_id: c.source
+                for c in right.cells
+                if c.metadata.get("nbgrader", {}).get("solution")
+            }
+            for cell in notebook["cells"]:
+                grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id")
+                cell["source"] = answers.get(grade_id, cell["source"])
+            person.call("PUT", path, json={"type": "notebook", "content": notebook})
+        submitted = person.call("POST", f"{mine}/assignments/submit", data=course)
+        assert submitted["success"], submitted
+    inbound = Path("/var/lib/allranks/exchange/allranks/inbound")
+    assert sorted(folder.name.split("+")[0] for folder in inbound.iterdir()) == ["ana", "ben"]
+    for name in ("ana", "ben"):  # and neither can see what is in there, or among the gradebook's files
+        assert subprocess.run(
+            ["setpriv", f"--reuid={name}", "--clear-groups", "ls", inbound], capture_output=True, check=False
+        ).returncode
+        assert subprocess.run(
+            ["setpriv", f"--reuid={name}", "--clear-groups", "ls", f"/home/{GRADER}"], capture_output=True, check=False
+        ).returncode
+
+
+def test_grade(ida):
+    """Collected and graded by buttons in formgrader, by the trusted step, as the grader's account, not root."""
+    at = f"/user/{GRADER}/formgrader/api"
+    assert ida.call("POST", f"{at}/assignment/{LAB}/collect")["success"]
+    for student in ("ana", "ben"):
+        graded = ida.call("POST", f"{at}/submission/{LAB}/{student}/autograde")
+        assert graded["success"], graded
+    scores = {s["student"]: s["code_score"] for s in ida.call("GET", f"{at}/submissions/{LAB}")}
+    most = ida.call("GET", f"{at}/assignment/{LAB}")["max_code_score"]
+    assert scores == {"ana": most, "ben": 0} and most == 9
+    graded = Path(f"/home/{GRADER}/allranks/autograder/autograded/ana/{LAB}/{NOTEBOOK}.ipynb")
+    assert graded.owner() == GRADER
+
+
+def test_feedback(ida, ana, ben):
+    """Given back to each; neither has the other's."""
+    at = f"/user/{GRADER}/formgrader/api/assignment/{LAB}"
+    assert ida.call("POST", f"{at}/generate_feedback")["success"]
+    assert ida.call("POST", f"{at}/release_feedback")["success"]
+    pages = {}
+    for person in (ana, ben):
+        mine = f"/user/{person.name}"
+        course = {"course_id": "allranks", "assignment_id": LAB}
+        assert person.call("POST", f"{mine}/assignments/fetch_feedback", data=course)["success"]
+        home = Path("/home", person.name, "allranks")
+        (page,) = (home / "labs" / LAB / "feedback").rglob("*.html")
+        assert page.owner() == person.name
+        pages[person.name] = person.call("GET", f"{mine}/api/contents/{page.relative_to(home)}")["content"]
+    assert "Score: 9.0 / 11.0" in pages["ana"] and "Score: 0.0 / 11.0" in pages["ben"]
+
+
+def test_restart_and_idle(hub, ana, ida):
+    """A restart of the hub interrupts nobody; a server that nobody uses is ended, with everything that ran in it.
+
+    Whom the administrator has taken out of the instructors' Unix group has lost formgrader, whatever token they hold.
+    """
+    before = {p.pid for p in processes_of("ana")}
+    run("usermod", "--groups", "", "ida")
+    hub.stop()
+    hub.start(ALLRANKS_HUB_IDLE_S="6", ALLRANKS_HUB_REFRESH_S="2")
+    assert before & {p.pid for p in processes_of("ana")}, "ana's server went with the hub"
+    assert ida.ask("POST", f"/hub/api/users/{GRADER}/server").status_code in (403, 404)
+    deadline = time.monotonic() + 90
+    while ida.ask("GET", f"/user/{GRADER}/formgrader/manage_assignments").status_code != 403:
+        assert time.monotonic() < deadline, "formgrader still lets her in"
+        time.sleep(0.5)
+    while left := [p for name in ("ana", "ben", GRADER) for p in processes_of(name)]:
+        assert time.monotonic() < deadline, f"still there: {[' '.join(p.cmdline())[:100] for p in left]}"
+        time.sleep(0.5)
+
+
+def test_nothing_is_left(hub):
+    hub.stop()
+    mine = {os.getpid(), os.getppid()}
+    left = [p for p in psutil.process_iter() if p.pid not in mine and p.status() != psutil.STATUS_ZOMBIE]
+    assert not left, [" ".join(p.cmdline())[:100] for p in left]
+    for name in ("ana", "ben"):
+        run_dir = Path(f"/tmp/allranks-{pwd.getpwnam(name).pw_uid}")
+        assert not list(run_dir.iterdir()), list(run_dir.iterdir())

@@ -1,0 +1,99 @@
+"""The chapter on all-reduce algorithms: what its cells say, released and solved."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from test_chapters import RANKS, WIDGET, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "08_all_reduce_algorithms"
+
+
+def source(name: str) -> str:
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def solved_fold() -> str:
+    """The exercise's cell with the two pieces that the folded answer gives."""
+    before, after = re.findall(r"```python\n(.*?)```", source("fold_answer"), flags=re.S)
+    cell = source("recursive_doubling_all_reduce")
+    for hole, piece in (("    # before the loop: your turn", before), ("    # after the loop: your turn", after)):
+        assert cell.count(hole) == 1
+        cell = cell.replace(hole, piece.rstrip())
+    return cell
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_all_reduce_algorithms(ranks, solved):
+    replace = {"recursive_doubling_all_reduce": solved_fold()} if solved else {}
+    chapter = execute(read(CHAPTER, ranks, **replace))
+    assert not chapter.errors()
+
+    sent = [1000 * (ranks - 1)] + [1000] * (ranks - 1)
+    assert chapter.text("flat_trace").endswith(f"bytes sent by each rank: {sent}")
+    assert chapter.text("reveal_tree").endswith("it takes 6; for 1024 ranks 20")
+    assert chapter.text("reveal_doubling").endswith("rank 7, and 3 steps")
+    for player in ("watch_tree", "watch_doubling", "watch_halving", "watch_double"):
+        assert WIDGET in chapter.outputs(player)[0].data
+
+    # the wire's clock is computed: 14 messages one after the other, and 3 steps, of 5 µs and 1000 bytes at 200 GB/s
+    flat_us, doubling_us = re.findall(r"([\d.]+) µs", chapter.text("doubling_wire"))
+    assert (float(flat_us), float(doubling_us)) == (70.07, 15.02)
+    assert "isend to rank 6, but there are only ranks 0 to 5" in chapter.text("six")
+
+    verdict = chapter.text("recursive_doubling_all_reduce")
+    assert ("passed (" in verdict) is solved
+    assert ("Only right where the number of ranks is a power of two" in verdict) is not solved
+
+    assert "1470 bytes in 6 steps" in chapter.text("reveal_halving")
+    crossing = {
+        line[:20].strip(): re.findall(r"([\d.]+) n", line) for line in chapter.text("crossing").splitlines()[1:]
+    }
+    assert crossing["ring"] == ["1.88", "15.00"]
+    assert crossing["rabenseifner"] == ["8.00", "1.00"]
+    for line in chapter.text("trees").splitlines():
+        assert "with children: [" in line
+    first, second = re.findall(r"with children: \[(.*?)\]", chapter.text("trees"))
+    assert not set(first.split(", ")) & set(second.split(", "))
+
+    milliseconds = [float(t) for t in re.findall(r"([\d.]+) ms", chapter.text("segments"))]
+    best = milliseconds.index(min(milliseconds))
+    assert 0 < best < len(milliseconds) - 1  # neither few nor many segments win
+
+    winners = {
+        line.split(" bytes: ")[0].strip(): line.split(" bytes: ")[1] for line in chapter.text("winners").splitlines()
+    }
+    assert winners["1,000"].startswith("recursive doubling")
+    assert winners["1,000,000,000"].startswith("rabenseifner")
+    assert "it is 205 for very short vectors" in chapter.text("answer")
+    assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("competition"))
+
+    rows = chapter.text("measured").splitlines()[1:]
+    names = {row[:20].strip() for row in rows}
+    assert names == {"flat", "library"} | ({"recursive doubling"} if math.log2(ranks).is_integer() else set())
+    assert all(float(t) > 0 for row in rows for t in re.findall(r"([\d.]+) ms", row))
+
+    ratios = [float(row.split()[-1]) for row in chapter.text("tuner_table").splitlines()[1:]]
+    assert ratios[0] == 0.99  # one machine: equal within 2 %
+    assert ratios == sorted(ratios)
+
+
+def test_the_doubling_moves_what_the_schedule_says():
+    """The chapter's loop and the package's schedule are one algorithm in two forms."""
+    import torch
+    import torch.distributed as dist
+    from allranks import schedules
+    from allranks.wire import run
+
+    namespace = {"torch": torch, "dist": dist, "math": math}
+    exec(source("doubling_code"), namespace)
+    for ranks in (2, 4, 8):
+        outcome = run(namespace["doubling"], ranks=ranks, args=(torch.ones(3),), alpha=1.0)
+        assert outcome.failure is None
+        moves = {(m.src, m.dst) for m in schedules.recursive_doubling_all_reduce(ranks).moves}
+        assert {(m.src, m.dst) for m in outcome.trace.messages()} == moves
+        assert outcome.seconds == math.log2(ranks)

@@ -1,0 +1,63 @@
+"""The chapter on all-gather: what its cells say, released and solved."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from test_chapters import RANKS, WIDGET, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "09_all_gather"
+
+
+def source(name: str) -> str:
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def solved_ring() -> str:
+    """The exercise's cell with the line that the folded answer gives."""
+    answer = re.search(r"```python\n *(.*?)\n```", source("ring_answer"), flags=re.S).group(1)
+    cell = source("ring_all_gather")
+    assert cell.count("leaving, arriving = rank, left  # your turn") == 1
+    return cell.replace("leaving, arriving = rank, left  # your turn", answer)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_all_gather(ranks, solved):
+    replace = {"ring_all_gather": solved_ring()} if solved else {}
+    chapter = execute(read(CHAPTER, ranks, **replace))
+    everyone = range(ranks)
+
+    errors = chapter.errors()
+    assert set(errors) == {"unequal", "dtype"}
+    assert "invalid tensor size" in errors["unequal"]
+    assert "different dtypes" in errors["dtype"]
+
+    gathered = [10.0 * r + i for r in everyone for i in (0, 1)]
+    assert set(chapter.by_rank("two_forms").values()) == {f"{gathered[-2:]} {gathered}"}
+    shapes = f"(3, 8) ({3 * ranks}, 8) True"
+    assert chapter.by_rank("sharded_layer") == {rank: shapes for rank in everyone}
+    assert chapter.by_rank("grad") == {rank: "False" for rank in everyone}
+
+    assert "rank 0 sends piece 2 last; it never sends piece 1" in chapter.text("reveal_last")
+    verdict = chapter.text("ring_all_gather")
+    assert ("passed (" in verdict) is solved
+    assert ("Only right for two ranks" in verdict) is not solved
+    assert f"{ranks} ranks, {ranks * (ranks - 1)} messages" in chapter.text("ring_live")
+    for player in ("watch", "watch_bruck"):
+        assert WIDGET in chapter.outputs(player)[0].data
+    assert "bruck : 3 steps, each rank sends 5000 of 6000 bytes" in chapter.text("reveal_bruck")
+    assert "receives 12.25 GB and sends 12.25 GB" in chapter.text("answer")
+
+    rows = [line.split() for line in chapter.text("fit_model").splitlines()[1:]]
+    assert [int(row[0]) for row in rows] == [4**k * ranks for k in range(7)]
+    assert all(float(cell) > 0 for row in rows for cell in row[1:])
+
+    lengths = [3] * (ranks - 1) + [4]
+    rows = [[float(rank)] * length for rank, length in enumerate(lengths)]
+    assert [ast.literal_eval(text) for text in chapter.by_rank("padded").values()] == [rows] * ranks
+    last = [10.0 * (ranks - 1), 10.0 * (ranks - 1) + 1]
+    assert chapter.by_rank("alias")[0] == str([last] * ranks)

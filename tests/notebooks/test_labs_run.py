@@ -1,0 +1,87 @@
+"""The instructor's labs run from the first cell to the last: a live world, the player, instant checks, full points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+pytestmark = [pytest.mark.live, pytest.mark.notebooks, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+# what the live cells must show, by lab and cell
+SHOWN = {
+    "lab01_point_to_point": {
+        "first_message": ["[rank 0] [0.0, 0.0]", "[rank 3] [0.0, 0.0]"],
+        "try_shift": ["[30.0, 0.0, 10.0, 20.0]", "step 1 of 1"],
+        "see_deadlock": ["rank 0 waits for rank 1", "rank 3 waits for rank 0"],
+        "try_halo": ["2 ranks: right", "3 ranks: right", "4 ranks: right", "5 ranks: right"],
+        "show_fit": ["alpha = ", "GB/s"],
+        "calibrate": ["your model", "% off"],
+    },
+    "lab02_rooted": {
+        "first_collectives": ["[rank 2] broadcast 2.0  reduce 6.0"],
+        "try_tree": ["[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]", "step 2 of 2"],
+        "try_reduce": ["[0.0, 1.0, 6.0, 3.0]"],
+        "try_pipeline": ["step 6 of 6"],
+        "try_pieces": ["[[0.0, 0.0], [2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]", "the same as dist.gather: True"],
+    },
+    "lab04_algorithms": {
+        "one_swap": ["[rank 0] 11", "[rank 3] 1100"],
+        "try_doubling": ["[[1111.0, 1111.0, 1111.0]", "step 2 of 2"],
+        "between_nodes": ["1.75 n", "1.00 n", "0.25 n"],
+        "try_hierarchical": ["[[0.0, 1111.0, 2222.0, 3333.0, 4444.0]", "rank 0: all_reduce, 12 bytes"],
+    },
+    "lab05_sharding": {
+        "first_collectives": ["[rank 2] reduce_scatter 10.0   all_gather [1.0, 2.0, 3.0, 4.0]"],
+        "try_gather": ["[0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 30.0, 30.0]", "step 3 of 3"],
+        "try_scatter": ["[[0.0, 10.0, 20.0], [30.0, 40.0, 50.0], [60.0, 70.0], [80.0, 90.0]]"],
+        "try_zero": ["rank 0: reduce_scatter, 80 bytes", "rank 0: all_gather, 20 bytes"],
+    },
+    "lab06_composition": {
+        "as_the_formula_says": ["[rank 0] nan", "[rank 3] nan"],
+        "try_softmax": ["rank 0: all_reduce, 8 bytes"],
+        "try_top_k": ["rank 0: all_gather, 12 bytes", "rank 0: all_gather, 24 bytes"],
+    },
+    "lab07_all_to_all": {
+        "first_all_to_all": ["[rank 2] [2.0, 12.0, 22.0, 32.0]"],
+        "try_pairwise": ["rank 2 has [[2.0, 2.0, 2.0], [12.0, 12.0, 12.0], [22.0, 22.0, 22.0], [32.0, 32.0, 32.0]]"],
+        "try_lookup": ["[[17.0, 117.0], [3.0, 103.0], [17.0, 117.0], [8.0, 108.0]]"],
+        "try_moe": ["rank 3: [30.0, 1031.0, 32.0, 1033.0], bytes put into each call: [32, 16, 0]"],
+    },
+}
+
+
+def text_of(cell: nbformat.NotebookNode) -> str:
+    """What a cell printed and showed, as plain text."""
+    return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """The lines "ours ..." and "wanted ...", two and two, without their first word."""
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line.startswith(("ours", "values", "wanted"))]
+    return [(ours[1].strip(), wanted[1].strip()) for ours, wanted in zip(lines[::2], lines[1::2], strict=True)]
+
+
+@pytest.mark.parametrize("lab", SHOWN)
+def test_every_cell_of_the_solution_runs(lab):
+    (path,) = (ROOT / "solutions" / lab).glob("*.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=200, kernel_name="python3").execute()  # raises where a cell does
+    cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
+    for name, expected in SHOWN[lab].items():
+        said = text_of(cells[name])
+        for words in expected:
+            assert words in said, f"{name}: {said}"
+    for name, cell in cells.items():
+        if cell.metadata.get("allranks", {}).get("exercise"):
+            assert float(text_of(cell)) == cell.metadata.nbgrader.points, name
+        if cell.source.startswith("check("):
+            assert ": passed (" in text_of(cell), name
+        assert not [o for o in cell.outputs if o.get("name") == "stderr"], f"{name}: {cell.outputs}"
+    if lab == "lab06_composition":
+        for name in ("try_loss", "try_top_k"):
+            found = pairs(text_of(cells[name]))
+            assert found and all(ours == wanted for ours, wanted in found), found

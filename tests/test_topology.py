@@ -1,0 +1,133 @@
+"""Paths, shared links, disturbances and presets, by hand."""
+
+from dataclasses import replace
+
+import pytest
+from allranks.topology import PRESETS, Link, Topology, TopologyError, preset, uniform
+
+H100 = preset("dgx-h100")
+ETHERNET = preset("cloud-ethernet")
+
+
+def test_presets_by_their_sources():
+    gb_per_s = {name: (t.inside.bytes_per_s / 1e9, t.nic.bytes_per_s / 1e9) for name, t in PRESETS.items()}
+    assert gb_per_s == {
+        "dgx-a100": (240, 25), "dgx-h100": (371, 50), "nvl72": (722, 50), "cloud-ethernet": (31.5, 12.5),
+    }  # fmt: skip
+    shape = {name: (t.ranks_per_node, t.nics_per_node) for name, t in PRESETS.items()}
+    assert shape == {"dgx-a100": (8, 8), "dgx-h100": (8, 8), "nvl72": (72, 72), "cloud-ethernet": (8, 1)}
+    assert all(t.source and t.inside.source and t.nic.source for t in PRESETS.values())
+    assert preset("DGX-H100") is H100
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(
+        TopologyError, match="no topology 'dgx-h200'; there are dgx-a100, dgx-h100, nvl72, cloud-ethernet"
+    ):
+        preset("dgx-h200")
+
+
+def test_inside_a_node_nothing_is_shared():
+    assert H100.links(0, 7) == ()
+    assert H100.seconds(0, 7, 371_000_000) == pytest.approx(2e-6 + 1e-3)
+    assert H100.links(3, 3) == () and H100.seconds(3, 3, 10**9) == 0
+
+
+def test_between_nodes_each_rank_of_a_dgx_has_its_card():
+    assert H100.links(0, 8) == (("nic out", 0, 0), ("nic in", 1, 0))
+    assert H100.links(5, 14) == (("nic out", 0, 5), ("nic in", 1, 6))
+    assert H100.seconds(0, 8, 50_000_000) == pytest.approx(5e-6 + 1e-3)
+
+
+def test_ranks_share_cards_evenly_where_there_are_fewer():
+    half = replace(H100, nics_per_node=4)
+    assert [half.nic_of(r) for r in range(16)] == [0, 0, 1, 1, 2, 2, 3, 3] * 2
+
+
+def test_islands_meet_on_the_host_link():
+    assert ETHERNET.links(0, 3) == ()
+    assert ETHERNET.links(1, 6) == (("host out", 0, 0), ("host in", 0, 1))
+    assert ETHERNET.seconds(1, 6, 0) == 5e-6
+
+
+def test_a_fat_tree_picks_uplinks_by_port():
+    fat = replace(H100, nodes_per_leaf=2, oversubscription=4.0)  # 16 ports, 4 uplinks
+    assert len(fat.links(0, 8)) == 2
+    assert fat.links(5, 16) == (("nic out", 0, 5), ("leaf up", 0, (0, 1)), ("leaf down", 1, (0, 0)), ("nic in", 2, 0))
+    assert fat.links(13, 16)[1] == ("leaf up", 0, (0, 1))
+
+
+def test_rails_stay_on_their_own_leaf():
+    rails = replace(H100, nodes_per_leaf=4, rails=True)
+    assert len(rails.links(0, 24)) == 2  # card 0 to card 0: one switch
+    assert len(rails.links(0, 25)) == 4  # card 0 to card 1: through the spine
+    assert len(rails.links(0, 32)) == 4  # the same rail, another leaf
+
+
+def test_stragglers_slow_every_message_that_they_are_part_of():
+    slow = H100.with_straggler(3, 2.5)
+    for pair in ((3, 0), (0, 3), (3, 11)):
+        assert slow.seconds(*pair, 1000) == pytest.approx(2.5 * H100.seconds(*pair, 1000))
+    assert slow.seconds(0, 1, 1000) == H100.seconds(0, 1, 1000)
+
+
+def test_background_traffic_takes_its_share_of_the_bandwidth_and_no_latency():
+    busy = H100.with_background("nic", 0.5)
+    assert busy.seconds(0, 8, 50_000_000) == pytest.approx(5e-6 + 2e-3)
+    assert busy.seconds(0, 1, 1000) == H100.seconds(0, 1, 1000)
+
+
+def test_a_failed_card_is_replaced_by_the_next():
+    broken = H100.with_failure("nic", 0, 7)
+    assert broken.nic_of(7) == 0 and broken.nic_of(15) == 7
+    for card in range(7):
+        broken = broken.with_failure("nic", 0, card)
+    with pytest.raises(TopologyError, match="every nic link of node 0 has failed"):
+        broken.links(0, 8)
+
+
+def test_a_failed_nvlink_goes_by_the_host_or_not_at_all():
+    with pytest.raises(TopologyError, match="no host link to take its place"):
+        H100.with_failure("inside", 0, 2).seconds(2, 3, 1)
+    other = ETHERNET.with_failure("inside", 0, 2)
+    assert other.links(2, 3) == (("host out", 0, 0), ("host in", 0, 0))
+    assert other.links(0, 3) == ()
+
+
+def test_a_failed_uplink_is_replaced_by_the_next():
+    fat = replace(H100, nodes_per_leaf=1, oversubscription=4.0).with_failure("leaf", 0, 1)
+    assert fat.links(1, 8)[1] == ("leaf up", 0, (0, 0))
+    assert fat.links(0, 8)[1] == ("leaf up", 0, (0, 0))
+
+
+def test_units_that_repeat():
+    assert H100.repeats_every(8) == 1
+    assert H100.repeats_every(64) == 8
+    assert H100.repeats_every(60) is None
+    assert replace(H100, nodes_per_leaf=4).repeats_every(64) == 32
+    assert replace(H100, nodes_per_leaf=8).repeats_every(64) == 8
+    assert H100.with_straggler(0, 2).repeats_every(64) is None
+    assert H100.with_failure("nic", 0, 0).repeats_every(64) is None
+    assert H100.with_background("nic", 0.2).repeats_every(64) == 8
+    assert uniform(1e-6, 1e9).repeats_every(12345) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: uniform(-1e-6, 1e9), "alpha of the link is -1e-06 s"),
+        (lambda: uniform(0, 0), "bandwidth of the link is 0 bytes/s"),
+        (lambda: uniform(0, float("nan")), "bandwidth of the link is nan"),
+        (lambda: Topology("x", 0, Link("l", 0, 1)), "at least one rank"),
+        (lambda: Topology("x", 8, Link("l", 0, 1), ranks_per_island=3, host=Link("h", 0, 1)), "islands of 3 ranks"),
+        (lambda: Topology("x", 8, Link("l", 0, 1), ranks_per_island=4), "needs a host link"),
+        (lambda: replace(H100, oversubscription=0.5), "oversubscription is 0.5"),
+        (lambda: H100.with_straggler(0, 0), "can't be 0 times as slow"),
+        (lambda: H100.with_background("nic", 1.0), "can't take 1.0 of 'nic'"),
+        (lambda: H100.with_background("nvlink", 0.1), "it can't take 0.1 of 'nvlink'"),
+        (lambda: H100.with_failure("gpu", 0, 0), "not 'gpu'"),
+    ],
+)
+def test_impossible_machines_are_refused(make, words):
+    with pytest.raises(TopologyError, match=words):
+        make()

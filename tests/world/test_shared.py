@@ -1,0 +1,175 @@
+"""Two notebooks, one world: the second joins by the name, they take turns, and neither outlives the owner."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+from allranks import World
+from allranks.engines.parent import Parent
+from allranks.world import WorldError
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(sys.platform != "linux", reason="worlds are shared through Linux locks"),
+]
+
+PRELUDE = """
+import os, time
+import torch, torch.distributed as dist
+from allranks import World
+from allranks.world import RanksStuck, WorldError
+
+def add(value):
+    tensor = torch.full((2,), float(value + dist.get_rank()))
+    dist.all_reduce(tensor)
+    return tensor[0].item()
+"""
+
+
+class Other:
+    """Another notebook: a Python process that runs code piece by piece and says what each piece printed."""
+
+    LOOP = """
+import sys, traceback
+names = {}
+for line in sys.stdin:
+    try:
+        exec(compile(eval(line), "cell", "exec"), names)
+    except BaseException:
+        print(traceback.format_exc())
+    print("<done>", flush=True)
+"""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", self.LOOP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self(PRELUDE)
+
+    def begin(self, code: str) -> None:
+        self.process.stdin.write(repr(textwrap.dedent(code)) + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> str:
+        lines = []
+        while (line := self.process.stdout.readline()) != "<done>\n":
+            assert line, "the other notebook has ended"
+            lines.append(line)
+        return "".join(lines).strip()
+
+    def __call__(self, code: str) -> str:
+        self.begin(code)
+        return self.end()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def other(no_ghosts):
+    before, Parent._current = Parent._current, None
+    notebook = Other()
+    yield notebook
+    notebook.close()
+    if Parent._current is not None:
+        Parent._current.close()
+    Parent._current = before
+
+
+def add(value):
+    import torch
+    import torch.distributed as dist
+
+    tensor = torch.full((2,), float(value + dist.get_rank()))
+    dist.all_reduce(tensor)
+    return tensor[0].item()
+
+
+def test_the_second_joins_uses_and_leaves_the_same_ranks(other):
+    with World(ranks=2, name="team") as world:
+        assert other("w = World(name='team'); print(w.pids, w.run(add, 1))") == f"{world.pids} [3.0, 3.0]"
+        assert other("print(World(ranks=2, name='team') is w)") == "True"
+        world.cell("kept = 7 + rank")
+        assert other("print(w['kept'])") == "[7, 8]"
+        assert "has 2 ranks, not 3" in other("w.stop(); World(ranks=3, name='team')")
+        assert world.run(add, 0) == [1.0, 1.0], "the borrower's stop ended the owner's ranks"
+        other("w = World(name='team')")
+    said = other("w.run(add, 1)")
+    assert "has ended, and its ranks with it" in said
+
+
+def test_calls_of_two_notebooks_never_mix(other):
+    with World(ranks=2, name="team") as world:
+        other("w = World(name='team')")
+        other.begin("print({w.run(add, 100 * i)[0] - 200 * i for i in range(40)})")
+        assert {world.run(add, 1000 * i)[1] - 2000 * i for i in range(40)} == {1.0}
+        assert other.end() == "{1.0}"
+
+
+def test_a_call_waits_for_its_turn_no_longer_than_its_deadline(other):
+    def slow():
+        import time
+
+        time.sleep(3)
+
+    with World(ranks=2, name="team") as world:
+        other("w = World(name='team')")
+        other.begin("w.run(time.sleep, 3); print('slept')")
+        time.sleep(1)
+        with pytest.raises(WorldError, match="Another notebook has used the world 'team' for"):
+            world.run(add, 0, deadline=0.2)
+        assert other.end() == "slept"
+        assert world.run(add, 0) == [1.0, 1.0]
+
+
+def test_a_borrower_that_hangs_the_ranks_gets_fresh_ones_and_so_does_the_owner(other):
+    with World(ranks=2, name="team") as world:
+        before = world.pids
+        other("w = World(name='team')")
+        said = other(
+            """
+            def hang():
+                if dist.get_rank() == 0:
+                    dist.recv(torch.ones(1), 1)
+            try:
+                w.run(hang, deadline=1)
+            except RanksStuck as error:
+                print("rank 0: in dist.recv from rank 1" in str(error), w.run(add, 2))
+            """
+        )
+        assert said == "True [5.0, 5.0]"
+        assert world.run(add, 0) == [1.0, 1.0]
+        assert set(before).isdisjoint(world.pids)
+        world.reset()
+        assert other("print(w.run(add, 3))") == "[7.0, 7.0]"
+        assert other("w.reset(); print(w.run(add, 4))") == "[9.0, 9.0]"
+        assert world.run(add, 0) == [1.0, 1.0]
+
+
+def test_when_the_owner_is_killed_the_ranks_go_and_the_name_is_free(other):
+    other("w = World(ranks=2, name='team')")
+    pids = [int(p) for p in other("print(*w.pids)").split()]
+    world = World(name="team")
+    assert world.run(add, 1) == [3.0, 3.0]
+    os.kill(other.process.pid, 9)
+    other.process.wait()
+    deadline = time.monotonic() + 20
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with pytest.raises(WorldError, match="has ended, and its ranks with it"):
+        world.run(add, 1)
+    with World(ranks=2, name="team") as again:
+        assert again.run(add, 1) == [3.0, 3.0]
+    other.__init__()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../up", 7, "x" * 40])
+def test_a_name_that_can_not_be_is_refused(name):
+    with pytest.raises(WorldError, match="1 to 32 letters"):
+        World(ranks=2, name=name)

@@ -1,0 +1,234 @@
+"""A world that several notebooks of one user share by its name: one owns it, the others borrow it, and they take turns.
+
+The owner is the process that holds the lock on the name; it publishes where the ranks can be reached. A call of any of
+them holds the lock on the turn, so that collectives of two notebooks never mix. Both are locks of the kernel: whatever
+ends a process frees them. A borrower that finds the ranks stuck kills them, and the owner makes new ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from allranks.engines.rundir import RunDirError, run_dir
+from allranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,32}")
+LOOK_S = 0.2
+
+
+class Shared:
+    """The files of one name in this user's run directory."""
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise WorldError(f"name={name!r}: a shared world's name is 1 to 32 letters, digits or underscores.")
+        try:
+            directory = run_dir()
+        except RunDirError as error:
+            raise WorldError(str(error)) from None
+        self.name = name
+        self.notice = directory / f"shared_{name}.json"
+        self._owner, self._turn = directory / f"shared_{name}.owner", directory / f"shared_{name}.turn"
+        self._owned: int | None = None
+
+    def claim(self) -> bool:
+        """Whether we own the name from now on, or did already."""
+        if self._owned is None:
+            self._owned = _lock(self._owner)
+        return self._owned is not None
+
+    def has_owner(self) -> bool:
+        """Whether some process owns the name."""
+        if self._owned is not None:
+            return True
+        if not self._owner.exists():
+            return False
+        descriptor = _lock(self._owner, make=False)
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None and self._owner.exists()
+
+    def publish(self, engines: Engines) -> None:
+        """Tells borrowers where the ranks are."""
+        told = {
+            "owner": os.getpid(),
+            "directory": str(engines.directory),
+            "backend": engines.placement.backend,
+            "described": engines.described,
+        }
+        fresh = self.notice.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        fresh.replace(self.notice)
+
+    def read(self) -> dict | None:
+        """What the owner published; None where there is nothing, or nobody owns it any more."""
+        if not self.has_owner():
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(self.notice.read_text(encoding="utf-8"))
+        return None
+
+    def wait_for_notice(self) -> dict | None:
+        """What the owner published, once its ranks are there; None where it ended before, and the name is ours now."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (told := self.read()) is None:
+            if self.claim():
+                return None
+            if time.monotonic() > deadline:
+                raise WorldError(f"The notebook that owns the world {self.name!r} has no ranks; start them there.")
+            time.sleep(0.05)
+        return told
+
+    def give_up(self) -> None:
+        """Ends our ownership."""
+        if self._owned is not None:
+            for path in (self.notice, self._turn, self._owner):
+                path.unlink(missing_ok=True)
+            descriptor, self._owned = self._owned, None
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def turn(self, timeout_s: float, waiting: Callable[[], None]) -> Iterator[None]:
+        """Holds the turn; calls `waiting` once where another notebook has it. Raises WorldError after `timeout_s`."""
+        if not self.has_owner():  # the call will find the ranks gone, and say so
+            yield
+            return
+        deadline, told = time.monotonic() + timeout_s, False
+        while (descriptor := _lock(self._turn)) is None:
+            if not told:
+                waiting()
+                told = True
+            if time.monotonic() > deadline:
+                raise WorldError(
+                    f"Another notebook has used the world {self.name!r} for {timeout_s:g} s without an end; try again, or "
+                    "start a world of your own without a name."
+                )
+            time.sleep(0.02)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+
+class Borrowed(Engines):
+    """The engines of a world that another notebook owns: reached, not started, and left alone at the end."""
+
+    def __init__(self, placement, shared: Shared) -> None:
+        super().__init__(placement, "borrowed")
+        self.shared = shared
+        self._gone: Path | None = None  # the directory of ranks that are of no use any more
+
+    def _start(self, progress: Callable[[str], None]) -> None:
+        import ipyparallel as ipp
+
+        deadline = time.monotonic() + START_TIMEOUT_S
+        progress(f"looking for the world {self.shared.name!r}")
+        while (told := self.shared.read()) is None or Path(told["directory"]) == self._gone:
+            if not self.shared.has_owner():
+                raise WorldError(
+                    f"The notebook that owned the world {self.shared.name!r} has ended, and its ranks with it. Start it "
+                    f"again:  World(ranks={self.placement.ranks}, name={self.shared.name!r})"
+                )
+            if self._cancelled or time.monotonic() > deadline:
+                raise WorldError(f"The owner of the world {self.shared.name!r} did not answer.")
+            time.sleep(0.05)
+        self.directory = Path(told["directory"])
+        self._client = ipp.Client(str(self.directory / "security" / "ipcontroller-client.json"), timeout=30)
+        while len(self._client.ids) < self.placement.ranks:
+            if time.monotonic() > deadline:
+                raise WorldError(f"Not all ranks of the world {self.shared.name!r} answer.")
+            time.sleep(0.02)
+        self._views = [self._client[i] for i in sorted(self._client.ids)]
+        self.described = told["described"]
+
+    def _stop(self) -> None:
+        client, self._client = self._client, None
+        self._views, self.described = [], []
+        with contextlib.suppress(Exception):
+            if client is not None:
+                client.close()
+
+    def dead(self) -> dict[int, str]:
+        """The ranks that are gone."""
+        return {d["rank"]: "has ended" for d in self.described if not _alive(d["pid"])}
+
+    def renew(self) -> None:
+        """Kills the ranks, whose owner then makes new ones, and reaches those."""
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._gone = self.directory
+        self.stop()
+        self.start(lambda _: None)
+
+    def refresh(self) -> bool:
+        """Reaches the new ranks where the owner has made some; whether it did."""
+        told = self.shared.read()
+        if told is None or Path(told["directory"]) == self.directory:
+            return False
+        self.stop()
+        self.start(lambda _: None)
+        return True
+
+
+class Keeper:
+    """The owner's watch: makes new ranks when the old ones ended while no call of ours was under way."""
+
+    def __init__(self, shared: Shared, engines: Engines, busy: threading.Lock) -> None:
+        self._shared, self._engines, self._busy = shared, engines, busy
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, name="allranks-keeper", daemon=True).start()
+
+    def end(self) -> None:
+        """Stops watching."""
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_S):
+            if not self._engines.dead() or not self._busy.acquire(blocking=False):
+                continue
+            try:
+                if self._engines.dead() and not self._over.is_set():
+                    self._engines.renew()
+                    self._shared.publish(self._engines)
+            except WorldError:
+                self._shared.give_up()  # borrowers are told that it has ended
+                return
+            finally:
+                self._busy.release()
+
+
+def _lock(path: Path, make: bool = True) -> int | None:
+    """A descriptor that holds the lock on a file, or None where somebody else has it, or it is not there to be locked."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0) | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = os.fstat(descriptor).st_ino == os.stat(path).st_ino  # the last owner may have removed it meanwhile
+    except OSError:
+        held = False
+    if not held:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _alive(pid: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False

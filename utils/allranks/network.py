@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -207,8 +207,14 @@ class _Transfer:
 
 
 class _Replay:
-    def __init__(self, programs: Sequence[Sequence[Step]], fabric: Fabric, buffered: bool) -> None:
-        self.programs, self.fabric, self.buffered = programs, fabric, buffered
+    def __init__(
+        self,
+        programs: Sequence[Sequence[Step]],
+        fabric: Fabric,
+        buffered: bool,
+        stand_in: Callable[[Hashable], Hashable] | None = None,
+    ) -> None:
+        self.programs, self.fabric, self.buffered, self.stand_in = programs, fabric, buffered, stand_in
         self.at = [0] * len(programs)
         self.since: list = [None] * len(programs)
         self.finished: list = [None] * len(programs)
@@ -281,6 +287,8 @@ class _Replay:
         self.order += 1
         t.key = (now, t.src, self.order)
         t.resources = (("out", t.src), ("in", t.dst), *self.fabric.links(t.src, t.dst)) if t.src != t.dst else ()
+        if self.stand_in is not None:
+            t.resources = tuple(map(self.stand_in, t.resources))
         self.by_key[t.key] = t
         for resource in t.resources:
             insort(self.queued.setdefault(resource, []), t.key)
@@ -323,10 +331,19 @@ class _Replay:
             self.push(t.span[1], "finish", t)
 
 
-def replay(programs: Sequence[Sequence[Step]], fabric: Fabric, *, buffered: bool = False) -> Timeline:
+def replay(
+    programs: Sequence[Sequence[Step]],
+    fabric: Fabric,
+    *,
+    buffered: bool = False,
+    stand_in: Callable[[Hashable], Hashable] | None = None,
+) -> Timeline:
     """When each message of the programs (one a rank) starts and ends on `fabric`.
 
     A message is ready when its send and its receive are both posted; with `buffered` as soon as it is sent. A rank
     sends one message and receives one at a time. A program that never ends (a deadlock) is replayed as far as it goes.
+
+    Where ranks are alike, the programs may be those of a few of them. `stand_in` then names the port or link ("out", rank),
+    ("in", rank), or as the fabric calls it, that stands for the one of a rank whose program is left out.
     """
-    return _Replay(programs, fabric, buffered).run()
+    return _Replay(programs, fabric, buffered, stand_in).run()

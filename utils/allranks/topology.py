@@ -7,6 +7,7 @@ Imports nothing but the standard library.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,10 +31,12 @@ class Link:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not self.alpha_s >= 0:
-            raise TopologyError(f"alpha of {self.name} is {self.alpha_s} s; it can't be negative")
-        if not self.bytes_per_s > 0:
-            raise TopologyError(f"the bandwidth of {self.name} is {self.bytes_per_s} bytes/s; it must be above 0")
+        if not 0 <= self.alpha_s < math.inf:
+            raise TopologyError(f"alpha of {self.name} is {self.alpha_s} s; it must be 0 or more, and finite")
+        if not 0 < self.bytes_per_s < math.inf:
+            raise TopologyError(
+                f"the bandwidth of {self.name} is {self.bytes_per_s} bytes/s; it must be above 0, and finite"
+            )
 
     @property
     def beta_s_per_byte(self) -> float:
@@ -159,6 +162,8 @@ class Topology:
         if self.stragglers or self.failed:
             return None
         unit = self.ranks_per_node * (self.nodes_per_leaf or 1)
+        if not self.rails and ranks <= unit:
+            unit = self.ranks_per_node  # below one leaf switch, nodes are alike
         if ranks <= self.ranks_per_node and self.ranks_per_island in (None, self.ranks_per_node):
             return 1  # one switch, where every rank is like every other
         return unit if ranks % unit == 0 else None
@@ -228,7 +233,7 @@ class Topology:
 
 def uniform(alpha_s: float, bytes_per_s: float) -> Topology:
     """Every pair of ranks joined by a link of its own."""
-    return Topology("uniform", 1 << 30, Link("link", alpha_s, bytes_per_s))
+    return Topology("uniform", 1 << 30, Link("the link", alpha_s, bytes_per_s))
 
 
 def _nvlink(generation: str, gpu: str, gb_per_s: float) -> Link:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -158,6 +159,21 @@ class RecordedWork(dist._Work):
         return self.work._source_rank()
 
 
+class RecordedBatch(RecordedWork):
+    """The one handle of several operations that NCCL runs as a group."""
+
+    def __init__(self, work, parts: list[RecordedWork]) -> None:
+        super().__init__(work, parts[0].log, parts[0].number)
+        self.parts = parts
+
+    def wait(self, *timeout) -> bool:
+        """Waits for all of them."""
+        answer = self.work.wait(*timeout)
+        for part in self.parts:
+            part.log.finish(part.number)
+        return answer
+
+
 class RecordedGroup(dist.ProcessGroup):
     """A group that passes every call on to a backend of its own, and notes it."""
 
@@ -181,11 +197,17 @@ class RecordedGroup(dist.ProcessGroup):
         """Receives from any member; the trace names no peer."""
         return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
 
-    def _start_coalescing(self, device) -> None:
+    def batch(self, operations: list) -> list:
+        """`dist.batch_isend_irecv`, grouped in NCCL; one handle for all, as torch gives. Not yet run on a GPU."""
         self.inner._start_coalescing()
-
-    def _end_coalescing(self, device):
-        return self.inner._end_coalescing()
+        parts = []
+        for operation in operations:
+            sends = operation.op in (dist.isend, dist.send)
+            group = operation.group or self
+            parts.append((group.send if sends else group.recv)([operation.tensor], operation.group_peer, operation.tag))
+        whole = self.inner._end_coalescing()
+        recorded = [part for part in parts if isinstance(part, RecordedWork)]
+        return [RecordedBatch(whole, recorded)] if recorded else [whole]
 
     def _noted(self, kind: str, name: str, tensors, function, arguments, peer=None, tag: int = 0, options=None):
         options = options or {}
@@ -281,10 +303,13 @@ def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
     if on_gpu:  # the first collective makes NCCL's communicator: not the program's time
         recorded.inner.allreduce([torch.zeros(1, device="cuda")]).wait()
     dist.barrier()
+    # NCCL needs sends and receives of a batch grouped; torch groups them for its own groups only, not for ours
+    grouped = mock.patch.object(dist, "batch_isend_irecv", recorded.batch) if on_gpu else contextlib.nullcontext()
     # torch has no public way to change the default group; `_update_default_pg` is what init_process_group calls
     c10d._update_default_pg(recorded)
     try:
-        yield recorded, on_gpu
+        with grouped:
+            yield recorded, on_gpu
     finally:
         c10d._update_default_pg(plain)
 

@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import json
 import re
+import symtable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,14 +166,13 @@ def _keep(tree: ast.Module, text: str, function: str, filename: str, whole_file:
             dropped -= set(_binds(statement))
         else:
             dropped |= set(_binds(statement))
-    needed = _needed(kept, function)
     lines = text.split("\n")
+    needed = _needed(kept, lines, function)
     keep = set()
     for statement in kept:
         if id(statement) not in needed and not (whole_file and _missing(statement)):
             continue
-        first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
-        keep |= set(range(first, statement.end_lineno + 1))
+        keep |= set(range(_first_line(statement), statement.end_lineno + 1))
     return "\n".join(line if number in keep else "" for number, line in enumerate(lines, 1))
 
 
@@ -227,7 +227,27 @@ def _binds(statement: ast.stmt) -> list[str]:
     return found
 
 
-def _needed(statements: list[ast.stmt], function: str) -> set[int]:
+def _first_line(statement: ast.stmt) -> int:
+    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+
+
+def _takes(statement: ast.stmt, lines: list[str]) -> set[str]:
+    """The names that a statement takes from the top level; a function's own variables are none of them."""
+    text = "\n".join(lines[_first_line(statement) - 1 : statement.end_lineno])
+    try:
+        table = symtable.symtable(text, "", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _loads(statement)
+    found = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
+    scopes = table.get_children()
+    while scopes:
+        scope = scopes.pop()
+        found |= {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global()}
+        scopes += scope.get_children()
+    return found
+
+
+def _needed(statements: list[ast.stmt], lines: list[str], function: str) -> set[int]:
     """The ids of the statements that the function reaches by name, and of those that change what it reaches."""
     by_name: dict[str, list[ast.stmt]] = {}
     for statement in statements:
@@ -241,7 +261,7 @@ def _needed(statements: list[ast.stmt], function: str) -> set[int]:
         if id(statement) in found:
             continue
         found.add(id(statement))
-        todo += [s for name in _loads(statement) for s in by_name.get(name, ())]
+        todo += [s for name in _takes(statement, lines) for s in by_name.get(name, ())]
     return found
 
 

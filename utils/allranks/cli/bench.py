@@ -1,0 +1,175 @@
+"""`allranks bench`: nccl-tests' table for any collective on the live world, and what a link of it costs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from allranks.cli.simulate import Sentence, Size, sentence
+
+_WIDTHS = (12, 12, 9, 6, 5, 11, 9, 9, 7)
+
+
+@click.command(name="bench")
+@click.option("--collective", default="all_reduce", show_default=True, help="In torch's spelling.")
+@click.option("--algorithm", help="One of the course's own instead of the backend's: ring, tree, rabenseifner, ...")
+@click.option("--ranks", type=int, help="The world size. Default: one a GPU, or 4 on the CPU.")
+@click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="Default: what fits the machine.")
+@click.option("--min-bytes", "-b", type=Size(), default="8", show_default=True)
+@click.option("--max-bytes", "-e", type=Size(), default="16MiB", show_default=True)
+@click.option("--factor", "-f", type=int, default=2, show_default=True, help="From one size to the next.")
+@click.option("--iterations", "-n", type=int, default=20, show_default=True, help="Timed calls a size.")
+@click.option("--warmups", "-w", type=int, default=5, show_default=True, help="Calls before those.")
+@click.option(
+    "--passes", type=int, default=4, show_default=True, help="Passes through all sizes that share those calls."
+)
+@click.option("--dtype", "-d", default="float32", show_default=True)
+@click.option("--op", "-o", default="sum", show_default=True, help="sum, prod, min, max or avg.")
+@click.option("--root", "-r", type=int, default=0, show_default=True)
+@click.option("--also-ranks", type=int, help="Predict this world size from the fit, then measure it too.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write the table to this file.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw times and fit to this file (.svg, .png, .pdf).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    collective, algorithm, ranks, backend, min_bytes, max_bytes, factor, iterations, warmups, dtype, op, root,
+    passes, also_ranks, csv_file, plot, as_json,
+) -> None:  # fmt: skip
+    """Sweeps a collective over sizes on real ranks, as nccl-tests does, and fits alpha and beta.
+
+    The exit status is 1 where an element came out wrong, and 2 where nothing could be measured.
+    """
+    from allranks import World, bench
+    from allranks.cost import CostError
+    from allranks.errors import CourseError
+
+    try:
+        if also_ranks is not None and also_ranks < 1:
+            raise bench.BenchError(f"The other world would have {also_ranks} ranks; it needs at least 1.")
+        call = bench.Call(collective.replace("-", "_"), dtype, op, root, algorithm)
+        sizes = bench.sizes(min_bytes, max_bytes, factor)
+        options = {"iterations": iterations, "warmups": warmups, "passes": passes}
+        # a world says on standard output that it is there; here that belongs to the progress
+        with contextlib.redirect_stdout(sys.stderr):
+            with World(ranks, backend=backend) as world:
+                found = _watched(bench.sweep, world, call, sizes, options)
+            other = None
+            if also_ranks is not None:
+                with World(also_ranks, backend=backend) as world:
+                    other = _watched(bench.sweep, world, call, sizes, options)
+        if csv_file:
+            csv_file.write_text(found.to_csv(), encoding="utf-8")
+        if plot:
+            _draw(found, plot)
+        carried = other.prediction(found.fit()) if other is not None else None
+    except (CourseError, CostError) as error:
+        raise Sentence(sentence(error)) from None
+    except (OSError, ValueError) as error:
+        if not (csv_file or plot):
+            raise
+        raise Sentence(f"The file can't be written: {error}.") from None
+    if as_json:
+        data = found.to_dict()
+        if carried is not None:
+            data |= {"also": other.to_dict(), "prediction_for_also": carried.to_dict()}
+        click.echo(json.dumps(data))
+    else:
+        click.echo(report(found))
+        if carried is not None:
+            click.echo(f"\n{report(other)}\n\n{_foretold(carried)}")
+    sys.exit(1 if found.wrong or (other is not None and other.wrong) else 0)
+
+
+def _watched(sweep, world, call, sizes: list[int], options: dict):
+    """The sweep, with a progress bar on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    console = Console(file=sys.__stderr__)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        total = len(sizes) * min(options["passes"], max(1, options["iterations"]))
+        task = bar.add_task(f"{call.collective}, {world.ranks} ranks", total=total)
+        return sweep(world, call, sizes, progress=lambda: bar.advance(task), **options)
+
+
+def report(found) -> str:
+    """nccl-tests' table, and what the fit says."""
+    who = found.call.algorithm or f"{found.backend}'s own"
+    about = ", ".join(f"{key} {value}" for key, value in found.about.items())
+    lines = [f"# {found.call.collective} ({who}), {found.ranks} ranks, {found.backend}, {about}"]
+    heads = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+    units = ("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+    for row in (heads, units):
+        lines.append(("#" + "".join(text.rjust(w) for text, w in zip(row, _WIDTHS, strict=True))[1:]).rstrip())
+    for r in found.rows:
+        cells = (
+            str(r.size), str(r.count), r.type, r.redop, str(r.root), f"{r.time_us:.2f}", f"{r.algbw_gb_per_s:.3f}",
+            f"{r.busbw_gb_per_s:.3f}", str(r.wrong),
+        )  # fmt: skip
+        lines.append("".join(text.rjust(w) for text, w in zip(cells, _WIDTHS, strict=True)))
+    lines.append(f"# wrong elements: {found.wrong}; average bus bandwidth: {found.average_busbw_gb_per_s:.4f} GB/s")
+    if len(found.rows) >= 3 and found.ranks > 1:
+        lines += ["", *_fitted(found)]
+    return "\n".join(lines)
+
+
+def _fitted(found) -> list[str]:
+    fitted = found.fit()
+    latency, slope, alpha, beta = fitted.latency_s, fitted.s_per_byte, fitted.alpha_s, fitted.beta_s_per_byte
+    lines = [
+        "fit of the best times: latency + size x seconds a byte (95 % intervals)",
+        f"  latency {latency.value * 1e6:.1f} us ({latency.low * 1e6:.1f} to {latency.high * 1e6:.1f}), "
+        f"{slope.value * 1e9:.4f} ns a byte ({slope.low * 1e9:.4f} to {slope.high * 1e9:.4f})",
+        f"  as {fitted.algorithm}: alpha {alpha.value * 1e6:.2f} us ({alpha.low * 1e6:.2f} to {alpha.high * 1e6:.2f}), "
+        f"beta {beta.value * 1e9:.4f} ns ({beta.low * 1e9:.4f} to {beta.high * 1e9:.4f})",
+    ]
+    if fitted.half_nbytes is not None:
+        lines.append(
+            f"  latency turns into bandwidth at {_words(fitted.half_nbytes)}: below it a call's time hardly depends on its "
+            "size, above it time grows with it"
+        )
+    if len(found.rows) >= 6:
+        held = found.prediction()
+        lines.append(
+            f"  fitted on every other size, the others come out with a median error of {held.median_error:.1%} "
+            f"(worst {held.worst[1]:.1%}, at {_words(held.worst[0])})"
+        )
+    return lines
+
+
+def _foretold(prediction) -> str:
+    return (
+        f"the fit for {prediction.fitted_ranks} ranks foretells {prediction.ranks} ranks with a median error of "
+        f"{prediction.median_error:.1%} (worst {prediction.worst[1]:.1%}, at {_words(prediction.worst[0])})"
+    )
+
+
+def _words(nbytes: float) -> str:
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.3g} B"
+
+
+def _draw(found, path: Path) -> None:
+    """Measured times and the fit over size, both axes logarithmic."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    sizes = [row.size for row in found.rows]
+    axes.loglog(sizes, [row.best_us for row in found.rows], "o", label="measured, best")
+    if len(found.rows) >= 3 and found.ranks > 1:
+        fitted = found.fit()
+        line = [1e6 * (fitted.latency_s.value + size * fitted.s_per_byte.value) for size in sizes]
+        axes.loglog(sizes, line, "-", label="fit")
+        if fitted.half_nbytes is not None:
+            axes.axvline(fitted.half_nbytes, linestyle=":", color="grey", label="half latency, half bandwidth")
+    axes.set(xlabel="size (bytes)", ylabel="time (µs)")
+    axes.set_title(f"{found.call.collective}, {found.ranks} ranks, {found.backend}", fontsize="medium")
+    axes.legend()
+    figure.savefig(path)

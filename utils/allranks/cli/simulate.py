@@ -1,0 +1,196 @@
+"""`allranks simulate`: how long a collective takes on a machine that need not be here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+class Sentence(click.ClickException):
+    """One sentence on standard error and exit status 2."""
+
+    exit_code = 2
+
+    def show(self, file=None) -> None:
+        click.echo(self.message, err=True)
+
+
+class Size(click.ParamType):
+    """Bytes: a number with k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024) behind it, and a B or not."""
+
+    name = "bytes"
+
+    def convert(self, value, param, ctx) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
+        if not found or (found[2] not in _UNITS):
+            raise Sentence(f"{value!r} is not a number of bytes; write for example 1048576, 1MiB or 25MB.")
+        number = float(found[1]) * _UNITS[found[2]]
+        if number < 0:
+            raise Sentence(f"The bytes are {value}; they can't be negative.")
+        if number != int(number):
+            raise Sentence(f"{value!r} is not a whole number of bytes.")
+        return int(number)
+
+
+@click.command(name="simulate")
+@click.option("--collective", default="all_reduce", show_default=True, help="In torch's spelling.")
+@click.option("--algorithm", help="ring, recursive-doubling, ...; --list shows all. Default: the textbook's.")
+@click.option("--ranks", type=int, default=8, show_default=True)
+@click.option(
+    "--bytes", "nbytes", type=Size(), default="1MiB", show_default=True, help="The full vector: 25MB, 1GiB, ..."
+)
+@click.option("--topology", "name", metavar="PRESET", help="dgx-a100, dgx-h100, nvl72 or cloud-ethernet.")
+@click.option("--bandwidth", type=float, help="Bytes/s and direction of every link, instead of a preset.")
+@click.option("--alpha", type=float, help="Seconds a message; with --bandwidth. Default: 0.")
+@click.option("--gamma", type=float, default=0.0, help="Seconds a byte reduced.")
+@click.option("--root", type=int, help="The root, where there is one.")
+@click.option("--segments", type=int, help="Segments of a pipelined algorithm. Default: the best of the formula.")
+@click.option("--ranks-per-node", type=int, help="Of hierarchical algorithms. Default: the machine's.")
+@click.option("--columns", type=int, help="Of the torus.")
+@click.option(
+    "--straggler", multiple=True, metavar="RANK=FACTOR", help="This rank's messages take FACTOR times as long."
+)
+@click.option(
+    "--background", multiple=True, metavar="KIND=SHARE", help="Others use SHARE of inside, host, nic or leaf links."
+)
+@click.option("--fail", multiple=True, metavar="KIND:WHERE:INDEX", help="A failed link: nic:0:3 is card 3 of node 0.")
+@click.option("--nodes-per-leaf", type=int, help="Nodes below one leaf switch.")
+@click.option("--oversubscription", type=float, help="Bandwidth of a leaf's ports over that of its uplinks.")
+@click.option("--rails", is_flag=True, help="A leaf switch for each card number.")
+@click.option(
+    "--method", type=click.Choice(["events", "symmetry"]), help="Message by message, or one unit for all alike."
+)
+@click.option("--trace", type=click.Path(path_type=Path), help="Write the trace, for the player and Trace.load.")
+@click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
+@click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    collective, algorithm, ranks, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
+    straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, as_list, as_json,
+) -> None:  # fmt: skip
+    """Simulates a collective on a machine, message by message.
+
+    Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 where something can't be.
+    """
+    from allranks.cost import TEXTBOOK, CostError
+    from allranks.schedules import ScheduleError
+    from allranks.simulate import SimulateError, simulate
+    from allranks.topology import TopologyError
+
+    if as_list:
+        click.echo(json.dumps(_catalogue()) if as_json else _in_words(_catalogue()))
+        return
+    try:
+        machine = _machine(name, bandwidth, alpha)
+        changes = {"nodes_per_leaf": nodes_per_leaf, "oversubscription": oversubscription, "rails": rails or None}
+        machine = replace(machine, **{key: value for key, value in changes.items() if value is not None})
+        machine = _disturbed(machine, straggler, background, fail)
+        options = {"root": root, "segments": segments, "ranks_per_node": ranks_per_node, "columns": columns}
+        options = {key: value for key, value in options.items() if value is not None}
+        wanted = algorithm or TEXTBOOK.get(collective.lower().replace("-", "_"), "ring")
+        if trace or chrome:
+            method = method or "events"
+        found = simulate(collective, wanted, ranks, nbytes, machine, gamma=gamma, method=method, **options)
+        if trace:
+            found.trace.save(trace)
+        if chrome:
+            found.trace.to_chrome(chrome)
+    except (CostError, ScheduleError, SimulateError, TopologyError) as error:
+        raise Sentence(sentence(error)) from None
+    except OSError as error:
+        raise Sentence(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
+    click.echo(json.dumps(found.to_dict()) if as_json else _report(found))
+
+
+def sentence(error: Exception) -> str:
+    """The error's message with a capital (where it begins with a plain word) and a full stop."""
+    text = str(error)
+    first = text.split(maxsplit=1)[0] if text else ""
+    return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")
+
+
+def _machine(name: str | None, bandwidth: float | None, alpha: float | None):
+    from allranks.topology import preset, uniform
+
+    if bandwidth is None:
+        if alpha is not None:
+            raise Sentence("--alpha goes with --bandwidth; a preset has its own latencies.")
+        return preset(name or "dgx-h100")
+    if name is not None:
+        raise Sentence("Give --topology or --bandwidth, not both.")
+    return uniform(0.0 if alpha is None else alpha, bandwidth)
+
+
+def _disturbed(machine, straggler: tuple[str, ...], background: tuple[str, ...], fail: tuple[str, ...]):
+    for rank, factor in _parsed("--straggler", straggler, "=", "RANK=FACTOR, for example 3=2.5", int, float):
+        machine = machine.with_straggler(rank, factor)
+    for kind, share in _parsed("--background", background, "=", "KIND=SHARE, for example nic=0.3", str, float):
+        machine = machine.with_background(kind, share)
+    for kind, where, index in _parsed("--fail", fail, ":", "KIND:WHERE:INDEX, for example nic:0:3", str, int, int):
+        machine = machine.with_failure(kind, where, index)
+    return machine
+
+
+def _parsed(option: str, values: tuple[str, ...], mark: str, form: str, *types: Callable):
+    for value in values:
+        parts = value.split(mark)
+        try:
+            yield tuple(kind(part) for kind, part in zip(types, parts, strict=True))
+        except ValueError:
+            raise Sentence(f"{option} {value!r} can't be read; write {form}.") from None
+
+
+def _report(found) -> str:
+    words = [
+        f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
+        f"  time         {_time(found.seconds)}",
+        f"  lower bound  {_time(found.lower_bound_seconds)}",
+        f"  steps        {found.steps}",
+        f"  bytes sent   {found.bytes_per_rank} by the busiest rank",
+    ]
+    if found.busbw_gb_per_s is not None:
+        words.append(f"  bandwidth    algbw {found.algbw_gb_per_s:.2f} GB/s, busbw {found.busbw_gb_per_s:.2f} GB/s")
+    how = "one unit of the machine stands for all" if found.method == "symmetry" else "message by message"
+    return "\n".join([*words, f"  simulated    {how}"])
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
+def _catalogue() -> dict:
+    from allranks.cost import FORMULAS
+    from allranks.topology import PRESETS
+
+    return {
+        "algorithms": [
+            {"collective": f.collective, "algorithm": f.algorithm.replace(" ", "-"), "formula": f.text, "source": f.source}
+            for f in FORMULAS.values()
+        ],
+        "topologies": [
+            {"topology": t.name, "ranks_per_node": t.ranks_per_node, "nics_per_node": t.nics_per_node,
+             "links": [{"link": x.name, "alpha_s": x.alpha_s, "bytes_per_s": x.bytes_per_s, "source": x.source}
+                       for x in (t.inside, t.host, t.nic) if x], "source": t.source}
+            for t in PRESETS.values()
+        ],
+    }  # fmt: skip
+
+
+def _in_words(catalogue: dict) -> str:
+    lines = [f"{a['collective']:<15}{a['algorithm']:<20}{a['formula']}" for a in catalogue["algorithms"]]
+    for t in catalogue["topologies"]:
+        links = ", ".join(f"{x['link']} {x['bytes_per_s'] / 1e9:g} GB/s" for x in t["links"])
+        lines.append(f"{t['topology']:<15}{t['ranks_per_node']} ranks a node: {links}")
+    return "\n".join(lines)

@@ -1,0 +1,154 @@
+"""distributed_cross_entropy(logits, targets) -> Tensor: the loss of each row; the vocabulary is split over the ranks.
+
+Rank r holds the columns r*w to (r+1)*w - 1 of every row, w = logits.shape[1]; targets count over all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    width, scale, shift = setup.option("width", 3), setup.option("scale", 1), setup.option("shift", 0)
+    only = setup.option("all_on")
+    low, high = (0, width * setup.ranks) if only is None else (only * width, (only + 1) * width)
+    targets = torch.randint(low, high, (setup.size,), generator=rng)
+    parts = [draw(setup, rng, setup.size, width) * scale + shift for _ in range(setup.ranks)]
+    return [(View.of(part, setup.layout), View.of(targets)) for part in parts]
+
+
+def _everywhere(losses: Rows):
+    """An oracle that gives every rank what `losses(rows, targets, width)` makes of the whole rows, in float64."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        parts = [plain(a[0]) for a in args]
+        whole, kind = torch.cat(parts, -1), parts[0].dtype
+        made = losses(whole.double(), plain(args[0][1]), parts[0].shape[1])
+        return [Expected(made.to(kind), {}, _atol(whole)) for _ in args]
+
+    return oracle
+
+
+def _atol(whole: torch.Tensor) -> float:
+    """Large logits leave fewer bits for the difference of two of them."""
+    largest = whole.double().abs().max().item() if whole.numel() else 0.0
+    return 4 * torch.finfo(whole.dtype).eps * max(largest, 10.0)
+
+
+def _losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(rows, targets, reduction="none")
+
+
+def _without_mask(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+    """Every rank adds a logit, the nearest that it has."""
+    shifted = rows - rows.amax(-1, keepdim=True)
+    own = [
+        part.gather(1, (targets - i * width).clamp(0, width - 1)[:, None])[:, 0]
+        for i, part in enumerate(shifted.split(width, -1))
+    ]
+    return torch.logsumexp(shifted, -1) - sum(own)
+
+
+def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
+    made = torch.exp(whole).sum(-1).log() - whole.gather(1, targets[:, None])[:, 0]
+    return [Expected(made, {}, _atol(whole)) for _ in args]
+
+
+def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The maximum and the target's logit are right; each rank's sum is of its own columns."""
+    parts = [plain(a[0]) for a in args]
+    whole = torch.cat(parts, -1)
+    chosen = whole.double().gather(1, plain(args[0][1])[:, None])[:, 0]
+    return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole)) for p in parts]
+
+
+def _three_small(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    rows, times = run.setup.size, run.setup.times
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) > 3 * times:
+            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: three are enough, a maximum and two sums"
+        if sum(e.numel for e in mine) > 3 * rows * times:
+            most = max(mine, key=lambda e: e.numel)
+            return f"rank {rank} reduces {most.numel} values{run.at(most.line)} where there are {rows} rows: three values a row are enough in all"
+    return None
+
+
+def _w(width: int, *setups: Setup) -> tuple[Setup, ...]:
+    return tuple(s.with_options(width=width) for s in setups)
+
+
+EXERCISE = Exercise(
+    name="distributed_cross_entropy",
+    promise="returns the loss of each row, whose columns are split over the ranks",
+    groups=(
+        Group("right loss", 3, (Setup(2, 2), Setup(3, 3), Setup(4, 4))),
+        Group("any rank count", 1, (Setup(1, 2), Setup(5, 3), Setup(8, 3))),
+        Group("any width", 1, (*_w(1, Setup(2, 3), Setup(4, 3)), *_w(7, Setup(3, 2)))),
+        Group(
+            "any shape", 1, (Setup(3, 0), Setup(3, 1), Setup(3, 4, layout="transposed"), Setup(3, 4, layout="strided"))
+        ),
+        Group("any target", 1, tuple(Setup(3, 4).with_options(all_on=rank) for rank in range(3))),
+        Group(
+            "stable",
+            3,
+            (
+                *tuple(s.with_options(shift=c) for s, c in ((Setup(2, 2), 10000), (Setup(3, 2), -10000))),
+                Setup(3, 2).with_options(scale=1000),
+                Setup(4, 2, "float64", values="random").with_options(scale=10000),
+            ),
+        ),
+        Group(
+            "any dtype",
+            1,
+            (Setup(3, 2, "float64", values="random"), Setup(3, 2, "bfloat16"), Setup(2, 3, values="random")),
+        ),
+        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_everywhere(_losses),
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("at most three values a row, in three all_reduces", 3, _three_small),),
+    mistakes=(
+        Mistake(
+            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
+            _unstable,
+        ),
+        Mistake(
+            "every rank added a logit for the target: only the rank that holds its column may, the others add 0",
+            _everywhere(_without_mask),
+        ),
+        Mistake(
+            "the target's logit is missing: this is the logarithm of the sum alone",
+            _everywhere(lambda rows, targets, width: torch.logsumexp(rows, -1)),
+        ),
+        Mistake(
+            "the target's logit is missing: this is the logarithm of the sum alone",
+            _everywhere(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+        ),
+        Mistake("the sum is over each rank's own columns: add it over all ranks", _own_sum),
+        Mistake("the sign is turned round: the loss is positive", _everywhere(lambda *a: -_losses(*a))),
+        Mistake("the mean over the rows came back: return one loss a row", _everywhere(lambda *a: _losses(*a).mean())),
+        Mistake(
+            "the target's probability came back, not its negative logarithm",
+            _everywhere(lambda *a: torch.exp(-_losses(*a))),
+        ),
+    ),
+    unit="row",
+    collective="all_reduce",
+    chunking="none",
+    showcase=Setup(4, 2),
+    instead="All_reduces of three values a row, a maximum and two sums, are all that it needs.",
+)

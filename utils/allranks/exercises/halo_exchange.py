@@ -1,0 +1,62 @@
+"""halo_exchange(edge) -> (from_left, from_right): the edges of both neighbours on the ring, with no circle of waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    P2P,
+    Exercise,
+    Group,
+    Mistake,
+    Rule,
+    Run,
+)
+
+
+def _from(left: int, right: int):
+    """What comes of taking the edges of the ranks so many places on."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        edges, p = [plain(a[0]) for a in args], setup.ranks
+        return [Expected((edges[(rank + left) % p], edges[(rank + right) % p])) for rank in range(p)]
+
+    return oracle
+
+
+def _neighbours(run: Run) -> str | None:
+    return rules.went_round_the_wire(run) or rules.ring_neighbours(run) or rules.other_dtype(run)
+
+
+EXERCISE = Exercise(
+    name="halo_exchange",
+    promise="returns the edges of the left and of the right neighbour on the ring",
+    groups=(
+        Group("right edges", 3, (Setup(3, 2), Setup(4, 3), Setup(5, 4))),
+        Group("any rank count", 2, (Setup(1, 4), Setup(2, 3), Setup(3, 1), Setup(8, 3))),
+        Group("any size", 1, (Setup(2, 1), Setup(3, 0), Setup(4, 17))),
+        Group("any dtype", 1, MOVED_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=vectors,
+    oracle=_from(-1, 1),
+    allow=P2P,
+    rules=(Rule("ring neighbours only", 2, _neighbours),),
+    blocking_weight=44,  # the exercise is a deadlock to be mended: the broken program gets a fifth
+    mistakes=(
+        Mistake("left and right are exchanged: the left neighbour's edge comes first", _from(1, -1)),
+        Mistake("the left neighbour's edge came twice", _from(-1, -1)),
+        Mistake("the right neighbour's edge came twice", _from(1, 1)),
+        Mistake("each rank's own edge came back", _from(0, 0)),
+    ),
+    collective="send/recv",
+    chunking="rank",
+    showcase=Setup(4, 4, "float64", values="provenance"),
+    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+)

@@ -49,7 +49,7 @@ class Inventory:
 
     @classmethod
     def of_this_machine(cls) -> Inventory:
-        """What this process may use: `CUDA_VISIBLE_DEVICES` and the CPU affinity are respected.
+        """What this process may use: `CUDA_VISIBLE_DEVICES`, the CPU affinity, a JupyterHub's `MEM_LIMIT` are respected.
 
         `ALLRANKS_INVENTORY` names a JSON file of pretend GPUs instead, for trying leases and plans without any.
         """
@@ -58,7 +58,11 @@ class Inventory:
             return cls.from_file(pretend)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         gpus = tuple(_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")))
-        return cls(gpus, cores, _nccl_version(), psutil.virtual_memory().total)
+        memory_bytes = psutil.virtual_memory().total
+        hub_limit = os.environ.get("MEM_LIMIT", "")  # what JupyterHub lets this person have, in bytes
+        if hub_limit.isdigit() and int(hub_limit) > 0:
+            memory_bytes = min(memory_bytes, int(hub_limit))
+        return cls(gpus, cores, _nccl_version(), memory_bytes)
 
     @classmethod
     def from_file(cls, path: str) -> Inventory:

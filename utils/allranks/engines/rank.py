@@ -39,11 +39,11 @@ def arm_stack_dump() -> None:
 
 
 def join(
-    rank: int, world_size: int, backend: str, store: str, env: dict[str, str], threads: int, path: list[str]
+    rank: int, world_size: int, backend: str, meet: str, env: dict[str, str], threads: int, path: list[str] | None
 ) -> dict:
     """Makes this engine one rank of a new default group, and its namespace ready; what it is, as `describe` says it.
 
-    Every rank must call it at once. `store` is the path of the rendezvous file, `env` what must be set before CUDA
+    Every rank must call it at once. `meet` is torch's init_method: the rendezvous file, or an address, `env` what must be set before CUDA
     starts (CUDA_VISIBLE_DEVICES), `threads` how many threads torch may use in this rank, `path` the notebook's
     sys.path, so that both find the same modules.
     """
@@ -51,14 +51,18 @@ def join(
 
     os.environ.update(env)
     arm_stack_dump()
-    sys.path[:] = path
+    if path is not None:
+        sys.path[:] = path
 
     import torch
     import torch.distributed as dist
 
     from allranks.engines import watch
 
-    watch.serve(env[WATCH_ENV])
+    if WATCH_ENV in env:
+        watch.serve(env[WATCH_ENV])
+    if dist.is_initialized():  # an engine that a notebook joined before
+        dist.destroy_process_group()
 
     torch.set_num_threads(threads)
     _limit_memory(env.get(MEMORY_ENV))
@@ -69,7 +73,7 @@ def join(
         torch.set_default_device(device)  # so that a cell's torch.ones(4) is on the GPU, and the text is one for both
     dist.init_process_group(
         backend,
-        init_method=f"file://{store}",
+        init_method=meet,
         rank=rank,
         world_size=world_size,
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),

@@ -17,7 +17,6 @@ from allranks.world.standing import Standing, ask, dump, from_answer, missing, r
 # after a rank failed, how long the others may go on before they are looked at
 GRACE_S = 1.0
 POLL_S = 0.02
-FRESH = "The world has fresh ranks now: run the cells that set up their variables again."
 
 
 class Call:
@@ -54,7 +53,7 @@ class Call:
         except KeyboardInterrupt:
             standings = self._standings()
             self.screen.finish(self.pending, {})
-            lines = ["Stopped by you. Where each rank was:", *map(_indent, standings), FRESH]
+            lines = ["Stopped by you. Where each rank was:", *map(_indent, standings), self.engines.afterwards]
             raise RanksStuck("\n".join(lines), standings) from None
         failed = self.errors
         self.screen.finish(self.pending, failed)
@@ -83,7 +82,9 @@ class Call:
             how = self.engines.controller_died()
             if how is not None and not dead:
                 self.screen.finish(self.pending, self.errors)
-                raise RankDied(f"The world's controller {how}; nothing can reach the ranks any more.\n{FRESH}")
+                raise RankDied(
+                    f"The world's controller {how}; nothing can reach the ranks any more.\n{self.engines.afterwards}"
+                )
             self._do_harm(now - self.began)
             self.screen.update(self.pending, now - self.began, self.deadline_s)
             if now - self.began > self.deadline_s:
@@ -108,7 +109,7 @@ class Call:
         lines = [describe(self.errors, self.ranks, self.source)] if self.errors else []
         lines += [reason, *self._say_standings(standings)]
         self.screen.finish(self.pending, self.errors)
-        raise RanksStuck("\n".join([*lines, FRESH]), standings, self.errors)
+        raise RanksStuck("\n".join([*lines, self.engines.afterwards]), standings, self.errors)
 
     def _died(self, dead: dict[int, str]) -> None:
         standings = [s for s in self._waiting() if s.rank not in dead]
@@ -124,7 +125,7 @@ class Call:
             lines.append(describe(self.errors, self.ranks, self.source))
         if standings:
             lines += ["The others:", *self._say_standings(standings)]
-        raise RankDied("\n".join([*lines, FRESH]))
+        raise RankDied("\n".join([*lines, self.engines.afterwards]))
 
     def _say_standings(self, standings: list[Standing]) -> list[str]:
         done = sorted(self.outcomes.keys() - self.errors.keys())

@@ -36,6 +36,9 @@ class Engines:
     `launcher` is "warm" (forked) or "local" (ipyparallel's own, for systems where forking is unsafe).
     """
 
+    # what becomes of the ranks after a call that never came back
+    afterwards = "The world has fresh ranks now: run the cells that set up their variables again."
+
     def __init__(self, placement: Placement, launcher: str) -> None:
         self.placement = placement
         self.launcher = launcher
@@ -168,7 +171,7 @@ class Engines:
                 rank,
                 self.placement.ranks,
                 self.placement.backend,
-                str(store),
+                f"file://{store}",
                 {
                     **self.placement.env[rank],
                     on_rank.STACKS_ENV: str(self.stacks(rank)),

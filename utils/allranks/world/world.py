@@ -9,13 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from allranks.engines import rank as on_rank
-from allranks.engines.devices import Inventory, place
+from allranks.engines.devices import Inventory, Placement, place
 from allranks.engines.leases import Lease, Ledger
 from allranks.errors import CourseError
 from allranks.trace import Trace
 from allranks.world import live
+from allranks.world.attached import Attached
 from allranks.world.call import Call
 from allranks.world.cluster import Engines, WorldError, choose_launcher
 from allranks.world.failures import RanksError
@@ -60,11 +62,17 @@ class World:
     """
 
     def __new__(
-        cls, ranks: int | None = None, *, backend: str | None = None, name: str | None = None, **options
+        cls,
+        ranks: int | None = None,
+        *,
+        backend: str | None = None,
+        name: str | None = None,
+        cluster: str | Path | None = None,
+        **options,
     ) -> World:
         """The running world where it has the ranks and the backend that are asked for, else a new one."""
         with _guard:
-            if _current is not None and _current.running:
+            if _current is not None and _current.running and cluster is None:
                 place(ranks, backend)  # what is asked must make sense, whoever answers
                 fits = ranks in (None, _current.ranks) and backend in (None, _current.backend)
                 if fits and name in (None, _current.name):
@@ -77,6 +85,7 @@ class World:
         *,
         backend: str | None = None,
         name: str | None = None,
+        cluster: str | Path | None = None,
         deadline: float = DEADLINE_S,
         idle_minutes: float = IDLE_MINUTES,
         memory_bytes: int | None = None,
@@ -105,26 +114,43 @@ class World:
                     )
                 ranks, backend = have, told["backend"]
             borrow = told is not None
-            self._placement = place(ranks, backend, memory_bytes=memory_bytes)
             self._busy = threading.Lock()
             self._fault: Fault | None = None
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
-            self._engines = Borrowed(self._placement, self._shared) if borrow else Engines(self._placement, launcher)
+            self._engines: Engines
+            if cluster is not None:
+                self._engines = Attached(cluster, backend)
+            else:
+                placement = place(ranks, backend, memory_bytes=memory_bytes)
+                self._engines = Borrowed(placement, self._shared) if borrow else Engines(placement, launcher)
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
             self._start()
             _current = self
 
+    @classmethod
+    def attach(cls, file: str | Path, **options) -> World:
+        """A world on engines that run already: Slurm's, those of other machines, any that ipyparallel started.
+
+        `file` is ipyparallel's cluster file or the controller's client connection file. One rank an engine, on every node;
+        `stop` leaves the engines running, for they are their cluster's. `backend`, `deadline` and `idle_minutes` as in World.
+        """
+        return cls(cluster=file, **options)
+
+    @property
+    def _placement(self) -> Placement:
+        return self._engines.placement
+
     def _start(self) -> None:
         began = time.monotonic()
-        self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}")
+        self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}" if self.ranks else "ranks")
         try:
-            if self.backend == "nccl" and self._lease is None and not isinstance(self._engines, Borrowed):
+            if self.backend == "nccl" and self._lease is None and type(self._engines) is Engines:
                 self._lease = self._wait_for_gpus(line)
-                self._engines.placement = self._placement = self._placement.moved_to(self._lease.gpus)
+                self._engines.placement = self._placement.moved_to(self._lease.gpus)
             self._engines.start(line.say)
             if self._shared is not None and not isinstance(self._engines, Borrowed):
                 self._shared.publish(self._engines)

@@ -1,0 +1,199 @@
+"""Several nodes: the numbering alone, and a real group over three network namespaces that stand for three machines."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from allranks import World
+from allranks.engines.devices import DeviceError
+from allranks.engines.nodes import Seat, choose_backend, environment, number
+from allranks.world import WorldError
+
+
+def seat(engine_id: int, host: str, gpus: int = 0, rank: int | None = None) -> Seat:
+    return Seat(engine_id, host, tuple(f"{host}-gpu{i}" for i in range(gpus)), 8, (2, 30) if gpus else None, rank)
+
+
+def test_ranks_are_numbered_host_by_host_and_local_ranks_within():
+    seats = [seat(0, "b", 2), seat(1, "a", 2), seat(2, "b", 2), seat(3, "a", 2)]
+    ordered = number(seats)
+    assert [(s.host, s.engine_id) for s in ordered] == [("a", 1), ("a", 3), ("b", 0), ("b", 2)]
+    env = environment(ordered, "nccl")
+    assert [(e["RANK"], e["LOCAL_RANK"], e["CUDA_VISIBLE_DEVICES"]) for e in env] == [
+        ("0", "0", "a-gpu0"), ("1", "1", "a-gpu1"), ("2", "0", "b-gpu0"), ("3", "1", "b-gpu1"),
+    ]  # fmt: skip
+    assert {(e["WORLD_SIZE"], e["LOCAL_WORLD_SIZE"]) for e in env} == {("4", "2")}
+
+
+def test_the_launchers_own_numbers_win_where_they_are_whole():
+    said = [seat(0, "a", rank=2), seat(1, "b", rank=0), seat(2, "c", rank=1)]
+    assert [s.engine_id for s in number(said)] == [1, 2, 0]
+    twice = [seat(0, "b", rank=0), seat(1, "a", rank=0)]
+    assert [s.host for s in number(twice)] == ["a", "b"]
+
+
+def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_refused_where_not():
+    assert choose_backend([seat(0, "a", 1), seat(1, "b", 1)]) == "nccl"
+    assert choose_backend([seat(0, "a", 1), seat(1, "b", 0)]) == "gloo"
+    assert choose_backend([seat(0, "a", 1), seat(1, "a", 1)]) == "gloo"
+    with pytest.raises(DeviceError, match="a has 1 GPUs for 2 ranks"):
+        environment([seat(0, "a", 1), seat(1, "a", 1)], "nccl")
+    assert {e["CUDA_VISIBLE_DEVICES"] for e in environment([seat(0, "a", 1)], "gloo")} == {""}
+
+
+@pytest.mark.parametrize("text, words", [(None, "There is no cluster file"), ("not json", "can't be reached")])
+def test_a_cluster_file_that_can_not_be_used_is_one_sentence(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(WorldError, match=words):
+        World.attach(tmp_path / "cluster.json")
+
+
+# ------------------------------------------------------------------------------------------ three "machines"
+
+NODES = {"arA": "10.77.0.1", "arB": "10.77.0.2", "arC": "10.77.0.3"}
+CLIENT = """
+import json, os, sys
+from allranks import World
+from allranks.world import WorldError
+
+def who():
+    import os, torch.distributed as dist
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GLOO_SOCKET_IFNAME", "ALLRANKS_HOST")
+    return [os.environ[n] for n in names] + [dist.get_rank()]
+
+def train(steps):
+    "The first steps of data-parallel training: every rank its own batch, gradients averaged by hand."
+    import torch, torch.distributed as dist
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+    for step in range(steps):
+        generator = torch.Generator().manual_seed(100 * step + dist.get_rank())
+        x = torch.randn(32, 8, generator=generator)
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad(); loss.backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad); p.grad /= dist.get_world_size()
+        optimizer.step()
+        total = loss.detach().clone(); dist.all_reduce(total); losses.append(total.item() / dist.get_world_size())
+    return losses, sum(float(p.double().sum()) for p in model.parameters())
+
+world = World.attach(sys.argv[1])
+print(json.dumps(world.run(who)), flush=True)
+print(json.dumps(world.run(train, 10)), flush=True)
+sys.stdin.readline()  # meanwhile a node is lost
+try:
+    world.run(train, 10, deadline=5)
+    print("no error", flush=True)
+except WorldError as error:
+    print(str(error).replace(chr(10), " | "), flush=True)
+world.stop()
+"""
+
+
+def sh(*command: str, check: bool = True) -> None:
+    subprocess.run(command, check=check, capture_output=True)
+
+
+def can_make_namespaces() -> bool:
+    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    made = subprocess.run(["ip", "netns", "add", "arprobe"], capture_output=True).returncode == 0
+    subprocess.run(["ip", "netns", "del", "arprobe"], capture_output=True)
+    return made
+
+
+@pytest.fixture
+def three_nodes():
+    """Three network namespaces joined by a bridge in the first; nothing else of theirs is shared but the disk."""
+    if not can_make_namespaces():
+        pytest.skip("network namespaces need root and the `ip` program")
+    try:
+        for name in NODES:
+            sh("ip", "netns", "add", name)
+            sh("ip", "-n", name, "link", "set", "lo", "up")
+        sh("ip", "-n", "arA", "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", "arA", "addr", "add", f"{NODES['arA']}/24", "dev", "br0")
+        sh("ip", "-n", "arA", "link", "set", "br0", "up")
+        for name in ("arB", "arC"):
+            sh("ip", "-n", "arA", "link", "add", f"to{name}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            sh("ip", "-n", "arA", "link", "set", f"to{name}", "master", "br0", "up")
+            sh("ip", "-n", name, "addr", "add", f"{NODES[name]}/24", "dev", "eth0")
+            sh("ip", "-n", name, "link", "set", "eth0", "up")
+        yield
+    finally:
+        for name in NODES:
+            sh("ip", "netns", "del", name, check=False)
+
+
+@pytest.mark.live
+def test_a_group_over_three_machines_trains_and_one_machine_lost_is_said(three_nodes, tmp_path):
+    directory, log = tempfile.mkdtemp(prefix="art-"), open(tmp_path / "log", "w+")
+    running = []
+
+    def on(node: str, *command: str, **options) -> subprocess.Popen:
+        env = {**os.environ, "IPP_ENABLE_CURVE": "1", "ALLRANKS_HOST": node, "OMP_NUM_THREADS": "1"}
+        line = ["ip", "netns", "exec", node, sys.executable, "-u", *command]
+        running.append(subprocess.Popen(line, env=env, **{"stdout": log, "stderr": log, **options}))
+        return running[-1]
+
+    try:
+        profile = f"--profile-dir={directory}"
+        on("arA", "-m", "ipyparallel.controller", profile, f"--ip={NODES['arA']}", f"--location={NODES['arA']}",
+           "--HeartMonitor.period=500")  # fmt: skip
+        files = Path(directory) / "security"
+        deadline = time.monotonic() + 60
+        while not (files / "ipcontroller-engine.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for node in ("arB", "arB", "arC"):
+            on(node, "-m", "ipyparallel.engine", profile, f"--file={files / 'ipcontroller-engine.json'}")
+        state = Path(directory) / "log" / "engines.json"
+        while time.monotonic() < deadline:
+            if state.exists() and len(json.loads(state.read_text() or "{}").get("engines", {})) == 3:
+                break
+            time.sleep(0.2)
+        client = on("arA", "-c", textwrap.dedent(CLIENT), str(files / "ipcontroller-client.json"),
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
+
+        def said() -> str:
+            """What the client prints next; what the ranks printed (a warning of torch) is passed over."""
+            while (line := client.stdout.readline()).startswith("[rank "):
+                continue
+            return line
+
+        who = json.loads(said())
+        assert [w[:6] for w in who] == [
+            ["0", "0", "3", "2", "eth0", "arB"], ["1", "1", "3", "2", "eth0", "arB"], ["2", "0", "3", "1", "eth0", "arC"],
+        ]  # fmt: skip
+        assert [w[6] for w in who] == [0, 1, 2]
+        trained = json.loads(said())
+        losses, weights = zip(*trained, strict=True)
+        assert len(set(weights)) == 1, "the ranks' models have drifted apart"
+        assert losses[0] == losses[1] == losses[2] and losses[0][-1] < 0.5 * losses[0][0]
+        sh("ip", "-n", "arC", "link", "set", "eth0", "down")
+        client.stdin.write("\n")
+        client.stdin.flush()
+        end = said()
+        assert "Not every rank was back" in end or "RuntimeError" in end or "no longer known" in end, end
+        assert "World.attach again" in end
+        client.stdin.close()
+        assert client.wait(30) == 0
+        client.stdout.close()
+    except BaseException:
+        log.flush()
+        print((tmp_path / "log").read_text()[-3000:])
+        raise
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+        log.close()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""Ranks on several nodes: who is where, numbered, and over which network they meet. Runs on the engines."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from dataclasses import dataclass
+
+from allranks.engines.devices import DeviceError, Inventory
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One engine: its id at the controller, its host, and what that host has. `rank` is set where its launcher said it."""
+
+    engine_id: int
+    host: str
+    gpus: tuple[str, ...]
+    cores: int
+    nccl: tuple[int, ...] | None
+    rank: int | None
+
+
+def look(engine_id: int) -> dict:
+    """Run on an engine: what `Seat` holds, as plain data."""
+    have = Inventory.of_this_machine()
+    said = os.environ.get("RANK", "")
+    return {
+        "engine_id": engine_id,
+        "host": os.environ.get("ALLRANKS_HOST") or socket.gethostname(),
+        "gpus": tuple(gpu.uuid for gpu in have.gpus),
+        "cores": have.cores,
+        "nccl": have.nccl,
+        "rank": int(said) if said.isdigit() else None,
+    }
+
+
+def number(seats: list[Seat]) -> list[Seat]:
+    """The seats in the order of their ranks: as the launcher numbered them, else host by host."""
+    said = [seat.rank for seat in seats]
+    if sorted(r for r in said if r is not None) == list(range(len(seats))):
+        return sorted(seats, key=lambda seat: seat.rank)
+    return sorted(seats, key=lambda seat: (seat.host, seat.engine_id))
+
+
+def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
+    """What each rank must have set, in the order of ranks. Raises DeviceError where a node has fewer GPUs than ranks."""
+    found, here = [], Counter()
+    on_host = Counter(seat.host for seat in ordered)
+    for rank, seat in enumerate(ordered):
+        local = here[seat.host]
+        here[seat.host] += 1
+        env = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(len(ordered)),
+            "LOCAL_WORLD_SIZE": str(on_host[seat.host]),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        if backend == "nccl":
+            if local >= len(seat.gpus):
+                raise DeviceError(
+                    f"{seat.host} has {len(seat.gpus)} GPUs for {on_host[seat.host]} ranks: start one engine a GPU, or "
+                    "attach with backend='gloo'."
+                )
+            env["CUDA_VISIBLE_DEVICES"] = seat.gpus[local]
+        found.append(env)
+    return found
+
+
+def choose_backend(seats: list[Seat]) -> str:
+    """nccl where every node has a GPU for each of its ranks, else gloo."""
+    on_host = Counter(seat.host for seat in seats)
+    enough = all(seat.nccl is not None and len(seat.gpus) >= on_host[seat.host] for seat in seats)
+    return "nccl" if enough else "gloo"
+
+
+def address_towards(host: str) -> str:
+    """Run on an engine: its own address on the network over which it reaches `host`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
+        return probe.getsockname()[0]
+
+
+def interface_of(address: str) -> str | None:
+    """Run on an engine: the name of the network interface that has this address."""
+    import psutil
+
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(a.address == address for a in addresses):
+            return name
+    return None
+
+
+def free_port(address: str) -> int:
+    """Run on an engine: a port that is free there now."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def set_interface(towards: str) -> str | None:
+    """Run on an engine: makes gloo and NCCL use the network that leads to `towards`; its name."""
+    name = interface_of(address_towards(towards))
+    if name is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = name
+    return name

@@ -128,7 +128,7 @@ def test_a_wrong_element_is_counted():
 
 
 @pytest.mark.live
-def test_every_collective_comes_out_right_on_real_ranks(no_ghosts):
+def test_every_collective_comes_out_right_on_real_ranks():
     few = {"iterations": 2, "warmups": 1, "passes": 1}
     with World(ranks=3, backend="gloo") as world:
         for collective in bench.COLLECTIVES:

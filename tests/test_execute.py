@@ -75,7 +75,7 @@ def test_every_algorithm_runs_on_the_wire_as_it_is_written(pool, name):
 
 
 @pytest.mark.live
-def test_every_algorithm_runs_on_gloo(no_ghosts):
+def test_every_algorithm_runs_on_gloo():
     with World(ranks=4, backend="gloo") as world:
         for build in ALGORITHMS.values():
             schedule = build(4)

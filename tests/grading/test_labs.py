@@ -109,8 +109,8 @@ def test_a_whole_lab_by_nbgrader_itself(tmp_path):
     for student, notebook in {"ada": right, "bob": partly, "cy": read("labs", lab)}.items():
         hand_in(tmp_path, student, lab, notebook)
     scores = graded(tmp_path, lab.parts[0])
-    assert scores["ada"] == (4.0, 9.0)  # 5 points are given by a person
-    assert scores["cy"] == (0.0, 9.0)
+    assert scores["ada"] == (7.0, 12.0)  # 5 points are given by a person
+    assert scores["cy"] == (0.0, 12.0)
     assert 0.5 < scores["bob"][0] < 4.0
 
 

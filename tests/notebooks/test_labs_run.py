@@ -17,7 +17,7 @@ SHOWN = {
         "first_message": ["[rank 0] [0.0, 0.0]", "[rank 3] [0.0, 0.0]"],
         "try_shift": ["[30.0, 0.0, 10.0, 20.0]", "step 1 of 1"],
         "see_deadlock": ["rank 0 waits for rank 1", "rank 3 waits for rank 0"],
-        "try_halo": ["2 ranks: right", "3 ranks: right", "4 ranks: right", "5 ranks: right"],
+        "try_halo": ["[[30.0, 10.0], [0.0, 20.0], [10.0, 30.0], [20.0, 0.0]]"],
         "show_fit": ["alpha = ", "GB/s"],
         "calibrate": ["your model", "% off"],
     },

@@ -344,6 +344,17 @@ def lower_bound(collective: str, ranks: int, nbytes) -> Terms:
     return Terms(rounds, part)
 
 
+def crossover(collective: str, one: str, other: str, ranks: int, alpha, beta, gamma=0) -> Fraction | float | None:
+    """The bytes at which two algorithms of a collective cost the same, or None where one is never slower than the other.
+
+    Prices are straight lines over the size, so that there is at most one such size above 0.
+    """
+    a, b = (terms(collective, name, ranks, 1) for name in (one, other))
+    slope = Terms(0, b.nbytes - a.nbytes, b.reduced_nbytes - a.reduced_nbytes).seconds(0 * alpha, beta, gamma)
+    start = Terms(a.messages - b.messages).seconds(alpha, 0 * beta)
+    return start / slope if slope and start / slope > 0 else None
+
+
 def best_segments(ranks: int, nbytes: float, alpha: float, beta: float) -> int:
     """How many segments make the pipelined chain fastest: √((p-2)nβ/α), at least 1, in whole segments of a byte or more."""
     _check(ranks, nbytes)

@@ -32,13 +32,13 @@ class Executor:
             raise ScheduleError(f"the schedule is for {schedule.ranks} ranks; this group has {ranks}")
         self.schedule, self.group, self.rank = schedule, group, dist.get_rank(group)
         self._global = list(range(ranks)) if group is None else dist.get_process_group_ranks(group)
-        held = {chunk for rank, chunk in schedule._initial() if rank == self.rank}
+        held = {chunk for rank, chunk in schedule.initial() if rank == self.rank}
         mine = [[m for m in now if self.rank in (m.src, m.dst)] for now in schedule.by_step]
         touched = held.union(*(m.chunks for now in mine for m in now))
         self._chunks = sorted(touched)
         place = {chunk: i for i, chunk in enumerate(self._chunks)}
         self._first_held = [place[c] for c in sorted(held)]
-        self._promised = [place[c] for rank, c in sorted(schedule._final()) if rank == self.rank]
+        self._promised = [place[c] for rank, c in sorted(schedule.final()) if rank == self.rank]
         self._steps = []
         for now in mine:
             sends, receives = [], []

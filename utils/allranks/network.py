@@ -249,7 +249,10 @@ class _Replay:
         heapq.heappush(self.heap, (when, self.order, what, subject))
 
     def transfer(self, number: int) -> _Transfer:
-        return self.transfers.setdefault(number, _Transfer(number))
+        found = self.transfers.get(number)
+        if found is None:
+            found = self.transfers[number] = _Transfer(number)
+        return found
 
     def walk(self, rank: int, now) -> None:
         """Runs the rank's program at time `now` until it has to wait."""

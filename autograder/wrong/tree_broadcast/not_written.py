@@ -1,6 +1,6 @@
 """Forgets to copy into a non-contiguous tensor.
 
-Must get: transposed
+Must get: Only wrong with non-contiguous tensors
 """
 
 import torch.distributed as dist
@@ -9,7 +9,7 @@ import torch.distributed as dist
 def tree_broadcast(tensor, src):
     rank, p = dist.get_rank(), dist.get_world_size()
     me = (rank - src) % p
-    buffer = tensor.reshape(-1)
+    buffer = tensor.contiguous()
     have = 1
     while have < p:
         if me < have and me + have < p:

@@ -42,9 +42,10 @@ def command(
 
     The exit status is 1 where an element came out wrong, and 2 where nothing could be measured.
     """
-    from allranks import World, bench
+    from allranks import bench
     from allranks.cost import CostError
     from allranks.errors import CourseError
+    from allranks.world import World
 
     try:
         if also_ranks is not None and also_ranks < 1:

@@ -169,11 +169,21 @@ class Schedule:
 
         Exact when given Fractions. Links are full duplex: a rank sends and receives at once, one message each way.
         """
-        return self.price_on(nbytes, lambda src, dst, size: alpha + size * beta, gamma, zero=0 * alpha)
+        sizes, total = self.chunk_nbytes(nbytes), 0 * alpha
+        for now in self.by_step:
+            # (messages, bytes, reduced bytes) of each rank's two ports; few of them differ, and Fractions are slow
+            ports: dict[tuple[str, int], tuple[int, int, int]] = {}
+            for move in now:
+                size = sum(sizes[c] for c in move.chunks)
+                for port, reduced in ((("out", move.src), 0), (("in", move.dst), size if move.reduce else 0)):
+                    count, moved, added = ports.get(port, (0, 0, 0))
+                    ports[port] = count + 1, moved + size, added + reduced
+            total += max(c * alpha + moved * beta + added * gamma for c, moved, added in set(ports.values()))
+        return total
 
-    def price_on(self, nbytes: int, seconds: Callable, gamma: float | Fraction = 0, zero=0):
+    def price_on(self, nbytes: int, seconds: Callable, gamma: float | Fraction = 0):
         """`price` where `seconds(src, dst, nbytes)` tells what each message takes, for links that are not all alike."""
-        sizes, total = self.chunk_nbytes(nbytes), zero
+        sizes, total = self.chunk_nbytes(nbytes), 0
         for now in self.by_step:
             out: dict[int, list] = defaultdict(list)
             into: dict[int, list] = defaultdict(list)

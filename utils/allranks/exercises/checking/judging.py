@@ -17,7 +17,7 @@ from allranks.exercises.checking.cases import Arg, Function, Parameter, Setup, V
 from allranks.exercises.checking.exercise import Exercise, Fault, Result, Run
 from allranks.exercises.checking.source import Source
 from allranks.exercises.checking.verdict import Case, Verdict
-from allranks.wire import FailureKind, Program, Ranks
+from allranks.wire import FailureKind, Program, Ranks, Rules
 
 MAX_RANKS = 8
 CPU_S = 2
@@ -108,7 +108,8 @@ class _Bench:
             ranks=setup.ranks,
             per_rank=cases,
             calls=setup.times,
-            allow=self.exercise.allow,
+            # gloo and NCCL refuse a view with gaps
+            rules=Rules(allow=self.exercise.allow, contiguous=True),
             delivery=delivery,
             seed=setup.seed(self.secret),
             alpha=setup.option("_alpha", 1.0),

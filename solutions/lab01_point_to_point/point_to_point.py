@@ -1,0 +1,303 @@
+# %% [markdown] name="title"
+# # Lab 1: point to point
+#
+# **How long does it take to send nothing at all? And why can four ranks that all do the same reasonable thing wait for
+# each other for ever?**
+#
+# | you do | difficulty | minutes | points |
+# |---|---|---|---|
+# | `ring_shift` | easy | 20 | 4 |
+# | `halo_exchange` | easy | 15 | 3 |
+# | who waited for whom, in words | easy | 5 | 2, by hand |
+# | `ping_pong` and a model of your link | medium | 25 | 3, by hand |
+#
+# CPU ok. The chapter *Point to point* has the pictures; this notebook has the holes.
+
+# %% [markdown] name="rules"
+# **How it is marked.** `ring_shift` and `halo_exchange` are plain functions on the default group. They must be right for any number of
+# ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is
+# there. `check(function)` tells you now what the marking will tell you later, with other numbers. The rest is about *your*
+# machine and in *your* words, so your teacher reads it.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+from allranks import World, check
+from allranks.player import Player
+from allranks.plots import fit
+from allranks.wire import run
+
+# %% [markdown] name="live"
+# ## A world to play in
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="predict"
+# Rank 0 sends two numbers to rank 3. Ranks 1 and 2 hold a `letter` too, and do nothing. What do the four ranks print?
+# Write it down first.
+
+# %% name="prediction"
+prediction = [[0, 0], [0, 0], [0, 0], [0, 0]]
+
+# %% name="first_message"
+# %%ranks
+letter = torch.full((2,), float(rank))
+if rank == 0:
+    dist.send(letter, 3)
+if rank == 3:
+    dist.recv(letter, 0)
+print(letter.tolist())
+
+# %% [markdown] name="first_message_explained"
+# A send and its receive are *two* calls on *two* ranks, and both must be made. The receiver brings the memory: it has to
+# know shape and dtype beforehand. Nobody else is concerned.
+
+# %% [markdown] name="shift_task"
+# ## 1. Shift round the ring
+#
+# Think of the ranks as sitting in a circle. Everybody passes a tensor `k` places on: rank $r$ gets the tensor of rank
+# $(r-k) \bmod p$. `k` may be 0, negative, or larger than $p$. Return the tensor that arrives and leave your own as it was.
+#
+# Three traps, each of which `check` knows:
+#
+# - If every rank *sends first*, everyone waits for a receiver that is itself still sending. Start the send with
+#   `isend`, receive, then `wait()` for it.
+# - Gloo and NCCL refuse a tensor that is not contiguous: send `tensor.contiguous()`.
+# - Where `k` is a multiple of $p$, you are your own neighbour.
+
+
+# %% nbgrader={"grade_id": "ring_shift", "solution": true}
+def ring_shift(tensor: torch.Tensor, k: int) -> torch.Tensor:
+    """Returns the tensor of rank (r - k) mod p on rank r; every rank calls it with the same k."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if k % p == 0:
+        return tensor.clone()
+    outgoing = tensor.contiguous()
+    arrived = torch.empty_like(outgoing)
+    sending = dist.isend(outgoing, (rank + k) % p)
+    dist.recv(arrived, (rank - k) % p)
+    sending.wait()
+    return arrived
+    ### END SOLUTION
+
+
+# %% name="check_shift"
+check(ring_shift)
+
+# %% [markdown] name="shift_live"
+# On the live world, by one place: ranks 0, 1, 2, 3 should get 30, 0, 10, 20. `world.trace` also notes each message that
+# *your* code sent. Press play.
+
+
+# %% name="try_shift"
+def shift_of_ranks(k):
+    return ring_shift(torch.tensor([10.0 * dist.get_rank()]), k)
+
+
+results, trace = world.trace(shift_of_ranks, 1)
+print([t.item() for t in results])
+Player(trace)
+
+# %% [markdown] name="deadlock_task"
+# ## 2. Mend a deadlock
+#
+# A simulation of heat flow gives each rank a piece of a hot ring of metal. In every time step each rank needs the edge
+# of its left and of its right neighbour. A colleague wrote this.
+
+
+# %% nbgrader={"grade_id": "stuck_halo", "locked": true}
+def stuck_halo(edge):
+    """Returns the edges of the left and of the right neighbour."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    from_left, from_right = torch.empty_like(edge), torch.empty_like(edge)
+    dist.send(edge, right)
+    dist.recv(from_left, left)
+    dist.send(edge, left)
+    dist.recv(from_right, right)
+    return from_left, from_right
+
+
+# %% [markdown] name="deadlock_predict"
+# **Predict** before you run the next cell: which ranks get past the first line that sends? Would it help if `edge` were a
+# single number?
+#
+# `wire.run` runs a function on forked ranks of its own and carries every message. It knows the moment that nobody can move
+# any more, so there is no deadline to wait for.
+
+# %% name="see_deadlock"
+edges = [(torch.tensor([10.0 * rank]),) for rank in range(4)]
+run(stuck_halo, ranks=4, per_rank=edges).deadlock
+
+# %% [markdown] name="deadlock_repair"
+# Now yours. It should return the same, for any number of ranks. With two ranks both neighbours are the same rank; with one, you
+# are your own.
+
+
+# %% nbgrader={"grade_id": "halo_exchange", "solution": true}
+def halo_exchange(edge: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the edges of the left and of the right neighbour on the ring; every rank calls it."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if p == 1:
+        return edge.clone(), edge.clone()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    edge = edge.contiguous()
+    from_left, from_right = torch.empty_like(edge), torch.empty_like(edge)
+    sending = [dist.isend(edge, right), dist.isend(edge, left)]
+    dist.recv(from_left, left)
+    dist.recv(from_right, right)
+    for work in sending:
+        work.wait()
+    return from_left, from_right
+    ### END SOLUTION
+
+
+# %% name="check_halo"
+check(halo_exchange)
+
+# %% [markdown] name="halo_live"
+# On the live world rank 0 should hold the edges of ranks 3 and 1.
+
+
+# %% name="try_halo"
+def halo_of_ranks():
+    return halo_exchange(torch.tensor([10.0 * dist.get_rank()]))
+
+
+results, trace = world.trace(halo_of_ranks, deadline=10)
+print([[edge.item() for edge in edges] for edges in results])
+Player(trace)
+
+# %% [markdown] name="deadlock_question"
+# **In words** (2 points): who waited for whom in `stuck_halo`, in a complete sentence or a picture of arrows? And why does
+# your change break the circle? Two or three sentences.
+
+# %% [markdown] nbgrader={"grade_id": "who_waits", "grade": true, "solution": true, "points": 2}
+# Every rank is in its first send: rank 0 waits for 1 to receive, 1 for 2, 2 for 3, and 3 for 0, a cycle, so nobody reaches
+# a recv. With isend a rank starts the send and goes on to its recv, so every send finds its receiver; the circle of
+# waits has no first link. (1 point for the cycle, 1 for why the change breaks it. Ordering by parity, even ranks send first
+# and odd ones receive first, is as good, if it also works for 3 ranks.)
+
+# %% [markdown] name="pingpong_task"
+# ## 3. What does a message cost?
+#
+# The model of this course: a message of $n$ bytes takes $\alpha + n\beta$ seconds. $\alpha$ is the price of any message,
+# $\beta$ the price of a byte. Nobody can look them up for your machine; you measure them.
+#
+# A *ping-pong*: rank 0 sends $n$ bytes to rank 1, which sends them straight back. One clock, on rank 0, sees both
+# ways; half of that is one message. (Two clocks on two ranks would not agree.) The other ranks do nothing.
+
+
+# %% nbgrader={"grade_id": "ping_pong", "solution": true}
+def ping_pong(nbytes: int, repeats: int) -> list[float]:
+    """Returns the seconds of one message of `nbytes` bytes, `repeats` of them, on rank 0; [] on the others."""
+    ### BEGIN SOLUTION
+    rank = dist.get_rank()
+    if rank > 1:
+        return []
+    ball = torch.zeros(nbytes, dtype=torch.uint8)
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        if rank == 0:
+            dist.send(ball, 1)
+            dist.recv(ball, 1)
+        else:
+            dist.recv(ball, 0)
+            dist.send(ball, 0)
+        if torch.cuda.is_available():  # there the calls only start the work
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / 2)
+    return times if rank == 0 else []
+    ### END SOLUTION
+
+
+# %% [markdown] name="measure"
+# The first message of a pair also opens their connection, so it is thrown away. Of the others we keep the median.
+
+# %% name="measure_link"
+world.run(ping_pong, 1, 5)
+sizes = [1, 64, 1024, 16 * 1024, 64 * 1024, 256 * 1024, 1 << 20]
+points = [(nbytes, statistics.median(world.run(ping_pong, nbytes, 31)[0][1:])) for nbytes in sizes]
+for nbytes, seconds in points:
+    print(f"{nbytes:>9} bytes {1e6 * seconds:10.1f} µs")
+
+# %% [markdown] name="fit_task"
+# Now find $\alpha$ and $\beta$ so that the line goes near *all* points. The times span orders of magnitude: a fit of plain
+# least squares would only look at the longest. Make the *relative* error small.
+
+
+# %% nbgrader={"grade_id": "fit_line", "solution": true}
+def fit_line(points: list[tuple[int, float]]) -> tuple[float, float]:
+    """Returns (alpha, beta) in seconds and seconds a byte, for points (nbytes, seconds)."""
+    ### BEGIN SOLUTION
+    # (alpha + n beta) / t should be 1: linear in alpha and beta
+    rows = torch.tensor([[1 / t, n / t] for n, t in points], dtype=torch.float64)
+    ones = torch.ones(len(points), 1, dtype=torch.float64)
+    alpha, beta = torch.linalg.lstsq(rows, ones).solution.flatten().tolist()
+    return alpha, beta
+    ### END SOLUTION
+
+
+# %% name="show_fit"
+alpha, beta = fit_line(points)
+print(f"alpha = {1e6 * alpha:.1f} µs, 1/beta = {1e-9 / beta:.2f} GB/s")
+fit(points, alpha, beta)
+
+# %% [markdown] name="calibrate_task"
+# ### Calibrate yourself
+#
+# How long do 512 KiB take, a size that you have not measured? **Lock in** your own guess first, from the table above and
+# without the formula. It is never marked. Then the model speaks, then the machine.
+
+# %% name="guess"
+guess_us = 0.0
+
+# %% name="calibrate"
+nbytes = 512 * 1024
+model_us = 1e6 * (alpha + nbytes * beta)
+measured_us = 1e6 * statistics.median(world.run(ping_pong, nbytes, 31)[0][1:])
+print(f"your guess {guess_us:8.0f} µs")
+print(f"your model {model_us:8.0f} µs, {abs(model_us / measured_us - 1):.0%} off")
+print(f"measured   {measured_us:8.0f} µs")
+
+# %% [markdown] name="calibrate_question"
+# **In words** (3 points): write down your $\alpha$ (µs) and $1/\beta$ (GB/s), how far the *model* was off at 512 KiB, and at which
+# size $\alpha$ and $n\beta$ are equal. Below that size, what would you change about a program that sends many messages?
+
+# %% [markdown] nbgrader={"grade_id": "calibration", "grade": true, "solution": true, "points": 3}
+# The figures are those of the student's machine, printed above; with an alpha of 50 µs and 2 GB/s the two terms are equal at
+# n = alpha/beta = 100 kB. Below it a message costs alpha whatever it carries, so put many small messages into one. (1 point for
+# alpha and 1/beta with units and in agreement with the table; 1 for the model's error at 512 KiB, in full up to 50 %, half
+# up to 100 % or with a good reason for more: other work on the machine, or a
+# line that bends where a tensor falls out of the cache; 1 for alpha/beta and the consequence. The guess counts for nothing.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These two cells give the points of the functions. Each is the share of its cases that pass; you can run them too. The answers in
+# words are read by a person.
+
+# %% nbgrader={"grade_id": "ring_shift-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_shift"}
+round(4 * check(ring_shift).score, 2)
+
+# %% nbgrader={"grade_id": "halo_exchange-graded", "grade": true, "locked": true, "points": 3} allranks={"exercise": "halo_exchange"}
+round(3 * check(halo_exchange).score, 2)
+
+# %% [markdown] name="recap"
+# A message needs two ranks who both turn up, so the *order* of calls matters and not only their number. It costs $\alpha$
+# however short it is, and $\beta$ for each byte. **A circle of ranks that wait is a deadlock, whatever the size.** The next lab
+# brings one tensor to everybody, and counts rounds.
+
+# %% name="stop_world"
+world.stop()

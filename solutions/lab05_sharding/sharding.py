@@ -1,0 +1,255 @@
+# %% [markdown] name="title"
+# # Lab 5: sharding
+#
+# **A model of 7 billion parameters trains with Adam, which keeps two float32 numbers for each of them: 56 GB, the same 56 GB on all 8
+# GPUs. Must each GPU hold all of it? And what does it cost in messages if it doesn't?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `ring_all_gather` | medium | 20 | 4 |
+# | `ring_reduce_scatter` | medium | 30 | 5 |
+# | `zero_sgd_step` | medium | 35 | 5 |
+# | one answer in words | easy | 10 | 2 |
+#
+# CPU ok. The chapters *All-gather* and *Reduce-scatter* have the pictures; this notebook has the holes.
+
+# %% [markdown] name="rules"
+# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
+# from 1 up and for sizes that do not divide by it; the first two for empty and non-contiguous tensors too. Every message is
+# counted, and a send may wait until its receiver is there. `check(function)` tells you now what the marking will tell you
+# later, with other numbers.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+# %% [markdown] name="live"
+# ## A world to play in
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="predict"
+# Rank $r$ holds four numbers, all equal to $r+1$. What does rank 2 get from a `reduce_scatter`, and what from an `all_gather` of its
+# *first* number? Write both down first.
+
+# %% name="prediction"
+prediction = {"reduce_scatter": 0, "all_gather": [0, 0, 0, 0]}
+
+# %% name="first_collectives"
+# %%ranks
+x = torch.full((4,), rank + 1.0)
+mine = torch.empty(1)
+dist.reduce_scatter(mine, list(x.split(1)))
+everyone = [torch.empty(1) for _ in range(world_size)]
+dist.all_gather(everyone, x[:1])
+print("reduce_scatter", mine.item(), "  all_gather", [t.item() for t in everyone])
+
+# %% [markdown] name="first_explained"
+# Reduce-scatter is an all-reduce of which each rank keeps only its own piece. All-gather adds nothing: it lays the pieces side by
+# side, in the order of *ranks*. One after the other they make an all-reduce.
+
+# %% [markdown] name="gather_task"
+# ## 1. All-gather round the ring
+#
+# Everybody passes to the right, and from then on passes on what came from the left. After $p-1$ steps all have seen everything.
+
+# %% name="watch_gather"
+Player(schedules.ring_all_gather(ranks=4))
+
+# %% [markdown] name="gather_traps"
+# Return one tensor: all ranks' tensors, which have the same shape, joined along the first dimension in rank order. The order of
+# *arrival* is another one: whose tensor comes in at step $i$?
+
+
+# %% nbgrader={"grade_id": "ring_all_gather", "solution": true}
+def ring_all_gather(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensors of all ranks, joined along the first dimension in rank order; every rank calls it."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    parts = [tensor.contiguous() if r == rank else torch.empty_like(tensor.contiguous()) for r in range(p)]
+    for step in range(p - 1):
+        sending = dist.isend(parts[(rank - step) % p], right)
+        dist.recv(parts[(rank - step - 1) % p], left)
+        sending.wait()
+    return torch.cat(parts)
+    ### END SOLUTION
+
+
+# %% name="check_gather"
+check(ring_all_gather)
+
+# %% [markdown] name="gather_live"
+# On the live world, and your own messages to watch.
+
+
+# %% name="try_gather"
+def gather_of_ranks():
+    return ring_all_gather(torch.full((2,), 10.0 * dist.get_rank()))
+
+
+results, trace = world.trace(gather_of_ranks)
+print(results[2].tolist())
+Player(trace)
+
+# %% [markdown] name="scatter_task"
+# ## 2. Reduce-scatter round the ring
+#
+# Cut the tensor into $p$ chunks with `tensor_split`. A chunk travels round the ring and collects each rank's contribution on its way.
+# It has to *end* on the rank that it belongs to: rank $r$ returns chunk $r$ of the sum.
+
+# %% name="watch_scatter"
+Player(schedules.ring_reduce_scatter(ranks=4))
+
+# %% [markdown] name="scatter_hint"
+# Follow chunk 0 backwards: it ends on rank 0 in the last step. Where was it in the step before, and where did it start? From that you
+# get which chunk rank $r$ sends in step $i$. In Lab 3 the finished chunk of rank $r$ was number $r+1$; this is one place
+# off. Your input must stay as it was.
+
+
+# %% nbgrader={"grade_id": "ring_reduce_scatter", "solution": true}
+def ring_reduce_scatter(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns chunk r of `tensor.tensor_split(p)`, summed over all ranks, on rank r; sends (p-1)/p of the bytes."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    chunks = tensor.clone(memory_format=torch.contiguous_format).tensor_split(p)
+    for step in range(p - 1):
+        send, add = (rank - step - 1) % p, (rank - step - 2) % p
+        arrived = torch.empty_like(chunks[add])
+        sending = dist.isend(chunks[send], right)
+        dist.recv(arrived, left)
+        sending.wait()
+        chunks[add].add_(arrived)
+    return chunks[rank].clone()
+    ### END SOLUTION
+
+
+# %% name="check_scatter"
+check(ring_reduce_scatter)
+
+# %% [markdown] name="scatter_live"
+# Ten numbers on four ranks: the chunks have 3, 3, 2 and 2.
+
+
+# %% name="try_scatter"
+def scatter_of_ranks():
+    return ring_reduce_scatter(torch.arange(10.0) * (dist.get_rank() + 1))
+
+
+results, trace = world.trace(scatter_of_ranks)
+print([t.tolist() for t in results])
+Player(trace)
+
+# %% [markdown] name="zero_task"
+# ## 3. A step of ZeRO
+#
+# Data-parallel training all-reduces the gradients, then every rank does the *same* update of all parameters. With an optimiser that
+# has a state, all of them keep the same state. ZeRO (Rajbhandari et al., arXiv:1910.02054) lets each rank update only its shard:
+#
+# 1. reduce-scatter the gradients: each rank gets the sum for its shard only;
+# 2. update the shard (with its share of the optimiser's state);
+# 3. all-gather the new parameters.
+#
+# We do it with plain SGD, $w \leftarrow w - \mathrm{lr} \cdot \bar g$, where $\bar g$ is the *mean* of the gradients. Put all parameters
+# into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. Use the real `dist.reduce_scatter` and
+# `dist.all_gather`.
+#
+# **Predict**: a plain all-reduce of $P$ numbers moves $2P$ in a rank's share. How many do these two move together?
+
+
+# %% nbgrader={"grade_id": "zero_sgd_step", "solution": true}
+def zero_sgd_step(parameters: list[torch.nn.Parameter], lr: float) -> None:
+    """Replaces each parameter by parameter - lr x the mean of its `.grad` over ranks; each rank updates its shard only."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+
+    def flat_shards(tensors):
+        flat = torch.cat([t.detach().flatten() for t in tensors])
+        length = -(-flat.numel() // p)
+        padded = torch.nn.functional.pad(flat, (0, p * length - flat.numel()))
+        return list(padded.split(length))
+
+    gradient, weights = flat_shards([x.grad for x in parameters]), flat_shards(parameters)
+    total = torch.empty_like(gradient[rank])
+    dist.reduce_scatter(total, gradient)
+    mine = weights[rank] - lr * total / p
+    dist.all_gather(weights, mine)
+    new = torch.cat(weights)
+    for x in parameters:
+        x.data.copy_(new[: x.numel()].view_as(x))
+        new = new[x.numel() :]
+    ### END SOLUTION
+
+
+# %% name="check_zero"
+check(zero_sgd_step)
+
+# %% [markdown] name="zero_live"
+# A real model on the live world: one step of yours, and beside it one step with averaged gradients and `torch.optim.SGD`. Every rank has
+# its own batch. The two should differ by rounding at most.
+
+
+# %% name="try_zero"
+def one_step_both_ways():
+    torch.manual_seed(0)
+    model, twin = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
+    twin.load_state_dict(model.state_dict())
+    torch.manual_seed(100 + dist.get_rank())
+    batch = torch.randn(8, 5)
+    for each in (model, twin):
+        each(batch).square().mean().backward()
+    zero_sgd_step(list(model.parameters()), 0.1)
+    for parameter in twin.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+    torch.optim.SGD(twin.parameters(), lr=0.1).step()
+    pairs = zip(model.parameters(), twin.parameters(), strict=True)
+    return max((a - b).abs().max().item() for a, b in pairs)
+
+
+results, trace = world.trace(one_step_both_ways)
+print("largest difference:", max(results))
+for event in trace:
+    if event.rank == 0:
+        print(f"rank 0: {event.op}, {event.nbytes} bytes")
+
+# %% [markdown] name="question"
+# ## 4. What it saves, and what it costs
+#
+# The question at the top: 7 billion parameters, Adam's two float32 numbers for each, 8 GPUs. How many GB of optimiser state does each GPU
+# hold without ZeRO and with it? And how many more bytes does it *send* in a step? Two or three sentences, with numbers.
+
+# %% [markdown] nbgrader={"grade_id": "saves_and_costs", "grade": true, "solution": true, "points": 2}
+# Without: 7e9 x 8 bytes = 56 GB each. With: 56 / 8 = 7 GB each. It sends no more: a ring reduce-scatter and a ring all-gather send (p-1)/p of
+# the bytes each, together 2(p-1)/p, which is just what the ring all-reduce sends, since it is these two in a row. (That holds where gradients
+# and parameters have the same dtype. 1 point for the two sizes, 1 for "none" with the reason.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These cells give the points. Each is the share of its cases that pass; you can run them too.
+
+# %% nbgrader={"grade_id": "ring_all_gather-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_all_gather"}
+round(4 * check(ring_all_gather).score, 2)
+
+# %% nbgrader={"grade_id": "ring_reduce_scatter-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "ring_reduce_scatter"}
+round(5 * check(ring_reduce_scatter).score, 2)
+
+# %% nbgrader={"grade_id": "zero_sgd_step-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "zero_sgd_step"}
+round(5 * check(zero_sgd_step).score, 2)
+
+# %% [markdown] name="recap"
+# The two halves of a ring all-reduce are collectives of their own, and each costs half. Between them every rank owns one finished shard:
+# there is the place to do, once, what all ranks used to do alike. **Sharding saves memory for the same bytes.** The next lab builds
+# operations that no library has.
+
+# %% name="stop_world"
+world.stop()

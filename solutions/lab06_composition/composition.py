@@ -1,0 +1,241 @@
+# %% [markdown] name="title"
+# # Lab 6: build your own collective
+#
+# **A language model has a vocabulary of 128,000 words, and its last layer is split over 8 GPUs, so each GPU has 16,000 logits of every
+# row. To get probabilities, to pick the best words, to compute the loss: must anyone see the whole row?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `distributed_softmax` | medium | 25 | 5 |
+# | `distributed_top_k` | medium to hard | 35 | 6 |
+# | `distributed_cross_entropy` | medium | 25 | 5 |
+# | one answer in words | easy | 10 | 2 |
+#
+# CPU ok. Lab 3 before it helps; the chapter *Composing collectives* has the pictures.
+
+# %% [markdown] name="rules"
+# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up,
+# any number of rows (none too) and any floating dtype. Every byte is counted: a function that gathers whole rows gives the right
+# numbers and loses the points for messages. `check(function)` tells you now what the marking will tell you later, with other numbers.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check
+
+# %% [markdown] name="live"
+# ## A world to play in
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="predict"
+# Rank $r$ holds one logit, $1000 + r$. The softmax of the four is 0.03, 0.09, 0.24, 0.64. The next cell computes it as the formula
+# says, $e^{x_i} / \sum_j e^{x_j}$, with one all-reduce. What do the ranks print? Write it down first.
+
+# %% name="prediction"
+prediction = [0.0, 0.0, 0.0, 0.0]
+
+# %% name="as_the_formula_says"
+# %%ranks
+x = torch.tensor([1000.0 + rank])
+total = x.exp()
+dist.all_reduce(total)
+print((x.exp() / total).item())
+
+# %% [markdown] name="formula_explained"
+# In float32 $e^{89}$ is already infinite. The mend on one machine is well known: subtract the row's maximum first, which changes nothing
+# in the result. Here nobody *knows* the row's maximum.
+
+# %% [markdown] name="softmax_task"
+# ## 1. Softmax over a split row
+#
+# `logits` holds this rank's columns of every row; the last dimension is the split one, and the ranks' shares may differ by one column.
+# Return the softmax of *these* columns over the *whole* rows, in the dtype of `logits`. It must be right for logits of 10,000 too.
+#
+# You have at most **two** all-reduces, of **one** value for each row.
+
+
+# %% nbgrader={"grade_id": "distributed_softmax", "solution": true}
+def distributed_softmax(logits: torch.Tensor) -> torch.Tensor:
+    """Returns this rank's columns of the softmax over the last dimension, which is split over the ranks."""
+    ### BEGIN SOLUTION
+    top = logits.amax(dim=-1, keepdim=True).contiguous()
+    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    parts = torch.exp(logits - top)
+    total = parts.sum(dim=-1, keepdim=True).contiguous()
+    dist.all_reduce(total)
+    return parts / total
+    ### END SOLUTION
+
+
+# %% name="check_softmax"
+check(distributed_softmax)
+
+# %% [markdown] name="softmax_live"
+# On the live world: two rows of twelve logits near 10,000, three columns a rank, beside `torch.softmax` of the whole rows.
+
+
+# %% name="try_softmax"
+def softmax_of_ranks():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)  # the same rows everywhere, so that we can compare
+    rows = 10_000 + 5 * torch.randn(2, 3 * p)
+    mine = slice(3 * rank, 3 * (rank + 1))
+    wanted = torch.softmax(rows, -1)[:, mine]
+    return (distributed_softmax(rows[:, mine]) - wanted).abs().max().item()
+
+
+results, trace = world.trace(softmax_of_ranks)
+print("largest difference:", max(results))
+for event in trace:
+    if event.rank == 0:
+        print(f"rank 0: {event.op}, {event.nbytes} bytes")
+
+# %% [markdown] name="softmax_growth"
+# Those bytes are for two rows. They would be the same with 16,000 columns a rank.
+
+# %% [markdown] name="top_k_task"
+# ## 2. The top k of all ranks
+#
+# To choose the next word one often takes the 50 best of 128,000. Return three tensors of length `k`, the same on every rank:
+#
+# - the `k` largest values of all ranks, largest first, in the dtype of `tensor`,
+# - the rank on which each of them is (int64),
+# - its index in that rank's tensor, flattened (int64).
+#
+# Of equal values the one on the lower rank comes first, then the one with the lower index. NaN counts as the largest, as in `torch.topk`.
+# Each rank may receive at most $16 \cdot k \cdot p$ bytes.
+
+# %% [markdown] name="top_k_traps"
+# Why are $k$ candidates from each rank enough, and why are fewer not? Two traps:
+#
+# - `torch.topk` promises nothing about the order of equal values. `torch.sort(..., stable=True)` does.
+# - All ranks hold equally many values, but perhaps fewer than `k`: one rank's 2 values can't fill 5 places.
+
+
+# %% nbgrader={"grade_id": "distributed_top_k", "solution": true}
+def distributed_top_k(tensor: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns (values, ranks, indices) of the k largest values of all ranks, largest first; every rank calls it."""
+    ### BEGIN SOLUTION
+    p = dist.get_world_size()
+    flat = tensor.flatten()
+    own = torch.sort(flat, descending=True, stable=True).indices[:k]  # k of them or fewer
+    values = [torch.empty(len(own), dtype=flat.dtype, device=flat.device) for _ in range(p)]
+    indices = [torch.empty_like(own) for _ in range(p)]
+    dist.all_gather(values, flat[own])
+    dist.all_gather(indices, own.contiguous())
+    ranks = torch.arange(p, device=flat.device).repeat_interleave(len(own))
+    # The candidates lie in the order of ranks, then of indices: a stable sort keeps that for equal values
+    best = torch.sort(torch.cat(values), descending=True, stable=True).indices[:k]
+    return torch.cat(values)[best], ranks[best], torch.cat(indices)[best]
+    ### END SOLUTION
+
+
+# %% name="check_top_k"
+check(distributed_top_k)
+
+# %% [markdown] name="top_k_live"
+# On the live world: 12,000 values, of which the ranks tell each other 12.
+
+
+# %% name="try_top_k"
+def top_k_of_ranks():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(1)
+    values = torch.randn(p, 12_000 // p)
+    found = distributed_top_k(values[rank], 3)
+    return found, values.flatten().topk(3).values
+
+
+results, trace = world.trace(top_k_of_ranks)
+(values, ranks, indices), wanted = results[0]
+print("values ", values.tolist(), "\nwanted ", wanted.tolist())
+print("ranks  ", ranks.tolist(), "\nindices", indices.tolist())
+for event in trace:
+    if event.rank == 0:
+        print(f"rank 0: {event.op}, {event.nbytes} bytes")
+
+# %% [markdown] name="loss_task"
+# ## 3. The loss over a split vocabulary
+#
+# The cross entropy of a row with target $t$ is $\log \sum_j e^{x_j} - x_t$. Only one rank has $x_t$, and no rank knows the
+# sum. Megatron-LM (Shoeybi et al., arXiv:1909.08053) computes the loss without ever gathering the logits. Do the same, stable at
+# 10,000. Every rank has as many columns, $w$ of them: rank $r$ has those from $rw$ on, and `targets` counts over all columns. Return one
+# loss for each row. You have at most three values a row, in at most three all-reduces.
+#
+# The trap: a rank that does not hold the target's column must add 0, and yet index something.
+
+
+# %% nbgrader={"grade_id": "distributed_cross_entropy", "solution": true}
+def distributed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Returns the loss of each row; logits (rows, w) are this rank's columns, targets (rows,) count over all."""
+    ### BEGIN SOLUTION
+    width = logits.shape[1]
+    top = logits.amax(dim=1).contiguous()
+    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    shifted = logits - top[:, None]
+    local = targets - dist.get_rank() * width
+    here = (local >= 0) & (local < width)
+    chosen = shifted.gather(1, local.clamp(0, width - 1)[:, None])[:, 0]
+    both = torch.stack([shifted.exp().sum(dim=1), torch.where(here, chosen, 0.0)])
+    dist.all_reduce(both)  # the two sums in one message
+    return both[0].log() - both[1]
+    ### END SOLUTION
+
+
+# %% name="check_loss"
+check(distributed_cross_entropy)
+
+# %% [markdown] name="loss_live"
+# On the live world: six rows of twelve logits near 10,000, beside PyTorch's own loss of the whole rows.
+
+
+# %% name="try_loss"
+def loss_of_ranks():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(2)
+    rows, targets = 10_000 + 5 * torch.randn(6, 3 * p), torch.randint(3 * p, (6,))
+    wanted = torch.nn.functional.cross_entropy(rows, targets, reduction="none")
+    return distributed_cross_entropy(rows[:, 3 * rank : 3 * (rank + 1)], targets), wanted
+
+
+for ours, wanted in world.run(loss_of_ranks)[:2]:
+    print("ours  ", [f"{x:.4f}" for x in ours.tolist()])
+    print("wanted", [f"{x:.4f}" for x in wanted.tolist()])
+
+# %% [markdown] name="question"
+# ## 4. What it saves
+#
+# 4096 rows, 128,000 columns, bfloat16, 8 GPUs. How many bytes does each GPU *receive* if the logits are gathered with `all_gather`? And how
+# many does a ring all-reduce of one float32 a row send, twice? Two or three sentences, with numbers and the ratio.
+
+# %% [markdown] nbgrader={"grade_id": "saves", "grade": true, "solution": true, "points": 2}
+# Gathering: every GPU gets the other seven's columns, 7/8 of 4096 x 128,000 x 2 bytes = 1.05 GB, that is about 918 MB. Two all-reduces: each
+# sends 2 x 7/8 x 4096 x 4 bytes = 28.7 KB, together 57 KB, and about 16,000 times less. It doesn't grow with the vocabulary
+# either. (1 point for each of the two numbers; rounding is fine.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These cells give the points. Each is the share of its cases that pass; you can run them too.
+
+# %% nbgrader={"grade_id": "distributed_softmax-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "distributed_softmax"}
+round(5 * check(distributed_softmax).score, 2)
+
+# %% nbgrader={"grade_id": "distributed_top_k-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "distributed_top_k"}
+round(6 * check(distributed_top_k).score, 2)
+
+# %% nbgrader={"grade_id": "distributed_cross_entropy-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "distributed_cross_entropy"}
+round(5 * check(distributed_cross_entropy).score, 2)
+
+# %% [markdown] name="recap"
+# A function of all data often needs only a *summary* of each rank: a maximum, a sum, $k$ candidates. Send the summaries, and what is
+# large stays where it is. **Reduce first, then communicate.** In the next lab the data itself must move, and each piece to another rank.
+
+# %% name="stop_world"
+world.stop()

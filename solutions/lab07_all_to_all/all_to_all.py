@@ -1,0 +1,244 @@
+# %% [markdown] name="title"
+# # Lab 7: all-to-all
+#
+# **Every rank has something different for every other rank: words for the GPU that holds their embedding, tokens for the GPU that
+# holds their expert. How does everything get there and back again, in the right order, when nobody knows beforehand how much will come?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `pairwise_all_to_all` | medium | 25 | 4 |
+# | `embedding_lookup` | hard | 40 | 6 |
+# | `moe_dispatch_combine` | hard | 40 | 6 |
+# | one answer in words | medium | 10 | 2 |
+#
+# CPU ok. The chapter *All-to-all* has the pictures; this notebook has the holes.
+
+# %% [markdown] name="rules"
+# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for
+# pieces of different sizes, and for empty ones. Every message is counted, and a send may wait until its receiver is there.
+# `check(function)` tells you now what the marking will tell you later, with other numbers.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+# %% [markdown] name="live"
+# ## A world to play in
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="predict"
+# Rank $r$ holds $[10r, 10r+1, 10r+2, 10r+3]$, one number for each rank, and all exchange them. What does rank 2 print? Write it down
+# first. (Write the four lists under each other: you know this operation by another name.)
+
+# %% name="prediction"
+prediction = [0, 0, 0, 0]
+
+# %% name="first_all_to_all"
+# %%ranks
+x = torch.arange(4.0) + 10 * rank
+y = torch.empty(4)
+dist.all_to_all_single(y, x)
+print(y.tolist())
+
+# %% [markdown] name="pairwise_task"
+# ## 1. All-to-all, pair by pair
+#
+# `chunks[i]` goes to rank $i$. Return the list of what arrived: entry $q$ is what rank $q$ had for you, also where $q$ is yourself. Chunks
+# for different ranks may differ in shape, but all that *you* receive has the shape of your own `chunks[rank]`.
+#
+# Every pair of ranks meets once in each direction. In step $i$ you send to rank $r+i$: who sends to you?
+
+# %% name="watch_pairwise"
+Player(schedules.pairwise_all_to_all(ranks=5))
+
+# %% [markdown] name="pairwise_trap"
+# If all send to the *same* rank first, that rank's link is the bottleneck while the others stand idle. And as ever: if all
+# send before anyone receives, nobody gets on.
+
+
+# %% nbgrader={"grade_id": "pairwise_all_to_all", "solution": true}
+def pairwise_all_to_all(chunks: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Returns what each rank had for this one, in rank order; chunks[i] goes to rank i; every rank calls it."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    mine = chunks[rank].contiguous()
+    received = [mine.clone() if q == rank else torch.empty_like(mine) for q in range(p)]
+    for step in range(1, p):
+        target, source = (rank + step) % p, (rank - step) % p
+        sending = dist.isend(chunks[target].contiguous(), target)
+        dist.recv(received[source], source)
+        sending.wait()
+    return received
+    ### END SOLUTION
+
+
+# %% name="check_pairwise"
+check(pairwise_all_to_all)
+
+# %% [markdown] name="pairwise_live"
+# On the live world: rank $r$ gets $r+1$ numbers from everybody. Your own messages, to watch.
+
+
+# %% name="try_pairwise"
+def pairwise_of_ranks():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    return pairwise_all_to_all([torch.full((to + 1,), 10.0 * rank + to) for to in range(p)])
+
+
+results, trace = world.trace(pairwise_of_ranks)
+print("rank 2 has", [t.tolist() for t in results[2]])
+Player(trace)
+
+# %% [markdown] name="lookup_task"
+# ## 2. Look up rows of a table that nobody has
+#
+# A recommender's table of embeddings is too large for one GPU, so its rows are split: rank $r$ holds the rows from $r s$ to $(r+1)s-1$,
+# where $s$ is the length of `shard`. Return the rows for `ids`, in the order of `ids`. Ids may repeat, and a rank may ask for none.
+#
+# Only `all_to_all` or `all_to_all_single` may travel, and no rank may receive a row twice. In three rounds:
+#
+# 1. **How many?** Tell each rank how many ids you will ask it for: one number a rank.
+# 2. **Which?** Send the ids, sorted by owner. Now the lengths are known: `all_to_all_single(output, input, output_sizes, input_sizes)`.
+# 3. **Here you are.** The rows travel back, with the two lists of sizes exchanged.
+
+# %% [markdown] name="lookup_traps"
+# `torch.unique(ids, return_inverse=True)` does two things at once: it sorts, and it says where each id went. Inside a shard a row's
+# place is `id % s`.
+
+
+# %% nbgrader={"grade_id": "embedding_lookup", "solution": true}
+def embedding_lookup(ids: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
+    """Returns the rows of the table for `ids` (n,), in their order; `shard` (s, width) holds this rank's rows."""
+    ### BEGIN SOLUTION
+    p, s = dist.get_world_size(), len(shard)
+    wanted, place = torch.unique(ids, return_inverse=True)  # sorted, so sorted by owner
+    ask = torch.bincount(wanted // s, minlength=p)
+    give = torch.empty_like(ask)
+    dist.all_to_all_single(give, ask)
+    ask, give = ask.tolist(), give.tolist()
+
+    asked = torch.empty(sum(give), dtype=wanted.dtype, device=wanted.device)
+    dist.all_to_all_single(asked, wanted, give, ask)
+    rows = torch.empty(len(wanted), shard.shape[1], dtype=shard.dtype, device=shard.device)
+    dist.all_to_all_single(rows, shard[asked % s], ask, give)
+    return rows[place]
+    ### END SOLUTION
+
+
+# %% name="check_lookup"
+check(embedding_lookup)
+
+# %% [markdown] name="lookup_live"
+# On the live world: a table of 20 rows, row $i$ is $[i, 100+i]$, five rows a rank. Rank 0 asks for 17, 3, 17, 8.
+
+
+# %% name="try_lookup"
+def lookup_of_ranks():
+    rank = dist.get_rank()
+    rows = torch.arange(5.0) + 5 * rank
+    ids = torch.tensor([17, 3, 17, 8]) if rank == 0 else torch.tensor([rank])
+    return embedding_lookup(ids, torch.stack([rows, 100 + rows], dim=1))
+
+
+results, trace = world.trace(lookup_of_ranks)
+print(results[0].tolist())
+for event in trace:
+    if event.rank == 0:
+        print(f"rank 0: {event.op}, {event.nbytes} bytes")
+
+# %% [markdown] name="moe_task"
+# ## 3. A mixture of experts
+#
+# Rank $r$ is home to expert $r$. `experts[i]` says which expert token $i$ needs. Send each token there, apply `expert_fn`, which is *this*
+# rank's expert and takes a batch of tokens, and bring the results back: `result[i]` belongs to `tokens[i]`.
+#
+# The rounds are those of the lookup, but now the tokens travel, twice. Sort the tokens by expert with `torch.argsort(..., stable=True)`.
+# The trap is the way home: what comes back is in sorted order. Which line undoes a sort?
+#
+# **Predict**: what becomes of a rank to which nobody sends a token? Must it call anything?
+
+
+# %% nbgrader={"grade_id": "moe_dispatch_combine", "solution": true}
+def moe_dispatch_combine(tokens: torch.Tensor, experts: torch.Tensor, expert_fn) -> torch.Tensor:
+    """Returns each token (n, width) as the expert of its rank makes it, in the order of `tokens`; every rank calls it."""
+    ### BEGIN SOLUTION
+    p = dist.get_world_size()
+    order = torch.argsort(experts, stable=True)
+    there = torch.bincount(experts, minlength=p)
+    here = torch.empty_like(there)
+    dist.all_to_all_single(here, there)
+    there, here = there.tolist(), here.tolist()
+
+    visitors = torch.empty(sum(here), tokens.shape[1], dtype=tokens.dtype, device=tokens.device)
+    dist.all_to_all_single(visitors, tokens[order], here, there)
+    back = torch.empty(tokens.shape, dtype=tokens.dtype, device=tokens.device)
+    dist.all_to_all_single(back, expert_fn(visitors).contiguous(), there, here)
+    result = torch.empty_like(back)
+    result[order] = back
+    return result
+    ### END SOLUTION
+
+
+# %% name="check_moe"
+check(moe_dispatch_combine)
+
+# %% [markdown] name="moe_live"
+# On the live world expert $r$ adds $1000r$. Every rank has four tokens; token $i$ needs expert $i^2 \bmod 4$, so experts 2 and 3 see
+# none at all.
+
+
+# %% name="try_moe"
+def moe_of_ranks():
+    rank = dist.get_rank()
+    tokens = (torch.arange(4.0) + 10 * rank)[:, None]
+    made = moe_dispatch_combine(tokens, torch.arange(4) ** 2 % 4, lambda batch: batch + 1000 * rank)
+    return made.flatten().tolist()
+
+
+results, trace = world.trace(moe_of_ranks)
+for rank, made in enumerate(results):
+    mine = [event.nbytes for event in trace if event.rank == rank]
+    print(f"rank {rank}: {made}, bytes put into each call: {mine}")
+
+# %% [markdown] name="question"
+# ## 4. The popular expert
+#
+# 4096 tokens a rank, 7168 numbers of bfloat16 each, 8 ranks, and for once each token needs one expert. How many bytes does each rank send
+# to *other* ranks for the dispatch, if the tokens spread evenly? And what happens if half of all tokens want expert 0? Two
+# or three sentences, with numbers.
+
+# %% [markdown] nbgrader={"grade_id": "popular_expert", "grade": true, "solution": true, "points": 2}
+# Evenly: 7/8 of 4096 x 7168 x 2 bytes = 58.7 MB, so 51 MB a rank, and as much comes in. If half of all tokens want expert 0, each of the other
+# ranks still sends about as much, but rank 0 receives 7 x 2048 tokens = 205 MB, four times what it would, and computes 4 times
+# its share while the others wait for it: an all-to-all ends with its fullest link. (1 point for 51 MB, 1 for rank 0 as the
+# bottleneck with a number, in bytes or in tokens.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These cells give the points. Each is the share of its cases that pass; you can run them too.
+
+# %% nbgrader={"grade_id": "pairwise_all_to_all-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "pairwise_all_to_all"}
+round(4 * check(pairwise_all_to_all).score, 2)
+
+# %% nbgrader={"grade_id": "embedding_lookup-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "embedding_lookup"}
+round(6 * check(embedding_lookup).score, 2)
+
+# %% nbgrader={"grade_id": "moe_dispatch_combine-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "moe_dispatch_combine"}
+round(6 * check(moe_dispatch_combine).score, 2)
+
+# %% [markdown] name="recap"
+# An all-to-all is a transposition: row $r$ of what everybody holds becomes column $r$. Where sizes differ, one small all-to-all of
+# *counts* goes ahead, and the way back is the way there with the sizes exchanged. **First how many, then what.** The next
+# lab puts all of it into a training step.
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,151 @@
+"""`allranks price`: what a step of training sends, by parallelism."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from allranks.cli.simulate import Sentence, Size, sentence
+
+
+def _shared(function):
+    """The options that all workloads have."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--alpha", "alpha_s", type=float, default=0.0, show_default=True, help="Seconds a message."),
+        click.option(
+            "--bandwidth", type=float, default=200e9, show_default=True, help="Bytes/s and direction (busbw)."
+        ),
+        click.option("--ranks", type=int, default=32, show_default=True),
+    ):
+        function = option(function)
+    return function
+
+
+_DTYPE = click.option("--dtype", default="bfloat16", show_default=True)
+_SHAPE = (click.option("--hidden", type=int, required=True), click.option("--sequence", type=int, required=True))
+
+
+@click.group(name="price")
+def command() -> None:
+    """Prices a step of training: bytes, calls and seconds of its communication for one rank."""
+
+
+@command.command()
+@click.option("--parameters", type=float, default=7e9, show_default=True)
+@_DTYPE
+@click.option(
+    "--bucket", type=Size(), default="25MiB", show_default=True, help="Bytes of a bucket; 0 is one call for all."
+)
+@click.option("--backward-seconds", "backward_s", type=float, help="Of the backward pass, for what it can hide.")
+@click.option("--compute-seconds", "compute_s", type=float, help="Of the whole step, for the efficiency.")
+@_shared
+def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, bandwidth, alpha_s, as_json) -> None:
+    """Data parallel: one all_reduce a bucket."""
+    options = {"dtype": dtype, "bucket_nbytes": bucket or None, "backward_s": backward_s, "compute_s": compute_s}
+    _show("ddp", (parameters,), options, ranks, bandwidth, alpha_s, as_json)
+
+
+@command.command()
+@click.option("--stage", type=int, default=3, show_default=True)
+@click.option("--parameters", type=float, default=7e9, show_default=True)
+@_DTYPE
+@click.option("--gradient-dtype", help="Default: that of the parameters.")
+@click.option("--keep-after-forward", is_flag=True, help="Stage 3 without resharding after forward.")
+@_shared
+def zero(stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, bandwidth, alpha_s, as_json) -> None:
+    """ZeRO and FSDP."""
+    options = {"dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward}
+    _show("zero", (stage, parameters), options, ranks, bandwidth, alpha_s, as_json)
+
+
+@command.command()
+@click.option("--layers", type=int, required=True)
+@click.option("--batch", type=int, default=1, show_default=True)
+@_SHAPE[1]
+@_SHAPE[0]
+@_DTYPE
+@click.option("--recompute", is_flag=True, help="Full activation recomputation.")
+@click.option("--sequence-parallel", is_flag=True)
+@_shared
+def tensor(
+    layers, batch, sequence, hidden, dtype, recompute, sequence_parallel, ranks, bandwidth, alpha_s, as_json
+) -> None:
+    """Tensor parallel."""
+    options = {"dtype": dtype, "recompute": recompute, "sequence_parallel": sequence_parallel}
+    _show("tensor_parallel", (layers, batch, sequence, hidden), options, ranks, bandwidth, alpha_s, as_json)
+
+
+@command.command()
+@click.option("--microbatches", type=int, required=True)
+@click.option("--microbatch", type=int, default=1, show_default=True, help="Sequences in a microbatch.")
+@_SHAPE[1]
+@_SHAPE[0]
+@_DTYPE
+@_shared
+def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, bandwidth, alpha_s, as_json) -> None:
+    """Pipeline parallel, one stage a rank."""
+    arguments = (microbatches, microbatch, sequence, hidden)
+    _show("pipeline_parallel", arguments, {"dtype": dtype}, ranks, bandwidth, alpha_s, as_json)
+
+
+@command.command()
+@click.option("--tokens", type=int, required=True, help="Of one rank.")
+@click.option("--top-k", type=int, required=True)
+@_SHAPE[0]
+@click.option("--layers", type=int, default=1, show_default=True)
+@click.option("--dispatch-dtype", default="bfloat16", show_default=True)
+@click.option("--combine-dtype", default="bfloat16", show_default=True)
+@click.option("--capacity", type=float, default=1.0, show_default=True)
+@click.option("--forward-only", is_flag=True)
+@_shared
+def expert(
+    tokens,
+    top_k,
+    hidden,
+    layers,
+    dispatch_dtype,
+    combine_dtype,
+    capacity,
+    forward_only,
+    ranks,
+    bandwidth,
+    alpha_s,
+    as_json,
+) -> None:
+    """Expert parallel: a mixture of experts."""
+    options = {
+        "layers": layers, "dispatch_dtype": dispatch_dtype, "combine_dtype": combine_dtype, "capacity": capacity,
+        "training": not forward_only,
+    }  # fmt: skip
+    _show("expert_parallel", (tokens, top_k, hidden), options, ranks, bandwidth, alpha_s, as_json)
+
+
+def _show(
+    name: str, arguments: tuple, options: dict, ranks: int, bandwidth: float, alpha_s: float, as_json: bool
+) -> None:
+    from allranks import workload
+
+    try:
+        cluster = workload.Cluster(ranks, bandwidth, alpha_s)
+        found = getattr(workload, name)(*arguments, cluster=cluster, **options)
+    except workload.WorkloadError as error:
+        raise Sentence(sentence(error)) from None
+    if as_json:
+        click.echo(json.dumps(found.to_dict() | {"ranks": ranks, "bytes_per_s": bandwidth, "alpha_s": alpha_s}))
+        return
+    click.echo(
+        f"{found.name}, {ranks} ranks, {bandwidth / 1e9:g} GB/s a link and direction, alpha {alpha_s * 1e6:g} us"
+    )
+    for part in (*found.parts, None):
+        what, calls, sent, seconds = (
+            (f"{part.what}: {part.collective}", part.calls, part.bytes_sent, part.seconds)
+            if part
+            else ("in all, for one rank", found.calls, found.bytes_sent, found.seconds)
+        )
+        click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {seconds * 1e3:>11.4g} ms")
+    if found.exposed_s is not None:
+        click.echo(f"  exposed: {found.exposed_s * 1e3:.4g} ms (at least; computing is slowed down a little too)")
+    if found.efficiency is not None:
+        click.echo(f"  scaling efficiency: {found.efficiency:.1%}")

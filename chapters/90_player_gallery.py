@@ -3,7 +3,8 @@
 #
 # **What can it show, and which picture fits which question?**
 #
-# A gallery to leaf through, not a chapter to study · 10 minutes · CPU ok · run the cells in order
+# A gallery to leaf through, not a chapter to study · 10 minutes · CPU ok · run the cells in order · the course begins with
+# [Start here](00_start_here.ipynb)
 #
 # Space plays and stops, the arrow keys step, Home and End jump. Every picture comes from one of two things: a
 # *schedule*, which says what should move, or a *trace*, which says what did.

@@ -28,7 +28,7 @@ def test_scatter(ranks, solved):
     assert "[[0, 1, 2], [3, 4], [5, 6], [7, 8]]" in split[1]
     for rank, text in chapter.by_rank("columns").items():
         got, wanted = (eval(line[line.index("[") :]) for line in text.splitlines())
-        assert wanted == [float(rank + row * ranks) for row in range(4)]
+        assert wanted == [rank + row * ranks for row in range(4)]
         assert got != wanted  # gloo reads a view with gaps as if it had none
 
     assert WIDGET in chapter.outputs("watch")[0].data

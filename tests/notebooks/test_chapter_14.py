@@ -46,9 +46,9 @@ def test_data_parallel(ranks, solved):
     dealt = {rank: re.findall(r"\[.*\]", text) for rank, text in chapter.by_rank("sampler").items()}
     padded, dropped = ([eval(dealt[rank][i]) for rank in everyone] for i in (0, 1))
     assert {len(mine) for mine in dropped} == {2}
-    assert sorted(sum(dropped, [])) == list(range(2 * ranks))
+    assert sorted([i for mine in dropped for i in mine]) == list(range(2 * ranks))
     assert len({len(mine) for mine in padded}) == 1
-    assert set(sum(padded, [])) == set(range(2 * ranks + 2))
+    assert {i for mine in padded for i in mine} == set(range(2 * ranks + 1))
     for text in chapter.by_rank("epochs").values():
         first, second, after = re.findall(r"\[.*\]", text)
         assert first == second != after

@@ -1,0 +1,441 @@
+# %% [markdown] name="title"
+# # Why communication decides
+#
+# **A training run takes 10,000 hours on one GPU. How many hours does it take on 1000 GPUs, and how many on 100,000?**
+#
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+
+# %% name="start_world"
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# The model has 7 billion parameters, and every step trains on 2 million tokens, however many GPUs share them. **Guess both
+# times now.** If the work were all there is, the answers would be 10 hours and 6 minutes. Section 5 has better ones.
+
+# %% name="first_guess"
+guess_1000 = FloatText(description="1000:")
+guess_100000 = FloatText(description="100,000:")
+display(guess_1000, guess_100000)
+
+# %% [markdown] name="step"
+# ## 1. One step, two parts
+#
+# In data-parallel training every rank holds the same model and computes a gradient from its own share of the samples. Then all
+# ranks need the mean of these gradients, or their models would drift apart. So a step **computes**, and then it
+# **communicates**. Here are both, with a clock around each.
+#
+# **Predict.** From one row to the next the batch of each rank grows fourfold. What happens to the communication?
+
+# %% name="guess_batch"
+choices = ["it grows fourfold too", "it grows, but less", "it stays as it is"]
+guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="two_clocks"
+# %%ranks
+import time
+
+
+def now():
+    if device.type == "cuda":
+        torch.cuda.synchronize()  # a GPU is asked to work, not waited for: without this the clock reads nothing
+    return time.perf_counter()
+
+
+model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024))
+
+
+# %% name="one_step"
+# %%ranks
+def one_step(batch):
+    """Seconds for the gradient of so many samples, and seconds for summing it over all ranks."""
+    start = now()
+    model(torch.randn(batch, 1024)).sum().backward()
+    compute_s = now() - start
+    dist.barrier()  # begin together, so that nobody's waiting is counted as communication
+    start = now()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    return compute_s, now() - start
+
+
+warm_up = one_step(16)
+
+# %% name="two_parts"
+# %%ranks
+megabytes = sum(parameter.nbytes for parameter in model.parameters()) / 1e6
+for batch in (16, 64, 256):
+    runs = [one_step(batch) for _ in range(4)]
+    compute_ms, communicate_ms = 1e3 * min(run[0] for run in runs), 1e3 * min(run[1] for run in runs)
+    if rank == 0:
+        print(
+            f"{batch:4} samples, {megabytes:.1f} MB: compute {compute_ms:.1f} ms, communicate {communicate_ms:.1f} ms"
+        )
+
+# %% [markdown] name="two_parts_explained"
+# The gradient has one number a parameter, and the number of parameters does not know how many samples there were. The
+# communication of a step depends on the **model**, its computation on the model **and the batch**. (Times jump about, so each is the best of
+# four; and the first call of anything is slow, since memory is allocated and connections are made, hence the warm-up.)
+#
+# That is the whole trouble. Give the same batch to twice as many ranks and each computes half as long. What they have to tell each
+# other does not get less.
+
+# %% [markdown] name="alpha_beta"
+# ## 2. A message has two prices
+#
+# How long does a message take? First, all ranks sum 256 numbers in 256 calls, one number each. Then they sum the same 256
+# numbers in a single call.
+#
+# **Predict**: by what factor is the single call faster?
+
+# %% name="guess_factor"
+guess = FloatText(description="factor:")
+guess
+
+
+# %% name="many_or_one"
+# %%ranks
+def seconds_for(calls, numbers):
+    x = torch.zeros(numbers)
+    dist.all_reduce(x)  # warm-up
+    dist.barrier()
+    start = now()
+    for _ in range(calls):
+        dist.all_reduce(x)
+    return now() - start
+
+
+many, one = seconds_for(256, 1), min(seconds_for(1, 256) for _ in range(5))
+
+# %% name="reveal_factor"
+many_s, one_s = max(world["many"]), max(world["one"])
+print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms")
+print(f"you said {guess.value:g}, it is {many_s / one_s:.0f}")
+
+# %% [markdown] name="alpha_beta_explained"
+# The bytes were the same. So the time is not in the bytes: each *call* costs something before the first byte moves. The usual
+# model gives a message two prices. With $m$ bytes it takes
+#
+# $$T(m) = \alpha + m\,\beta$$
+#
+# - $\alpha$, the **latency**: seconds to get a message going, whatever is in it.
+# - $\beta$: seconds for one byte; $1/\beta$ is the **bandwidth** in bytes a second, in one direction.
+#
+# At $m = \alpha/\beta$ both cost the same. A much shorter message pays for latency only, a much longer one for bandwidth only.
+#
+# **Predict**: an InfiniBand NDR port has 50 GB/s, and say a message takes 3 µs to get going. How many KB must a message have
+# until half of its time goes into bytes?
+
+# %% name="guess_half"
+guess = FloatText(description="KB:")
+guess
+
+# %% name="links"
+links = {
+    "NVLink 4 (H100)": (2e-6, 450e9),
+    "PCIe 5 x16": (3e-6, 63e9),
+    "InfiniBand NDR": (3e-6, 50e9),
+    "100 Gb Ethernet, TCP": (30e-6, 12.5e9),
+}
+print(f"{'alpha, 1/beta per direction':42}{'4 B':>11}{'1 MB':>11}{'1 GB':>11}{'alpha/beta':>12}")
+for name, (alpha, bandwidth) in links.items():
+    times = [1e6 * (alpha + nbytes / bandwidth) for nbytes in (4, 10**6, 10**9)]
+    label = f"{name}, {1e6 * alpha:g} µs, {bandwidth / 1e9:g} GB/s"
+    print(f"{label:42}" + "".join(f"{t:8.0f} µs" for t in times) + f"{alpha * bandwidth / 1e3:9.0f} KB")
+
+# %% [markdown] name="links_explained"
+# The bandwidths are line rates in one direction. Adverts add both directions (900 GB/s for NVLink 4) or count bits (400 Gb/s for
+# NDR). The latencies are orders of magnitude for this table, not measurements: never trust a table for $\alpha$, measure it. The
+# next chapter does, with a ping-pong.
+#
+# For 1 GB NVLink is nine times as fast as InfiniBand. For 4 bytes there is next to no difference.
+
+# %% [markdown] name="more_ranks"
+# ## 3. More ranks, live
+#
+# Now the experiment of the question, small. A step has a fixed amount of work, 400 ms for one rank alone, and ends with an
+# all-reduce of 32 MB. We run it with 1 rank, with 2, and so on, each time splitting the work evenly.
+#
+# The work is a pause here, `time.sleep`. Your machine may have fewer cores than ranks, and a pause can be split among any
+# number of them; think of a GPU that works while its CPU waits. The all-reduce is real.
+#
+# **Predict**: how many times faster are all the ranks together than one alone?
+
+# %% name="guess_speedup"
+guess = FloatText(description="times:")
+guess
+
+
+# %% name="strong_scaling"
+# %%ranks
+def step(group, work_s, gradient):
+    dist.barrier(group)
+    start = now()
+    time.sleep(work_s / dist.get_world_size(group))
+    dist.all_reduce(gradient, group=group)
+    return now() - start
+
+
+groups = [dist.new_group(list(range(p))) for p in range(1, world_size + 1)]
+gradient, times = torch.zeros(8_000_000), []
+for p, group in enumerate(groups, start=1):
+    if rank < p:
+        times.append(min(step(group, 0.4, gradient) for _ in range(4)))
+alpha = seconds_for(64, 1) / 64 / (2 * (world_size - 1))
+
+# %% [markdown] name="model_intro"
+# `new_group` makes a group of some of the ranks, and a collective with `group=` concerns only these.
+#
+# Beside the measurement stands a model. An all-reduce on a ring of $p$ ranks has $2(p-1)$ steps with messages of $n/p$ bytes
+# (the chapter on [all-reduce](07_all_reduce.ipynb) derives that). With $C$ seconds of work:
+#
+# $$T(p) = \frac{C}{p} + 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
+#
+# $\alpha$ comes from the many small calls, $\beta$ from the row of 2 ranks. The rows below that are the test.
+
+# %% name="scaling_table"
+measured, alpha = world["times"][0], max(world["alpha"])
+n, work_s = 32_000_000, measured[0]  # with one rank there is nobody to talk to
+beta = max(measured[1] - work_s / 2 - 2 * alpha, 0) / n
+print(f"you said {guess.value:g} times; {world.ranks} ranks are {work_s / measured[-1]:.1f} times faster")
+print(f"alpha = {1e6 * alpha:.0f} µs a message, beta = {1e9 * beta:.2f} ns a byte\n")
+print(f"{'ranks':>5}{'work ms':>10}{'measured ms':>13}{'model ms':>10}{'speed-up':>10}{'efficiency':>12}")
+for p, t in enumerate(measured, start=1):
+    model_s = work_s / p + 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
+    print(f"{p:5}{1e3 * work_s / p:10.0f}{1e3 * t:13.0f}{1e3 * model_s:10.0f}{work_s / t:10.2f}{work_s / t / p:12.0%}")
+
+# %% [markdown] name="scaling_explained"
+# The column *work* halves as it should. *Measured* does not follow, and what lies between the two is communication. **Speed-up** is
+# $T(1)/T(p)$. **Efficiency** is the speed-up divided by $p$: the share of the machines' time that went into work.
+#
+# Where the model is too hopeful: it gives each rank a link of its own, with the same $\beta$ for any $p$. Processes of one machine share its
+# cores and its memory, so each gets less the more there are.
+
+# %% [markdown] name="watch"
+# ## 4. What grows and what does not
+#
+# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. **Predict** first: on the right, does a rank send
+# more *bytes*, more *messages*, or both?
+
+# %% name="guess_grows"
+grows = ["many more bytes", "many more messages", "many more of both"]
+guess = RadioButtons(options=grows, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="player"
+two, eight = schedules.ring_all_reduce(2), schedules.ring_all_reduce(8)
+Player(two, eight, nbytes=n)
+
+# %% name="reveal_grows"
+for p in (2, 8, 64, 512):
+    ring = schedules.ring_all_reduce(p)
+    megabytes = max(ring.bytes_sent(n)) / 1e6
+    print(f"{p:4} ranks: each sends {megabytes:4.1f} MB in {ring.steps:4} messages, one after the other")
+
+# %% [markdown] name="grows_explained"
+# The bytes never reach $2n$; the messages grow with $p$. So the middle term of $T(p)$ is what grows, the last one stays, and only the first one
+# shrinks. Whatever shrinks is in the end smaller than what does not.
+
+# %% [markdown] name="at_scale"
+# ## 5. The question
+#
+# Training takes about 6 floating-point operations for each parameter and token (Kaplan et al. 2020). Assume that a GPU really
+# achieves 400 TFLOP/s, that gradients are bfloat16, and that each GPU has one 50 GB/s link with 5 µs a message. Nothing overlaps.
+
+# %% name="step_times"
+parameters, tokens = 7e9, 2**21
+flops, alpha, beta = 400e12, 5e-6, 1 / 50e9
+
+
+def step_seconds(p, parameters=parameters, tokens=tokens):
+    """Seconds of one step on p GPUs: for the work, for the bytes, for the latency."""
+    nbytes = 2 * parameters
+    return 6 * parameters * tokens / flops / p, 2 * (p - 1) / p * nbytes * beta, 2 * (p - 1) * alpha
+
+
+hours = {p: 10_000 * sum(step_seconds(p)) / sum(step_seconds(1)) for p in (1000, 100_000)}
+print(f"  1000 GPUs: you said {guess_1000.value:g} h, the model says {hours[1000]:.0f} h")
+print(f"100000 GPUs: you said {guess_100000.value:g} h, the model says {hours[100_000]:.0f} h")
+
+# %% [markdown] name="predict_best"
+# A hundred times the machines, and it takes *longer*. **Predict**: with how many GPUs is the run fastest?
+
+# %% name="guess_best"
+guess = FloatText(description="GPUs:")
+guess
+
+# %% name="best"
+counts = [2**k for k in range(18)]
+best = min(range(1, 100_001), key=lambda p: sum(step_seconds(p)))
+gain = sum(step_seconds(1)) / sum(step_seconds(best))
+print(f"you said {guess.value:g}; the fastest is {best} GPUs: {gain:.0f} times as fast as one\n")
+print(f"{'GPUs':>7}{'work s':>10}{'bytes s':>10}{'latency s':>11}{'speed-up':>10}{'efficiency':>12}")
+for p in counts[::2]:
+    parts = step_seconds(p)
+    speedup = sum(step_seconds(1)) / sum(parts)
+    print(f"{p:7}{parts[0]:10.3f}{parts[1]:10.3f}{parts[2]:11.3f}{speedup:10.1f}{speedup / p:12.1%}")
+
+# %% name="figure"
+plt.figure(figsize=(6, 3.5))
+parts = list(zip(*(step_seconds(p) for p in counts), strict=True))
+for part, label, style in zip(parts, ("work", "bytes", "latency"), ("--", "-.", ":"), strict=True):
+    plt.loglog(counts[1:], part[1:], style, label=label)
+plt.loglog(counts[1:], [sum(step_seconds(p)) for p in counts[1:]], "k-", label="the step")
+plt.xlabel("GPUs")
+plt.ylabel("seconds a step (model)")
+plt.legend()
+plt.show()
+
+# %% [markdown] name="figure_explained"
+# Three ranges. First the work rules and twice the GPUs halve the time. Then the bytes rule: a floor that no number of GPUs breaks through.
+# Last the latency rules, and each GPU more makes it worse.
+#
+# The floor belongs to data parallelism with one all-reduce after the backward pass. The rise at the end belongs to the *ring*: an
+# algorithm with $\lg p$ steps instead of $p$ moves it far to the right, and the second range then goes on for longer. That is why a library
+# has several algorithms.
+
+# %% [markdown] name="model_size"
+# ### A larger model?
+#
+# **Predict**: on 1000 GPUs, a model with 70 instead of 7 billion parameters, same batch. What becomes of the share of the time that
+# goes into communication?
+
+# %% name="guess_share"
+guess = RadioButtons(
+    options=["it grows", "it stays about the same", "it falls"], value=None, layout=Layout(width="auto")
+)
+guess
+
+# %% name="shares"
+for size in (7e9, 70e9):
+    for batch in (2**21, 2**23):
+        work, *rest = step_seconds(1000, size, batch)
+        share = sum(rest) / (work + sum(rest))
+        print(f"{size / 1e9:3.0f} billion, {batch / 1e6:.1f} million tokens: communication {share:.0%}")
+
+# %% [markdown] name="share_explained"
+# Ten times the parameters are ten times the work *and* ten times the gradient, so the ratio stays. What counts is how many tokens a GPU
+# gets. Setting work and bytes equal, with $t$ tokens a GPU, $N$ parameters and $F$ operations a second,
+#
+# $$\frac{6Nt}{F} = \frac{2 \cdot 2N}{B} \quad\Longrightarrow\quad t = \frac{2F}{3B},$$
+#
+# for long rings, with $B = 1/\beta$. The $N$ is gone. For the machine above:
+
+# %% name="tokens"
+enough = 2 * flops * beta / 3
+print(f"work and bytes take equal time at {enough:.0f} tokens a GPU; on 1000 GPUs each has {tokens / 1000:.0f}")
+
+# %% [markdown] name="ways_out"
+# This asks for one of four things: **more tokens a GPU** (a larger batch; but from some size on larger batches hardly save steps, McCandlish et al.
+# 2018), **faster links** ($B$), **fewer bytes** (smaller dtypes, other ways of splitting the model), or **hiding**
+# communication behind the backward pass, as DDP does. The rest of the course is about them.
+#
+# Fixed work on more machines is called **strong scaling**; work that grows with the machines is **weak scaling**. A paper that reports 95 %
+# efficiency usually means the second.
+
+# %% [markdown] name="pitfall"
+# ## 6. A clock that accuses the wrong one
+#
+# You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second. **Predict**: who is slow?
+
+# %% name="guess_slow"
+guess = RadioButtons(
+    options=["the links of the others", "rank 0's link", "rank 0's computation", "the others' computation"],
+    value=None,
+    layout=Layout(width="auto"),
+)
+guess
+
+# %% name="straggler"
+# %%ranks
+x = torch.zeros(1)
+dist.barrier()
+time.sleep(0.2 if rank == 0 else 0)  # the computation
+start = now()
+dist.all_reduce(x)
+communicate_ms = 1e3 * (now() - start)
+print(f"all_reduce took {communicate_ms:.0f} ms")
+
+# %% [markdown] name="straggler_explained"
+# Rank 0 *computes* too long. It arrives last, finds all the others there, and is through at once; they have waited in `all_reduce`, and their
+# clocks call that communication. The rank with the **shortest** time in collectives is the straggler. A profiler's "NCCL time" is to be read
+# the same way: it includes waiting for late ranks.
+
+# %% [markdown] name="yours"
+# ## 7. Yours: one message less
+#
+# At the end of an evaluation every rank has a tensor of metrics and wants the mean over all ranks. This version is right and pays $\alpha$
+# twice. **Make it do with one `all_reduce`** and run the cell; the input must stay as it is.
+
+
+# %% name="distributed_mean"
+def distributed_mean(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    count = torch.ones(1, dtype=tensor.dtype)
+    dist.all_reduce(count)
+    return total / count
+
+
+check(distributed_mean)
+
+# %% [markdown] name="mean_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# How many ranks there are is something that each rank knows without asking the others.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def distributed_mean(tensor):
+#     total = tensor.clone()
+#     dist.all_reduce(total)
+#     return total / dist.get_world_size()
+# ```
+# </details>
+
+# %% [markdown] name="quiz"
+# ## 8. Check yourself
+#
+# <details><summary>1. A link has 100 GB/s and 5 µs. How long do 1000 messages of 1 KB take, and one of 1 MB?</summary>
+#
+# 1000 · (5 µs + 0.01 µs) = 5.01 ms, against 5 µs + 10 µs = 15 µs. Same bytes.
+# </details>
+#
+# <details><summary>2. Twice the GPUs make a step 1.6 times faster. What is the efficiency, going from the old to the new?</summary>
+#
+# 1.6 / 2 = 80 %. A fifth of the new hardware does nothing useful.
+# </details>
+#
+# <details><summary>3. Somebody doubles the bandwidth of all links and the step gets no faster. Two explanations?</summary>
+#
+# The messages are short, so that latency rules; or communication was hidden behind computation already. A straggler would be a third.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Splitting a batch over more ranks shrinks each rank's computation, while the gradient that they must exchange stays as long as the model is. A message costs $\alpha + m\beta$, and
+# both terms set a limit: bytes a floor, latency a point from which more machines make it slower. How far you get is decided by the tokens a GPU has per step and
+# by the ratio of its arithmetic to its link. **Work shrinks with more ranks; what they have to say to each other does not.**
+#
+# **Next question:** what does a single message really cost here, and how do two ranks manage to wait for each other for ever? The next chapter,
+# [Point to point](02_point_to_point.ipynb), sends them one at a time.
+#
+# **Sources.** J. Kaplan et al., *Scaling Laws for Neural Language Models*, [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) (6 operations a parameter and token) ·
+# S. McCandlish et al., *An Empirical Model of Large-Batch Training*, [arXiv:1812.06162](https://arxiv.org/abs/1812.06162) ·
+# R. Hockney, *The communication challenge for MPP*, Parallel Computing 20(3), 1994 (the model with two prices) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
+# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,461 @@
+# %% [markdown] name="title"
+# # Point to point
+#
+# **Four ranks sit in a circle, and each hands one number to its right-hand neighbour. The program has two lines, and both are right.
+# Why does it never end? And once it does: how long does one message take?**
+#
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb)
+
+# %% name="start_world"
+import time
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, plots
+from allranks.player import Player
+from allranks.wire import run
+
+
+def ask(*options):
+    """Buttons for a prediction; kept, never graded."""
+    return RadioButtons(options=options, value=None, layout=Layout(width="auto"))
+
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="pair"
+# ## 1. One sends, one receives
+#
+# `dist.send(tensor, dst)` and `dist.recv(tensor, src)` are the smallest pieces that everything else is made of. Only the two ranks
+# concerned call them.
+#
+# **Predict**: what does rank 1 print, and what do the ranks print that call neither?
+
+# %% name="guess_pair"
+guess = ask("rank 1: [10, 20], others: [10, 20]", "rank 1: [10, 20], others: [0, 0]", "they wait for ever")
+guess
+
+# %% name="first_message"
+# %%ranks
+x = torch.zeros(2)
+if rank == 0:
+    dist.send(torch.tensor([10.0, 20.0]), dst=1)
+if rank == 1:
+    dist.recv(x, src=0)
+print(x.tolist())
+
+# %% [markdown] name="pair_explained"
+# The message carries bytes and nothing else: no shape, no dtype. So the receiver must know both beforehand and bring a tensor to put the bytes in. Messages
+# from one rank to another arrive in the order in which they were sent.
+#
+# With gloo `src` may be left out. Then the first message from anybody is taken, and `recv` returns whose it was:
+
+# %% name="any_source"
+# %%ranks
+x = torch.tensor([float(rank)])
+if dist.get_backend() == "gloo":  # NCCL has to be told the source
+    if rank == 0:
+        print([dist.recv(x) for _ in range(world_size - 1)])
+    else:
+        dist.send(x, dst=0)
+
+# %% [markdown] name="any_source_explained"
+# Run it a few times and the order may change. Whoever adds floats in the order of arrival gets other bits in every run.
+
+# %% [markdown] name="send_waits"
+# ## 2. How long does a send take?
+#
+# Rank 0 sends one number, 4 bytes. Rank 1 sleeps for 0.3 seconds before it receives. **Predict**: how many milliseconds is rank 0 inside
+# `send`?
+
+# %% name="guess_send"
+guess = FloatText(description="ms:")
+guess
+
+# %% name="send_takes"
+# %%ranks
+import time
+
+x = torch.zeros(1)
+dist.barrier()
+start = time.perf_counter()
+if rank == 0:
+    dist.send(x, dst=1)
+if rank == 1:
+    time.sleep(0.3)
+    dist.recv(x, src=0)
+took_ms = 1e3 * (time.perf_counter() - start)
+
+# %% name="reveal_send"
+print(f"you said {guess.value:g} ms, rank 0 spent {world['took_ms'][0]:.0f} ms in send")
+
+# %% [markdown] name="send_waits_explained"
+# With gloo, `send` returns when the receiver has the data, however little it is. Sender and receiver *meet*: a **rendezvous**. With NCCL the call only puts
+# the send into the queue of a GPU stream and returns; there the *stream* waits for the receiver, and so does everything queued behind.
+#
+# MPI leaves it open: a library may copy a small message into a buffer of its own and return. Programs that count on this work until a
+# message grows beyond the buffer. **Write as if every send waited.**
+
+# %% [markdown] name="circle"
+# ## 3. The circle
+#
+# Now the question. Each rank sends to the right, then receives from the left. Whoever looks at one rank finds nothing wrong. What
+# holds for all of them?
+
+
+# %% name="send_first"
+def around():
+    """My number, room for the neighbour's, and both neighbours."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    return torch.tensor([float(rank)]), torch.empty(1), (rank - 1) % p, (rank + 1) % p
+
+
+def send_first():
+    x, arriving, left, right = around()
+    dist.send(x, right)
+    dist.recv(arriving, left)
+    return arriving.item()
+
+
+# %% tags=["raises-exception"] name="live_deadlock"
+world.run(send_first, deadline=3)
+
+# %% [markdown] name="live_deadlock_explained"
+# Every rank stands in its `send`. Each waits for its right-hand neighbour to receive, and that neighbour would, if only its own `send` came
+# to an end. After 3 seconds the deadline ended it; PyTorch alone would have waited for half an hour.
+#
+# A deadline can't tell a deadlock from a slow rank. Something that sees all messages can. The **wire** is a second set of ranks, without a backend of
+# their own: every message goes through one router, and your code is the same. As soon as no rank can go on, the router knows it.
+#
+# **Predict**: how many arrows will its picture have, if an arrow means "waits for"?
+
+# %% name="guess_arrows"
+guess = IntText(description="arrows:")
+guess
+
+# %% name="wire_deadlock"
+results, trace, deadlock = run(send_first, ranks=4)
+deadlock
+
+# %% [markdown] name="wire_deadlock_explained"
+# Four arrows, and they close. **A deadlock is a circle of ranks that wait for each other**; that is all there is to it, in any program. To mend it, take away
+# one arrow.
+
+# %% [markdown] name="mend"
+# ### Three ways out
+#
+# 1. **One rank receives first.** The circle is cut at rank 0.
+# 2. **The odd ranks receive first.** The circle is cut in many places.
+# 3. **`isend`.** It starts the send and returns at once; `wait()` on what it returned waits for the end.
+
+
+# %% name="three_ways"
+def in_order(receive_first):
+    x, arriving, left, right = around()
+    if receive_first:
+        dist.recv(arriving, left)
+    dist.send(x, right)
+    if not receive_first:
+        dist.recv(arriving, left)
+    return arriving.item()
+
+
+def one_receives_first():
+    return in_order(dist.get_rank() == 0)
+
+
+def odd_receive_first():
+    return in_order(dist.get_rank() % 2 == 1)
+
+
+def start_sending():
+    x, arriving, left, right = around()
+    sending = dist.isend(x, right)
+    dist.recv(arriving, left)
+    sending.wait()
+    return arriving.item()
+
+
+# %% name="three_live"
+ways = (one_receives_first, odd_receive_first, start_sending)
+for way in ways:
+    print(f"{way.__name__:20}", world.run(way, deadline=5))
+
+# %% [markdown] name="rounds"
+# All three are right. Are they equally good? Call the time of one message a **round**. The wire keeps a virtual clock, on which we let a message take
+# 1 and its bytes nothing, so that its seconds are rounds.
+#
+# **Predict** the rounds on 8 ranks, for each way.
+
+# %% name="guess_rounds"
+guesses = [IntText(description=f"way {number}:") for number in (1, 2, 3)]
+display(*guesses)
+
+# %% name="count_rounds"
+print(f"{'ranks':20}" + "".join(f"{p:4}" for p in (2, 3, 4, 5, 8)))
+for way, said in zip(ways, guesses, strict=True):
+    rounds = [run(way, ranks=p, alpha=1, beta=0).seconds for p in (2, 3, 4, 5, 8)]
+    print(f"{way.__name__:20}" + "".join(f"{r:4g}" for r in rounds) + f"   you said {said.value} for 8")
+
+# %% name="watch_ways"
+Player(run(one_receives_first, ranks=4).trace, run(start_sending, ranks=4).trace)
+
+# %% [markdown] name="rounds_explained"
+# With one cut the circle unrolls like a string: the last rank can send only after all others did. With cuts at every second rank two rounds suffice, or three where
+# two neighbours are of the same kind because $p$ is odd. With `isend` everybody sends and receives at once, in one round, for a link carries both directions at the
+# same time.
+#
+# A program without deadlock can still be slow, and nobody reports that. `dist.batch_isend_irecv` is the fourth way: give it the list of all sends and receives, and it
+# starts them together. On NCCL that is the one to use:
+# there, single sends and receives may be put one behind the other on a stream, and torch warns of it.
+
+# %% name="batch"
+# %%ranks
+x, arriving = torch.tensor([float(rank)]), torch.empty(1)
+sending = dist.P2POp(dist.isend, x, (rank + 1) % world_size)
+receiving = dist.P2POp(dist.irecv, arriving, (rank - 1) % world_size)
+for work in dist.batch_isend_irecv([sending, receiving]):
+    work.wait()
+print(arriving.item())
+
+# %% [markdown] name="buffers"
+# ## 4. Whose buffer is it?
+#
+# Rank 0 starts to send ones. Then, before `wait()`, it writes 7 into the tensor, to be ready for the next step. Rank 1 receives a little later. **Predict**: what
+# does it get?
+
+# %% name="guess_buffer"
+guess = ask("ones: the send began before", "sevens", "an error on rank 0")
+guess
+
+
+# %% name="too_early"
+def overwrite_too_early():
+    x = torch.ones(3)
+    if dist.get_rank() == 0:
+        sending = dist.isend(x, 1)
+        x.fill_(7.0)
+        sending.wait()
+    if dist.get_rank() == 1:
+        time.sleep(0.2)
+        dist.recv(x, 0)
+    return x.tolist()
+
+
+world.run(overwrite_too_early)[1]
+
+# %% [markdown] name="too_early_explained"
+# `isend` does not copy. It notes *where* the data lies, and when the receiver is there, whatever lies there then is sent. (Had rank 1 been early, it might have got ones.) Between `isend` and `wait()`
+# the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer holds anything. Live ranks say nothing about it; the wire compares:
+
+# %% name="wire_too_early"
+print(run(overwrite_too_early, ranks=2).failure)
+
+# %% [markdown] name="mismatch"
+# ## 5. Only bytes
+#
+# Rank 0 sends the float 1.0, and rank 1 receives into an int32. **Predict** what it reads.
+
+# %% name="guess_mismatch"
+guess = ask("1", "0", "a number above a million", "an error")
+guess
+
+# %% name="mismatch_run"
+# %%ranks
+x = torch.tensor([1.0]) if rank == 0 else torch.zeros(1, dtype=torch.int32)
+room = torch.full((6,), -1.0)
+if rank == 0:
+    dist.send(x, dst=1)
+    dist.send(torch.arange(4.0), dst=1)
+if rank == 1:
+    dist.recv(x, src=0)
+    dist.recv(room, src=0)
+    print(x.item(), room.tolist())
+
+# %% [markdown] name="mismatch_explained"
+# Four bytes came, rank 1 read them as an integer, and nobody objected: 1065353216 is `0x3F800000`, the bits of 1.0. The second message was shorter than
+# its buffer, and the rest stayed as it was. Neither gave an error with gloo (torch 2.13); a message *longer* than its buffer ends the receiver's process. NCCL asks for the
+# same dtype and count on both sides. So agree on shape and dtype beforehand, or send them first.
+
+# %% [markdown] name="ping_pong"
+# ## 6. What a message costs: ping-pong
+#
+# A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure that, rank 0 sends and waits for the answer. Half of the time there and back is one message, and no two clocks have
+# to agree, which they would not. Of 50 tries we keep the best: whatever else the machine does can only add.
+#
+# **Predict** $\alpha$ here, and the rate $1/\beta$.
+
+# %% name="guess_link"
+guess_alpha, guess_rate = FloatText(description="alpha, µs:"), FloatText(description="GB/s:")
+display(guess_alpha, guess_rate)
+
+
+# %% name="ping_pong_run"
+# %%ranks
+import time  # these are fresh ranks: the deadlock cost us the old ones
+
+
+def ping_pong(nbytes, times=50):
+    """Seconds of one message between ranks 0 and 1, the best of so many."""
+    ball, seconds = torch.zeros(nbytes // 4), []
+    for _ in range(times):
+        start = time.perf_counter()
+        if rank == 0:
+            dist.send(ball, 1)
+            dist.recv(ball, 1)
+        else:
+            dist.recv(ball, 0)
+            dist.send(ball, 0)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append((time.perf_counter() - start) / 2)
+    return min(seconds)
+
+
+sizes = [4 * 8**k for k in range(8)]
+points = [(nbytes, ping_pong(nbytes)) for nbytes in sizes] if rank < 2 else []
+
+# %% name="fit_link"
+points = world["points"][0]
+alpha = sorted(t for _, t in points[:3])[1]  # the middle one of the three smallest
+beta = (points[-1][1] - alpha) / points[-1][0]
+print(f"you said {guess_alpha.value:g} µs and {guess_rate.value:g} GB/s")
+print(f"alpha = {1e6 * alpha:.0f} µs, 1/beta = {1e-9 / beta:.2f} GB/s, equal at {alpha / beta / 1e3:.0f} KB\n")
+print(f"{'bytes':>9}{'measured µs':>13}{'model µs':>10}{'ratio':>7}{'GB/s':>8}")
+for nbytes, t in points:
+    predicted = alpha + beta * nbytes
+    print(f"{nbytes:9}{1e6 * t:13.1f}{1e6 * predicted:10.1f}{t / predicted:7.2f}{nbytes / t / 1e9:8.3f}")
+
+# %% name="plot_link"
+plots.fit(points, alpha, beta)
+
+# %% [markdown] name="link_explained"
+# $\alpha$ is the time of the smallest messages, $\beta$ comes from the largest, so the line meets both ends because we drew it so. What lies between is the test.
+#
+# Where it bends away, the model is too simple. On a CPU the "link" is a copy through the kernel or through memory: fast while everything fits into a cache or a socket's buffer, slower beyond.
+# And $\alpha$ contains the waking of a process that waits, so it depends on what else the machine has to do. On a real network, libraries change their
+# protocol with the size, each with an $\alpha$ and $\beta$ of its own.
+
+# %% [markdown] name="substrate"
+# ## 7. What lies underneath
+#
+# | link | joins | GB/s in one direction | often advertised as |
+# |---|---|---|---|
+# | NVLink 4 (H100) | GPUs of one node, through NVSwitch | 450 | 900 GB/s, both directions |
+# | NVLink 5 (B200) | GPUs of a node or a rack | 900 | 1.8 TB/s, both directions |
+# | PCIe 5 ×16 | GPU, CPU and network card | 63 | 128 GB/s, both directions |
+# | InfiniBand NDR | nodes | 50 | 400 Gb/s, bits |
+# | 100 Gb Ethernet | nodes | 12.5 | 100 Gb/s, bits |
+#
+# (PCIe and Ethernet follow from their line rates; the others are vendors' figures.) Latencies are a few µs, as an order of magnitude; some tens with TCP,
+# where the operating system takes part.
+#
+# **RDMA**, *remote direct memory access*, is what saves those tens: the network card reads the sender's memory and writes the receiver's by itself, without a
+# system call or a copy by the CPU. InfiniBand does it, and RoCE does it on Ethernet. **GPUDirect RDMA** lets the card reach into GPU memory, so that data does not stop over in
+# the memory of the host.
+#
+# Between two GPUs of a node NCCL prefers peer-to-peer copies over NVLink or PCIe, then shared memory, then the network; `NCCL_DEBUG=INFO` prints which.
+#
+# **Predict**: a pipeline stage hands on the activations of 4096 tokens, 8192 bfloat16 numbers each. How many milliseconds over NDR?
+
+# %% name="guess_activations"
+guess = FloatText(description="ms:")
+guess
+
+# %% name="activations"
+nbytes = 4096 * 8192 * 2
+print(f"you said {guess.value:g} ms for {nbytes / 1e6:.0f} MB")
+for name, a, rate in (
+    ("NVLink 4", 2e-6, 450e9),
+    ("PCIe 5", 3e-6, 63e9),
+    ("NDR", 3e-6, 50e9),
+    ("here", alpha, 1 / beta),
+):
+    print(f"{name:9}{1e3 * (a + nbytes / rate):9.2f} ms")
+
+# %% [markdown] name="where"
+# ### Where you meet it
+#
+# - **Pipeline parallelism**: activations to the next stage, their gradients back.
+# - **Ring attention** and other context parallelism: keys and values go round the circle of section 3.
+# - **Inference**: a prefill machine hands the KV cache to a decode machine.
+# - **Inside every collective**: the ring of the next chapters is nothing else than this circle, many times.
+
+# %% [markdown] name="yours"
+# ## 8. Yours: shift by k
+#
+# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This one hangs. **Run it, look at the picture, and mend it.**
+
+
+# %% name="ring_shift"
+def ring_shift(tensor, k):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if k % p == 0:
+        return tensor.clone()
+    mine, arriving = tensor.contiguous(), torch.empty(tensor.shape, dtype=tensor.dtype)
+    dist.send(mine, (rank + k) % p)
+    dist.recv(arriving, (rank - k) % p)
+    return arriving
+
+
+check(ring_shift)
+
+# %% [markdown] name="shift_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# Start the send, then receive, then wait.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def ring_shift(tensor, k):
+#     rank, p = dist.get_rank(), dist.get_world_size()
+#     if k % p == 0:
+#         return tensor.clone()
+#     mine, arriving = tensor.contiguous(), torch.empty(tensor.shape, dtype=tensor.dtype)
+#     sending = dist.isend(mine, (rank + k) % p)
+#     dist.recv(arriving, (rank - k) % p)
+#     sending.wait()
+#     return arriving
+# ```
+# </details>
+
+# %% [markdown] name="quiz"
+# ## 9. Check yourself
+#
+# <details><summary>1. Two ranks call <code>recv</code> for each other and then <code>send</code>. Deadlock?</summary>
+#
+# Yes. Each waits for a message that the other will send only after its own receive. A circle of two is a circle.
+# </details>
+#
+# <details><summary>2. A program hangs on 64 ranks, and 63 of them stand in <code>recv</code> from their left-hand neighbour. Which one do you look at?</summary>
+#
+# The 64th: it is in no circle, so the others wait for it, directly or along the chain. If all 64 stood there, it would be a circle.
+# </details>
+#
+# <details><summary>3. A message of 4 KB takes 6 µs on a link with 3 µs and 50 GB/s. Is the link broken?</summary>
+#
+# The model says 3 + 0.08 µs, so something doubles the latency: another hop, another protocol, a late receiver. The bandwidth can't explain it.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A send meets a receive, and as a rule neither returns before the other is there; a circle of ranks that wait so for each other is a deadlock. `isend` and `batch_isend_irecv` take the waiting out and let both directions of a link
+# work at once, but the buffer is not yours until `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Write as if every send waited.**
+#
+# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) marks the shift by the messages your code sends.
+#
+# **Next question:** one rank has the weights and all others need them. Must it send them $p-1$ times? The next chapter is [Broadcast](03_broadcast.ipynb).
+#
+# **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
+# [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·
+# MPI Forum, *MPI: A Message-Passing Interface Standard*, chapter on point-to-point communication (communication modes) ·
+# E. Coffman, M. Elphick, A. Shoshani, *System Deadlocks*, ACM Computing Surveys 3(2), 1971 (circular wait) ·
+# H. Liu, M. Zaharia, P. Abbeel, *Ring Attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889)
+
+# %% name="stop_world"
+world.stop()

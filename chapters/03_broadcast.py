@@ -1,0 +1,476 @@
+# %% [markdown] name="title"
+# # Broadcast
+#
+# **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All others need it. Must it be sent 1023 times, and how long does
+# that take?**
+#
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb)
+
+# %% name="start_world"
+import math
+
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+from allranks.wire import run
+
+
+def ask(*options):
+    """Buttons for a prediction; kept, never graded."""
+    return RadioButtons(options=options, value=None, layout=Layout(width="auto"))
+
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# Each rank has one link with 50 GB/s. The model crosses one link in 0.28 seconds. **Guess now**: after how many seconds does the last of 1024 ranks have it?
+
+# %% name="first_guess"
+first_guess = FloatText(description="seconds:")
+first_guess
+
+# %% [markdown] name="why"
+# ## 1. Equal at the start
+#
+# Data parallelism averages *gradients*. That keeps models equal that were equal before, and nothing makes them equal in the first place. Here every rank
+# builds a small model with a batch norm, as random as the ranks' seeds.
+#
+# Then rank 0 broadcasts its parameters. **Predict**: are the models the same afterwards?
+
+# %% name="guess_equal"
+guess = ask("yes", "no, the parameters differ", "no, something else differs")
+guess
+
+# %% name="parameters_only"
+# %%ranks
+torch.manual_seed(rank)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+model(torch.randn(8, 4))  # a batch goes through: the norm keeps a running mean
+
+for parameter in model.parameters():
+    dist.broadcast(parameter.data, src=0)
+
+weights = sum(p.sum().item() for p in model.parameters())
+output = model.eval()(torch.ones(1, 4)).sum().item()
+print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
+
+# %% [markdown] name="equal_explained"
+# The weights agree and the models do not: the running mean of a batch norm is a *buffer*, not a parameter. What must be equal is the state:
+
+# %% name="whole_state"
+# %%ranks
+for tensor in model.state_dict().values():
+    dist.broadcast(tensor, src=0)
+print(f"output {model(torch.ones(1, 4)).sum().item():+.4f}")
+
+# %% [markdown] name="whole_state_explained"
+# `DistributedDataParallel` does just that when you wrap a model: the state of rank 0 goes to all others. (So giving every rank the same seed is not
+# needed for equal weights.) It also broadcasts buffers again before each forward pass, unless you turn that off.
+#
+# ## 2. What it promises
+#
+# After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that `src` had, **in place**. All ranks call it; all give the same `src`; all bring a
+# tensor of the same shape and dtype. For Python objects there is `broadcast_object_list`, which pickles.
+#
+# The root of a subgroup is a trap. **Predict**: in a group of all ranks but the first, who is `src=1`, and who is `group_src=0`?
+
+# %% name="guess_group"
+guess = ask("the same rank", "two different ranks", "src=1 is an error")
+guess
+
+# %% name="in_a_group"
+# %%ranks
+group = dist.new_group(list(range(1, world_size)))
+if rank > 0:
+    x, y = torch.tensor([rank]), torch.tensor([rank])
+    dist.broadcast(x, src=1, group=group)
+    dist.broadcast(y, group_src=0, group=group)
+    print(x.item(), y.item())
+
+# %% [markdown] name="group_explained"
+# The same: `src` counts in the world, `group_src` in the group. Code that says `src=0` works until somebody uses it in a group without rank 0.
+#
+# ### Two ways to get it wrong
+#
+# Rank 0 broadcasts 4 numbers, the others expect 6. **Predict**: error, hang, or a result?
+
+# %% name="guess_wrong"
+guess = ask("an error on every rank", "they wait for ever", "a result, and it is wrong")
+guess
+
+# %% tags=["raises-exception"] name="short"
+# %%ranks --deadline 5
+x = torch.full((4 if rank == 0 else 6,), float(rank))
+dist.broadcast(x, src=0)
+print(x.tolist())
+
+# %% [markdown] name="short_explained"
+# The first four arrived, and nobody said a word (gloo, torch 2.13; NCCL leaves such calls undefined). What follows is what was there before. But look at rank 3: there it is what *rank 1* had. Rank 3 got
+# its copy from rank 1, and section 4 says why. And if each rank thinks that it is the root itself?
+
+
+# %% name="roots"
+def everyone_is_root():
+    rank = dist.get_rank()
+    dist.broadcast(torch.zeros(1), src=rank)
+
+
+# %% tags=["raises-exception"] name="roots_live"
+world.run(everyone_is_root, deadline=3)
+
+# %% name="roots_wire"
+print(run(everyone_is_root, ranks=4).failure)
+
+# %% [markdown] name="roots_explained"
+# Everybody sends and nobody receives. The live ranks know only where they stand; the wire saw all the calls and compares them.
+
+# %% [markdown] name="flat"
+# ## 3. Flat
+#
+# How would you do it with `send` and `recv`? The root sends to one after the other:
+
+
+# %% name="flat_broadcast"
+def flat_broadcast(tensor, src):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if rank != src:
+        dist.recv(tensor, src)
+        return
+    for other in range(p):
+        if other != src:
+            dist.send(tensor, other)
+
+
+# %% name="flat_live"
+def try_it(broadcast, *arguments):
+    tensor = torch.full((8,), float(dist.get_rank()))
+    broadcast(tensor, 1, *arguments)
+    return tensor[-1].item()
+
+
+world.run(try_it, flat_broadcast)
+
+# %% [markdown] name="flat_cost"
+# A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](01_why_communication.ipynb)), and the root can send only one at a time. So it takes $(p-1)(\alpha + n\beta)$, and while the root works, $p-2$
+# ranks look on. Some of them could help: rank 1 has the tensor after the first message.
+#
+# **Predict**: if every rank that has it passes it on, after how many rounds do 8 ranks have it? And 1024?
+
+# %% name="guess_rounds"
+eight, thousand = IntText(description="8 ranks:"), IntText(description="1024:")
+display(eight, thousand)
+
+# %% [markdown] name="tree"
+# ## 4. Tree
+
+# %% name="watch_tree"
+Player(schedules.flat_broadcast(8), schedules.binomial_broadcast(8))
+
+# %% name="reveal_rounds"
+for p, said in ((8, eight.value), (1024, thousand.value)):
+    tree, flat = schedules.binomial_broadcast(p), schedules.flat_broadcast(p)
+    print(f"{p:5} ranks: you said {said}, the tree takes {tree.steps} rounds, flat takes {flat.steps}")
+
+# %% [markdown] name="tree_explained"
+# In each round the number of ranks that have it doubles: 1, 2, 4, 8. So $\lceil \lg p \rceil$ rounds suffice, and fewer are impossible, since a rank can make at most one
+# more rank know in each round. In all
+#
+# $$T_\text{tree} = \lceil \lg p \rceil\,(\alpha + n\beta).$$
+#
+# The drawing is called a binomial tree. Each rank but the root receives once; the root sends $\lceil\lg p\rceil$ times.
+#
+# ### Yours
+#
+# This is the flat one, under the tree's name. **Make it a tree.** Number the ranks from the root, `me = (rank - src) % p`. In the round in which `have` ranks have it, who sends to whom?
+
+
+# %% name="tree_broadcast"
+def tree_broadcast(tensor, src):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if rank != src:
+        dist.recv(tensor, src)
+        return
+    for other in range(p):
+        if other != src:
+            dist.send(tensor, other)
+
+
+check(tree_broadcast)
+
+# %% [markdown] name="tree_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# With `have` ranks that have it, those with `me < have` send to `me + have`, if there is such a rank. Those with `have <= me < 2 * have` receive. Then `have` doubles.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def tree_broadcast(tensor, src):
+#     rank, p = dist.get_rank(), dist.get_world_size()
+#     me, have = (rank - src) % p, 1
+#     while have < p:
+#         if me < have and me + have < p:
+#             dist.send(tensor, (rank + have) % p)
+#         elif have <= me < 2 * have:
+#             dist.recv(tensor, (rank - have) % p)
+#         have *= 2
+# ```
+# </details>
+
+# %% [markdown] name="chain"
+# ## 5. A pipeline
+#
+# In the tree the whole tensor is sent $\lceil\lg p\rceil$ times one after the other: 10 times for 1024 ranks. For a long tensor that is much, since no rank needs more than $n$ bytes.
+#
+# The other extreme is a **chain**: every rank passes the tensor to the next. That is as slow as flat. Unless the tensor is cut into $k$ **segments**: then a rank can pass on the
+# first while the second arrives. Compare one segment with six:
+
+# %% name="watch_chain"
+Player(
+    schedules.pipelined_chain_broadcast(4, segments=1),
+    schedules.pipelined_chain_broadcast(4, segments=6),
+    nbytes=12_000,
+)
+
+# %% [markdown] name="chain_predict"
+# On the right a step moves a sixth of the bytes. **Predict**: for $p$ ranks and $k$ segments, how many steps? Write the formula; the cell counts beside it.
+
+
+# %% name="chain_formula"
+def chain_steps(p, k):
+    return 0  # your formula
+
+
+for p, k in ((4, 1), (4, 6), (8, 6), (8, 100)):
+    counted = schedules.pipelined_chain_broadcast(p, segments=k).steps
+    print(f"p = {p}, k = {k:3}:  yours {chain_steps(p, k):4}   counted {counted:4}")
+
+# %% [markdown] name="chain_answer"
+# <details><summary><b>The derivation</b></summary>
+#
+# The first segment reaches the last of $p$ ranks after $p-1$ steps. Then one more arrives there in each step, and $k-1$ are missing: $p - 1 + k - 1$. In code: `p + k - 2`.
+# </details>
+#
+# Each step takes $\alpha + \frac{n}{k}\beta$, so
+#
+# $$T_\text{chain} = (p+k-2)\left(\alpha + \frac{n}{k}\,\beta\right).$$
+#
+# Few segments make steps long, many make steps many. Here it is in code, with all its messages:
+
+
+# %% name="chain_broadcast"
+def chain_broadcast(tensor, src, segments):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    me, sending = (rank - src) % p, []
+    for segment in tensor.tensor_split(segments):
+        if me > 0:
+            dist.recv(segment, (rank - 1) % p)
+        if me < p - 1:
+            sending.append(dist.isend(segment, (rank + 1) % p))
+    for work in sending:
+        work.wait()
+
+
+world.run(try_it, chain_broadcast, 3)
+
+# %% [markdown] name="best_k"
+# The wire has a virtual clock: it times your messages by $\alpha$ and $\beta$ that we choose. So the formula can be tested with the real program, on 8 ranks that this machine hardly has.
+# We let a message cost 1 and a number of the tensor 0.01, and send 3200 numbers: 32 in all.
+#
+# **Predict**: which $k$ is fastest?
+
+# %% name="guess_k"
+guess = ask("1", "4", "16", "64", "256")
+guess
+
+# %% name="virtual"
+p, numbers, alpha, beta = 8, 3200, 1.0, 0.01 / 4  # 4 bytes a number
+segments = (1, 4, 16, 64, 256)
+timed = []
+for k in segments:
+    inputs = [(torch.zeros(numbers), 0, k)] * p
+    timed.append(float(run(chain_broadcast, ranks=p, per_rank=inputs, alpha=alpha, beta=beta).seconds))
+best = math.sqrt((p - 2) * 4 * numbers * beta / alpha)
+print(f"you said {guess.value}; the formula's best is k = {best:.1f}\n")
+print(f"{'k':>4}{'your messages':>15}{'formula':>9}")
+for k, t in zip(segments, timed, strict=True):
+    print(f"{k:4}{t:15.1f}{(p + k - 2) * (alpha + 4 * numbers / k * beta):9.1f}")
+
+# %% [markdown] name="best_k_explained"
+# They agree. Where the derivative is zero lies the best number of segments,
+#
+# $$k^* = \sqrt{(p-2)\,\frac{n\beta}{\alpha}}, \qquad T = \left(\sqrt{(p-2)\,\alpha} + \sqrt{n\beta}\right)^2.$$
+#
+# For a long tensor the second term rules, and $T$ approaches $n\beta$: the time to send the tensor *once*, however many ranks there are. Less is impossible, for each rank must receive $n$ bytes.
+
+# %% [markdown] name="cost"
+# ## 6. The question
+#
+# One more competitor, for tensors in between: **scatter, then all-gather** (van de Geijn). The root deals out $p$ pieces by a tree, then the pieces go round a ring:
+# $(\lceil\lg p\rceil + p - 1)\,\alpha + 2\frac{p-1}{p}n\beta$.
+#
+# **Predict** the winner among 1024 ranks, with 5 µs a message and 50 GB/s.
+
+# %% name="guess_winner"
+names = ("flat", "tree", "scatter, all-gather", "chain, best k")
+small, middle, large = (ask(*names) for _ in range(3))
+for size, buttons in (("1 KB", small), ("10 MB", middle), ("14 GB", large)):
+    buttons.description = size
+display(small, middle, large)
+
+
+# %% name="competition"
+def prices(p, n, alpha=5e-6, beta=1 / 50e9):
+    lg = math.ceil(math.log2(p))
+    k = max(1, round(math.sqrt((p - 2) * n * beta / alpha)))
+    return (
+        (p - 1) * (alpha + n * beta),
+        lg * (alpha + n * beta),
+        (lg + p - 1) * alpha + 2 * n * (p - 1) / p * beta,
+        (p + k - 2) * (alpha + n / k * beta),
+    )
+
+
+rows = [prices(1024, n) for n in (10**3, 10**7, 14 * 10**9)]
+print(f"{'1024 ranks':21}{'1 KB':>14}{'10 MB':>14}{'14 GB':>14}")
+for name, *times in zip(names, *rows, strict=True):
+    print(f"{name:21}" + "".join(f"{1e3 * t:11.2f} ms" for t in times))
+print(f"\nyou guessed {first_guess.value:g} s for 14 GB; the lower bound is {14e9 / 50e9:.2f} s")
+
+# %% [markdown] name="competition_explained"
+# Flat takes minutes, the tree seconds, and the pipeline not much longer than one copy. So the answer to the question: it is sent 1023 times indeed, since each rank must
+# receive it; but not by one rank, and not one after the other.
+#
+# A formula can be wrong. The package has the same algorithms as lists of messages, which it adds up step by step:
+
+# %% name="compare_prices"
+p, n, alpha, beta = 8, 9_600_000, 5e-6, 1 / 50e9
+k = round(math.sqrt((p - 2) * n * beta / alpha))
+chain = schedules.pipelined_chain_broadcast(p, segments=k)
+makers = (schedules.flat_broadcast, schedules.binomial_broadcast, schedules.scatter_allgather_broadcast)
+lists = [*(make(p) for make in makers), chain]
+for name, schedule, t in zip(names, lists, prices(p, n), strict=True):
+    counted = f"{len(schedule.moves):3} messages in {schedule.steps:2} steps"
+    print(f"{name:21}{counted}: {1e6 * schedule.price(n, alpha, beta):7.1f} µs, formula {1e6 * t:7.1f} µs")
+
+# %% name="figure"
+sizes = [10**3 * 2**j for j in range(24)]
+plt.figure(figsize=(6, 3.5))
+for name, times in zip(names, zip(*(prices(64, n) for n in sizes), strict=True), strict=True):
+    plt.loglog(sizes, times, label=name)
+plt.loglog(sizes, [n / 50e9 for n in sizes], "k:", label="no less: n beta")
+plt.xlabel("bytes")
+plt.ylabel("seconds (model, 64 ranks)")
+plt.legend()
+plt.show()
+
+# %% name="winners"
+last = None
+for n in (10**3 * 1.1**j for j in range(175)):
+    winner = min(zip(prices(64, n), names, strict=True))[1]
+    if winner != last:
+        print(f"from {n / 1e6:9.3f} MB on: {winner}")
+    last = winner
+
+# %% [markdown] name="measure"
+# ### Measured here
+#
+# Now with real messages: three of ours and the library's, on your ranks, for 4 KB and for 16 MB, the best of 20 times. $\alpha$ and $\beta$ come from the two
+# figures of *flat*, so these agree because we made them; the rest is the test. The barrier at the end counts too, so $\alpha$ has a share of it.
+#
+# **Predict**: which of the four is fastest for 16 MB?
+
+# %% name="guess_live"
+guess = ask("flat", "chain, k = 1", "chain, k = 16", "dist.broadcast")
+guess
+
+
+# %% name="timed"
+def timed_broadcast(broadcast, nbytes, *arguments):
+    import time
+
+    tensor, best = torch.zeros(nbytes // 4), math.inf
+    for _ in range(20):
+        dist.barrier()
+        start = time.perf_counter()
+        broadcast(tensor, 0, *arguments)
+        if tensor.is_cuda:
+            torch.cuda.synchronize()
+        dist.barrier()  # over when the last rank has it
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+small, large = 4096, 16 * 2**20
+contest = [(flat_broadcast,), (chain_broadcast, 1), (chain_broadcast, 16), (dist.broadcast,)]
+live = [[max(world.run(timed_broadcast, f, n, *rest)) for n in (small, large)] for f, *rest in contest]
+
+# %% name="live_table"
+p = world.ranks
+alpha = live[0][0] / (p - 1)
+beta = (live[0][1] - live[0][0]) / (p - 1) / large
+lg = math.ceil(math.log2(p))
+steps = [(p - 1, 1), (p - 1, 1), (p + 14, 16), (lg, 1)]
+print(f"you said {guess.value}\n{'ms':16}{'4 KB':>9}{'model':>9}{'16 MB':>9}{'model':>9}")
+for name, row, (rounds, k) in zip(
+    ("flat", "chain, k = 1", "chain, k = 16", "dist.broadcast"), live, steps, strict=True
+):
+    models = [rounds * (alpha + n / k * beta) for n in (small, large)]
+    print(f"{name:16}" + "".join(f"{1e3 * t:9.2f}{1e3 * m:9.2f}" for t, m in zip(row, models, strict=True)))
+
+# %% [markdown] name="live_explained"
+# The model's last row is a tree, since that is what Gloo does (`gloo/broadcast.cc`). NCCL goes along a ring, which for a broadcast is the pipelined chain (`tuning.cc` knows no other for it).
+#
+# If the pipeline does not win as it should: for the model every rank has a link of its own and all of them work at once. Processes on a few cores take turns, so work that should be
+# concurrent comes one after the other, and 16 segments cost 16 times the waking up. The *total* work is the same for all four, and so it is what you see when cores are short.
+
+# %% [markdown] name="where"
+# ## 7. Where you meet it
+#
+# - **DDP**: the model's state at the start, buffers at each forward pass.
+# - **FSDP** with `sync_module_states=True`: one rank loads the checkpoint, the others get the state from it.
+# - **RL for language models**: after each update the trainer's new weights go out to the machines that generate. The way back is the subject of *Gather*.
+# - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
+# - **A stop signal**: one rank decides to end, the others learn it. Four bytes, so all $\alpha$.
+
+# %% [markdown] name="quiz"
+# ## 8. Check yourself
+#
+# <details><summary>1. 64 ranks, a short tensor. How many rounds for flat, tree, and chain with one segment?</summary>
+#
+# 63, 6 and 63.
+# </details>
+#
+# <details><summary>2. A broadcast of 14 GB to 8 ranks takes 0.29 s on links of 50 GB/s. How much could a better algorithm gain?</summary>
+#
+# Next to nothing: no rank can receive 14 GB in less than 0.28 s.
+# </details>
+#
+# <details><summary>3. A broadcast gives all ranks what an all-gather would give them. Why not let all ranks read the file?</summary>
+#
+# Sometimes that is better: each reads its part, and an all-gather puts them together. 1024 ranks that each read all 14 GB would ask a file system for 14 TB.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A broadcast gives every rank the root's bytes, in place; all ranks call it with the same root and shape, and nobody checks. A tree needs the fewest rounds, $\lceil\lg p\rceil$, and is best for short
+# tensors; a chain cut into segments comes close to $n\beta$ and is best for long ones. **Once pipelined, sending to everybody costs hardly more than sending to one.**
+#
+# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for the tree and for the pipeline.
+#
+# **Next question:** what if each rank needs only a *part* of what the root has? The next chapter is [Scatter](04_scatter.ipynb).
+#
+# **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
+# E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·
+# [Gloo, broadcast.cc](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) · [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
+# [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html)
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,357 @@
+# %% [markdown] name="title"
+# # Scatter
+#
+# **Rank 0 has read an embedding table of 64 GB. Each of 64 ranks keeps one 64th of it. How many times faster is it to scatter the table than to broadcast
+# all of it to everybody?**
+#
+# 30 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](03_broadcast.ipynb)
+
+# %% name="start_world"
+import math
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, Layout, RadioButtons
+
+from allranks import World, schedules
+from allranks.player import Player
+from allranks.wire import run
+
+
+def ask(*options):
+    """Buttons for a prediction; kept, never graded."""
+    return RadioButtons(options=options, value=None, layout=Layout(width="auto"))
+
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# A broadcast gives every rank 64 GB, a scatter 1 GB. All links are alike, 50 GB/s. **Guess the factor now.** Section 4 has the answer.
+
+# %% name="first_guess"
+first_guess = FloatText(description="times:")
+first_guess
+
+# %% [markdown] name="promise"
+# ## 1. What it promises
+#
+# `dist.scatter(tensor, scatter_list, src)`: rank `src` brings a list with one tensor for each rank, and rank $r$ finds number $r$ of it in its `tensor`. The others
+# bring no list, only the room. **Predict**: what do the ranks print?
+
+# %% name="guess_parts"
+guess = ask("rank r prints [2r, 2r + 1]", "all print [0, 1]", "rank 0 prints everything, the others zeros")
+guess
+
+# %% name="first_scatter"
+# %%ranks
+mine = torch.zeros(2)
+if rank == 0:
+    table = torch.arange(2.0 * world_size)
+    dist.scatter(mine, list(table.chunk(world_size)), src=0)
+else:
+    dist.scatter(mine, src=0)
+print(mine.tolist())
+
+# %% [markdown] name="promise_explained"
+# Rank 0 also sends to itself, so to speak: its own part is copied. It is one collective, though the call looks different on the root. Two branches with the same collective are fine;
+# what counts is that every rank makes the same *sequence* of collectives.
+#
+# Often one writes `scatter_list=parts if rank == 0 else None`. **Predict**: what if the others pass a list too?
+
+# %% name="guess_lists"
+guess = ask("it is ignored", "an error on the others, and rank 0 waits", "an error on all ranks")
+guess
+
+# %% tags=["raises-exception"] name="too_many_lists"
+# %%ranks --deadline 4
+mine, table = torch.zeros(2), torch.arange(2.0 * world_size)
+dist.scatter(mine, list(table.chunk(world_size)), src=0)
+print(mine.tolist())
+
+# %% [markdown] name="lists_explained"
+# The others found the mistake before they communicated, so they never came, and rank 0 waited. **An error on one side is a hang on the other**: look for the rank that is *not* waiting.
+
+# %% [markdown] name="parts"
+# ## 2. Cutting the parts
+#
+# `scatter` wants parts of the same size, one for each rank. **Predict**: how many pieces does `chunk(4)` make of 9 numbers, and `tensor_split(4)`?
+
+# %% name="guess_pieces"
+guess = ask("4 and 4", "3 and 4", "4 and 3")
+guess
+
+# %% name="pieces"
+nine = torch.arange(9)
+print("chunk       ", [piece.tolist() for piece in nine.chunk(4)])
+print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
+
+# %% [markdown] name="pieces_explained"
+# `chunk` makes pieces of $\lceil 9/4 \rceil = 3$ until nothing is left, which happens one piece early. `tensor_split` always makes as many as you ask for, but not of the same size. For a
+# scatter, fill up to a multiple of $p$ and cut the filling off afterwards.
+#
+# Now a table with 4 rows and a column for each rank; rank $r$ shall get column $r$. **Predict**: what is wrong with this?
+
+# %% name="guess_columns"
+guess = ask("nothing", "it raises an error", "ranks get wrong numbers")
+guess
+
+# %% tags=["raises-exception"] name="columns"
+# %%ranks --deadline 4
+column = torch.zeros(4, 1)
+columns = torch.arange(4.0 * world_size).view(4, world_size).chunk(world_size, dim=1)
+dist.scatter(column, list(columns) if rank == 0 else None, src=0)
+print("got ", column.view(-1).int().tolist())
+print("want", columns[rank].reshape(-1).int().tolist())
+
+# %% [markdown] name="columns_explained"
+# A column of a table is a view with gaps: its numbers don't lie side by side. Gloo (torch 2.13) took four numbers in a row from where each column begins. Give collectives contiguous tensors:
+# `[column.contiguous() for column in columns]`. This is the mistake to expect when a weight matrix is split by columns.
+
+# %% [markdown] name="algorithms"
+# ## 3. Flat and tree
+#
+# Flat: the root sends each rank its part. Tree: the root sends *half of all parts* to one rank, which deals them out further. Watch both.
+#
+# **Predict**: in which does the root send fewer bytes?
+
+# %% name="guess_root"
+guess = ask("flat", "tree", "the same in both")
+guess
+
+# %% name="watch"
+Player(schedules.flat_scatter(8), schedules.binomial_scatter(8), nbytes=8_000)
+
+# %% name="count"
+print(f"{'ranks':>5}{'':4}{'':8}{'steps':>6}{'the root sends':>16}{'all ranks send':>16}")
+for p in (8, 64):
+    for name, schedule in (("flat", schedules.flat_scatter(p)), ("tree", schedules.binomial_scatter(p))):
+        sent = schedule.bytes_sent(p * 1000)
+        print(f"{p:5}{'':4}{name:8}{schedule.steps:6}{sent[0] / 1000:10.0f} parts{sum(sent) / 1000:10.0f} parts")
+
+# %% [markdown] name="algorithms_explained"
+# The root must get rid of every part but its own, $\frac{p-1}{p}n$ bytes, and in both it does so once. The tree saves *messages*, $\lceil\lg p\rceil$ instead of $p-1$. It pays with
+# bytes that travel twice or more, but on links that have nothing else to do:
+#
+# $$T_\text{flat} = (p-1)\,\alpha + \frac{p-1}{p}\,n\beta \qquad T_\text{tree} = \lceil\lg p\rceil\,\alpha + \frac{p-1}{p}\,n\beta$$
+#
+# Both meet the lower bound for bytes. So for long tables the tree gains nothing, for short ones it gains a lot:
+
+# %% name="prices"
+alpha, beta = 5e-6, 1 / 50e9
+for n in (64_000, 64_000_000, 64_000_000_000):
+    flat, tree = (make(64).price(n, alpha, beta) for make in (schedules.flat_scatter, schedules.binomial_scatter))
+    print(f"{n / 1e6:9.3f} MB to 64 ranks: flat {1e3 * flat:9.3f} ms, tree {1e3 * tree:9.3f} ms")
+
+# %% [markdown] name="question"
+# ## 4. The question
+#
+# The best broadcast for a long tensor was the chain of segments, which takes $(\sqrt{(p-2)\alpha} + \sqrt{n\beta})^2$. Its competitor here is the scatter by a tree.
+
+# %% name="answer"
+p, n = 64, 64e9
+scatter = math.log2(p) * alpha + (p - 1) / p * n * beta
+broadcast = (math.sqrt((p - 2) * alpha) + math.sqrt(n * beta)) ** 2
+print(f"broadcast, flat:   {(p - 1) * (alpha + n * beta):7.3f} s")
+print(f"broadcast, chain:  {broadcast:7.3f} s")
+print(f"scatter:           {scatter:7.3f} s")
+print(f"you said {first_guess.value:g} times; scattering is {broadcast / scatter:.2f} times as fast as the chain")
+
+# %% [markdown] name="answer_explained"
+# Hardly faster at all. One link is the neck of the bottle in both: the **root's**. All 64 GB must leave it once, whether each byte is meant for one rank or for everybody.
+#
+# So why scatter? For **memory**: afterwards a rank holds 1 GB and not 64. And for everybody else's links, which a broadcast keeps busy all the time. If it should be *faster*, don't
+# start from one rank: 64 ranks that read a 64th of the file each use 64 links.
+
+# %% [markdown] name="measure"
+# ### Measured here
+#
+# The same comparison on your ranks, 16 MB in all. **Predict**: will the scatter again be about as slow as the broadcast?
+
+# %% name="guess_measured"
+guess = ask("about the same", "the scatter is clearly faster", "the broadcast is clearly faster")
+guess
+
+# %% name="timings"
+# %%ranks
+import time
+
+
+def timed(collective):
+    best = float("inf")
+    for _ in range(20):
+        dist.barrier()
+        start = time.perf_counter()
+        collective()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        dist.barrier()  # over when the last rank has its part
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+n = 4_000_000 // world_size * world_size
+whole, part = torch.zeros(n), torch.zeros(n // world_size)
+parts = list(whole.chunk(world_size)) if rank == 0 else None
+broadcast_s = timed(lambda: dist.broadcast(whole, src=0))
+scatter_s = timed(lambda: dist.scatter(part, parts, src=0))
+
+# %% name="measured"
+p, b, s = world.ranks, max(world["broadcast_s"]), max(world["scatter_s"])
+print(f"broadcast {1e3 * b:.1f} ms, scatter {1e3 * s:.1f} ms: {b / s:.1f} times")
+print(f"model, a link for each rank:        {p / (p - 1):.1f} times (n against n (p-1)/p)")
+print(f"model, all ranks share one memory:  {p:.1f} times (n (p-1) against n (p-1)/p)")
+
+# %% [markdown] name="measured_explained"
+# The first model is that of section 4, for long tensors. On CPU processes the result is usually nearer to the second: there are no links of one's own, all messages are copies through one memory by
+# a few cores, and what counts is the **total** of all bytes. A broadcast moves $n(p-1)$ in all, a scatter $n\frac{p-1}{p}$.
+#
+# Which model holds is decided by where the neck of the bottle is. Always ask what is shared.
+
+# %% [markdown] name="together"
+# ## 5. Scatter, then all-gather
+#
+# If each rank has one part, and then all exchange their parts, everybody has everything. **Predict**: which collective is that?
+
+# %% name="guess_together"
+guess = ask("all_reduce", "broadcast", "all_to_all", "gather")
+guess
+
+# %% name="together_run"
+# %%ranks
+table, mine = torch.arange(2.0 * world_size), torch.zeros(2)
+if rank != 0:
+    table.zero_()
+dist.scatter(mine, list(table.chunk(world_size)) if rank == 0 else None, src=0)
+dist.all_gather(list(table.chunk(world_size)), mine)
+print(table.tolist())
+
+# %% [markdown] name="together_explained"
+# A broadcast, and a good one: the root sends each byte once, then all links help. It takes $2\frac{p-1}{p}n\beta$ plus latencies and is van de Geijn's algorithm of the last chapter. (The pieces of
+# `table` are views, so the all-gather writes straight into it.)
+
+# %% [markdown] name="datasets"
+# ## 6. Not for data sets
+#
+# It seems natural to let rank 0 read the data and scatter the batches. Then one rank reads, decodes and sends for all, in every step. What is done instead needs no message at all: every rank works out
+# which samples are its own.
+#
+# **Predict**: `DistributedSampler` deals 10 samples to the ranks. How many does each get, if there are 4?
+
+# %% name="guess_sampler"
+guess = ask("2 or 3, each sample once", "3, some samples twice", "2, some samples left out")
+guess
+
+# %% name="sampler"
+# %%ranks
+from torch.utils.data import DistributedSampler
+
+sampler = DistributedSampler(range(10), num_replicas=world_size, rank=rank, shuffle=False)
+print(list(sampler))
+
+# %% [markdown] name="sampler_explained"
+# Every rank must make the same number of steps, or the last all-reduce waits for ever. So the sampler fills up with samples from the beginning (`drop_last=True` leaves some out instead). For training
+# that does no harm. An accuracy over a test set counts them twice.
+
+# %% [markdown] name="where"
+# ## 7. Where you meet it
+#
+# - **Loading sharded models** from one reader: `distribute_tensor` of DTensor scatters rank 0's tensor over a mesh.
+# - **Parameter servers**: each worker gets its slice of work or weights.
+# - **Serving**: one rank takes the requests and deals them out.
+# - **Inside other collectives**: in van de Geijn's broadcast; and reduce-scatter is a scatter of sums.
+#
+# NCCL has `ncclScatter` only since 2.28; before that PyTorch made a scatter of sends and receives.
+
+# %% [markdown] name="yours"
+# ## 8. Yours: a scatter by a tree
+#
+# This one is flat. `whole` holds `p` parts of `len(output)` numbers on rank 0 and is `None` elsewhere. **Make it a tree**: in the first round rank 0 sends the upper half of the parts to the rank in the middle. The cell
+# below it runs your function on the wire, compares what arrives, and counts rounds and rank 0's messages.
+
+
+# %% name="tree_scatter"
+def tree_scatter(output, whole):
+    rank, p, m = dist.get_rank(), dist.get_world_size(), len(output)
+    if rank == 0:
+        for other in range(1, p):
+            dist.send(whole[other * m : (other + 1) * m], other)
+        output.copy_(whole[:m])
+    else:
+        dist.recv(output, 0)
+    return output
+
+
+# %% name="judge"
+print(f"{'ranks':>5}{'':3}{'result':8}{'rounds':>7}{'at best':>9}{'messages of rank 0':>20}")
+for p in (2, 3, 4, 5, 8):
+    whole = torch.arange(3.0 * p)
+    inputs = [(torch.zeros(3), whole if rank == 0 else None) for rank in range(p)]
+    outcome = run(tree_scatter, ranks=p, per_rank=inputs, alpha=1, beta=0)
+    if outcome.failure:
+        print(f"{p:5}   {outcome.failure}")
+        continue
+    right = all(torch.equal(r, part) for r, part in zip(outcome.results, whole.chunk(p), strict=True))
+    first = sum(message.src == 0 for message in outcome.trace.messages())
+    best = math.ceil(math.log2(p))
+    print(f"{p:5}{'':3}{'right' if right else 'WRONG':8}{float(outcome.seconds):7g}{best:9}{first:20}")
+
+# %% [markdown] name="tree_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# Let `distance` be the largest power of two below `p`, and halve it in each round. A rank that is a multiple of `2 * distance` sends all its parts from number `distance` on to `rank + distance`, if there is such a rank,
+# and keeps the others. The receiver gets as many parts as there are ranks from it on, at most `distance`.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def tree_scatter(output, whole):
+#     rank, p, m = dist.get_rank(), dist.get_world_size(), len(output)
+#     distance = 2 ** (p - 1).bit_length()
+#     held = whole
+#     while distance > 1:
+#         distance //= 2
+#         if rank % (2 * distance) == 0 and rank + distance < p:
+#             dist.send(held[distance * m :], rank + distance)
+#             held = held[: distance * m]
+#         elif rank % (2 * distance) == distance:
+#             held = torch.empty(min(distance, p - rank) * m)
+#             dist.recv(held, rank - distance)
+#     return output.copy_(held[:m])
+# ```
+# </details>
+
+# %% [markdown] name="quiz"
+# ## 9. Check yourself
+#
+# <details><summary>1. 256 ranks, and each shall get 4 bytes. Flat or tree?</summary>
+#
+# Tree: 8 latencies one after the other instead of 255. The bytes do not matter.
+# </details>
+#
+# <details><summary>2. A scatter of 100 GB takes 2 s on links of 50 GB/s. Which algorithm would be faster?</summary>
+#
+# None. The root's link is busy all the time. Only several sources would be.
+# </details>
+#
+# <details><summary>3. In a tree some parts travel three times. Why doesn't that cost time?</summary>
+#
+# The copies travel at the same time on different links. It costs where links are shared, as between processes of one machine.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A scatter gives rank $r$ part $r$ of the root's list; parts have one size and lie contiguously in memory, and only the root brings the list. A tree needs fewer messages than a flat scatter, but in both the root's link
+# carries $\frac{p-1}{p}n$ bytes, so that a long scatter is hardly faster than a pipelined broadcast. **Scatter to save memory; to save time, don't start from one rank.**
+#
+# **Next question:** the same way back. Hundreds of actors have something to tell one learner. When is its link full? The next chapter is [Gather](05_gather.ipynb).
+#
+# **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
+# E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
+# [PyTorch, torch.utils.data](https://docs.pytorch.org/docs/stable/data.html) (DistributedSampler) ·
+# [PyTorch, DTensor](https://docs.pytorch.org/docs/stable/distributed.tensor.html)
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,351 @@
+# %% [markdown] name="title"
+# # Reduce
+#
+# **1024 ranks train; one of them writes the log. Every step it needs the mean loss over all tokens and the slowest rank's step time. How does it get
+# them, what does that cost, and what do the other 1023 have in their hands afterwards?**
+#
+# 35 minutes · CPU ok · before it: [Start here](00_start_here.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# **Guess now.** A message takes 5 µs, whatever it carries. How many µs until the sum of 1024 numbers is on one rank? Section 4 has the answer.
+
+# %% name="question"
+first_guess = FloatText(description="µs:")
+first_guess
+
+# %% [markdown] name="promise"
+# ## 1. What it promises
+#
+# `dist.reduce(tensor, dst)` adds the tensors of all ranks and puts the sum into the tensor of rank `dst`, in place. `dst` is also called the root. All
+# ranks must call it, those that get nothing too.
+#
+# Rank $r$ brings $r+1$; the root is rank 0, and gets 10. **Predict** what rank 1 holds afterwards.
+
+# %% name="guess_others"
+choices = ["2, as before", "10 too", "0", "something else"]
+guess = RadioButtons(options=choices, value=None)
+guess
+
+# %% name="others"
+# %%ranks
+x = torch.tensor([rank + 1.0])
+dist.reduce(x, dst=0)
+print(x.item())
+
+# %% [markdown] name="others_explained"
+# The promise is about the root alone. With Gloo on four ranks the others end with 9, 7 and 4: partial sums that came by on their way to rank 0 and were left
+# lying. `reduce` uses your tensor as its workbench. Take eight numbers instead of one, and the leftovers become a patchwork:
+
+# %% name="patchwork"
+# %%ranks
+x = torch.full((8,), rank + 1.0)
+dist.reduce(x, dst=0)
+print([int(value) for value in x])
+
+# %% [markdown] name="patchwork_explained"
+# Another backend, another size, another version: other leftovers. They are **undefined**, and torch's documentation promises nothing about them.
+# Here is what that does in a training loop.
+#
+# ### Everybody looks at the mean
+#
+# Each rank stops training when the mean loss falls below 1.2. The losses are 1, 2, 3 and 4, so the mean is 2.5 and nobody should stop. **Predict**
+# what happens at the barrier, where the next step begins.
+
+# %% name="guess_stop"
+choices = ["all go on", "all stop", "some stop, and the others wait for them"]
+guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess
+
+# %% tags=["raises-exception"] name="early_stop"
+# %%ranks --deadline 3
+loss = torch.tensor([rank + 1.0])
+dist.reduce(loss, dst=0)
+mean = loss.item() / world_size
+print(f"I believe that the mean is {mean:.2f}")
+if mean >= 1.2:
+    dist.barrier()  # the next step
+
+# %% [markdown] name="early_stop_explained"
+# The last rank believed its leftover, stopped, and the rest wait for it. Nothing was wrong with the network. **If everybody decides, everybody must
+# know**: use `all_reduce`, or let the root decide and broadcast the decision. (Those ranks could not be freed; the world has made new ones.)
+
+# %% [markdown] name="metrics"
+# ## 2. A mean that is one
+#
+# Batches differ. Rank $r$ has $r+1$ samples and its loss is the mean over them. **Predict** which line below is the mean over all samples: the
+# mean of the ranks' means, or the sum of losses divided by the number of samples?
+
+# %% name="guess_mean"
+guess = RadioButtons(options=["the mean of means", "sum over count", "both, they are equal"], value=None)
+guess
+
+# %% name="mean"
+# %%ranks
+torch.manual_seed(rank)
+losses = torch.rand(rank + 1) + rank  # one number a sample; later ranks have more samples and more loss
+
+means = losses.mean()
+dist.reduce(means, dst=0)
+
+sums = torch.stack([losses.sum(), torch.tensor(float(losses.numel()))])
+dist.reduce(sums, dst=0)
+if rank == 0:
+    print(f"mean of means  {means.item() / world_size:.4f}")
+    print(f"sum over count {(sums[0] / sums[1]).item():.4f}")
+
+# %% name="reveal_mean"
+everything = torch.cat(world["losses"])
+print(f"you said: {guess.value}; all {everything.numel()} samples in one place: {everything.mean():.4f}")
+
+# %% [markdown] name="mean_explained"
+# Send what can be added: sums and counts, side by side in one tensor, so that it costs one call. Sums add, and so do counts, histograms and the
+# entries of a confusion matrix. A median does not, nor does an area under a curve; for them the data must be gathered.
+#
+# Some questions are no sums. **Predict** the operation that answers "how long did the slowest rank take?"
+
+# %% name="guess_op"
+guess = RadioButtons(options=["SUM", "AVG", "MAX", "MIN"], value=None)
+guess
+
+# %% name="slowest"
+# %%ranks
+step_s = torch.tensor([0.100 + 0.03 * (rank == world_size - 1)])
+for op in ("SUM", "AVG", "MAX", "MIN"):
+    value = step_s.clone()
+    dist.reduce(value, dst=0, op=getattr(dist.ReduceOp, op))
+    if rank == 0:
+        print(f"{op:4} {value.item():.4f} s")
+
+# %% [markdown] name="slowest_explained"
+# `MAX`: a synchronous step is as slow as its slowest rank. Note the `clone`: without it the second call would add up the leftovers of the first.
+
+# %% [markdown] name="tree"
+# ## 3. A tree
+#
+# If all send to the root, it receives $p-1$ messages one after the other. But pairs can add at the same time, then pairs of pairs: a **binomial
+# tree**. **Predict**: how many steps for 8 ranks, and for 6?
+
+# %% name="guess_steps"
+guess_8, guess_6 = IntText(description="8 ranks:"), IntText(description="6 ranks:")
+display(guess_8, guess_6)
+
+# %% name="watch"
+Player(schedules.flat_reduce(ranks=8), schedules.binomial_reduce(ranks=8))
+
+# %% name="reveal_steps"
+eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks=6)
+print(f"you said {guess_8.value} and {guess_6.value}; it is {eight.steps} and {six.steps}")
+
+# %% [markdown] name="tree_explained"
+# $\lceil\lg p\rceil$ steps, where $\lg$ is the logarithm to base 2. Every rank but the root sends exactly once, after it has added all that it is going to get. It is
+# a broadcast run backwards.
+#
+# **Write it for any root.** The code below is right for `dst = 0`: in each round the upper half of those who are left sends to the lower. Run it, read
+# the verdict, and mend it. The trick: call the root "place 0", and count places from there.
+
+
+# %% name="tree_reduce"
+def tree_reduce(tensor, dst):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    whole = tensor.clone(memory_format=torch.contiguous_format)
+    arriving = torch.empty_like(whole)
+    place = rank  # your turn: how far is this rank from dst?
+
+    for bit in reversed(range((p - 1).bit_length())):
+        distance = 1 << bit
+        if distance <= place < 2 * distance:
+            dist.send(whole, place - distance)  # your turn: which rank is at that place?
+        elif place < distance and place + distance < p:
+            dist.recv(arriving, place + distance)  # your turn
+            whole += arriving
+
+    if rank == dst:
+        tensor.copy_(whole)
+
+
+check(tree_reduce)
+
+# %% [markdown] name="tree_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# The place of rank `r` is `(r - dst) % p`, and the rank at place `i` is `(i + dst) % p`.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     place = (rank - dst) % p
+#             dist.send(whole, (place - distance + dst) % p)
+#             dist.recv(arriving, (place + distance + dst) % p)
+# ```
+# </details>
+#
+# Yours works on a copy, so the others' tensors stay as they were. That is kinder than the promise asks for, and costs memory. The copy is
+# contiguous, for a transposed tensor can't be sent as it lies.
+
+# %% [markdown] name="price"
+# ## 4. What it costs
+#
+# With $\alpha$ seconds a message, $\beta$ a byte sent and $\gamma$ a byte added, and $n$ bytes in each tensor:
+#
+# $$T_\text{flat} = (p-1)(\alpha + n\beta + n\gamma) \qquad T_\text{tree} = \lceil\lg p\rceil\,(\alpha + n\beta + n\gamma)$$
+#
+# For long tensors the tree sends the whole of it in each step. Then it is better to cut it: a reduce-scatter, after which each rank has $\tfrac1p$ of the sum, and a
+# gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two).
+
+# %% name="answer"
+alpha, beta = 5e-6, 1 / 200e9  # 5 µs and 200 GB/s are assumed
+p = 1024
+print(f"you said {first_guess.value:g} µs")
+for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
+    schedule = schedules.ALGORITHMS[name](p)
+    times = [schedule.price(n, alpha, beta) for n in (8, 10**9)]
+    print(f"{name:20} 8 bytes: {1e6 * times[0]:7.1f} µs     1 GB: {1e3 * times[1]:7.1f} ms")
+
+# %% [markdown] name="compare_guess"
+# An all-reduce gives the sum to *everybody*. **Predict**: how much longer does that take than a reduce, for 8 bytes, by the best algorithm for each?
+
+# %% name="guess_compare"
+guess = RadioButtons(options=["twice as long", "a little longer", "just as long"], value=None)
+guess
+
+# %% name="compare"
+reduce, everybody = schedules.binomial_reduce(1024), schedules.recursive_doubling_all_reduce(1024)
+for schedule in (reduce, everybody):
+    microseconds = 1e6 * schedule.price(8, alpha, beta)
+    print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
+
+# %% [markdown] name="compare_explained"
+# Just as long: in the tree half of the ranks rest in each step, in recursive doubling they swap. It is the reason why many training loops call `all_reduce` for a
+# metric and are done. A reduce has fewer messages, which matters where links are shared, and it has one more merit.
+#
+# ### Who waits for whom
+#
+# Rank 0 comes half a second late. **Predict**: which ranks have to wait for it, in a reduce to rank 0, and in an all-reduce?
+
+# %% name="guess_wait"
+choices = ["all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce"]
+guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess
+
+
+# %% name="waiting"
+def waited_s(collective):
+    import time
+
+    x = torch.ones(1)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        time.sleep(0.5)
+    start = time.perf_counter()
+    collective(x)
+    x.item()  # on a GPU the call returns early; this waits for the result
+    return time.perf_counter() - start
+
+
+for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce": dist.all_reduce}.items():
+    print(f"{name:11}", [f"{seconds:.2f} s" for seconds in world.run(waited_s, collective)])
+
+# %% [markdown] name="waiting_explained"
+# In an all-reduce nobody can have the sum before the last has come, so all wait for all. In a reduce a rank may go on when its part has been taken off its
+# hands; with Gloo and a short tensor that is so for all but the one that sends to the root. It is no promise either: **a collective is not a barrier, unless its result needs
+# everybody.**
+
+# %% [markdown] name="measure"
+# ### Measured here
+#
+# A reduce and an all-reduce on your ranks. The model's numbers: a binomial tree, and a ring, with one $\alpha$ from the shortest reduce and one $\beta$ from the
+# longest. **Predict** which is slower at 8 MiB.
+
+# %% name="guess_measure"
+guess = RadioButtons(options=["reduce", "all_reduce", "about equal"], value=None)
+guess
+
+
+# %% name="timing"
+def timings(collective, nbytes, repeats=9):
+    import time
+
+    tensor, seconds = torch.zeros(nbytes // 4), []
+    for _ in range(repeats + 1):
+        dist.barrier()
+        start = time.perf_counter()
+        collective(tensor)
+        if tensor.is_cuda:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])  # the first is a warm-up
+
+
+# %% name="measured"
+sizes = [2**10, 2**15, 2**20, 2**23]
+calls = {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce": dist.all_reduce}
+seconds = {name: [max(world.run(timings, call, n)) for n in sizes] for name, call in calls.items()}
+tree, ring = schedules.binomial_reduce(world.ranks), schedules.ring_all_reduce(world.ranks)
+alpha = seconds["reduce"][0] / tree.steps
+beta = max(seconds["reduce"][-1] / tree.steps - alpha, 1e-15) / sizes[-1]
+print(f"{'KiB':>6}{'reduce ms':>12}{'tree model':>12}{'all_reduce ms':>15}{'ring model':>12}")
+for i, n in enumerate(sizes):
+    model = [1e3 * schedule.price(n, alpha, beta) for schedule in (tree, ring)]
+    measured = [1e3 * seconds[name][i] for name in calls]
+    print(f"{n // 1024:6}{measured[0]:12.2f}{model[0]:12.2f}{measured[1]:15.2f}{model[1]:12.2f}")
+
+# %% [markdown] name="measure_explained"
+# If the all-reduce is slower than the model of a ring says, look at who shares what: all your ranks may use one memory, and an all-reduce moves twice as
+# much through it in all. And the model assumes algorithms that your backend need not use: the leftovers of section 1 came in pieces, so Gloo
+# cuts the tensor, where a tree would send it whole. NCCL has a ring only for reduce (2.30.7, `tuning.cc`).
+
+# %% [markdown] name="where"
+# ## 5. Where you meet it
+#
+# - **Metrics and logs**: sums and counts to rank 0, every so many steps.
+# - **Not gradients**: every rank updates its parameters, so every rank needs the sum: an all-reduce; or its own part of it: a reduce-scatter.
+# - **Parameter servers**: workers' gradients to the server, its weights back by a broadcast: an all-reduce by way of one machine.
+# - **One to each rank**: $p$ reduces with $p$ different roots are a reduce-scatter.
+#
+# In a sub-group, `dst` is a rank of the whole world, not of the group; newer torch also has `group_dst`.
+
+# %% [markdown] name="quiz"
+# ## 6. Check yourself
+#
+# <details><summary>1. Only rank 0 needs the loss, so only rank 0 calls <code>reduce</code>. What happens?</summary>
+#
+# It waits until its time is up. A collective is called by all ranks of the group.
+# </details>
+#
+# <details><summary>2. <code>dist.reduce(loss, 0)</code> where <code>loss</code> is the tensor that <code>backward</code> was called on. Harmless?</summary>
+#
+# The number is overwritten on every rank, on most with nonsense. Reduce a copy: <code>loss.detach().clone()</code>.
+# </details>
+#
+# <details><summary>3. How would you find out on which rank the loss was NaN?</summary>
+#
+# A sum says only that there is one. Gather one flag from each rank; or all-gather it, if all are to react.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A reduce leaves the sum on one rank and leftovers on all others. A tree does it in $\lceil\lg p\rceil$ steps, in which each rank but the root sends once. For a few bytes an
+# all-reduce takes as long, so use it wherever more than one rank looks at the result. **Only the root may read.**
+#
+# **Next:** [All-reduce](07_all_reduce.ipynb), where everybody gets the sum.
+#
+# **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
+# R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·
+# [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)
+
+# %% name="stop_world"
+world.stop()

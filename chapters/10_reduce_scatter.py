@@ -1,0 +1,437 @@
+# %% [markdown] name="title"
+# # Reduce-scatter
+#
+# **A model of 7 billion parameters trains on 32 GPUs. After an all-reduce every GPU holds the whole summed gradient, 14 GB. Suppose that GPU $r$
+# updates only its own $\tfrac1{32}$ of the parameters. What does it need to receive, and what can everybody throw away?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# **Guess now**: with Adam in mixed precision, how many GB does each of the 32 GPUs need for parameters, gradients and optimizer, if each keeps
+# everything, and if each keeps as little as it can? Section 5 has the answer.
+
+# %% name="question"
+first_all, first_least = FloatText(description="everything:"), FloatText(description="least:")
+display(first_all, first_least)
+
+# %% [markdown] name="promise"
+# ## 1. What it promises
+#
+# **Every** rank brings a full vector, cut into $p$ chunks. Afterwards rank $r$ holds chunk $r$ of the elementwise sum over all ranks, and nothing
+# else. (Some texts draw each rank with *one* chunk of its own. That would be something else: nobody could add anything.)
+#
+# Below, chunk $c$ of rank $r$ is the single number $(r+1)\cdot10^c$. **Predict** what rank 2 of 4 holds at the end.
+
+# %% name="guess_promise"
+guess = FloatText(description="rank 2:")
+guess
+
+# %% name="promise_run"
+# %%ranks
+full = torch.tensor([(rank + 1) * 10.0**chunk for chunk in range(world_size)])
+mine = torch.empty(1)
+dist.reduce_scatter_single(mine, full)
+print(full.tolist(), "->", mine.item())
+
+# %% [markdown] name="promise_explained"
+# Rank 2 has the sum of all ranks' chunks number 2, (1 + 2 + 3 + 4) · 100. The input is as it was: the result has a place of its own. Before torch 2.13
+# the call was `reduce_scatter_tensor`, which still works. `dist.reduce_scatter` takes a list of chunks instead of one tensor.
+#
+# It shrinks where all-gather grows: $n$ bytes in, $n/p$ out.
+
+# %% [markdown] name="two_in_a_row"
+# ## 2. All-reduce is the two in a row
+#
+# After a reduce-scatter every chunk's sum exists, once, somewhere. What is missing to an all-reduce? **Predict** what the last line
+# prints, before you run it.
+
+# %% name="guess_equal"
+guess = RadioButtons(options=["not even close", "close, other bits", "the same bits"], value=None)
+guess
+
+# %% name="two_in_a_row_run"
+# %%ranks
+torch.manual_seed(rank)
+values = torch.randn(1000 * world_size)
+own_sum, both = torch.empty(1000), torch.empty(1000 * world_size)
+dist.reduce_scatter_single(own_sum, values)
+dist.all_gather_single(both, own_sum)
+
+at_once = values.clone()
+dist.all_reduce(at_once)
+print("close:", torch.allclose(both, at_once, atol=1e-5), " same bits:", torch.equal(both, at_once))
+
+# %% [markdown] name="two_in_a_row_explained"
+# They are the same up to rounding, always. The same bits are luck: two algorithms may add in different orders. (With Gloo you have just seen the
+# same bits, for a reason that section 6 finds out.)
+#
+# The ring's two walks are exactly these two collectives. Here is the first one alone, beside the whole. **Predict**: on the left rank 0 must end with
+# chunk 0. Which chunk does it send first?
+
+# %% name="guess_first"
+guess = IntText(description="chunk:")
+guess
+
+# %% name="watch"
+ring = schedules.ring_reduce_scatter(ranks=4)
+Player(ring, schedules.ring_all_reduce(ranks=4))
+
+# %% name="reveal_first"
+first = next(move.chunks[0] for move in ring.moves if move.src == 0)
+print(f"you said {guess.value}, rank 0 sends chunk {first} first; {ring.steps} steps")
+
+# %% [markdown] name="first_explained"
+# A chunk collects one contribution at each stop and ends where its walk ends, $p-1$ stops after it began. So chunk 0 begins on rank 1, and rank 0 begins
+# with chunk $p-1$. In the all-reduce on the right the walk begins one rank earlier, and rank 0 ends with chunk 1. It makes no difference there, as all chunks are passed
+# on anyway. Here it does.
+
+# %% [markdown] name="yours"
+# ## 3. Yours
+#
+# Below is the first walk of the ring all-reduce as in [chapter 7](07_all_reduce.ipynb), on a copy, for the input must stay as it was. **Run it, read the
+# verdict, mend it.** Two lines are to change.
+
+
+# %% name="ring_reduce_scatter"
+def ring_reduce_scatter(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    left, right = (rank - 1) % p, (rank + 1) % p
+    chunks = [chunk.clone(memory_format=torch.contiguous_format) for chunk in tensor.tensor_split(p)]
+
+    for step in range(p - 1):
+        leaving = chunks[(rank - step) % p]
+        adding = chunks[(rank - step - 1) % p]
+        arriving = torch.empty_like(adding)
+        sending = dist.isend(leaving, right)
+        dist.recv(arriving, left)
+        sending.wait()
+        adding += arriving
+
+    return chunks[rank]
+
+
+check(ring_reduce_scatter)
+
+# %% [markdown] name="ring_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# In step 0 rank $r$ must send chunk $r-1$. All the rest moves along by the same one.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#         leaving = chunks[(rank - step - 1) % p]
+#         adding = chunks[(rank - step - 2) % p]
+# ```
+# </details>
+#
+# `tensor_split` gives the first chunks one element more where $p$ does not divide the length, so yours does what the library's refuses (section 7).
+
+# %% [markdown] name="halving"
+# ## 4. Fewer steps
+#
+# **Recursive halving**: give a partner half of what you still sum, and add what it gives you to the half that you keep. Then a quarter, and so on.
+#
+# **Predict**: 8 ranks, a vector of 800 bytes. How many bytes does a rank send in the first step, and in all?
+
+# %% name="guess_halving"
+guess_first, guess_all = IntText(description="first step:"), IntText(description="in all:")
+display(guess_first, guess_all)
+
+# %% name="watch_halving"
+halving = schedules.recursive_halving_reduce_scatter(ranks=8)
+Player(halving, nbytes=800)
+
+# %% name="reveal_halving"
+step = [sum(len(m.chunks) for m in moves if m.src == 0) * 100 for moves in halving.by_step]
+print(f"you said {guess_first.value} and {guess_all.value}; {step[0]} and {sum(step)}, in {halving.steps} steps")
+for p in (8, 12):
+    few, many = schedules.recursive_halving_reduce_scatter(p), schedules.ring_reduce_scatter(p)
+    print(
+        f"p = {p:2}: halving {few.steps} steps, {max(few.bytes_sent(1200)) / 1200:.2f} n sent by the busiest;", end=" "
+    )
+    print(f"ring {many.steps} steps, {max(many.bytes_sent(1200)) / 1200:.2f} n")
+
+# %% [markdown] name="halving_explained"
+# $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: the ring's bytes in 3 steps. It is Rabenseifner's first half, and the mirror image of recursive doubling. Off powers
+# of two some ranks carry another's load, and the ring, which does not care, has fewer bytes.
+
+# %% [markdown] name="zero"
+# ## 5. What each rank keeps: ZeRO
+#
+# In data-parallel training all ranks hold the same parameters, the same optimizer state, and do the same update. **ZeRO** asks why. Rank $r$ updates
+# chunk $r$ only. It needs the summed gradient of chunk $r$ (reduce-scatter), and everybody needs the new parameters (all-gather).
+#
+# Here are both, with momentum, on one parameter vector. **Predict** whether `theirs` and `ours` agree after three steps.
+
+# %% name="guess_zero"
+guess = RadioButtons(options=["yes, up to rounding", "no, the momentum differs", "only chunk r on rank r"], value=None)
+guess
+
+
+# %% name="zero_setup"
+# %%ranks
+def gradient(parameters, step):
+    """Some gradient that differs from rank to rank and depends on the parameters."""
+    generator = torch.Generator(device).manual_seed(1000 * step + rank)
+    return parameters * torch.rand(parameters.shape, generator=generator, device=device)
+
+
+theirs = torch.ones(8 * world_size)  # data parallel: everybody does everything
+momentum = torch.zeros(8 * world_size)
+ours = torch.ones(8 * world_size)  # ZeRO: the state of chunk r only
+my_momentum, my_gradient = torch.zeros(8), torch.empty(8)
+
+# %% name="zero_steps"
+# %%ranks
+for step in range(3):
+    whole = gradient(theirs, step)
+    dist.all_reduce(whole)
+    momentum = 0.9 * momentum + whole / world_size
+    theirs -= 0.1 * momentum
+
+    dist.reduce_scatter_single(my_gradient, gradient(ours, step))
+    my_momentum = 0.9 * my_momentum + my_gradient / world_size
+    my_part = ours.chunk(world_size)[rank] - 0.1 * my_momentum
+    dist.all_gather_single(ours, my_part)
+print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(), "and", my_momentum.numel())
+
+# %% [markdown] name="zero_explained"
+# The same training with $\tfrac1p$ of the optimizer state, and of the work. An update of one element needs nothing from the others; where it does, as in
+# clipping by the global norm, one more number has to be all-reduced.
+#
+# Adam in mixed precision keeps 16 bytes a parameter: 2 for the weight, 2 for the gradient, and 12 in float32 for a master copy and two moments (Rajbhandari et al.).
+# **Predict**: does ZeRO-2 send more bytes than plain data parallelism?
+
+# %% name="guess_volume"
+guess = RadioButtons(options=["more", "the same", "less"], value=None)
+guess
+
+# %% name="answer"
+parameters, p = 7e9, 32
+stages = {
+    "data parallel": (16, "2 (all-reduce)"),
+    "ZeRO-1": (4 + 12 / p, "2 (reduce-scatter, all-gather)"),
+    "ZeRO-2": (2 + 14 / p, "2 (reduce-scatter, all-gather)"),
+    "ZeRO-3": (16 / p, "3 (all-gather twice, reduce-scatter)"),
+}
+print(f"you said {first_all.value:g} and {first_least.value:g}")
+print(f"of {2 * parameters / 1e9:g} GB of summed gradients, one GPU needs {2 * parameters / p / 1e9:.2f} GB")
+for name, (bytes_each, volume) in stages.items():
+    print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   moves (p-1)/p of the parameters, times {volume}")
+
+# %% [markdown] name="answer_explained"
+# ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. The first two are free of extra bytes, because an all-reduce *was* a
+# reduce-scatter and an all-gather. ZeRO-3 pays half as much again, since parameters that were thrown away must be fetched once more. Activations
+# come on top in every case.
+#
+# ### The backward of an all-gather
+#
+# The last chapter left a question: what gradient does a gathered piece get? Every rank used it, so its gradient is the sum of theirs, and it belongs to the
+# piece's owner. Ten lines say that to autograd:
+
+
+# %% name="gather_autograd"
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, piece):
+        everything = piece.new_empty(piece.shape[0] * dist.get_world_size(), *piece.shape[1:])
+        dist.all_gather_single(everything, piece.contiguous())
+        return everything
+
+    @staticmethod
+    def backward(ctx, gradient):
+        own = gradient.new_empty(gradient.shape[0] // dist.get_world_size(), *gradient.shape[1:])
+        dist.reduce_scatter_single(own, gradient.contiguous())
+        return own
+
+
+def own_gradient():
+    piece = torch.ones(1, requires_grad=True)
+    loss = (dist.get_rank() + 1) * Gather.apply(piece).sum()
+    loss.backward()
+    return piece.grad.item()
+
+
+# %% [markdown] name="own_gradient_guess"
+# On rank $r$ the loss is $(r+1)$ times the sum of everything gathered. **Predict** the gradient of rank 0's piece, with 4 ranks.
+
+# %% name="guess_own_gradient"
+guess = FloatText(description="gradient:")
+guess
+
+# %% name="own_gradient_run"
+print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
+
+# %% [markdown] name="own_gradient_explained"
+# 1 + 2 + 3 + 4 = 10 on every rank. Forward an all-gather of parameters, backward a reduce-scatter of their gradients: this class is the heart of FSDP.
+
+# %% [markdown] name="price"
+# ## 6. What it costs
+#
+# With $\alpha$ seconds a message, $\beta$ a byte on the wire and $\gamma$ a byte added, and $n$ the bytes of the *full* vector:
+#
+# $$T_\text{ring} = (p-1)\,\alpha + \tfrac{p-1}{p}\,n\,(\beta+\gamma) \qquad T_\text{halving} = \lg p\;\alpha + \tfrac{p-1}{p}\,n\,(\beta+\gamma)$$
+#
+# (halving for powers of two). Nobody can do with less than $\tfrac{p-1}{p}n$: rank $r$ has $p-1$ chunks that others want. So it should take half as long as an all-reduce.
+#
+# **Predict**, for 8 MiB on *your* ranks: how long does the library's reduce-scatter take, and your ring from section 3?
+
+# %% name="guess_measure"
+choices = ["about half of an all-reduce", "as long or longer"]
+guess_library = RadioButtons(options=choices, value=None, description="library:", layout=Layout(width="auto"))
+guess_yours = RadioButtons(options=choices, value=None, description="yours:", layout=Layout(width="auto"))
+display(guess_library, guess_yours)
+
+
+# %% name="timing"
+def timings(nbytes, repeats=9):
+    import time
+
+    length = nbytes // 4 // dist.get_world_size()
+    full, chunk = torch.zeros(length * dist.get_world_size()), torch.empty(length)
+    calls = {
+        "all_reduce": lambda: dist.all_reduce(full),
+        "reduce_scatter": lambda: dist.reduce_scatter_single(chunk, full),
+        "your ring": lambda: ring_reduce_scatter(full),
+    }
+    seconds = {name: [] for name in calls}
+    for name in list(calls) * (repeats + 1):
+        dist.barrier()
+        start = time.perf_counter()
+        calls[name]()
+        if full.is_cuda:
+            torch.cuda.synchronize()
+        seconds[name].append(time.perf_counter() - start)
+    # the first of each is a warm-up
+    return {name: statistics.median(times[1:]) for name, times in seconds.items()}
+
+
+# %% name="measured"
+p, names = world.ranks, ["all_reduce", "reduce_scatter", "your ring"]
+print(f"{p} ranks{'1 KiB':>24}{'8 MiB':>12}{'busbw GB/s':>12}{'of all_reduce':>15}{'formula':>9}")
+by_size = [world.run(timings, nbytes) for nbytes in (2**10, 2**23)]
+small, large = ({name: max(r[name] for r in ranks) for name in names} for ranks in by_size)
+for name in names:
+    walks = 2 if name == "all_reduce" else 1
+    busbw = walks * (p - 1) / p * 2**23 / large[name] / 1e9
+    row = f"{name:20}{1e3 * small[name]:8.2f} ms{1e3 * large[name]:9.2f} ms{busbw:12.2g}"
+    print(f"{row}{large[name] / large['all_reduce']:15.2f}{walks / 2:9.1f}")
+
+# %% [markdown] name="measure_explained"
+# The ring in Python, chunk by chunk and with a copy, is hardly a match for a library, and yet with Gloo it may be the faster one. Look into torch's source
+# (`ProcessGroupGloo.cpp`, `reduce_scatter_tensor_coalesced`): it copies the input, **all-reduces the copy**, and cuts out the chunk. Hence also the same
+# bits in section 2. NCCL has a reduce-scatter of its own.
+#
+# So the formula is a promise of an algorithm, not of a function's name. **Measure before you count on it.**
+#
+# busbw is $\tfrac nt\cdot\tfrac{p-1}p$ with $n$ the full vector; for an all-reduce it is twice that (nccl-tests, `PERFORMANCE.md`).
+
+# %% [markdown] name="pitfalls"
+# ## 7. Pitfalls
+#
+# A vector of $4p+1$ elements. **Predict** what `reduce_scatter_single` does with the one that is left over.
+
+# %% name="guess_left_over"
+choices = ["rank 0 gets it", "it is dropped", "an error"]
+guess = RadioButtons(options=choices, value=None)
+guess
+
+# %% tags=["raises-exception"] name="left_over"
+# %%ranks --deadline 5
+full = torch.ones(4 * world_size + 1)
+dist.reduce_scatter_single(torch.empty(4), full)
+
+# %% [markdown] name="left_over_explained"
+# It refuses, on every rank; the numbers at the end are what it expected and what came. FSDP and ZeRO therefore *pad*: add zeros up to the next multiple of $p$, and forget them afterwards. Write it down once:
+
+# %% name="padded"
+# %%ranks
+chunk = -(-full.numel() // world_size)  # rounded up
+padded = torch.nn.functional.pad(full, (0, chunk * world_size - full.numel()))
+mine = torch.empty(chunk)
+dist.reduce_scatter_single(mine, padded)
+print(mine.tolist())
+
+# %% [markdown] name="layout_guess"
+# Next: a matrix with one **column** for each rank. Rank $r$ wants the sum of column $r$. The matrix is laid out row by row, and each of its rows counts
+# 0, 1, 2 ... so column $r$ is full of $r$. **Predict** what rank 1 gets.
+
+# %% name="guess_layout"
+guess = RadioButtons(options=["its column, all 1 times p", "a mixture of columns", "an error"], value=None)
+guess
+
+# %% name="layout"
+# %%ranks
+matrix = torch.arange(float(world_size)).repeat(world_size, 1)
+column = torch.empty(world_size)
+dist.reduce_scatter_single(column, matrix.flatten())
+print("as it lies:  ", column.tolist())
+dist.reduce_scatter_single(column, matrix.T.flatten())
+print("transposed:  ", column.tolist())
+
+# %% [markdown] name="layout_explained"
+# "Chunk $r$" means the $r$-th run in *memory*. Nothing can warn you, as the sizes fit. For columns, transpose and copy first.
+#
+# Last, a mix-up of words that is common: bucketing is *not* reduce-scatter. DDP's buckets fuse many small gradients into one tensor, which is
+# then **all-reduced**. Sharding is what makes it a reduce-scatter.
+
+# %% [markdown] name="where"
+# ## 8. Where you meet it
+#
+# - **FSDP, ZeRO-2 and 3**: gradients, per layer or bucket, while the backward pass runs.
+# - **Sequence parallelism**: after a row-parallel product, in place of an all-reduce; the all-gather comes later. Equal volume, smaller activations.
+# - **Inside all-reduces**: of the ring, of Rabenseifner, and of hierarchical ones, where it makes the part that must cross between machines small.
+# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7); torch's MPI backend not at all.
+
+# %% [markdown] name="quiz"
+# ## 9. Check yourself
+#
+# <details><summary>1. 8 ranks, 1 GB each. What does a rank send in a reduce-scatter, and what does it hold afterwards?</summary>
+#
+# 7/8 GB, and 1/8 GB: its chunk of the sum.
+# </details>
+#
+# <details><summary>2. You reduce-scatter the gradients, update, and all-gather the *gradients*. What is wrong?</summary>
+#
+# Gather the updated parameters. Gathering the summed gradients makes an all-reduce of it, and everybody would have to update everything again.
+# </details>
+#
+# <details><summary>3. ZeRO-1 could all-reduce the gradients, as before. Why reduce-scatter?</summary>
+#
+# All-reduce plus all-gather of parameters moves 3 instead of 2 times the parameters: each rank would receive sums that it does not use.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A reduce-scatter sums everybody's vectors and leaves chunk $r$ of the sum on rank $r$. It sends $\frac{p-1}{p}n$ bytes a rank in $p-1$ steps round a ring, or $\lg p$ by
+# halving; followed by an all-gather it is an all-reduce. If something useful fits between the two, such as an update, most of the memory need never
+# be there. **Keep the sum where it is used.**
+#
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) puts both walks together.
+#
+# **Next question:** so far every rank got the same, or a part of the same. What if each has something *different* for each? That is all-to-all,
+# [chapter 11](11_all_to_all.ipynb).
+#
+# **Sources.** S. Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
+# [PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp) ·
+# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,488 @@
+# %% [markdown] name="title"
+# # All-to-all
+#
+# **A mixture-of-experts layer keeps its experts on different GPUs. Each token must visit the rank of its expert and come
+# home to its old place. Who sends what to whom, and is that really "the most expensive collective"?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules, wire
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="myth"
+# You will read that all-to-all is the most expensive collective. **Say now** what you expect: on tensors of the same size,
+# how long does an all-to-all take beside an all-reduce? 2 means twice as long. Section 5 measures it.
+
+# %% name="guess_ratio"
+first_guess = FloatText(description="times:")
+first_guess
+
+# %% [markdown] name="definition"
+# ## 1. What it promises
+#
+# Every rank has a parcel for every rank. Afterwards it has a parcel *from* every rank, in rank order: part $s$ of rank $r$'s
+# output is part $r$ of rank $s$'s input. Nothing is added, and nothing is sent to two receivers.
+#
+# In the next cell the number 31 reads "from rank 3, for rank 1". **Predict** the *last* number that rank 1 receives.
+
+# %% name="guess_last"
+guess = IntText(description="rank 1:")
+guess
+
+# %% name="exchange_numbers"
+# %%ranks
+sent = 10 * rank + torch.arange(world_size)
+received = torch.empty_like(sent)
+dist.all_to_all_single(received, sent)
+print(f"{sent.tolist()}\n{received.tolist()}")
+
+# %% name="transpose"
+table = torch.stack(world["sent"])
+print(f"you said {guess.value}, rank 1 has {world['received'][1][-1]} there")
+print("the outputs are the inputs transposed:", torch.equal(table.T, torch.stack(world["received"])))
+
+# %% [markdown] name="transpose_explained"
+# Rows become columns. Unlike `all_reduce` it needs a second tensor for its output and leaves the input as it was.
+# **Predict**: what does each rank hold when `received` goes through a second all-to-all?
+
+# %% name="guess_again"
+ways = ["what it sent at first", "the same as after one", "every rank the same"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="again"
+# %%ranks
+again = torch.empty_like(sent)
+dist.all_to_all_single(again, received)
+print(again.tolist())
+
+# %% [markdown] name="again_explained"
+# Transposed twice is where you began. That is why every *dispatch* has its *combine*: the same call, once more, brings
+# everything home.
+
+# %% [markdown] name="routing"
+# ## 2. Tokens to experts
+#
+# Now the real thing. Each rank holds one expert and six tokens; a router (here: chance) has chosen an expert for each token.
+# Token 203 is number 3 of rank 2.
+
+# %% name="tokens"
+# %%ranks
+torch.manual_seed(rank)
+tokens = 100 * rank + torch.arange(6)
+experts = torch.randint(world_size, (6,))
+print(f"tokens  {tokens.tolist()}\nexperts {experts.tolist()}")
+
+# %% [markdown] name="counts"
+# Parcels are no longer equal. The receiver has to make room before anything arrives, and only the sender knows how
+# much. So there are two exchanges: first of the counts, then of the tokens.
+
+# %% name="exchange_counts"
+# %%ranks
+order = torch.argsort(experts, stable=True)
+sending = torch.bincount(experts, minlength=world_size)
+arriving = torch.empty_like(sending)
+dist.all_to_all_single(arriving, sending)
+print(f"sends {sending.tolist()}\ngets  {arriving.tolist()}")
+
+# %% [markdown] name="dispatch"
+# The parcels must lie one after the other, in the order of ranks: that is what the sort is for. The two lists at the end are the
+# sizes of the parcels, **output first**.
+
+# %% name="exchange_tokens"
+# %%ranks
+inbox = tokens.new_empty(int(arriving.sum()))
+dist.all_to_all_single(inbox, tokens[order], arriving.tolist(), sending.tolist())
+print(f"{len(inbox)} tokens for expert {rank}\n{inbox.tolist()}")
+
+# %% [markdown] name="uneven"
+# All tokens sit with their expert, and some experts have more to do than others. Nobody sent more than six tokens; how many
+# one *receives* is the router's choice. Keep that in mind for section 6.
+#
+# ### Bring them home
+#
+# Below, the way out is done. **Write the way back** (three or four lines) where the mark is: one exchange, then each result into
+# the place of its token. Row $j$ of what you sent was `tokens[order[j]]`.
+
+
+# %% name="moe"
+def moe_dispatch_combine(tokens, experts, expert_fn):
+    order = torch.argsort(experts, stable=True)
+    sending = torch.bincount(experts, minlength=dist.get_world_size())
+    arriving = torch.empty_like(sending)
+    dist.all_to_all_single(arriving, sending)
+
+    there, here = arriving.tolist(), sending.tolist()
+    outbox = tokens[order].contiguous()
+    inbox = tokens.new_empty((sum(there), *tokens.shape[1:]))
+    dist.all_to_all_single(inbox, outbox, there, here)
+    done = expert_fn(inbox)
+
+    result = done.new_zeros(tokens.shape)
+    # the way back: your turn
+    return result
+
+
+check(moe_dispatch_combine)
+
+# %% [markdown] name="moe_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# What arrived is what goes back, so the two lists of sizes change places. And `result[order] = x` is the inverse of
+# `x = result[order]`.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     back = torch.empty_like(outbox)
+#     dist.all_to_all_single(back, done, here, there)
+#     result[order] = back
+# ```
+# </details>
+
+# %% [markdown] name="embedding"
+# ### The same again: a table too large for one GPU
+#
+# Recommenders keep millions of embedding rows, split over the ranks. A lookup is the same pattern: ids travel to the rank that
+# has the row, rows travel back. Ids are not uniform: a few items are in nearly every request. Suppose the $i$-th most popular of a million
+# rows is asked for in proportion to $1/i$. **Predict**: of 65,536 ids in a batch, how many are different?
+
+# %% name="guess_unique"
+guess = IntText(description="different:")
+guess
+
+# %% name="unique"
+popularity = 1 / torch.arange(1, 1_000_001)
+ids = torch.multinomial(popularity, 65_536, replacement=True, generator=torch.Generator().manual_seed(0))
+different, row_nbytes = len(ids.unique()), 128 * 4
+print(f"you said {guess.value:,}, there are {different:,} different ids")
+print(f"rows back: {len(ids) * row_nbytes / 1e6:.1f} MB, each once: {different * row_nbytes / 1e6:.1f} MB")
+
+# %% [markdown] name="embedding_explained"
+# `ids.unique(return_inverse=True)` before the exchange, `rows[inverse]` after it, and rows asked for twice cross the wire once.
+# The lab's `embedding_lookup` counts them.
+
+# %% [markdown] name="pairwise"
+# ## 3. Who sends when
+#
+# An all-to-all is $p(p-1)$ different messages, and no cleverness makes fewer parcels of them. What one can choose is the order. If
+# everybody began with rank 0, rank 0 would have a queue. So in step $i$ every rank serves the one $i$ places up and is served by the one
+# $i$ places down. That is the **pairwise** exchange:
+
+
+# %% name="exchange"
+def exchange(outgoing, incoming):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    incoming[rank].copy_(outgoing[rank])
+    for step in range(1, p):
+        up, down = (rank + step) % p, (rank - step) % p
+        sending = dist.isend(outgoing[up], up)
+        dist.recv(incoming[down], down)
+        sending.wait()
+
+
+# %% [markdown] name="trace"
+# We run it on the live ranks and record what it sends. `world.trace` gives the results and the trace. **Predict** the number
+# of messages that a rank sends, then watch your ranks.
+
+# %% name="guess_messages"
+guess = IntText(description="messages:")
+guess
+
+
+# %% name="traced"
+def exchange_rows():
+    p = dist.get_world_size()
+    outgoing = torch.full((p, 256), float(dist.get_rank()))
+    incoming = torch.empty_like(outgoing)
+    exchange(outgoing, incoming)
+    return incoming[:, 0].tolist()
+
+
+results, trace = world.trace(exchange_rows)
+print("rank 0 holds parcels from", results[0])
+print(f"you said {guess.value}, rank 0 sent", sum(message.src == 0 for message in trace.messages()))
+Player(trace, layout="all-to-all")
+
+# %% [markdown] name="bruck"
+# $p-1$ messages each, for its own parcel needs no wire. With 1024 ranks that is 1023 messages one after the other, however short.
+#
+# **Bruck's** algorithm lets parcels change trains: in step $k$ everything whose remaining way has bit $k$ set travels $2^k$ places up.
+# Compare the steps and the bytes. Which of the two moves a parcel twice?
+
+# %% name="watch"
+Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=4), nbytes=4096)
+
+# %% [markdown] name="price"
+# ## 4. What it costs
+#
+# Let $n$ be the bytes of *one rank's whole input*, $\alpha$ seconds a message, $\beta$ seconds a byte. Each rank keeps one parcel of
+# $n/p$ and sends $p-1$ of them:
+#
+# $$T_\text{pairwise} = (p-1)\,\alpha + \frac{p-1}{p}\,n\,\beta
+# \qquad\qquad T_\text{Bruck} = \lceil\log_2 p\rceil\,\alpha + \frac{n}{2}\log_2 p\;\beta$$
+#
+# (the second for powers of two; there a parcel travels once for each bit that is set). **Predict** the winner on 64 ranks, with 5 µs a message and 50 GB/s, for 64 bytes and for 64 MB.
+
+# %% name="guess_winner"
+options = ["pairwise", "bruck"]
+small = RadioButtons(options=options, value=None, description="64 bytes:")
+large = RadioButtons(options=options, value=None, description="64 MB:")
+display(small, large)
+
+# %% name="competition"
+alpha, beta = 5e-6, 1 / 50e9
+print(f"{'64 ranks':14}{'64 bytes':>12}{'64 KB':>12}{'64 MB':>12}")
+for build in (schedules.pairwise_all_to_all, schedules.bruck_all_to_all):
+    schedule = build(64)
+    times = [schedule.price(nbytes, alpha, beta) for nbytes in (64, 64 * 10**3, 64 * 10**6)]
+    print(f"{schedule.algorithm:14}" + "".join(f"{1e6 * t:9.0f} µs" for t in times))
+
+# %% [markdown] name="half"
+# Now put the pairwise formula beside the ring all-reduce, $2(p-1)\alpha + 2\frac{p-1}{p}n\beta$. It is **half**, in both terms: a ring
+# goes round twice, once to add and once to tell. So the model says 0.5. Here is what each of 32 ranks sends for a tensor of 1 GB, counted from the
+# schedules (the all-gather *makes* 1 GB, the others begin with it):
+
+# %% name="bytes_each"
+names = ["pairwise_all_to_all", "ring_all_gather", "ring_reduce_scatter", "ring_all_reduce"]
+for name in names:
+    sent = max(schedules.ALGORITHMS[name](32).bytes_sent(10**9))
+    print(f"{name:22} {sent / 1e9:6.3f} GB a rank")
+
+# %% [markdown] name="measure"
+# ## 5. Measured here
+#
+# The next cell times both on your ranks, on the same tensor. Each pair is measured one after the other, so that a busy machine disturbs both.
+
+# %% name="timings"
+# %%ranks
+import time
+
+
+def seconds(call, *tensors):
+    dist.barrier()
+    start = time.perf_counter()
+    call(*tensors)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+sizes, timings = [1024 * 8**k for k in range(6)], []
+for nbytes in sizes:
+    x = torch.zeros(nbytes // 4 // world_size * world_size)
+    y = torch.empty_like(x)
+    pairs = [(seconds(dist.all_reduce, x), seconds(dist.all_to_all_single, y, x)) for _ in range(12)]
+    timings.append(pairs[1:])  # the first is a warm-up
+
+# %% [markdown] name="fit"
+# We fit $\alpha$ and $\beta$ to the **all-reduce** only: its two smallest sizes give $\alpha$, its largest gives $\beta$. Then the model
+# must say what the all-to-all takes, which it has never seen.
+
+# %% name="fit_model"
+p, sizes = world.ranks, world["sizes"][0]
+per_size = list(zip(*world["timings"], strict=True))
+reduce_s, exchange_s = (
+    [max(statistics.median(pair[which] for pair in pairs) for pairs in ranks) for ranks in per_size] for which in (0, 1)
+)
+plateau = statistics.median(reduce_s[:2])
+alpha = plateau / (2 * (p - 1))
+beta = max(reduce_s[-1] - plateau, 0) / (2 * (p - 1) / p * sizes[-1])
+print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s per direction")
+
+# %% name="table"
+print(f"{'KiB':>8}{'all-reduce ms':>15}{'all-to-all ms':>15}{'model ms':>10}{'times':>8}")
+for nbytes, r, e in zip(sizes, reduce_s, exchange_s, strict=True):
+    model = schedules.pairwise_all_to_all(p).price(nbytes, alpha, beta)
+    print(f"{nbytes // 1024:8}{1e3 * r:15.2f}{1e3 * e:15.2f}{1e3 * model:10.2f}{e / r:8.2f}")
+ratio = exchange_s[-1] / reduce_s[-1]
+print(f"you guessed {first_guess.value:g} times, the model says 0.5, the largest size {ratio:.2f}")
+
+# %% [markdown] name="measure_explained"
+# Inside one machine the myth is the wrong way round. For long tensors the ratio may even be below 0.5, since the all-reduce also *adds* ($\gamma$).
+#
+# For short ones the model is too slow, and the reason is worth having. Its $p-1$ steps come one after the other. But no parcel depends on another,
+# so Gloo starts all sends and receives at once and then waits for all of them (`gloo/alltoall.cc`). In a ring that is impossible: what goes
+# on in a step arrived in the step before.
+
+# %% [markdown] name="truth"
+# ## 6. Where the bad name comes from
+#
+# ### Nodes
+#
+# An all-reduce can add up *inside* a node before anything leaves it. An all-to-all can't: every parcel is different, and most of
+# them are for somewhere else. **Predict**: 4 nodes of 8 GPUs, 1 GB each. How many times as many bytes leave a node in an all-to-all?
+
+# %% name="guess_nodes"
+guess = FloatText(description="times:")
+guess
+
+
+# %% name="nodes"
+def leaving(schedule, nbytes, ranks_per_node):
+    sizes = schedule.chunk_nbytes(nbytes)
+    crossing = [move for move in schedule.moves if move.src < ranks_per_node <= move.dst]  # out of node 0
+    return len(crossing), sum(sizes[chunk] for move in crossing for chunk in move.chunks) / 1e9
+
+
+for schedule in (
+    schedules.hierarchical_all_reduce(32, 8),
+    schedules.pairwise_all_to_all(32),
+    schedules.hierarchical_all_to_all(32, 8),
+):
+    messages, gigabytes = leaving(schedule, 10**9, 8)
+    print(f"{schedule.algorithm + ' ' + schedule.collective:26} {messages:4} messages, {gigabytes:.2f} GB leave a node")
+print(f"you said {guess.value:g} times")
+
+# %% [markdown] name="nodes_explained"
+# With $m$ nodes of $g$ GPUs, $2n\frac{m-1}{m}$ bytes leave a node in the all-reduce and $g\,n\frac{m-1}{m}$ in the all-to-all: $g/2$ times as
+# many, here four. Between nodes, then, the bad name is earned. The hierarchical form does not change the bytes; it gathers the
+# parcels for a far node first, so that fewer and longer messages cross.
+#
+# ### Skew
+#
+# Suppose that half of every rank's tokens want expert 0, and the rest are spread evenly. Everybody still *sends* the same amount.
+# **Predict**: on 8 ranks, how many times as long does the exchange take?
+
+# %% name="guess_skew"
+guess = FloatText(description="times:")
+guess
+
+
+# %% name="skew"
+def routed(to_first):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    share = [to_first if r == 0 else (560 - to_first) // (p - 1) for r in range(p)]  # 560 tokens a rank
+    outgoing = [torch.zeros(n, 7168, dtype=torch.bfloat16) for n in share]
+    exchange(outgoing, [torch.empty_like(outgoing[rank]) for _ in range(p)])
+
+
+for to_first in (70, 280):
+    outcome = wire.run(routed, ranks=8, args=(to_first,), alpha=5e-6, beta=1 / 50e9)
+    first, second, *_ = (nbytes / 1e6 for nbytes in outcome.trace.bytes_received())
+    print(f"rank 0 receives {first:4.1f} MB, rank 1 {second:4.1f} MB: {1e6 * outcome.seconds:.0f} µs")
+
+# %% [markdown] name="skew_explained"
+# `wire.run` ran *your* `exchange` on eight forked ranks, and a virtual clock priced its messages at 5 µs and 50 GB/s: eight real cards are not
+# needed to see it. All wait for the rank at whose door they queue, and that rank then has the most to compute as well. So MoE layers give each expert a **capacity** $c$
+# times the mean (what is over it is dropped or rerouted), or train the router to spread its tokens.
+#
+# ### No time to hide
+#
+# Gradients can be averaged while the backward pass goes on. An expert can't start before its tokens are there, and the next layer not
+# before they are back. Unless a second batch fills the gap, every microsecond is exposed.
+
+# %% [markdown] name="moe_bill"
+# ### The bill of one layer
+#
+# $T$ tokens a rank, each to $k$ experts, hidden width $h$, $e$ bytes a number, routed evenly: dispatch sends
+# $T\,k\,h\,e\,\frac{p-1}{p}$ bytes a rank. **Predict** the GB for 4096 tokens, $h = 7168$, $k = 8$ on 64 ranks, if dispatch is in
+# 1-byte FP8 and combine in 2-byte bfloat16.
+
+# %% name="guess_bill"
+guess = FloatText(description="GB:")
+guess
+
+# %% name="bill"
+T, k, h, p = 4096, 8, 7168, 64
+dispatch, combine = (T * k * h * e * (p - 1) / p for e in (1, 2))
+print(f"dispatch {dispatch / 1e9:.3f} GB + combine {combine / 1e9:.3f} GB = {(dispatch + combine) / 1e9:.3f} GB a rank")
+for gb_per_s in (450, 50):
+    print(f"at {gb_per_s} GB/s: {(dispatch + combine) / gb_per_s / 1e6:.1f} ms a layer")
+
+# %% [markdown] name="bill_explained"
+# One layer, forward only; backward costs the same two exchanges again. 450 GB/s is one direction of an H100's NVLink, 50 GB/s a network card of 400 Gb/s. Here a token
+# with three experts on one far node crosses three times; libraries for MoE send it once per node and copy it there.
+#
+# ### Where you meet it
+#
+# - **MoE**: dispatch and combine, two a layer forward and two backward.
+# - **Sharded embeddings**: ids out, rows back, and gradients out again in the backward pass.
+# - **Sequence parallelism** (DeepSpeed-Ulysses): from "all heads of my tokens" to "all tokens of my heads" and back, around each attention.
+# - **Not DDP, FSDP or pipelines**: they add, gather or pass on.
+
+# %% [markdown] name="pitfalls"
+# ## 7. What goes wrong
+#
+# **Nothing to send.** By chance the last rank has no token. Its author skips the call. **Predict**: does it matter?
+
+# %% name="guess_skip"
+ways = ["no: it had nothing to send anyway", "yes: the others wait", "yes: an error on every rank"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% tags=["raises-exception"] name="skip"
+# %%ranks --deadline 3
+tokens = 0 if rank == world_size - 1 else world_size
+sending = torch.full((world_size,), tokens // world_size)
+arriving = torch.empty_like(sending)
+if tokens > 0:
+    dist.all_to_all_single(arriving, sending)
+
+# %% [markdown] name="skip_explained"
+# A rank with nothing to send still has something to *receive*, and its zero is news to the others. Call the collective with empty parcels.
+#
+# **Sizes that disagree.** Rank 1 expects one number from rank 0, which sends two. Nobody compares the two lists before the
+# bytes arrive.
+
+# %% tags=["raises-exception"] name="disagree"
+# %%ranks --deadline 5
+here = [2] * world_size
+there = [1 if rank == 1 and source == 0 else 2 for source in range(world_size)]
+inbox = torch.full((sum(there),), -1.0)
+dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
+
+# %% [markdown] name="disagree_explained"
+# Gloo ends the process that got more than it made room for, so you lose a rank. NCCL calls a mismatch undefined: a hang, a crash or wrong data
+# (NCCL user guide, *Collective Communication Functions*). So never compute the two lists on your own on each side: **exchange the counts**.
+
+# %% [markdown] name="quiz"
+# ## 8. Check yourself
+#
+# <details><summary>1. Eight ranks, an input of 800 MB each. How much does a rank send, in how many messages?</summary>
+#
+# 700 MB, in 7 messages of 100 MB. Its own parcel stays.
+# </details>
+#
+# <details><summary>2. The experts get the tokens, but the results come back in the wrong order. What was forgotten?</summary>
+#
+# The inverse of the sort. The exchange keeps the order of the parcels, and these were sorted by expert.
+# </details>
+#
+# <details><summary>3. Inside a node all-to-all was cheaper than all-reduce. Why not on 64 nodes?</summary>
+#
+# An all-reduce adds inside the node and sends the sum once. In an all-to-all nothing can be added, so $g/2$ times as many bytes
+# leave each node.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# An all-to-all transposes: part $s$ of rank $r$'s output is part $r$ of rank $s$'s input, and doing it again brings all home. Each rank sends
+# $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is dear where many GPUs share a way out, where the
+# router is uneven, and where nothing can be computed meanwhile. **No parcel can be added to another, so every one must travel.**
+#
+# **Next question:** what if only some of the ranks should talk? [Barrier and groups](12_barrier_and_groups.ipynb) has the answer.
+#
+# **Sources.** R. Thakur, R. Rabenseifner and W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform.
+# Comput. Appl. 19(1), 2005, [doi:10.1177/1094342005051521](https://doi.org/10.1177/1094342005051521) ·
+# J. Bruck et al., *Efficient algorithms for all-to-all communications in multiport message-passing systems*, IEEE Trans. Parallel Distrib.
+# Syst. 8(11), 1997, [doi:10.1109/71.642949](https://doi.org/10.1109/71.642949) ·
+# [PyTorch, all_to_all_single](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_to_all_single) ·
+# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
+# [Gloo, alltoall.cc](https://github.com/pytorch/gloo/blob/main/gloo/alltoall.cc) ·
+# [DeepEP](https://github.com/deepseek-ai/DeepEP), whose test shape the bill uses ·
+# S. A. Jacobs et al., *DeepSpeed Ulysses*, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509)
+
+# %% name="stop_world"
+world.stop()

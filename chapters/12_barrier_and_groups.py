@@ -1,0 +1,373 @@
+# %% [markdown] name="title"
+# # Barrier and groups
+#
+# **64 GPUs train one model: 8 ranks share each layer, and 8 such teams share the data. Who must meet whom, and what does it cost to
+# wait for everybody?**
+#
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="definition"
+# ## 1. What a barrier promises
+#
+# A barrier moves no data. It promises one thing: **nobody leaves before everybody has come.** In the next cell rank $r$ comes
+# $0.3\,r$ seconds late. **Predict** how long rank 0 waits, and how long the last rank.
+
+# %% name="guess_wait"
+first, last = FloatText(description="rank 0, s:"), FloatText(description="last, s:")
+display(first, last)
+
+# %% name="wait"
+# %%ranks
+import time
+
+dist.barrier()
+time.sleep(0.3 * rank)
+came = time.perf_counter()
+dist.barrier()
+print(f"waited {time.perf_counter() - came:.1f} s")
+
+# %% [markdown] name="wait_explained"
+# The last rank waits for nobody, all others wait for it. A barrier costs what the *slowest* rank costs, and 64 ranks have a slowest one in every step.
+#
+# A barrier orders, it does not tell. Its honest use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
+
+# %% name="guess_file"
+ways = ["nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="file"
+# %%ranks
+import pathlib
+import tempfile
+
+place = [tempfile.mkdtemp() if rank == 0 else None]
+dist.broadcast_object_list(place, src=0)
+file = pathlib.Path(place[0]) / "vocabulary.txt"
+if rank == 0:
+    file.write_text("to be or not to be")
+dist.barrier()  # without this line?
+print(len(file.read_text().split()), "words")
+
+# %% [markdown] name="file_explained"
+# It would fail now and then, which is worse than always. But most barriers in training code are superstition: an `all_reduce` already waits for everybody whose numbers it needs. Put one
+# where ranks meet *outside* `torch.distributed`: files, clocks (chapters measure with one), ports.
+
+# %% name="tidy"
+# %%ranks
+dist.barrier()
+if rank == 0:
+    file.unlink()
+    file.parent.rmdir()
+
+# %% [markdown] name="dissemination"
+# ## 2. How everybody learns that everybody came
+#
+# The simple way: all tell rank 0, rank 0 tells all. That is $2(p-1)$ messages through one rank. Better, like gossip: in round $k$ rank $r$ tells rank $r + 2^k$ "I and all that I have heard of
+# are here". What a rank knows doubles each round.
+#
+# **Predict** the rounds for 1000 ranks. Then watch eight: which rank knows first that all have come?
+
+# %% name="guess_rounds"
+guess = IntText(description="rounds:")
+guess
+
+# %% name="watch"
+Player(schedules.dissemination_barrier(ranks=8))
+
+# %% name="reveal_rounds"
+print(f"you said {guess.value}, there are {schedules.dissemination_barrier(ranks=1000).steps}")
+
+# %% [markdown] name="dissemination_explained"
+# All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\log_2 p\rceil$ rounds; NCCL meets this way when its ranks set up (`src/bootstrap.cc`).
+# Here it is, live:
+
+
+# %% name="own_barrier"
+def dissemination_barrier():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    word, heard, hop = torch.zeros(1), torch.empty(1), 1
+    while hop < p:
+        sending = dist.isend(word, (rank + hop) % p)
+        dist.recv(heard, (rank - hop) % p)
+        sending.wait()
+        hop *= 2
+
+
+# %% name="own_wait"
+def waited():
+    import time
+
+    dist.barrier()
+    time.sleep(0.3 * dist.get_rank())
+    came = time.perf_counter()
+    dissemination_barrier()
+    return round(time.perf_counter() - came, 1)
+
+
+results, trace = world.trace(waited)
+print("waited:", results)
+Player(trace)
+
+# %% [markdown] name="price"
+# ## 3. What it costs
+#
+# With $\alpha$ seconds a message, $T = \lceil\log_2 p\rceil\,\alpha$: nothing to carry, so no $\beta$. We measure $\alpha$ as half the time in which one number goes from rank 0 to rank 1 and back,
+# and then time both barriers on all ranks, which are in step already.
+
+
+# %% name="timings"
+# %%ranks
+def seconds(call, times=20):
+    dist.barrier()
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return sorted(found)[times // 2]
+
+
+def ping():
+    x = torch.zeros(1)
+    if rank == 0:
+        dist.send(x, 1)
+        dist.recv(x, 1)
+    elif rank == 1:
+        dist.recv(x, 0)
+        dist.send(x, 0)
+
+
+there_and_back, library = seconds(ping), seconds(dist.barrier)
+
+
+# %% name="own_timings"
+def timed_barrier():
+    import time
+
+    found = []
+    for _ in range(20):
+        start = time.perf_counter()
+        dissemination_barrier()
+        found.append(time.perf_counter() - start)
+    return sorted(found)[10]
+
+
+alpha = world["there_and_back"][0] / 2
+rounds = schedules.dissemination_barrier(world.ranks).steps
+print(f"alpha {1e6 * alpha:.0f} µs, {rounds} rounds: model {1e6 * rounds * alpha:.0f} µs")
+print(f"our barrier {1e6 * statistics.median(world.run(timed_barrier)):.0f} µs")
+print(f"dist.barrier {1e6 * statistics.median(world['library']):.0f} µs")
+
+# %% [markdown] name="price_explained"
+# The model has two ranks with the machine to themselves; a barrier needs all of them *awake*. With more ranks than cores they take turns, and then a barrier costs turns rather than wires: expect several times
+# the model. With Gloo the library's barrier also passes through a thread of its own that must wake, which plain messages do not. On a GPU cluster the larger part is nearly always the wait of section 1.
+
+# %% [markdown] name="groups"
+# ## 4. Groups
+#
+# A group is a subset of the ranks with collectives of its own. With ranks laid out in rows, `rank // columns` is a rank's row. **Predict** what rank 1 holds after summing its row, when rank $r$ brings $r + 1$
+# (four ranks, two columns).
+
+# %% name="guess_row"
+guess = IntText(description="rank 1:")
+guess
+
+# %% name="rows"
+# %%ranks
+columns = 2 if world_size % 2 == 0 else world_size
+rows = [dist.new_group(list(range(first, first + columns))) for first in range(0, world_size, columns)]
+mine = rows[rank // columns]
+x = torch.tensor([rank + 1.0])
+dist.all_reduce(x, group=mine)
+print(f"{x.item():g}; rank {rank} is number {dist.get_rank(mine)} of {dist.get_process_group_ranks(mine)}")
+
+# %% [markdown] name="rows_explained"
+# Every rank made *every* row, also those that it isn't in. That looks wasteful and is the rule: `new_group` is itself a collective of the whole world.
+#
+# A rank now has two numbers: its **global rank** and its **group rank**. `src=` in `dist.broadcast` is always a global rank, whatever the group; `group_src=` is the other.
+#
+# **Predict**: what happens to a rank that calls a collective of a group that it does not belong to?
+
+# %% name="guess_outsider"
+ways = ["an error", "it waits for ever", "nothing: its tensor stays"]
+guess = RadioButtons(options=ways, value=None)
+guess
+
+# %% name="outsider"
+# %%ranks
+import warnings
+
+others = dist.new_group(list(range(world_size - 1)))
+x = torch.ones(1)
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    dist.all_reduce(x, group=others)
+print(f"{x.item():g}", *(str(w.message) for w in warned))
+
+# %% [markdown] name="outsider_explained"
+# The last rank gets a warning and keeps its number. In a log of 64 ranks such a line is easy to miss.
+#
+# **A group made by its members only.** Somebody finds it silly that outsiders must call `new_group`. It even works. **Predict** when the trouble comes.
+
+# %% name="guess_members"
+ways = ["never", "when the group is used", "when the next group is made"]
+guess = RadioButtons(options=ways, value=None)
+guess
+
+# %% tags=["raises-exception"] name="members_only"
+# %%ranks --deadline 4
+if rank < world_size - 1:
+    team = dist.new_group(list(range(world_size - 1)))
+    dist.all_reduce(torch.ones(1), group=team)
+print("so far, so good")
+everybody = dist.new_group(list(range(world_size)))
+
+# %% [markdown] name="members_explained"
+# Groups are counted, and ranks find each other by that number. The last rank has counted one fewer, so it looks for the others under another name, and they for it. The hang comes in innocent code,
+# perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that only their members make.)
+
+# %% [markdown] name="mesh"
+# ## 5. A mesh
+#
+# Rows and columns are so common that PyTorch makes them: `init_device_mesh` lays the ranks out in a grid and makes a group for each line in each direction. The question's 64 GPUs, on paper:
+
+# %% name="grid"
+grid = torch.arange(64).view(8, 8)
+row, column = divmod(13, 8)
+print("tensor parallel with rank 13:", grid[row].tolist())
+print("data parallel with rank 13:  ", grid[:, column].tolist())
+
+# %% [markdown] name="grid_explained"
+# Each rank is in two groups of 8. The innermost dimension has neighbouring numbers, which are on one node with fast links: that is where tensor parallelism goes, since it talks in every layer. Data parallelism talks once a step and can
+# go between nodes. Sixteen groups, and no group of all 64.
+#
+# Live: **predict** whether summing the rows and then the columns gives the sum of all.
+
+# %% name="guess_both"
+guess = RadioButtons(options=["yes", "only on the diagonal", "no"], value=None)
+guess
+
+# %% name="mesh_live"
+# %%ranks
+from torch.distributed.device_mesh import init_device_mesh
+
+teams = 2 if world_size % 2 == 0 else 1
+mesh = init_device_mesh(device.type, (teams, world_size // teams), mesh_dim_names=("data", "tensor"))
+x = torch.tensor([rank + 1.0])
+dist.all_reduce(x, group=mesh.get_group("tensor"))
+in_team = x.item()
+dist.all_reduce(x, group=mesh.get_group("data"))
+print(f"{mesh.get_coordinate()}: team {in_team:g}, all {x.item():g}")
+
+# %% [markdown] name="hierarchy"
+# Yes, and that is the idea of the hierarchical all-reduce: first within the node, then between nodes. Summing whole tensors in both directions would send too much. Scattering first lets each rank carry only its part to the other
+# nodes: $2\frac{m-1}{m}\cdot\frac{n}{g}$ bytes for $m$ nodes of $g$ ranks.
+#
+# **Yours**: one group is missing. `place` should hold the ranks that have *my* place in each node; `None` means everybody. Run `check` first to see what that costs.
+
+
+# %% name="hierarchical"
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, p, g = dist.get_rank(), dist.get_world_size(), ranks_per_node
+    node = [dist.new_group(list(range(first, first + g))) for first in range(0, p, g)][rank // g]
+    place = None  # your turn
+
+    length = -(-tensor.numel() // g)  # rounded up: chunks must be equal
+    padded = tensor.new_zeros(g * length)
+    padded[: tensor.numel()] = tensor.flatten()
+    chunks = list(padded.view(g, length).unbind())
+    mine = torch.empty_like(chunks[0])
+    dist.reduce_scatter(mine, chunks, group=node)
+    dist.all_reduce(mine, group=place)
+    dist.all_gather(chunks, mine, group=node)
+    tensor.copy_(torch.cat(chunks)[: tensor.numel()].view(tensor.shape))
+
+
+check(hierarchical_all_reduce)
+
+# %% [markdown] name="hierarchical_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# Every rank makes all $g$ groups of this kind and picks its own, as in the line above. `range` takes a third argument.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     place = [dist.new_group(list(range(first, p, g))) for first in range(g)][rank % g]
+# ```
+# </details>
+#
+# ## 6. Two groups, one order
+#
+# Groups are independent, so nothing compares the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 does it the other way round. **Predict**.
+
+# %% name="guess_order"
+ways = ["it works: the groups differ", "they wait for ever", "wrong sums"]
+guess = RadioButtons(options=ways, value=None)
+guess
+
+# %% tags=["raises-exception"] name="order"
+# %%ranks --deadline 3
+pair = dist.new_group([0, 1])
+x = torch.ones(1)
+for group in (pair, None) if rank == 1 else (None, pair):
+    if group is None or rank < 2:
+        dist.all_reduce(x, group=group)
+
+# %% [markdown] name="order_explained"
+# Rank 0 waits in the world for rank 1, rank 1 waits in the pair for rank 0. **Where two ranks share two groups, they must use them in the same order.** NCCL's user guide warns of the same for communicators used at once.
+
+# %% [markdown] name="where"
+# ## 7. Where you meet it
+#
+# - **Tensor, pipeline, data, expert parallelism together**: one mesh dimension each.
+# - **HSDP**: shards within one dimension, copies along the other.
+# - **Checkpoints**: rank 0 writes, all wait. A barrier with a deadline that names who is missing (`monitored_barrier`) belongs to *When it hangs*.
+#
+# ## 8. Check yourself
+#
+# <details><summary>1. 1024 ranks, 5 µs a message: what does the barrier itself take? And if one rank is 40 ms late?</summary>
+#
+# 10 rounds, 50 µs. Then 40 ms: the algorithm hardly matters.
+# </details>
+#
+# <details><summary>2. In an 8 × 8 mesh, how many groups is each rank in, and how many are there?</summary>
+#
+# Two of its own; eight rows and eight columns.
+# </details>
+#
+# <details><summary>3. You add a barrier before each all-reduce "to be safe". What has changed?</summary>
+#
+# Nothing but the time. The all-reduce waits anyway, and if a rank does not come, you now hang one line earlier.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A barrier makes all wait for the last, in $\lceil\log_2 p\rceil$ rounds of gossip and however long the last one takes. Groups let some ranks meet without the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two
+# ranks that share two groups must use them in one order. **Meet with few, and always in the same order.**
+#
+# **Next:** [Composing collectives](13_composing.ipynb): softmax, argmax and the loss, when no rank holds a whole row.
+#
+# **Sources.** D. Hensgen, R. Finkel and U. Manber, *Two algorithms for barrier synchronization*, Int. J. Parallel Programming 17(1), 1988 ·
+# [PyTorch, groups](https://docs.pytorch.org/docs/stable/distributed.html#groups) ·
+# [PyTorch, DeviceMesh](https://docs.pytorch.org/docs/stable/distributed.html#devicemesh) ·
+# [NCCL, bootstrap.cc](https://github.com/NVIDIA/nccl/blob/master/src/bootstrap.cc) ·
+# [NCCL user guide, using multiple communicators concurrently](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html)
+
+# %% name="stop_world"
+world.stop()

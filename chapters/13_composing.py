@@ -1,0 +1,479 @@
+# %% [markdown] name="title"
+# # Composing collectives
+#
+# **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they
+# find the loss of 8192 tokens when no GPU may ever hold a whole row?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# The simple way is to gather: then everybody has all logits and calls `cross_entropy`. In float32 that fills each GPU with the number
+# of GB below. **Guess now**: how many *bytes* of summary per token does each rank have to contribute if you are clever? Section 5 has
+# the answer.
+
+# %% name="question"
+gathered = 8192 * 131_072 * 4
+first_guess = IntText(description="bytes:")
+print(f"gathered logits: {gathered / 1e9:.2f} GB on every GPU")
+first_guess
+
+# %% [markdown] name="merge"
+# ## 1. Send the summary, not the data
+#
+# Each rank holds a piece of something, and all want one fact about the whole. What must a rank tell the others? Begin with the mean. Rank $r$ has
+# $r+1$ numbers, and all of them are $r$.
+#
+# **Predict**, for four ranks: the mean of all ten numbers, and what you get if each rank's mean is averaged.
+
+# %% name="guess_means"
+whole, means = FloatText(description="of all:"), FloatText(description="of means:")
+display(whole, means)
+
+# %% name="means"
+# %%ranks
+values = torch.full((rank + 1,), float(rank))
+mean = values.mean()
+dist.all_reduce(mean)
+
+summary = torch.tensor([values.sum(), len(values)])
+dist.all_reduce(summary)
+print(f"mean of means {mean.item() / world_size:g}\nsum / count   {summary[0] / summary[1]:g}")
+
+# %% [markdown] name="merge_explained"
+# The mean is not enough to go on with; the pair (sum, count) is. Two such pairs are **merged** by adding, and the merge of all
+# pieces' pairs is the pair of the whole. That is the whole trick of this chapter:
+#
+# 1. find a small summary that can be merged, in any grouping;
+# 2. let a collective merge it;
+# 3. compute the answer from it.
+#
+# | wanted | summary of a piece | merge |
+# |---|---|---|
+# | mean | sum, count | add both |
+# | any NaN? | 0 or 1 | maximum |
+# | argmax | value, where | the larger value's |
+# | variance | count, mean, squared deviations | section 4 |
+# | softmax | maximum, sum of exponentials | section 3 |
+#
+# A loss over batches of unequal length is the first row: reduce the sum of the losses *and* the number of tokens.
+
+# %% [markdown] name="argmax"
+# ## 2. Argmax
+#
+# Greedy decoding picks the word with the largest logit. An all-reduce with `MAX` gives the value, but not *whose* it is. So each rank
+# contributes a pair, value and index, and all look through $p$ pairs. Rank order breaks ties.
+
+# %% name="argmax_live"
+# %%ranks
+torch.manual_seed(rank)
+logits = torch.randn(1000)
+value, index = logits.max(dim=0)
+pair = torch.stack([value.double(), index.double()])
+pairs = pair.new_empty(2 * world_size)
+dist.all_gather_single(pairs, pair)
+pairs = pairs.view(-1, 2)
+winner = int(pairs[:, 0].argmax())
+print(f"{pairs[winner, 0]:.4f} on rank {winner}, index {int(pairs[winner, 1])}")
+
+# %% name="argmax_check"
+whole = torch.stack(world["logits"])
+print(f"alone: {whole.max():.4f} at (rank, index)", tuple(divmod(int(whole.argmax()), whole.shape[1])))
+
+# %% [markdown] name="float_index"
+# Why `double`? The index travels as a floating-point number. **Predict**: what does the index 16,777,217 become in float32?
+
+# %% name="guess_index"
+guess = IntText(description="index:")
+guess
+
+# %% name="float_index_shown"
+print(
+    f"you said {guess.value:,}; float32 {int(torch.tensor(16_777_217.0)):,}, float64 {int(torch.tensor(16_777_217).double()):,}"
+)
+
+# %% [markdown] name="nan"
+# float32 has 24 bits for the digits. Whoever packs integers into it is right until the table grows.
+#
+# Now one rank has a NaN. `torch.max` and `torch.argmax` let a NaN win, so that nobody overlooks it. **Predict** what `all_reduce` with `MAX` gives.
+
+# %% name="guess_nan"
+guess = RadioButtons(options=["NaN on every rank", "3 on every rank", "NaN on some"], value=None)
+guess
+
+# %% name="nan_live"
+# %%ranks
+x = torch.tensor([float("nan") if rank == 1 else 3.0])
+dist.all_reduce(x, op=dist.ReduceOp.MAX)
+print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item())
+
+# %% [markdown] name="nan_explained"
+# If you see 3, the NaN is gone without a word: a comparison with NaN is false, and which of the two is kept is the library's
+# accident. A collective's `MAX` is not `torch.max`. To ask "did anybody see a NaN?", reduce `x.isnan()` as a number.
+
+# %% [markdown] name="softmax"
+# ## 3. Softmax
+#
+# $\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$, and the columns of $x$ are split. The sum over *all* columns is one number per
+# row: an all-reduce. **Predict** where this breaks first.
+
+# %% name="guess_overflow"
+guess = RadioButtons(options=["x = 50", "x = 90", "x = 1000", "it never does"], value=None)
+guess
+
+# %% name="naive_softmax"
+# %%ranks
+for x in (50.0, 90.0, 1000.0):
+    exps = torch.tensor([x, x - 1]).exp()
+    total = exps.sum()
+    dist.all_reduce(total)
+    print(f"{x:4g}: {total:8.3g} {exps[0] / total:7.4f}")
+
+# %% [markdown] name="shift"
+# The columns are $x$, the sum and the softmax. $e^{89}$ is more than float32 can hold. The cure is old: subtract the same number $m$ from every $x$, which cancels in the
+# fraction, and choose $m$ as the row's maximum, so that no exponent is above 0. But *whose* maximum?
+#
+# **Yours:** two lines are missing. Each is one collective. Run `check` before you write anything: it says what the result is without them.
+
+
+# %% name="softmax_mine"
+def distributed_softmax(logits):
+    top = logits.amax(dim=-1, keepdim=True)
+    # one maximum for all ranks: your turn
+    exps = (logits - top).exp()
+    total = exps.sum(dim=-1, keepdim=True)
+    # one sum for all ranks: your turn
+    return exps / total
+
+
+check(distributed_softmax)
+
+# %% [markdown] name="softmax_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     dist.all_reduce(top, op=dist.ReduceOp.MAX)
+#     dist.all_reduce(total)
+# ```
+#
+# The first goes where the first mark is, the second where the second is. Both reduce one number per row.
+# </details>
+#
+# ### One round instead of two
+#
+# The sum must wait for the maximum, so these are two collectives one after the other. They can be one, if the *pair* can be merged. Rank
+# $a$ has maximum $m_a$ and $s_a = \sum e^{x_i - m_a}$, rank $b$ likewise. With $m = \max(m_a, m_b)$,
+#
+# $$s = s_a\,e^{m_a - m} + s_b\,e^{m_b - m}.$$
+#
+# Each rank uses its own maximum and is corrected afterwards.
+
+# %% name="one_round"
+# %%ranks
+torch.manual_seed(rank)
+logits = 1000 + 10 * torch.randn(8)
+top = logits.max()
+pairs = torch.empty(2 * world_size)
+dist.all_gather_single(pairs, torch.stack([top, (logits - top).exp().sum()]))
+tops, sums = pairs.view(-1, 2).unbind(dim=1)
+m = tops.max()
+s = (sums * (tops - m).exp()).sum()
+mine = (logits - m).exp() / s
+print(f"my share {mine.sum():.4f}")
+
+# %% name="one_round_check"
+alone = torch.softmax(torch.cat(world["logits"]), dim=0)
+print("largest difference from one process:", f"{(torch.cat(world['mine']) - alone).abs().max():.1e}")
+
+# %% [markdown] name="flash"
+# This merge carries more than softmax. FlashAttention walks through its keys block by block with it, and ring attention and flash-decoding merge
+# the blocks of different GPUs with it: they carry the weighted sum of values along as a third part.
+#
+# Nothing says that a collective can only add numbers. Step through this one and think of every cell as a *pair*: wherever the picture adds, merge.
+# Why must the grouping not matter?
+
+# %% name="watch"
+Player(schedules.recursive_doubling_all_reduce(ranks=8))
+
+# %% [markdown] name="grouping"
+# Each rank merges in an order of its own, ((0 1) (2 3)) here and ((2 3) (0 1)) there. The result is the same for all only where the merge is
+# associative and commutative, apart from rounding.
+
+# %% [markdown] name="layer_norm"
+# ## 4. Layer norm
+#
+# Now mean and variance of a row whose features are split. The textbook offers a one-round recipe: reduce $\sum x$ and $\sum x^2$, then
+# $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1. **Predict** what float32 makes of it.
+
+# %% name="guess_variance"
+guess = RadioButtons(options=["1.0", "0.9 to 1.1", "anything, even below 0"], value=None)
+guess
+
+# %% name="variances"
+# %%ranks
+torch.manual_seed(0)
+row = 10_000 + torch.randn(8192)
+x, n = row.tensor_split(world_size)[rank], len(row)
+
+sums = torch.stack([x.sum(), x.square().sum()])
+dist.all_reduce(sums)
+one_round = sums[1] / n - (sums[0] / n) ** 2
+
+total = x.sum()
+dist.all_reduce(total)
+squares = (x - total / n).square().sum()
+dist.all_reduce(squares)
+two_rounds = squares / n
+
+# %% [markdown] name="welford"
+# The second recipe finds the mean first and sums the squared deviations from it, which takes two rounds. The third merges: each piece has a
+# count $n_i$, a mean $\mu_i$ and squared deviations $M_i$ from *its own* mean, and
+#
+# $$\mu = \sum \frac{n_i}{n}\mu_i, \qquad M = \sum M_i + \sum n_i\,(\mu_i - \mu)^2.$$
+
+# %% name="merged_variance"
+# %%ranks
+pieces = torch.empty(3 * world_size)
+dist.all_gather_single(pieces, torch.stack([torch.tensor(float(len(x))), x.mean(), (x - x.mean()).square().sum()]))
+count, mean, M = pieces.view(-1, 3).unbind(dim=1)
+mu = (count * mean).sum() / count.sum()
+merged = (M.sum() + (count * (mean - mu).square()).sum()) / count.sum()
+right = row.double().var(correction=0)
+print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged:12.5f}\nfloat64 {right:11.5f}")
+
+# %% [markdown] name="layer_norm_explained"
+# $x^2$ is 100,000,000, where neighbouring float32 numbers are 8 apart; the variance that is left after the subtraction is rounding. The merge
+# (Chan, Golub & LeVeque) needs one round and three numbers a rank, and is safe.
+#
+# `SyncBatchNorm` does this: it gathers each rank's mean, inverse deviation and count, and merges. Megatron-LM avoids the question for layer norm: there every
+# rank has whole rows. **The best collective is the one that the layout makes unnecessary.**
+
+# %% [markdown] name="cross_entropy"
+# ## 5. Vocabulary-parallel cross entropy
+#
+# The question from the top. The loss of a token with target $t$ is
+#
+# $$\ell = \log \sum_j e^{x_j - m} + m - x_t .$$
+#
+# Its parts are the maximum $m$, a sum over columns, and one logit that exactly one rank has. What do ranks without it contribute? **Predict** how many
+# all-reduces it takes.
+
+# %% name="guess_rounds"
+guess = IntText(description="all-reduces:")
+guess
+
+
+# %% name="vocab_parallel"
+def vocab_parallel_loss(logits, target):
+    width = logits.shape[1]
+    top = logits.amax(dim=1)
+    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+
+    exps = (logits - top[:, None]).exp()
+    here = target - dist.get_rank() * width  # the target's column on this rank
+    owned = (here >= 0) & (here < width)
+    picked = logits.gather(1, here.clamp(0, width - 1)[:, None])[:, 0]
+    sums = torch.stack([exps.sum(dim=1), torch.where(owned, picked, 0)])
+    dist.all_reduce(sums)
+    return (sums[0].log() + top - sums[1]).mean()
+
+
+# %% name="gathered_loss"
+def gathered_loss(logits, target):
+    rows, width = logits.shape
+    parts = logits.new_empty(dist.get_world_size() * rows, width)
+    dist.all_gather_single(parts, logits)  # rank after rank, one below the other
+    whole = parts.view(-1, rows, width).transpose(0, 1).reshape(rows, -1)
+    return torch.nn.functional.cross_entropy(whole, target)
+
+
+# %% [markdown] name="both"
+# A rank that doesn't own the target contributes 0 to a sum: that is how one rank tells all the others. Both sums go in one call, so there are two. `world.trace`
+# says what each rank handed to the collectives, for 32 tokens and 1024 columns a rank:
+
+
+# %% name="compare"
+def with_data(loss):
+    torch.manual_seed(dist.get_rank())
+    logits = 50 * torch.randn(32, 1024)
+    target = torch.arange(32) * 37 % (1024 * dist.get_world_size())
+    return loss(logits, target).item()
+
+
+for loss in (vocab_parallel_loss, gathered_loss):
+    results, trace = world.trace(with_data, loss)
+    calls = [(event.op, event.nbytes) for event in trace if event.rank == 0]
+    print(f"{loss.__name__:20} {results[0]:.4f}  rank 0 contributes {calls}")
+
+# %% name="answer"
+print(f"you guessed {first_guess.value} bytes a token; 3 numbers of 4 bytes are 12")
+print(
+    f"8192 tokens: {8192 * 12 / 1e3:.1f} kB instead of {gathered / 1e9:.2f} GB, {gathered / (8192 * 12):,.0f} times less"
+)
+
+# %% [markdown] name="backward"
+# ### Backward costs nothing
+#
+# The gradient of the loss is $\text{softmax}(x) - \text{onehot}(t)$, over the number of tokens. **Predict**: how many bytes must be sent for the columns of
+# *this* rank?
+
+# %% name="guess_backward"
+guess = IntText(description="bytes:")
+guess
+
+
+# %% name="gradient"
+def gradient_error():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    whole = torch.randn(32, 64 * p, requires_grad=True)
+    target = torch.arange(32) % (64 * p)
+    torch.nn.functional.cross_entropy(whole, target).backward()
+
+    columns = slice(64 * rank, 64 * (rank + 1))
+    logits = whole.detach()[:, columns]
+    top, total = whole.detach().amax(dim=1, keepdim=True), whole.detach().logsumexp(dim=1, keepdim=True)
+    probability = (logits - top).exp() / (total - top).exp()  # the forward pass has both
+    onehot = torch.nn.functional.one_hot(target, 64 * p)[:, columns]
+    return ((probability - onehot) / 32 - whole.grad[:, columns]).abs().max().item()
+
+
+print(f"largest difference from autograd: {max(world.run(gradient_error)):.1e}")
+
+# %% [markdown] name="backward_explained"
+# None. The maximum and the sum of the forward pass are still there, and the rest is this rank's own columns. (The matrix product *before* the logits is another matter: its
+# backward pass needs an all-reduce, as every product split by columns does.)
+
+# %% [markdown] name="price"
+# ## 6. What it costs
+#
+# $p$ ranks, $N$ tokens, $V$ columns in all, $\alpha$ seconds a message, $\beta$ seconds a byte, float32, rings:
+#
+# $$T_\text{gather} = (p-1)\,\alpha + \frac{p-1}{p}\,4NV\beta
+# \qquad T_\text{compose} = 4(p-1)\,\alpha + 2\,\frac{p-1}{p}\,12\,N\beta$$
+#
+# The second sends far less, in four times as many steps. **Predict**: does it also win for a *single* token, as in decoding?
+
+# %% name="guess_single"
+guess = RadioButtons(
+    options=["yes, always", "no, gathering one row is faster"], value=None, layout=Layout(width="auto")
+)
+guess
+
+
+# %% name="model"
+def models(p, tokens, columns, alpha, beta):
+    gather = schedules.ring_all_gather(p).price(4 * tokens * columns, alpha, beta)
+    ring = schedules.ring_all_reduce(p)
+    return gather, ring.price(4 * tokens, alpha, beta) + ring.price(8 * tokens, alpha, beta)
+
+
+for tokens in (1, 64, 8192):
+    gather, compose = models(8, tokens, 131_072, 5e-6, 1 / 200e9)
+    print(f"{tokens:5} tokens on 8 GPUs: gather {1e3 * gather:8.3f} ms, compose {1e3 * compose:6.3f} ms")
+
+# %% [markdown] name="measure"
+# With 5 µs a message and 200 GB/s: for one token steps count, and gathering wins. (Recursive doubling would need 6 steps, not 28.) Now the same
+# on your ranks, with 4096 columns on each. Only the collectives are timed.
+
+# %% name="timings"
+# %%ranks
+import time
+
+
+def seconds(calls):
+    dist.barrier()
+    start = time.perf_counter()
+    for call, *tensors in calls:
+        call(*tensors)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+columns, timings = 4096 * world_size, {}
+for tokens in (1, 16, 256):
+    part, whole = torch.zeros(tokens, 4096), torch.empty(world_size * tokens, 4096)
+    gather = [(dist.all_gather_single, whole, part)]
+    compose = [(dist.all_reduce, torch.zeros(tokens), dist.ReduceOp.MAX), (dist.all_reduce, torch.zeros(2, tokens))]
+    timings[tokens] = [(seconds(gather), seconds(compose)) for _ in range(12)][1:]
+
+# %% [markdown] name="fit"
+# $\alpha$ comes from the composed form with one token ($4(p-1)$ steps and next to no bytes), $\beta$ from the largest gather. Those two figures are on the
+# model because we put them there; the other four are the test.
+
+# %% name="table"
+measured = {
+    tokens: [max(statistics.median(pair[i] for pair in rank[tokens]) for rank in world["timings"]) for i in (0, 1)]
+    for tokens in (1, 16, 256)
+}
+p, columns = world.ranks, world["columns"][0]
+alpha = measured[1][1] / (4 * (p - 1))
+beta = max(measured[256][0] - (p - 1) * alpha, 0) / ((p - 1) / p * 4 * 256 * columns)
+print(f"alpha {1e6 * alpha:.0f} µs a message\n{'tokens':>8}{'gather ms':>11}{'model':>8}{'compose ms':>12}{'model':>8}")
+for tokens, (gather, compose) in measured.items():
+    expected = models(p, tokens, columns, alpha, beta)
+    print(f"{tokens:8}{1e3 * gather:11.2f}{1e3 * expected[0]:8.2f}{1e3 * compose:12.2f}{1e3 * expected[1]:8.2f}")
+
+# %% [markdown] name="measure_explained"
+# Follow the columns downwards. The gather must grow with the tokens; the composed form sends 3 kB at most and should not. If yours jumps about, count its steps: one after
+# the other, and each may wait for a process to wake. On CPUs $\alpha$ is mostly that.
+#
+# What the model leaves out altogether is memory, often the true reason: gathered logits must *fit*.
+
+# %% [markdown] name="where"
+# ## 7. Where you meet it
+#
+# - **Tensor parallelism**: the vocabulary-parallel loss (Megatron-LM), argmax and top-k when sampling.
+# - **Context parallelism**: the softmax merge, in ring attention and flash-decoding.
+# - **FSDP, ZeRO**: the norm for gradient clipping. Each rank sums the squares of *its* shard, one all-reduce adds, then the root. Take the root last.
+# - **DDP**: `SyncBatchNorm`; a loss over unequal numbers of tokens.
+#
+# ## 8. Check yourself
+#
+# <details><summary>1. The median of numbers that are spread over ranks: which small summary can be merged?</summary>
+#
+# None of fixed size gives it exactly. People merge histograms or sketches, or search with a count ("how many are below 0.5?") per round.
+# </details>
+#
+# <details><summary>2. Two ranks have gradient norms 3 and 4 on their shards. What is the norm of the whole?</summary>
+#
+# 5, the root of 9 + 16. Adding norms gives 7. If both hold the *same* parameters, it is not even 5: count every parameter once.
+# </details>
+#
+# <details><summary>3. Why does the vocabulary-parallel loss contribute 0 for a target that is elsewhere, rather than skip the call?</summary>
+#
+# Every rank must come to a collective. 0 is what changes nothing in a sum; in a maximum it would be minus infinity.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# To learn one fact about data that is spread out, merge summaries instead of moving the data. A summary is good if two of them can be merged in any grouping and if it is
+# safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row of logits of any length shrinks to three numbers.
+# **Move the small thing.**
+#
+# **Next question:** what else must the ranks agree on before a whole training run comes out the same? [Data parallel, by hand](14_data_parallel.ipynb)
+#
+# **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
+# M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867) ·
+# T. Dao et al., *FlashAttention*, [arXiv:2205.14135](https://arxiv.org/abs/2205.14135) ·
+# H. Liu, M. Zaharia and P. Abbeel, *Ring attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889) ·
+# T. F. Chan, G. H. Golub and R. J. LeVeque, *Algorithms for computing the sample variance*, The American Statistician 37(3), 1983 ·
+# [PyTorch, SyncBatchNorm](https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html)
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,459 @@
+# %% [markdown] name="title"
+# # Data parallel, by hand
+#
+# **Four processes train one model, each on its own share of every batch. After 50 steps all four must hold the same weights,
+# and the ones that a single process with all the data would have found. What must they agree on, and when?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="equal"
+# ## 1. Begin equal
+#
+# Data parallelism keeps a full copy of the model on every rank, and the copies must never part. They part at once if they are not made
+# equal. Here each rank builds its model as any script would, with random weights.
+
+# %% name="build"
+# %%ranks
+torch.manual_seed(rank)  # as if nobody had thought of seeds
+model = torch.nn.Linear(3, 1)
+print(f"{model.weight[0, 0].item():+.4f}")
+
+# %% [markdown] name="equal_guess"
+# One could give all of them the same seed. **Predict**: which of these would make the copies differ *in spite* of equal seeds?
+
+# %% name="guess_seed"
+ways = ["one rank draws a random number before it builds the model", "one rank loads a checkpoint", "both"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="broadcast"
+# %%ranks
+for tensor in model.state_dict().values():
+    dist.broadcast(tensor, src=0)
+print(f"{model.weight[0, 0].item():+.4f}")
+
+# %% [markdown] name="equal_explained"
+# Both. So don't rely on seeds: rank 0 tells the others, buffers (the running means of BatchNorm) included. `DistributedDataParallel` does the same when you wrap
+# a model. Only rank 0 then needs the checkpoint.
+#
+# ## 2. To each its share
+#
+# The data should be read once, each sample by one rank. PyTorch's `DistributedSampler` hands out indices; ranks exchange nothing, they count alike. **Predict**: a data set
+# has $2p + 1$ samples for $p$ ranks (9 for four). How many does each rank get?
+
+# %% name="guess_sampler"
+guess = IntText(description="samples:")
+guess
+
+# %% name="sampler"
+# %%ranks
+from torch.utils.data import DistributedSampler
+
+dataset = range(2 * world_size + 1)
+for drop_last in (False, True):
+    sampler = DistributedSampler(dataset, shuffle=False, drop_last=drop_last)
+    print(f"drop_last={drop_last}: {list(sampler)}")
+
+# %% [markdown] name="sampler_explained"
+# Every rank gets as many as any other, for a reason that section 6 shows. Without `drop_last` the first samples are dealt again to make it come out even: fine for
+# training, wrong for an accuracy, which then counts some samples twice.
+#
+# Shuffling must agree too, or ranks would share some samples and miss others. All shuffle with one seed plus the number of the epoch. **Predict** what happens if you
+# don't tell the sampler the epoch.
+
+# %% name="guess_epoch"
+ways = ["every epoch has a new order", "every epoch has the same order", "an error"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="epochs"
+# %%ranks
+sampler = DistributedSampler(range(4 * world_size))
+print("first epoch ", list(sampler))
+print("second epoch", list(sampler))
+sampler.set_epoch(1)
+print("set_epoch(1)", list(sampler))
+
+# %% [markdown] name="epochs_explained"
+# The same order for ever, without a warning: call `sampler.set_epoch(epoch)`.
+#
+# ## 3. Step together
+#
+# Now a whole training run. One function, three ways: `"alone"` uses the whole batch and no communication, `"averaged"` uses a share and averages gradients, `"never averaged"`
+# uses a share and keeps to itself.
+
+
+# %% name="train"
+def make_model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+
+
+def share_of_batch(step, alone=False):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(1000 + step)
+    x = torch.randn(16 * p, 8)
+    mine = slice(None) if alone else slice(16 * rank, 16 * (rank + 1))
+    return x[mine], x[mine].sum(dim=1, keepdim=True).sin()
+
+
+# %% name="train_loop"
+def train(way, steps=50):
+    model = make_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    history = []
+    for step in range(steps):
+        x, y = share_of_batch(step, alone=way == "alone")
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        if way == "averaged":
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= dist.get_world_size()
+        optimizer.step()
+        history.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone())
+    return torch.stack(history)
+
+
+# %% [markdown] name="train_guess"
+# **Predict** two differences after 50 steps, as the largest over all weights: between two ranks that averaged, and between a rank that averaged and the single process.
+
+# %% name="guess_difference"
+options = ["exactly 0", "about 1e-7", "about 1e-3", "about 0.1"]
+ranks_guess = RadioButtons(options=options, value=None, description="ranks:")
+alone_guess = RadioButtons(options=options, value=None, description="alone:")
+display(ranks_guess, alone_guess)
+
+# %% name="runs"
+runs = {way: [h.cpu() for h in world.run(train, way)] for way in ("alone", "averaged", "never averaged")}
+averaged, alone = runs["averaged"], runs["alone"][0]
+print(f"first and last rank, averaged: {(averaged[0][-1] - averaged[-1][-1]).abs().max():.1e}")
+print(f"averaged and alone:            {(averaged[0][-1] - alone[-1]).abs().max():.1e}")
+never = runs["never averaged"]
+print(f"first and last rank, never:    {(never[0][-1] - never[-1][-1]).abs().max():.1e}")
+
+# %% name="figure"
+plt.figure(figsize=(6, 3))
+for way in ("never averaged", "averaged"):
+    plt.semilogy((runs[way][0] - alone).abs().amax(dim=1), label=way)
+plt.xlabel("step")
+plt.ylabel("largest difference from alone")
+plt.legend()
+plt.show()
+
+# %% [markdown] name="runs_explained"
+# Between ranks nothing: an all-reduce gives all of them the same bits, and the same bits plus the same optimizer stay the same. Against the single process there is rounding,
+# since it adds the losses of a batch in another order; it grows a little with each step. So data-parallel training is *the same algorithm*, not the same bits.
+#
+# What was exchanged? Only gradients: no weights, no optimizer state, no data.
+
+# %% [markdown] name="mean_or_sum"
+# ### Sum or mean?
+#
+# `all_reduce` adds; the division is yours. **Predict**: you forget it. How much longer is the first step with SGD, and with Adam?
+
+# %% name="guess_forgot"
+sgd, adam = FloatText(description="SGD, times:"), FloatText(description="Adam, times:")
+display(sgd, adam)
+
+
+# %% name="forgot"
+def first_step(kind, divide):
+    model = make_model()
+    before = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.01)
+    x, y = share_of_batch(0)
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size() if divide else 1
+    optimizer.step()
+    return (torch.nn.utils.parameters_to_vector(model.parameters()).detach() - before).norm().item()
+
+
+for kind in ("SGD", "Adam"):
+    print(f"{kind:5} {world.run(first_step, kind, False)[0] / world.run(first_step, kind, True)[0]:.3f} times")
+
+# %% [markdown] name="forgot_explained"
+# With SGD the learning rate is secretly multiplied by $p$: what works on two GPUs may diverge on 64. Adam divides each gradient by its own size, so that a factor vanishes; the bug stays
+# hidden until somebody clips gradients.
+#
+# **Yours.** The mean of a tensor over all ranks: one `all_reduce`, the input untouched, any dtype and layout. `check` will tell you what you forgot.
+
+
+# %% name="mean_mine"
+def distributed_mean(tensor):
+    mean = tensor.clone()
+    # your turn
+    return mean
+
+
+check(distributed_mean)
+
+# %% [markdown] name="mean_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     mean = tensor.clone(memory_format=torch.contiguous_format)
+#     dist.all_reduce(mean)
+#     mean /= dist.get_world_size()
+# ```
+#
+# A plain `clone()` keeps a transposed layout, and collectives want contiguous memory.
+# </details>
+
+# %% [markdown] name="ddp"
+# ## 4. The real one
+#
+# `DistributedDataParallel` wraps a model and does all this in hooks that run *during* `backward()`. Let us see what it sends, beside our loop. `world.trace` records one step of each.
+# Our model has four parameter tensors. **Predict**: how many all-reduces does DDP call?
+
+# %% name="guess_calls"
+guess = IntText(description="calls:")
+guess
+
+
+# %% name="ddp_step"
+def step_by_hand():
+    model = make_model()
+    x, y = share_of_batch(0)
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+def step_with_ddp():
+    model = torch.nn.parallel.DistributedDataParallel(make_model())
+    x, y = share_of_batch(0)
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+# %% name="ddp_compare"
+(by_hand, hand_trace), (by_ddp, ddp_trace) = world.trace(step_by_hand), world.trace(step_with_ddp)
+print(f"largest difference: {max((a - b).abs().max() for a, b in zip(by_hand[0], by_ddp[0], strict=True)):.1e}")
+for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
+    print(f"{name:8}", [(event.op, event.nbytes) for event in trace if event.rank == 0])
+
+# %% name="ddp_player"
+Player(hand_trace, ddp_trace)
+
+# %% [markdown] name="ddp_explained"
+# Each lane is a rank, each bar a call. DDP first compares the shapes and broadcasts the weights (section 1), once. Then there is *one* all-reduce with all the gradients: it copies them into a **bucket** of up to 25 MiB
+# (`bucket_cap_mb`), since a call costs the same $2(p-1)\alpha$ whether it carries four bytes or four million.
+
+# %% [markdown] name="price"
+# ## 5. What it costs
+#
+# With $K$ gradient tensors of $n$ bytes in all, one ring all-reduce each:
+#
+# $$T = 2(p-1)\,K\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
+#
+# and in one flat bucket the same with $K = 1$. Below, 100 tensors of 16 KiB. **Predict**: how many times faster is the flat one here?
+
+# %% name="guess_flat"
+guess = FloatText(description="times:")
+guess
+
+# %% name="timings"
+# %%ranks
+import time
+
+
+def seconds(tensors):
+    dist.barrier()
+    start = time.perf_counter()
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+gradients = [torch.zeros(4096) for _ in range(100)]
+small, flat = torch.zeros(1), torch.cat(gradients)
+timings = [[seconds([small] * 100) / 100, seconds([flat]), seconds(gradients)] for _ in range(6)][1:]
+
+# %% [markdown] name="fit"
+# A hundred calls with one number each give $\alpha$, the flat call gives $\beta$. The hundred calls with gradients are the test.
+
+# %% name="table"
+p, n = world.ranks, 100 * 4096 * 4
+one, flat, many = (max(statistics.median(row[i] for row in rank) for rank in world["timings"]) for i in range(3))
+alpha = one / (2 * (p - 1))
+beta = max(flat - one, 0) / (2 * (p - 1) / p * n)
+model = 100 * schedules.ring_all_reduce(p).price(n // 100, alpha, beta)
+print(f"alpha {1e6 * alpha:.0f} µs a message; flat {1e3 * flat:.1f} ms")
+print(f"100 calls: measured {1e3 * many:.1f} ms, model {1e3 * model:.1f} ms")
+print(f"you guessed {guess.value:g} times, it is {many / flat:.1f}")
+
+# %% [markdown] name="efficiency"
+# The model's 100 calls are nearly all $\alpha$, and that is the lesson, whatever the factor on your machine. Where ranks share cores it is hard to predict: every call waits for
+# the slowest of $p$ processes to be woken, a hundred times.
+#
+# Buckets are why DDP's communication is nearly all bytes. What remains is a tax on each step: 14 GB of bfloat16 gradients (7 billion parameters) at an assumed
+# 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. **Predict** the efficiency, compute over total, on 8 and on 1024 GPUs, if nothing overlaps.
+
+# %% name="guess_efficiency"
+eight, thousand = FloatText(description="8, %:"), FloatText(description="1024, %:")
+display(eight, thousand)
+
+# %% name="efficiency_shown"
+for p in (2, 8, 32, 128, 1024):
+    comm = 2 * (p - 1) * 5e-6 + 2 * (p - 1) / p * 14e9 / 200e9
+    print(f"{p:5} GPUs: {1e3 * comm:6.1f} ms of communication, efficiency {0.5 / (0.5 + comm):.0%}")
+
+# %% [markdown] name="efficiency_explained"
+# The tax hardly depends on $p$: that is the ring's merit, and why data parallelism scales so far (*weak* scaling: each rank keeps its 16 samples, so the batch grows with $p$, and the learning
+# rate must be thought about anew). Most of the tax can be hidden behind the backward pass; the next chapter does it.
+
+# %% [markdown] name="uneven"
+# ## 6. When ranks don't do the same
+#
+# **One batch short.** The last rank has 3 batches, the others 4. **Predict** what the others do at the end of the epoch.
+
+# %% name="guess_uneven"
+ways = ["they finish, with one gradient missing", "they wait for ever", "an error at once"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+# %% tags=["raises-exception"] name="uneven_run"
+# %%ranks --deadline 3
+gradient = torch.ones(1)
+for _ in range(3 if rank == world_size - 1 else 4):
+    dist.all_reduce(gradient)
+
+# %% [markdown] name="uneven_explained"
+# That is why samplers deal out equal shares. Where shares must be unequal, `torch.distributed.algorithms.Join` lets the early rank answer for those it lacks.
+#
+# **A parameter that was not used.** This model has two heads. Even ranks happen to need head A, odd ranks head B, so that one of them has no gradient. The loop skips it, which seems reasonable:
+
+
+# %% name="unused"
+def two_heads(skip_unused):
+    rank = dist.get_rank()
+    heads = {name: torch.zeros(2, requires_grad=True) for name in "AB"}
+    used = heads["A" if rank % 2 == 0 else "B"]
+    (used * (rank + 1.0)).sum().backward()  # its gradient is rank + 1
+
+    for head in heads.values():
+        if head.grad is None and skip_unused:
+            continue
+        if head.grad is None:
+            head.grad = torch.zeros_like(head)
+        dist.all_reduce(head.grad)
+    return {name: None if head.grad is None else head.grad.tolist() for name, head in heads.items()}
+
+
+# %% [markdown] name="unused_guess"
+# On four ranks head A should get $1 + 3 = 4$ and head B $2 + 4 = 6$. **Predict** what rank 0 gets for head A.
+
+# %% name="guess_unused"
+guess = RadioButtons(options=["4", "10", "an error", "a hang"], value=None)
+guess
+
+# %% name="unused_run"
+print("skipping:")
+for rank, heads in enumerate(world.run(two_heads, True)):
+    print("  rank", rank, heads)
+print("zeros instead:", world.run(two_heads, False)[0])
+
+# %% [markdown] name="unused_explained"
+# Each rank made one call, the calls had the same shape, and so rank 0's head A was added to rank 1's head B. No error, wrong gradients, and copies that part. Collectives have no names: **the
+# first call meets the first call**. A rank without a gradient must bring zeros.
+#
+# DDP notices, one step later. Run it and read the message:
+
+
+# %% tags=["raises-exception"] name="ddp_unused"
+class TwoHeads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = torch.nn.ModuleDict({name: torch.nn.Linear(2, 1) for name in "AB"})
+
+    def forward(self, x, name):
+        return self.heads[name](x)
+
+
+def ddp_unused(find):
+    model = torch.nn.parallel.DistributedDataParallel(TwoHeads(), find_unused_parameters=find)
+    for _ in range(2):
+        model(torch.ones(1, 2), "A" if dist.get_rank() % 2 == 0 else "B").sum().backward()
+    return model.module.heads["A"].weight.grad.tolist()
+
+
+print("find_unused_parameters=True:", world.run(ddp_unused, True)[0])
+world.run(ddp_unused, False)
+
+# %% [markdown] name="ddp_unused_explained"
+# `find_unused_parameters=True` walks through the graph after each forward pass and counts what the backward pass will not reach as ready, with zeros. It costs that walk, and it keeps DDP from reordering
+# its buckets. It is a switch for correctness, not for speed.
+
+# %% [markdown] name="random"
+# **The same dice.** All ranks began with `torch.manual_seed(0)`, to have equal weights. **Predict**: are their dropout masks equal too?
+
+# %% name="guess_dropout"
+guess = RadioButtons(options=["yes", "no"], value=None)
+guess
+
+# %% name="dropout"
+# %%ranks
+for seed in (0, rank):
+    torch.manual_seed(seed)
+    kept = torch.nn.functional.dropout(torch.ones(16), p=0.5) > 0
+    print("".join("#" if x else "." for x in kept))
+
+# %% [markdown] name="random_explained"
+# Equal seeds, equal masks: each rank drops the same units for its samples, and the noise that should average out over the batch does not. Build the model with one seed, then seed with `seed + rank`.
+
+# %% [markdown] name="quiz"
+# ## 7. Check yourself
+#
+# <details><summary>1. Two ranks have 30 and 10 samples in the last batch. Each averages its loss, then gradients are averaged. What is wrong?</summary>
+#
+# The 10 samples count three times as much each. Reduce the *sum* of the losses' gradients and the number of samples, then divide.
+# </details>
+#
+# <details><summary>2. Copies must be equal, and you fear they are not. How do you find out with a few bytes?</summary>
+#
+# Each rank makes a checksum $h$ of its weights and all reduce $(h, -h)$ with `MAX`: if the two do not cancel, somebody differs.
+# </details>
+#
+# <details><summary>3. Does each rank need to send its optimizer state?</summary>
+#
+# No. Equal state plus equal gradients gives equal state. (It is needed $p$ times in memory, though; ZeRO stops that.)
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Data parallelism makes equal copies by a broadcast, gives each its share of every batch, and averages gradients by an all-reduce; from equal weights and equal gradients the copies stay equal to the last bit. It is the same
+# algorithm as one process with the whole batch, apart from rounding. Everything that breaks it is a rank that does something different: another seed, one batch fewer, a parameter skipped. **Collectives
+# meet in the order of the calls, so every rank must make the same ones.**
+#
+# **Next question:** how much of the tax can hide behind the backward pass? (*Overlap and bucketing.*)
+#
+# **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
+# [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·
+# [PyTorch, DistributedSampler](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) ·
+# [PyTorch, Join](https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html) ·
+# P. Goyal et al., *Accurate, large minibatch SGD*, [arXiv:1706.02677](https://arxiv.org/abs/1706.02677) (learning rates)
+
+# %% name="stop_world"
+world.stop()

@@ -11,11 +11,18 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import psutil
 import pytest
 import requests
+from jupyterhub.app import JupyterHub
+from jupyterhub.auth import Authenticator, LocalAuthenticator, PAMAuthenticator
+from jupyterhub.proxy import ConfigurableHTTPProxy
+from jupyterhub.spawner import Spawner
+from systemdspawner import SystemdSpawner
+from traitlets.config.loader import PyFileConfigLoader
 from visitor import HUB, Kernel, Visitor
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,6 +138,29 @@ def test_log_in(hub):
     assert groups == {"ana": ["nbgrader-allranks"], "ben": ["nbgrader-allranks"], "ida": ["formgrade-allranks"]}
 
 
+@pytest.mark.parametrize("spawner", ["local", "systemd"])
+def test_every_setting_is_one(hub, monkeypatch, spawner):
+    """A misspelt setting is ignored by JupyterHub; the systemd spawner, which can't run here, gets its limits at least."""
+    monkeypatch.setenv("ALLRANKS_HUB_SPAWNER", spawner)
+    config = PyFileConfigLoader("jupyterhub_config.py", path=str(ROOT / "deploy")).load_config()
+    classes = (
+        JupyterHub,
+        ConfigurableHTTPProxy,
+        Authenticator,
+        LocalAuthenticator,
+        PAMAuthenticator,
+        Spawner,
+        SystemdSpawner,
+    )
+    known = {cls.__name__: cls for cls in classes}
+    unknown = [f"{s}.{key}" for s in config for key in config[s] if key not in known[s].class_trait_names(config=True)]
+    assert not unknown
+    server = SystemdSpawner(config=config, user=SimpleNamespace(name="ana", id=1, url="/"))
+    assert (server.mem_limit, server.cpu_limit, server.notebook_dir) == (6 << 30, 2.0, "~/allranks")
+    assert (config.JupyterHub.spawner_class == "systemd") == (spawner == "systemd")
+    assert server.unit_name == {"systemd": "allranks-ana-singleuser", "local": "jupyter-ana-singleuser"}[spawner]
+
+
 def test_servers_start_as_their_users(ana, ben, ida):
     ana.start_server()
     ben.start_server()
@@ -208,6 +238,7 @@ async def both_at_once(ana: Visitor, ben: Visitor) -> None:
                 seen[name] = json.loads(await kernel.says("import json; print(json.dumps(world.pids))"))
                 limits = json.loads(await kernel.says(LIMITS))
                 assert limits == {"cores": min(2, os.cpu_count()), "data": 6 << 30, "core": 0}
+                assert (await kernel.says(RANKS_LIMITS)).split() == [str(int(0.8 * (6 << 30) / 4))] * 4
                 await meet.wait()  # now both worlds are there
                 for owner in ("ana", "ben"):
                     uid = pwd.getpwnam(owner).pw_uid
@@ -234,6 +265,14 @@ LIMITS = """
 import json, os, resource
 print(json.dumps({"cores": len(os.sched_getaffinity(0)), "data": resource.getrlimit(resource.RLIMIT_DATA)[1],
                   "core": resource.getrlimit(resource.RLIMIT_CORE)[1]}))
+"""
+
+
+RANKS_LIMITS = """
+def most():
+    import resource
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+print(*world.run(most))
 """
 
 
@@ -331,7 +370,7 @@ def test_restart_and_idle(hub, ana, ida):
     before = {p.pid for p in processes_of("ana")}
     run("usermod", "--groups", "", "ida")
     hub.stop()
-    hub.start(ALLRANKS_HUB_IDLE_S="6", ALLRANKS_HUB_REFRESH_S="2")
+    hub.start(ALLRANKS_HUB_IDLE_S="3", ALLRANKS_HUB_REFRESH_S="2")
     assert before & {p.pid for p in processes_of("ana")}, "ana's server went with the hub"
     assert ida.ask("POST", f"/hub/api/users/{GRADER}/server").status_code in (403, 404)
     deadline = time.monotonic() + 90

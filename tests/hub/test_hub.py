@@ -28,12 +28,14 @@ def what_is_missing() -> str | None:
     """Why the scene can't be played here, with the mend; None where it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "making real Unix users takes root on Linux"
-    for module, extra in {"jupyterhub": "hub", "jupyterhub_idle_culler": "hub"}.items():
+    for module in ("jupyterhub", "jupyterhub_idle_culler", "systemdspawner"):
         if importlib.util.find_spec(module) is None:
-            return f"{module} is not installed: pip install -c constraints.txt -e '.[{extra}]'"
+            return f"{module} is not installed: pip install -c constraints.txt -e '.[hub]'"
     for program, mend in PROGRAMS.items():
         if shutil.which(program) is None:
             return f"{program} is not installed: {mend}"
+    if not Path("/etc/pam.d/login").is_file():
+        return "PAM has no rules for logins: apt install login"
     tried = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         return f"this machine gives root no namespaces: {tried.stderr.strip()}"

@@ -104,6 +104,24 @@ def test_collectives_sub_groups_and_batches_are_recorded_and_right(world):
     assert all(e.end is not None for e in trace)
 
 
+def test_functional_collectives_and_dtensor_find_the_recorded_group(world):
+    def functional():
+        import torch
+        import torch.distributed as dist
+        import torch.distributed._functional_collectives as functional
+        from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+        summed = functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD) + 0
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        mine = distribute_tensor(torch.arange(8.0).reshape(4, 2), mesh, [Shard(0)]).to_local()
+        return summed.tolist(), mine.tolist()
+
+    results, trace = world.trace(functional)
+    assert results == [([4.0] * 3, [[2.0 * r, 2.0 * r + 1]]) for r in range(4)]
+    assert [e.op for e in trace if e.rank == 0] == ["all_reduce", "scatter"]
+    assert trace.steps == 2, "a step in which nothing moves"
+
+
 def test_a_trace_survives_a_file(world, tmp_path):
     _, trace = world.trace(ring, 16)
     trace.save(tmp_path / "ring.json")

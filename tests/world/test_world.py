@@ -120,6 +120,25 @@ def test_errors_that_differ_name_their_ranks(world):
         world.run(fail)
 
 
+def test_a_long_error_that_differs_only_in_numbers_is_said_once_and_cut():
+    from allranks.world.failures import describe
+
+    def error(rank):
+        prefix = f"[rank{rank}]:[E1121 09:26:34.47{rank} ProcessGroupGloo.cpp:144] "
+        return {
+            "type": "RuntimeError",
+            "message": f"{prefix}port {5000 + rank}: " + "x" * 3000,
+            "hint": None,
+            "frames": [],
+        }
+
+    said = describe({rank: error(rank) for rank in range(4)}, 4)
+    assert said.startswith("All 4 ranks: RuntimeError: port 5000: xxx")
+    assert said.count("RuntimeError") == 1 and "characters more]" in said and len(said) < 2000
+    short = {r: {"type": "ValueError", "message": f"rank {r}", "hint": None, "frames": []} for r in range(2)}
+    assert describe(short, 2) == "Rank 0: ValueError: rank 0\nRank 1: ValueError: rank 1"
+
+
 def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
     before = world.pids
     with pytest.raises(RanksStuck) as caught:

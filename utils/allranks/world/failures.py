@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import linecache
+import re
 
 from allranks.world.cluster import WorldError
 from allranks.world.standing import Standing
 
+LONG, CUT = 160, 1500
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+# what torch's C++ puts before a message: [rank1]:[F1121 09:26:34.474286547 file.cpp:207]
+_PREFIX = re.compile(r"\[(?:rank\d+\]:\[)?[A-Z]\d{4} [\d:.]+ [\w./]+:\d+\] ?")
 # what a newcomer needs to hear with an error that Python words for somebody else
 _HINTS = {
     "NameError": "A function that is sent to the ranks sees the notebook's imports and variables, and a `%%ranks` cell "
@@ -53,18 +58,26 @@ def name_ranks(ranks: list[int], world_size: int) -> str:
 def describe(errors: dict[int, dict], world_size: int, source: str | None = None) -> str:
     """Every different error once, with the ranks that raised it, the line it is from, and that line's text."""
     groups: dict[str, list[int]] = {}
+    said: dict[str, str] = {}
     for rank, error in sorted(errors.items()):
-        groups.setdefault(_say(error, source), []).append(rank)
+        words = _say(error, source)
+        # torch names the rank, the time and ports in its messages: the same error with other numbers is one error
+        same = _NUMBER.sub("#", words) if len(words) > LONG else words
+        said.setdefault(same, words)
+        groups.setdefault(same, []).append(rank)
     blocks = []
-    for words, ranks in groups.items():
+    for same, ranks in groups.items():
         who = name_ranks(ranks, world_size)
-        blocks.append(f"{who[0].upper()}{who[1:]}: {words}")
+        blocks.append(f"{who[0].upper()}{who[1:]}: {said[same]}")
     hints = {_HINTS[e["type"]] for e in errors.values() if e["type"] in _HINTS}
     return "\n".join([*blocks, *sorted(hints)])
 
 
 def _say(error: dict, source: str | None) -> str:
-    said = f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+    message = _PREFIX.sub("", error["message"]).strip()
+    if len(message) > CUT:
+        message = f"{message[:CUT]} [... {len(message) - CUT} characters more]"
+    said = f"{error['type']}: {message}" if message else error["type"]
     if error.get("hint"):
         said += f" ({error['hint']})"
     for file, line, name, text in error["frames"]:

@@ -28,7 +28,7 @@ def under_fault(fault, function, args: tuple):
 def join(parts: list[tuple[dict, dict]]) -> Trace:
     """The trace of one run. `parts[r]` is rank r's log and description, as `recorder.record` gives them.
 
-    Times begin at the first event. `step` is the round in which a message would start if each took one round. A
+    Times begin at the first event. `step` numbers the rounds in which messages would start if each took one. A
     message's chunk is told by its place in the sender's vector, where the messages cut it into parts that don't overlap.
     """
     records = [log["records"] for log, _ in parts]
@@ -148,7 +148,9 @@ def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, in
         times = replay(programs, Flat(1, 0), buffered=True)
     except NetworkError:
         return {}
-    return {message: int(span[0]) for message, span in times.spans.items()}
+    # a collective counts as one step, however many rounds its algorithm would take
+    rounds = {start: step for step, start in enumerate(sorted({span[0] for span in times.spans.values()}))}
+    return {message: rounds[span[0]] for message, span in times.spans.items()}
 
 
 class _Cut:

@@ -197,6 +197,11 @@ class RecordedGroup(dist.ProcessGroup):
         """Receives from any member; the trace names no peer."""
         return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
 
+    @property
+    def group_name(self) -> str:
+        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
+        return c10d._world.pg_names[self]
+
     def batch(self, operations: list) -> list:
         """`dist.batch_isend_irecv`, grouped in NCCL; one handle for all, as torch gives. Not yet run on a GPU."""
         self.inner._start_coalescing()

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.allranks-setup
+# how many tests run at once; live worlds start several processes each
+WORKERS ?= 2
 
 .PHONY: setup lab test notebooks bench lint clean
 .DEFAULT_GOAL := help
@@ -26,7 +28,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py

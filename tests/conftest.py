@@ -4,9 +4,22 @@ import os
 import shutil
 import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+
+# folders whose tests share something dear: one JupyterLab, one course with its gradebook, one hub
+TOGETHER = ("browser", "grading", "hub")
+ROOT = Path(__file__).resolve().parent
+
+
+def pytest_collection_modifyitems(items: list) -> None:
+    """For `--dist loadgroup`: a folder that shares something, and else a file, stays on one worker."""
+    for item in items:
+        folder = item.path.relative_to(ROOT).parts[0]
+        name = folder if folder in TOGETHER else str(item.path.relative_to(ROOT))
+        item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ from allranks import check
 
 def ring_all_reduce(tensor):
     rank, p = dist.get_rank(), dist.get_world_size()
-    chunks = list(tensor.tensor_split(p))
+    chunks = list(tensor.contiguous().flatten().tensor_split(p))
     for step in range(p - 1):
         dist.send(chunks[(rank - step) % p], (rank + 1) % p)
         buffer = torch.empty_like(chunks[(rank - step - 1) % p])
@@ -21,6 +21,7 @@ def ring_all_reduce(tensor):
     for step in range(p - 1):
         dist.send(chunks[(rank + 1 - step) % p], (rank + 1) % p)
         dist.recv(chunks[(rank - step) % p], (rank - 1) % p)
+    tensor.copy_(torch.cat(chunks).view_as(tensor))
 
 check(ring_all_reduce)"""
 

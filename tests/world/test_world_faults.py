@@ -148,7 +148,11 @@ def test_all_in_the_same_collective_means_nobody_is_missing():
     here = [Standing(r, op="barrier", seq=4, group=(0, 1)) for r in range(2)]
     assert missing(here, {}) == []
     late = [Standing(0, op="barrier", seq=5, group=(0, 1)), Standing(1, op="barrier", seq=4, group=(0, 1))]
-    assert len(missing(late, {})) == 2
+    assert missing(late, {}) == ["rank 0 waits in barrier (collective 5); rank 1 is in dist.barrier."]
+    alone = [Standing(0, op="all_reduce", seq=2, group=(0, 1, 2)), Standing(2, known=False)]
+    assert missing(alone, {1: "was killed by SIGKILL"}) == [
+        "rank 0 waits in all_reduce (collective 2); rank 1 was killed by SIGKILL, rank 2 does not answer."
+    ]
 
 
 def test_a_rank_that_fills_the_memory_gets_an_error_and_the_machine_lives():

@@ -124,15 +124,16 @@ class Call:
         if self.errors:
             lines.append(describe(self.errors, self.ranks, self.source))
         if standings:
-            lines += ["The others:", *self._say_standings(standings)]
+            lines += ["The others:", *self._say_standings(standings, dead)]
         raise RankDied("\n".join([*lines, self.engines.afterwards]))
 
-    def _say_standings(self, standings: list[Standing]) -> list[str]:
+    def _say_standings(self, standings: list[Standing], dead: dict[int, str] | None = None) -> list[str]:
         done = sorted(self.outcomes.keys() - self.errors.keys())
         lines = [_indent(s) for s in standings]
         if done:
             lines.append(f"    {name_ranks(done, self.ranks)}: done")
-        return lines + missing(standings, {**dict.fromkeys(done, "is done"), **dict.fromkeys(self.errors, "failed")})
+        gone = {**dict.fromkeys(done, "is done"), **dict.fromkeys(self.errors, "failed"), **(dead or {})}
+        return lines + missing(standings, gone)
 
     def _waiting(self) -> list[Standing]:
         return [s for s in self._standings() if s.rank not in self.outcomes]

@@ -109,27 +109,25 @@ def missing(standings: list[Standing], gone: dict[int, str]) -> list[str]:
         if standing.collective is not None:
             rooms.setdefault((standing.op, standing.collective), []).append(standing)
     lines = []
-    at = {s.rank: s for s in standings}
-    for (op, (group, number)), inside in rooms.items():
+    at, named = {s.rank: s for s in standings}, set()
+    for (op, (group, number)), inside in sorted(rooms.items(), key=lambda room: -len(room[1])):
         ranks = [s.rank for s in inside]
-        absent = []
-        for rank in group or ():
-            if rank in ranks:
-                continue
-            other = at.get(rank)
-            absent.append(
-                f"rank {rank} {gone.get(rank, 'is not')}"
-                if other is None
-                else f"rank {rank} is in dist.{other.op}"
-                if other.op
-                else f"rank {rank} is {'computing' if other.line else 'not there'}"
-            )
-        if absent:
-            who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-            lines.append(
-                f"{who} wait{'s' if len(ranks) == 1 else ''} in {op} (collective {number}); {', '.join(absent)}."
-            )
+        absent = {rank: _whereabouts(at.get(rank), gone.get(rank)) for rank in group or () if rank not in ranks}
+        if not absent or named >= set(ranks):  # the other side of a line that was said already
+            continue
+        named |= absent.keys()
+        who = f"rank {ranks[0]} waits" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} wait"
+        others = ", ".join(f"rank {rank} {where}" for rank, where in absent.items())
+        lines.append(f"{who} in {op} (collective {number}); {others}.")
     return lines
+
+
+def _whereabouts(standing: Standing | None, gone: str | None) -> str:
+    if standing is None:
+        return gone or "is not there"
+    if not standing.known:
+        return "does not answer"
+    return f"is in dist.{standing.op}" if standing.op else "is computing" if standing.line else "is not there"
 
 
 def dump(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:

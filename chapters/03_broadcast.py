@@ -138,12 +138,14 @@ print(run(everyone_is_root, ranks=4).failure)
 # %% name="flat_broadcast"
 def flat_broadcast(tensor, src):
     rank, p = dist.get_rank(), dist.get_world_size()
+    whole = tensor.contiguous()  # a copy only where the tensor is a view with gaps
     if rank != src:
-        dist.recv(tensor, src)
+        dist.recv(whole, src)
+        tensor.copy_(whole)
         return
     for other in range(p):
         if other != src:
-            dist.send(tensor, other)
+            dist.send(whole, other)
 
 
 # %% name="flat_live"
@@ -192,12 +194,14 @@ for p, said in ((8, eight.value), (1024, thousand.value)):
 # %% name="tree_broadcast"
 def tree_broadcast(tensor, src):
     rank, p = dist.get_rank(), dist.get_world_size()
+    whole = tensor.contiguous()  # a copy only where the tensor is a view with gaps
     if rank != src:
-        dist.recv(tensor, src)
+        dist.recv(whole, src)
+        tensor.copy_(whole)
         return
     for other in range(p):
         if other != src:
-            dist.send(tensor, other)
+            dist.send(whole, other)
 
 
 check(tree_broadcast)
@@ -213,12 +217,14 @@ check(tree_broadcast)
 # def tree_broadcast(tensor, src):
 #     rank, p = dist.get_rank(), dist.get_world_size()
 #     me, have = (rank - src) % p, 1
+#     whole = tensor.contiguous()  # a copy only where the tensor is a view with gaps
 #     while have < p:
 #         if me < have and me + have < p:
-#             dist.send(tensor, (rank + have) % p)
+#             dist.send(whole, (rank + have) % p)
 #         elif have <= me < 2 * have:
-#             dist.recv(tensor, (rank - have) % p)
+#             dist.recv(whole, (rank - have) % p)
 #         have *= 2
+#     tensor.copy_(whole)
 # ```
 # </details>
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,8 @@ def test_the_package_is_read_only(sandbox):
 
 @pytest.mark.parametrize("folder", ["/scratch", "/tmp", "/dev/shm"])
 def test_one_rank_sees_no_file_of_another(sandbox, folder):
+    if folder == "/tmp" and Path(__file__).is_relative_to("/tmp"):
+        pytest.skip("this checkout lies in /tmp, which the sandbox then shows read-only")
     first, read = start(
         sandbox, f"open({folder + '/note'!r}, 'w').write('x')\nsay('written')\nimport time; time.sleep(60)"
     )

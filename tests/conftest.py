@@ -35,6 +35,14 @@ def private_run_dir():
     shutil.rmtree(path, ignore_errors=True)
 
 
+@pytest.fixture
+def short_path():
+    """A directory of this test's own whose path is short enough for sockets, which pytest's tmp_path is not."""
+    path = tempfile.mkdtemp(prefix="art-")
+    yield Path(path)
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def processes_of(run_dir: str) -> list[psutil.Process]:
     """Every process that belongs to this test run's worlds, by the run directory in its environment; not ourselves."""
     found = []

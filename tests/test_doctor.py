@@ -58,9 +58,9 @@ def test_what_is_wrong_is_named_with_its_mend(name):
     assert found.name == " ".join(w for w in name.split() if w in found.name.split())
 
 
-def test_the_run_directory_must_be_private(tmp_path, monkeypatch):
-    (tmp_path / "r").mkdir(mode=0o755)
-    monkeypatch.setenv("ALLRANKS_RUN_DIR", str(tmp_path / "r"))
+def test_the_run_directory_must_be_private(short_path, monkeypatch):
+    (short_path / "r").mkdir(mode=0o755)
+    monkeypatch.setenv("ALLRANKS_RUN_DIR", str(short_path / "r"))
     found = doctor.run_directory()
     assert found.status == "fail" and "chmod 700" in found.mend
 

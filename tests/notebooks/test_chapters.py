@@ -124,7 +124,7 @@ def test_start_here(ranks):
     assert chapter.by_rank("one_raises") == {rank: "(8,)" for rank in range(last)}
     assert "rank 0: done" in errors["one_absent"]
     for rank in range(1, ranks):
-        assert f"rank {rank}: in dist.all_reduce, line 3: dist.all_reduce(x)" in errors["one_absent"]
+        assert f"rank {rank}: in dist.all_reduce, float32[1], line 3: dist.all_reduce(x)" in errors["one_absent"]
 
     before, after = chapter.pids("start_world"), chapter.pids("fresh_world")
     assert len(before) == len(after) == ranks
@@ -150,7 +150,7 @@ def test_all_reduce(ranks, solved):
     errors = chapter.errors()
     assert set(errors) == {"send_first"}
     for rank in everyone:
-        assert f"rank {rank}: in dist.send, line 4" in errors["send_first"]
+        assert f"rank {rank}: in dist.send to rank {(rank + 1) % ranks}, float32[1" in errors["send_first"]
 
     own = [float(text) for text in chapter.by_rank("own_gradient").values()]
     for text in chapter.by_rank("mean_gradient").values():

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from pathlib import Path
 
 from allranks.engines import parent
@@ -63,11 +62,8 @@ class Sandbox:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
-        self._children: dict[int, Child] = {}
-        self._early: dict[int, int] = {}
-        self._replies: dict[int, dict] = {}
-        self._arrived = threading.Condition()
-        self._next, self._warm, self._closed = 0, False, False
+        self._mail = parent.Mailbox()
+        self._warm, self._closed = False, False
         # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
         self._process = subprocess.Popen(
             [*command(), str(theirs.fileno()), json.dumps(LIMITS | (limits or {}))],
@@ -82,12 +78,8 @@ class Sandbox:
 
     def wait_warm(self, timeout: float = 120) -> None:
         """Waits until ranks can be forked. Raises SandboxError where it ends before."""
-        deadline = time.monotonic() + timeout
-        with self._arrived:
-            while not self._warm:
-                self._raise_if_closed()
-                if not self._arrived.wait(max(0.0, deadline - time.monotonic())) and not self._warm:
-                    raise SandboxError(f"The sandbox was not ready after {timeout:.0f} s. {self._said()}")
+        if not self._mail.wait(lambda: self._warm, timeout, self._raise_if_closed):
+            raise SandboxError(f"The sandbox was not ready after {timeout:.0f} s. {self._said()}")
 
     @property
     def alive(self) -> bool:
@@ -100,23 +92,14 @@ class Sandbox:
         `cwd` and `log` are taken for the sake of Parent's interface: a rank's folder is its own /scratch, and what it prints
         to its descriptors is dropped.
         """
-        with self._arrived:
-            number, self._next = self._next, self._next + 1
+        number = self._mail.number()
         self._send({"id": number, "target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds)
-        deadline = time.monotonic() + timeout
-        with self._arrived:
-            while number not in self._replies:
-                self._raise_if_closed()
-                if not self._arrived.wait(max(0.0, deadline - time.monotonic())) and number not in self._replies:
-                    raise SandboxError(f"The sandbox did not answer in {timeout:.0f} s. {self._said()}")
-            reply = self._replies.pop(number)
-            if "error" in reply:
-                raise SandboxError(f"No rank could be started in the sandbox: {reply['error']}.")
-            child = self._children[reply["pid"]] = Child(self, reply["pid"])
-            if child.pid in self._early:
-                child._end(self._early.pop(child.pid))
-                del self._children[child.pid]
-        return child
+        reply = self._mail.reply(number, timeout, self._raise_if_closed)
+        if reply is None:
+            raise SandboxError(f"The sandbox did not answer in {timeout:.0f} s. {self._said()}")
+        if "error" in reply:
+            raise SandboxError(f"No rank could be started in the sandbox: {reply['error']}.")
+        return self._mail.adopt(Child(self, reply["pid"]))
 
     def close(self) -> None:
         """Ends the sandbox and everything in it."""
@@ -152,26 +135,16 @@ class Sandbox:
                 self._finish()
                 return
             message = json.loads(data)
-            with self._arrived:
-                if "warm" in message:
+            if "warm" in message:
+                with self._mail.arrived:
                     self._warm = True
-                elif "exit" in message:
-                    child = self._children.pop(message["exit"], None)
-                    if child is not None:
-                        child._end(message["code"])
-                    else:
-                        self._early[message["exit"]] = message["code"]
-                else:
-                    self._replies[message["id"]] = message
-                self._arrived.notify_all()
+                    self._mail.arrived.notify_all()
+            else:
+                self._mail.take(message)
 
     def _finish(self) -> None:
-        with self._arrived:
-            self._closed = True
-            children, self._children = list(self._children.values()), {}
-            self._arrived.notify_all()
-        for child in children:
-            child._end(-signal.SIGKILL)
+        self._closed = True
+        self._mail.close()
 
     def _raise_if_closed(self) -> None:
         if self._closed:

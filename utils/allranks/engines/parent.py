@@ -29,6 +29,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,6 +124,68 @@ class Child:
         return f"<Child {self.pid} {describe_exit(self.poll())}>"
 
 
+class Mailbox:
+    """What a process that forks for us has told: replies by their number, and the ends of children. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Condition()
+        self._children: dict[int, Child] = {}
+        self._early: dict[int, int] = {}  # children that ended before we knew their pid
+        self._replies: dict[int, dict] = {}
+        self._next, self._closed = 0, False
+
+    def number(self) -> int:
+        """A number for the next request."""
+        with self.arrived:
+            self._next += 1
+            return self._next
+
+    def take(self, message: dict) -> None:
+        """Files one message: {"exit": pid, "code": code}, or {"id": number, ...}, the reply to a request."""
+        with self.arrived:
+            if "exit" not in message:
+                self._replies[message["id"]] = message
+            elif (child := self._children.pop(message["exit"], None)) is not None:
+                child._end(message["code"])
+            else:
+                self._early[message["exit"]] = message["code"]
+            self.arrived.notify_all()
+
+    def wait(self, ready: Callable[[], bool], timeout: float, check: Callable[[], None]) -> bool:
+        """Waits until `ready` or the time is over; which. `check` raises where nothing can arrive any more."""
+        deadline = time.monotonic() + timeout
+        with self.arrived:
+            while not ready():
+                check()
+                if not self.arrived.wait(max(0.0, deadline - time.monotonic())):
+                    return ready()
+            return True
+
+    def reply(self, number: int, timeout: float, check: Callable[[], None]) -> dict | None:
+        """The reply to request `number`, or None where it did not come in time."""
+        return self._replies.pop(number) if self.wait(lambda: number in self._replies, timeout, check) else None
+
+    def adopt(self, child: Child) -> Child:
+        """Files the end of `child` with it, whether that comes later or came already."""
+        with self.arrived:
+            if child.pid in self._early:
+                child._end(self._early.pop(child.pid))
+            elif self._closed:
+                child._end(-signal.SIGKILL)
+            else:
+                self._children[child.pid] = child
+        return child
+
+    def close(self) -> None:
+        """Nothing arrives any more: wakes who waits, and all children are dead."""
+        with self.arrived:
+            self._closed = True
+            children, self._children = list(self._children.values()), {}
+            self.arrived.notify_all()
+        for child in children:
+            child._end(-signal.SIGKILL)
+
+
 class Parent:
     """This process's connection to a warm parent. Thread-safe."""
 
@@ -135,11 +198,7 @@ class Parent:
         self._lifeline = lifeline
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.connect(str(path))
-        self._children: dict[int, Child] = {}
-        self._early: dict[int, int] = {}
-        self._replies: dict[int, dict] = {}
-        self._arrived = threading.Condition()
-        self._next = 0
+        self._mail = Mailbox()
         self._closed: str | None = None
         self.pid: int | None = None
         self.warm_s: float | None = None
@@ -211,13 +270,9 @@ class Parent:
 
     def wait_warm(self, timeout: float = 120) -> float:
         """Waits until the imports are done; the seconds that they took. Raises ParentError where it ends before."""
-        deadline = time.monotonic() + timeout
-        with self._arrived:
-            while self.warm_s is None:
-                self._raise_if_closed()
-                if not self._arrived.wait(timeout=max(0.0, deadline - time.monotonic())) and self.warm_s is None:
-                    raise ParentError(f"The warm parent was not ready after {timeout:.0f} s; see {self._log()}.")
-            return self.warm_s
+        if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
+            raise ParentError(f"The warm parent was not ready after {timeout:.0f} s; see {self._log()}.")
+        return self.warm_s
 
     def spawn(
         self,
@@ -245,12 +300,7 @@ class Parent:
         reply = self._ask(request, fds, timeout)
         if "error" in reply:
             raise ParentError(reply["error"])
-        with self._arrived:
-            child = Child(reply["pid"], request["log"])
-            self._children[child.pid] = child
-            if child.pid in self._early:
-                child._end(self._early.pop(child.pid))
-        return child
+        return self._mail.adopt(Child(reply["pid"], request["log"]))
 
     def close(self) -> None:
         """Ends the connection, and with it every child that was spawned over it; ends the parent where we started it."""
@@ -271,8 +321,7 @@ class Parent:
         return self.path.with_suffix(".log")
 
     def _ask(self, request: dict, fds, timeout: float) -> dict:
-        with self._arrived:
-            number, self._next = self._next, self._next + 1
+        number = self._mail.number()
         message = json.dumps({"id": number, **request}).encode()
         if len(message) > MAX_MESSAGE:
             raise ParentError(f"The request is {len(message)} bytes; the warm parent takes {MAX_MESSAGE}.")
@@ -285,13 +334,10 @@ class Parent:
         except OSError as error:
             self._finish(f"the connection broke ({error.strerror})")
             self._raise_if_closed()
-        deadline = time.monotonic() + timeout
-        with self._arrived:
-            while number not in self._replies:
-                self._raise_if_closed()
-                if not self._arrived.wait(max(0.0, deadline - time.monotonic())) and number not in self._replies:
-                    raise ParentError(f"The warm parent did not answer in {timeout:.0f} s; see {self._log()}.")
-            return self._replies.pop(number)
+        reply = self._mail.reply(number, timeout, self._raise_if_closed)
+        if reply is None:
+            raise ParentError(f"The warm parent did not answer in {timeout:.0f} s; see {self._log()}.")
+        return reply
 
     def _read(self) -> None:
         while True:
@@ -306,33 +352,23 @@ class Parent:
                         self.process.wait(5)  # no zombie stays
                 return
             message = json.loads(data)
-            with self._arrived:
-                if "warm" in message:
+            if "warm" in message:
+                with self._mail.arrived:
                     self.warm_s, self.pid = message["warm"], message["pid"]
-                elif "exit" in message:
-                    child = self._children.pop(message["exit"], None)
-                    if child is not None:
-                        child._end(message["code"])
-                    else:
-                        self._early[message["exit"]] = message["code"]
-                else:
-                    self._replies[message["id"]] = message
-                self._arrived.notify_all()
+                    self._mail.arrived.notify_all()
+            else:
+                self._mail.take(message)
 
     def _finish(self, reason: str) -> None:
-        with self._arrived:
-            if self._closed is None:
-                self._closed = reason
-            children, self._children = list(self._children.values()), {}
-            self._arrived.notify_all()
+        if self._closed is None:
+            self._closed = reason
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         if self._lifeline is not None:
             lifeline, self._lifeline = self._lifeline, None
             os.close(lifeline)
-        for child in children:
-            child._end(-signal.SIGKILL)
+        self._mail.close()
 
     def _forget(self) -> None:
         """In a process forked from ours: lets go of the lifeline, so that only the starter keeps the parent alive."""

@@ -118,7 +118,7 @@ def place(
     share 80 % of the machine's. Raises DeviceError with the mend.
     """
     have = inventory or Inventory.of_this_machine()
-    _check(ranks, backend)
+    check_request(ranks, backend)
     count = len(have.gpus)
     if backend == "nccl":
         if not count:
@@ -171,7 +171,8 @@ def place(
     return Placement("nccl", gpus, env, threads, note)
 
 
-def _check(ranks: object, backend: object) -> None:
+def check_request(ranks: object, backend: object) -> None:
+    """Raises DeviceError where a request makes no sense on any machine."""
     if backend is not None and backend not in BACKENDS:
         raise DeviceError(f"backend={backend!r} is unknown; it is 'nccl' (GPUs) or 'gloo' (CPU).")
     if ranks is None:

@@ -1,6 +1,6 @@
 """What runs inside the forked processes: ipyparallel's engine, and a rank's entry to torch.distributed.
 
-`join`, `call`, `leave` and `describe` are called over ipyparallel by `World`; students never see them.
+`join`, `call`, `cell` and `pull` are called over ipyparallel by `World`; students never see them.
 """
 
 from __future__ import annotations

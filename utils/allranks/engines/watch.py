@@ -17,9 +17,9 @@ from types import FrameType
 
 from allranks.engines.rank import in_library
 
-_C10D = "distributed_c10d.py"
+C10D = "distributed_c10d.py"
 # names of torch's plumbing between a public collective and its caller
-_PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
+PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
 _TENSORS = ("tensor", "input", "input_tensor", "output", "output_tensor", "tensor_list", "input_list")
 _PEERS = ("dst", "src", "group_dst", "group_src")
 
@@ -51,7 +51,7 @@ def standing() -> dict:
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident)
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
-        if file.endswith(_C10D) and name not in _PLUMBING and not name.startswith("_"):
+        if file.endswith(C10D) and name not in PLUMBING and not name.startswith("_"):
             found = {"op": name, **_arguments(frame)}
         elif not in_library(file):
             return {

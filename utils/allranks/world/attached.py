@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from allranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
 class Attached(Engines):
     """Engines reached through ipyparallel's cluster or connection file. They are joined into a group, and never ended."""
 
+    ours = False
     afterwards = "These engines were started elsewhere, so they can't be replaced from here: restart them there, then World.attach again."
 
     def __init__(self, file: str | Path, backend: str | None) -> None:
@@ -91,11 +91,7 @@ class Attached(Engines):
         self.stop()
 
     def _stop(self) -> None:
-        client, self._client = self._client, None
-        self._views, self.described = [], []
-        with contextlib.suppress(Exception):
-            if client is not None:
-                client.close()
+        self._let_go()
 
 
 def _connect(ipp, file: Path):

@@ -36,6 +36,7 @@ class Engines:
     `launcher` is "warm" (forked) or "local" (ipyparallel's own, for systems where forking is unsafe).
     """
 
+    ours = True  # started, published and leased by this process
     # what becomes of the ranks after a call that never came back
     afterwards = "The world has fresh ranks now: run the cells that set up their variables again."
 
@@ -130,8 +131,7 @@ class Engines:
             log_level=logging.ERROR,
         )
         self._cluster.start_controller_sync()
-        engines = self._cluster.start_engines_sync(ranks)
-        engines = self._cluster.engines[engines]
+        engines = self._cluster.engines[self._cluster.start_engines_sync(ranks)]
         self._launchers = dict(engines.launchers)
         engines.announce = False  # a world replaces all its engines at once, hub included
         self._client = self._connect(ranks, deadline, progress)
@@ -253,13 +253,17 @@ class Engines:
         with self._changing:
             _uninterrupted(self._stop)
 
-    def _stop(self) -> None:
+    def _let_go(self) -> None:
+        """Ends the connection to the engines, not the engines."""
         client, self._client = self._client, None
-        cluster, self._cluster = self._cluster, None
         self._views, self.described = [], []
         with contextlib.suppress(Exception):
             if client is not None:
                 client.close()
+
+    def _stop(self) -> None:
+        self._let_go()
+        cluster, self._cluster = self._cluster, None
         if cluster is not None:
             launchers = [*self._launchers.values(), *filter(None, [cluster.controller])]
             children = [launcher.child for launcher in launchers if getattr(launcher, "child", None)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 
 from allranks.world.cluster import WorldError
-from allranks.world.standing import Standing
+from allranks.world.standing import Standing, line_text
 
 LONG, CUT = 160, 1500
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -19,27 +18,28 @@ _HINTS = {
 }
 
 
-class RanksError(WorldError):
+class _Report(WorldError):
+    """A message that says of itself whose error it is: a notebook shows it without a name in front."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+class RanksError(_Report):
     """One or more ranks raised. `errors` holds, by rank, the exception's type, message and the user's frames."""
 
     def __init__(self, message: str, errors: dict[int, dict]) -> None:
         super().__init__(message)
         self.errors = errors
 
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
-
-class RanksStuck(WorldError):
+class RanksStuck(_Report):
     """The ranks did not come back in time, or never can. `standings` says where each of them was."""
 
     def __init__(self, message: str, standings: list[Standing], errors: dict[int, dict] | None = None) -> None:
         super().__init__(message)
         self.standings = standings
         self.errors = errors or {}
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 class RankDied(WorldError):
@@ -81,12 +81,7 @@ def _say(error: dict, source: str | None) -> str:
     if error.get("hint"):
         said += f" ({error['hint']})"
     for file, line, name, text in error["frames"]:
-        text = text or linecache.getline(file, line).strip() or _line_of(source, line)
+        text = text or line_text(file, line, source)
         inside = f" in {name}" if name and not name.startswith("<") else ""
         said += f"\n    line {line}{inside}: {text}" if text else f"\n    line {line}{inside}"
     return said
-
-
-def _line_of(source: str | None, line: int) -> str:
-    lines = (source or "").splitlines()
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""

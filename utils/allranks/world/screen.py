@@ -25,7 +25,7 @@ class Line:
     def __init__(self, title: str) -> None:
         self.title, self.handle, self.last = title, None, None
 
-    def say(self, text: str, last: bool = False) -> None:
+    def say(self, text: str) -> None:
         if not in_notebook() or text == self.last:
             return
         from IPython.display import display

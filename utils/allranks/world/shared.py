@@ -126,6 +126,8 @@ class Shared:
 class Borrowed(Engines):
     """The engines of a world that another notebook owns: reached, not started, and left alone at the end."""
 
+    ours = False
+
     def __init__(self, placement, shared: Shared) -> None:
         super().__init__(placement, "borrowed")
         self.shared = shared
@@ -155,11 +157,7 @@ class Borrowed(Engines):
         self.described = told["described"]
 
     def _stop(self) -> None:
-        client, self._client = self._client, None
-        self._views, self.described = [], []
-        with contextlib.suppress(Exception):
-            if client is not None:
-                client.close()
+        self._let_go()
 
     def dead(self) -> dict[int, str]:
         """The ranks that are gone."""

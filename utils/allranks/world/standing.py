@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.engines.rank import in_library
+from allranks.engines.watch import C10D, PLUMBING
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
-# names of torch's plumbing between a public collective and the C++ below it
-_PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def ask(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dict]:
 def from_answer(rank: int, answer: dict, source: str | None = None) -> Standing:
     """The standing that a rank told. `source` is the cell that it runs, for the text of lines known only to it."""
     line, file = answer.get("line"), answer.get("file")
-    text = answer.get("text") or (line and (linecache.getline(file, line).strip() or _line_of(source, line))) or None
+    text = answer.get("text") or (line and line_text(file, line, source)) or None
     keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq")}
     shape, group = answer.get("shape"), answer.get("group")
     return Standing(
@@ -161,15 +160,15 @@ def read(rank: int, text: str | None, source: str | None = None) -> Standing:
         op = None
         for frame in frames:  # the innermost first
             file, line = frame["file"], int(frame["line"])
-            if file.endswith("distributed_c10d.py") and frame["name"] not in _PLUMBING:
+            if file.endswith(C10D) and frame["name"] not in PLUMBING:
                 op = frame["name"]
             elif not in_library(file) and not file.endswith("engines/parent.py"):
-                shown = linecache.getline(file, line).strip() or _line_of(source, line)
-                return Standing(rank, op, file=file, line=line, text=shown or None)
+                return Standing(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
         return Standing(rank, op)
     return Standing(rank, known=False)
 
 
-def _line_of(source: str | None, line: int) -> str:
+def line_text(file: str, line: int, source: str | None) -> str:
+    """The text of a line of the user's; `source` is the cell that the ranks run, which no file of ours holds."""
     lines = (source or "").splitlines()
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return linecache.getline(file, line).strip() or (lines[line - 1].strip() if 0 < line <= len(lines) else "")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from allranks.engines import rank as on_rank
-from allranks.engines.devices import Inventory, Placement, place
+from allranks.engines.devices import Inventory, Placement, check_request, place
 from allranks.engines.leases import Lease, Ledger
 from allranks.errors import CourseError
 from allranks.trace import Trace
@@ -73,10 +73,11 @@ class World:
         """The running world where it has the ranks and the backend that are asked for, else a new one."""
         with _guard:
             if _current is not None and _current.running and cluster is None:
-                place(ranks, backend)  # what is asked must make sense, whoever answers
+                check_request(ranks, backend)
                 fits = ranks in (None, _current.ranks) and backend in (None, _current.backend)
                 if fits and name in (None, _current.name):
                     return _current
+                place(ranks, backend)  # what can't be placed is refused before the running world ends
             return super().__new__(cls)
 
     def __init__(
@@ -104,8 +105,8 @@ class World:
                 _current.stop()
             self.name, self._shared = name, Shared(name) if name is not None else None
             self._keeper: Keeper | None = None
-            borrow = self._shared is not None and not self._shared.claim()
-            told = self._shared.wait_for_notice() if borrow else None
+            # what the owner of the name told; None where there is no name, or it is ours
+            told = self._shared.wait_for_notice() if self._shared is not None and not self._shared.claim() else None
             if told is not None:
                 have = len(told["described"])
                 if ranks not in (None, have):
@@ -113,7 +114,6 @@ class World:
                         f"The shared world {name!r} has {have} ranks, not {ranks}; World(name={name!r}) joins it."
                     )
                 ranks, backend = have, told["backend"]
-            borrow = told is not None
             self._busy = threading.Lock()
             self._fault: Fault | None = None
             self.why_stopped: str | None = None
@@ -124,7 +124,7 @@ class World:
                 self._engines = Attached(cluster, backend)
             else:
                 placement = place(ranks, backend, memory_bytes=memory_bytes)
-                self._engines = Borrowed(placement, self._shared) if borrow else Engines(placement, launcher)
+                self._engines = Engines(placement, launcher) if told is None else Borrowed(placement, self._shared)
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
@@ -148,11 +148,11 @@ class World:
         began = time.monotonic()
         self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}" if self.ranks else "ranks")
         try:
-            if self.backend == "nccl" and self._lease is None and type(self._engines) is Engines:
+            if self.backend == "nccl" and self._lease is None and self._engines.ours:
                 self._lease = self._wait_for_gpus(line)
                 self._engines.placement = self._placement.moved_to(self._lease.gpus)
             self._engines.start(line.say)
-            if self._shared is not None and not isinstance(self._engines, Borrowed):
+            if self._shared is not None and self._engines.ours:
                 self._shared.publish(self._engines)
                 self._keeper = Keeper(self._shared, self._engines, self._busy)
         except BaseException:
@@ -284,7 +284,7 @@ class World:
         if self._shared is not None and self.running:
             self._renew()
             return
-        if self._shared is not None and not isinstance(self._engines, Borrowed) and not self._shared.claim():
+        if self._shared is not None and self._engines.ours and not self._shared.claim():
             raise WorldError(
                 f"Another notebook owns the world {self.name!r} now; join it with World(name={self.name!r})."
             )
@@ -294,7 +294,7 @@ class World:
     def _renew(self) -> None:
         self._engines.renew()
         self._line.say(self._ready)
-        if self._shared is not None and not isinstance(self._engines, Borrowed):
+        if self._shared is not None and self._engines.ours:
             self._shared.publish(self._engines)
 
     def stop(self) -> None:

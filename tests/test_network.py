@@ -13,10 +13,9 @@ from allranks.network import (
     TwoLevel,
     Wait,
     collective_seconds,
-    lg_ceil,
     replay,
 )
-from allranks.schedules import ALGORITHMS
+from allranks.schedules import ALGORITHMS, ceil_lg
 
 ALPHA, BETA = Fraction(3, 7), Fraction(1, 11)
 
@@ -131,8 +130,8 @@ def test_collectives_start_with_the_last_member():
     programs = [[Compute(5), step, Wait(0, False)], [step, Wait(0, False)], [step, Wait(0, False)]]
     timeline = replay(programs, Flat(ALPHA, BETA))
     assert timeline.seconds == 5 + 4 * ALPHA + Fraction(4, 3) * 30 * BETA
-    assert lg_ceil(1) == 0
-    assert [lg_ceil(p) for p in (2, 3, 4, 5, 8, 9)] == [1, 2, 2, 3, 3, 4]
+    assert ceil_lg(1) == 0
+    assert [ceil_lg(p) for p in (2, 3, 4, 5, 8, 9)] == [1, 2, 2, 3, 3, 4]
     assert collective_seconds("broadcast", 5, 10, ALPHA, BETA) == 3 * (ALPHA + 10 * BETA)
     assert collective_seconds("all_to_all", 4, 40, ALPHA, BETA) == 3 * ALPHA + 30 * BETA
     assert collective_seconds("all_reduce", 1, 40, ALPHA, BETA) == 0

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "chapters"
-# `make test-ranks` runs the chapters with other world sizes
+# ALLRANKS_TEST_RANKS=2,8 runs the chapters with other world sizes too
 RANKS = [int(n) for n in os.environ.get("ALLRANKS_TEST_RANKS", "4").split(",")]
 MARK = "ALLRANKS_TEST_MARK"
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
-from allranks.schedules import COLLECTIVES, ScheduleError, find
+from allranks.schedules import COLLECTIVES, ScheduleError, ceil_lg, find
 from allranks.schedules.grouped import nodes_of
 
 MPICH = "pmodels/mpich, cost comments in src/mpi/coll, after Thakur, Rabenseifner & Gropp 2005"
@@ -62,10 +62,6 @@ class Formula:
 
     def __repr__(self) -> str:
         return f"<Formula {self.collective}, {self.algorithm}: {self.text}>"
-
-
-def _lg(p: int) -> int:
-    return (p - 1).bit_length()
 
 
 def _share(p: int, n) -> Fraction:
@@ -151,13 +147,13 @@ def _rows_columns(p: int, n, a: int) -> Terms:
 
 def _leader(p: int, n, g: int) -> Terms:
     m = p // g
-    inside = _messages(2 * _lg(g), n, _lg(g))
+    inside = _messages(2 * ceil_lg(g), n, ceil_lg(g))
     return inside + Terms(Fraction(2 * (m - 1)), 2 * _share(m, n), _share(m, n))
 
 
 def _bruck_all_to_all(p: int, n) -> Terms:
     sent = sum(bin(d).count("1") for d in range(p))
-    return Terms(Fraction(_lg(p)), Fraction(n) * sent / p)
+    return Terms(Fraction(ceil_lg(p)), Fraction(n) * sent / p)
 
 
 def _chain(p: int, n, segments: int) -> Terms:
@@ -171,29 +167,29 @@ def _hierarchical_all_to_all(p: int, n, g: int) -> Terms:
 
 _ROWS: tuple[tuple, ...] = (
     ("broadcast", "flat", "(p-1)(α + nβ)", DERIVED, "the root is the bottleneck", lambda p, n: _messages(p - 1, n)),
-    ("broadcast", "binomial", "⌈lg p⌉(α + nβ)", MPICH, "any p", lambda p, n: _messages(_lg(p), n)),
+    ("broadcast", "binomial", "⌈lg p⌉(α + nβ)", MPICH, "any p", lambda p, n: _messages(ceil_lg(p), n)),
     (
         "broadcast", "scatter-allgather", "(⌈lg p⌉ + p-1)α + 2n(p-1)/p·β", MPICH,
-        "any p; twice the bandwidth bound", lambda p, n: Terms(Fraction(_lg(p) + p - 1), 2 * _share(p, n)),
+        "any p; twice the bandwidth bound", lambda p, n: Terms(Fraction(ceil_lg(p) + p - 1), 2 * _share(p, n)),
     ),
     (
         "broadcast", "scatter-doubling", "2 lg p·α + 2n(p-1)/p·β", MPICH, "p = 2^k; else the fold of the all-gather",
-        lambda p, n: Terms(Fraction(_lg(p)), _share(p, n)) + _doubling_all_gather(p, n),
+        lambda p, n: Terms(Fraction(ceil_lg(p)), _share(p, n)) + _doubling_all_gather(p, n),
     ),
     (
         "broadcast", "pipelined chain", "(p+k-2)(α + nβ/k)", DERIVED,
         "k segments; best k = √((p-2)nβ/α), then (√((p-2)α) + √(nβ))²", _chain,
     ),
     ("reduce", "flat", "(p-1)(α + nβ + nγ)", DERIVED, "the root is the bottleneck", lambda p, n: _messages(p - 1, n, p - 1)),
-    ("reduce", "binomial", "⌈lg p⌉(α + nβ + nγ)", CHAN, "any p", lambda p, n: _messages(_lg(p), n, _lg(p))),
+    ("reduce", "binomial", "⌈lg p⌉(α + nβ + nγ)", CHAN, "any p", lambda p, n: _messages(ceil_lg(p), n, ceil_lg(p))),
     (
         "reduce", "rabenseifner", "2 lg p·α + 2n(p-1)/p·β + n(p-1)/p·γ", MPICH,
         "p = 2^k; else q for p, and α + nβ + nγ for the fold", _rabenseifner_reduce,
     ),
     ("scatter", "flat", "(p-1)α + n(p-1)/p·β", MPICH, "", lambda p, n: Terms(Fraction(p - 1), _share(p, n))),
-    ("scatter", "binomial", "⌈lg p⌉α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(_lg(p)), _share(p, n))),
+    ("scatter", "binomial", "⌈lg p⌉α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(ceil_lg(p)), _share(p, n))),
     ("gather", "flat", "(p-1)α + n(p-1)/p·β", MPICH, "", lambda p, n: Terms(Fraction(p - 1), _share(p, n))),
-    ("gather", "binomial", "⌈lg p⌉α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(_lg(p)), _share(p, n))),
+    ("gather", "binomial", "⌈lg p⌉α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(ceil_lg(p)), _share(p, n))),
     ("all_gather", "ring", "(p-1)α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(p - 1), _share(p, n))),
     (
         "all_gather", "recursive doubling", "lg p·α + n(p-1)/p·β", MPICH,
@@ -201,7 +197,7 @@ _ROWS: tuple[tuple, ...] = (
     ),
     (
         "all_gather", "bruck", "⌈lg p⌉α + n(p-1)/p·β", MPICH, "any p; plus a local rotation",
-        lambda p, n: Terms(Fraction(_lg(p)), _share(p, n)),
+        lambda p, n: Terms(Fraction(ceil_lg(p)), _share(p, n)),
     ),
     (
         "reduce_scatter", "ring", "(p-1)α + n(p-1)/p·(β+γ)", PATARASUK, "any p",
@@ -221,7 +217,7 @@ _ROWS: tuple[tuple, ...] = (
     ),
     (
         "all_reduce", "tree", "2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ", DERIVED, "any p; binomial reduce and broadcast",
-        lambda p, n: _messages(2 * _lg(p), n, _lg(p)),
+        lambda p, n: _messages(2 * ceil_lg(p), n, ceil_lg(p)),
     ),
     (
         "all_reduce", "recursive doubling", "lg p·(α + nβ + nγ)", MPICH, "p = 2^k; else two steps more for the fold",
@@ -263,7 +259,7 @@ _ROWS: tuple[tuple, ...] = (
         "all_to_all", "hierarchical", "[(g-1) + (m-1)]α + [n(g-1)/g + n(m-1)/m]β", DERIVED, "m nodes of g ranks",
         _hierarchical_all_to_all,
     ),
-    ("barrier", "dissemination", "⌈lg p⌉α", MPICH, "any p", lambda p, n: Terms(Fraction(_lg(p)))),
+    ("barrier", "dissemination", "⌈lg p⌉α", MPICH, "any p", lambda p, n: Terms(Fraction(ceil_lg(p)))),
 )  # fmt: skip
 FORMULAS: dict[tuple[str, str], Formula] = {(row[0], row[1]): Formula(*row) for row in _ROWS}
 
@@ -328,7 +324,7 @@ def lower_bound(collective: str, ranks: int, nbytes) -> Terms:
     _check_collective(collective)
     _check(ranks, nbytes)
     p, n = ranks, Fraction(nbytes)
-    rounds, part = Fraction(_lg(p)), _share(p, n)
+    rounds, part = Fraction(ceil_lg(p)), _share(p, n)
     whole = n if p > 1 else Fraction(0)
     match collective:
         case "broadcast":

@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from allranks.schedules import ceil_lg
+
 
 class NetworkError(ValueError):
     """A network whose figures make no sense, or a program that contradicts itself."""
@@ -32,11 +34,6 @@ class Fabric(Protocol):
         """Seconds that a library's own collective takes once its last member has called it."""
 
 
-def lg_ceil(ranks: int) -> int:
-    """The rounds of a binomial tree: ceil(log2(ranks))."""
-    return (ranks - 1).bit_length()
-
-
 def collective_seconds(name: str, ranks: int, nbytes: int, alpha, beta):
     """Seconds of a library's collective over uniform links: its textbook algorithm, `nbytes` being one rank's input.
 
@@ -53,8 +50,8 @@ def collective_seconds(name: str, ranks: int, nbytes: int, alpha, beta):
     if name.startswith(("reduce_scatter", "all_to_all")):
         return (p - 1) * alpha + (p - 1) * nbytes * beta / p
     if name == "barrier":
-        return lg_ceil(p) * alpha
-    return lg_ceil(p) * (alpha + nbytes * beta)
+        return ceil_lg(p) * alpha
+    return ceil_lg(p) * (alpha + nbytes * beta)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ import torch
 
 from allranks.exercises.checking import rules
 from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.exercises.checking.exercise import (
+    LOGIT_GROUPS,
+    Exercise,
+    Group,
+    Mistake,
+    Rule,
+    Run,
+)
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
@@ -101,21 +108,7 @@ EXERCISE = Exercise(
             "any shape", 1, (Setup(3, 0), Setup(3, 1), Setup(3, 4, layout="transposed"), Setup(3, 4, layout="strided"))
         ),
         Group("any target", 1, tuple(Setup(3, 4).with_options(all_on=rank) for rank in range(3))),
-        Group(
-            "stable",
-            3,
-            (
-                *tuple(s.with_options(shift=c) for s, c in ((Setup(2, 2), 10000), (Setup(3, 2), -10000))),
-                Setup(3, 2).with_options(scale=1000),
-                Setup(4, 2, "float64", values="random").with_options(scale=10000),
-            ),
-        ),
-        Group(
-            "any dtype",
-            1,
-            (Setup(3, 2, "float64", values="random"), Setup(3, 2, "bfloat16"), Setup(2, 3, values="random")),
-        ),
-        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+        *LOGIT_GROUPS,
     ),
     inputs=_inputs,
     oracle=_everywhere(_losses),

@@ -11,6 +11,7 @@ from allranks.exercises.checking.exercise import (
     LAYOUTS,
     MOVED_DTYPES,
     P2P,
+    P2P_INSTEAD,
     Exercise,
     Group,
     Mistake,
@@ -58,5 +59,5 @@ EXERCISE = Exercise(
     collective="send/recv",
     chunking="rank",
     showcase=Setup(4, 4, "float64", values="provenance"),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

@@ -17,6 +17,7 @@ from allranks.exercises.checking.exercise import (
     LAYOUTS,
     MOVED_DTYPES,
     P2P,
+    P2P_INSTEAD,
     Exercise,
     Group,
     Mistake,
@@ -106,5 +107,5 @@ EXERCISE = Exercise(
     algorithm="pairwise",
     chunking="none",
     showcase=Setup(4, 3),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

@@ -13,6 +13,7 @@ from allranks.exercises.checking.exercise import (
     LAYOUTS,
     MOVED_DTYPES,
     P2P,
+    P2P_INSTEAD,
     Exercise,
     Group,
     Rule,
@@ -132,5 +133,5 @@ EXERCISE = Exercise(
     algorithm="pipelined chain",
     chunking="split",
     showcase=Setup(4, 16, "float64", values="provenance", root=0).with_options(segments=4, _alpha=ALPHA, _beta=BETA),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from allranks.exercises.checking import rules
 from allranks.exercises.checking.cases import Setup, vectors
 from allranks.exercises.checking.exercise import (
     CIRCUMSTANCES,
     LAYOUTS,
     P2P,
+    P2P_INSTEAD,
     SUM_DTYPES,
     Exercise,
     Group,
@@ -20,15 +19,16 @@ from allranks.exercises.checking.exercise import (
     sum_mistakes,
     sum_oracle,
 )
+from allranks.schedules import ceil_lg
 
 
 def _rounds(run: Run) -> str | None:
-    limit = math.ceil(math.log2(run.ranks)) + 2
+    limit = ceil_lg(run.ranks) + 2
     return rules.rounds(run, limit, f"ceil(lg {run.ranks}) + 2")
 
 
 def _bytes(run: Run) -> str | None:
-    limit = (math.ceil(math.log2(run.ranks)) + 1) * rules.nbytes_of(run)
+    limit = (ceil_lg(run.ranks) + 1) * rules.nbytes_of(run)
     for rank, nbytes in enumerate(run.bytes_sent()):
         if nbytes > limit:
             return f"rank {rank} sends {nbytes} bytes: one vector a round, {limit} bytes, are enough"
@@ -72,5 +72,5 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="recursive doubling",
     showcase=Setup(8, 8, "float64", values="provenance"),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

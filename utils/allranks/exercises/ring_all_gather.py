@@ -13,6 +13,7 @@ from allranks.exercises.checking.exercise import (
     LAYOUTS,
     MOVED_DTYPES,
     P2P,
+    P2P_INSTEAD,
     Exercise,
     Group,
     Rule,
@@ -81,5 +82,5 @@ EXERCISE = Exercise(
     algorithm="ring",
     chunking="rank",
     showcase=Setup(4, 3, "float64", values="provenance"),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

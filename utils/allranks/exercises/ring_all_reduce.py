@@ -10,6 +10,7 @@ from allranks.exercises.checking.exercise import (
     CIRCUMSTANCES,
     LAYOUTS,
     P2P,
+    P2P_INSTEAD,
     SUM_DTYPES,
     Exercise,
     Fault,
@@ -103,5 +104,5 @@ EXERCISE = Exercise(
     explain=_explain,
     collective="all_reduce",
     algorithm="ring",
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

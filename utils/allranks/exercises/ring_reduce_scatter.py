@@ -10,6 +10,7 @@ from allranks.exercises.checking.exercise import (
     CIRCUMSTANCES,
     LAYOUTS,
     P2P,
+    P2P_INSTEAD,
     SUM_DTYPES,
     Exercise,
     Fault,
@@ -93,5 +94,5 @@ EXERCISE = Exercise(
     collective="reduce_scatter",
     algorithm="ring",
     showcase=Setup(4, 12, "float64", values="provenance"),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

@@ -14,6 +14,7 @@ from allranks.exercises.checking.exercise import (
     LAYOUTS,
     MOVED_DTYPES,
     P2P,
+    P2P_INSTEAD,
     Exercise,
     Group,
     Rule,
@@ -81,5 +82,5 @@ EXERCISE = Exercise(
     collective="send/recv",
     chunking="rank",
     showcase=Setup(4, 4, "float64", values="provenance").with_options(k=1),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -10,18 +9,16 @@ import torch
 from allranks.exercises.checking import rules
 from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.exercises.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
     MOVED_DTYPES,
     P2P,
+    P2P_INSTEAD,
     Exercise,
-    Group,
     Rule,
     Run,
-    every_root,
     in_place,
-    with_root,
+    rooted_groups,
 )
+from allranks.schedules import ceil_lg
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -33,7 +30,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _rounds(run: Run) -> str | None:
-    limit = math.ceil(math.log2(run.ranks))
+    limit = ceil_lg(run.ranks)
     return rules.rounds(run, limit, f"ceil(lg {run.ranks})")
 
 
@@ -52,23 +49,7 @@ def _once(run: Run) -> str | None:
 EXERCISE = Exercise(
     name="tree_broadcast",
     promise="replaces tensor by rank src's, in place, in ceil(lg p) rounds",
-    groups=(
-        Group("right tensor", 3, with_root((Setup(2, 3), Setup(3, 4), Setup(4, 5)), 0)),
-        Group("every root", 2, (*every_root(2, 3), *every_root(3, 3), *every_root(5, 2))),
-        Group(
-            "any rank count",
-            1,
-            (
-                *with_root((Setup(1, 3),), 0),
-                *with_root((Setup(4, 6), Setup(5, 3), Setup(8, 5)), 2),
-                Setup(8, 4, root=7),
-            ),
-        ),
-        Group("any size", 1, with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17)))),
-        Group("any dtype", 1, with_root(MOVED_DTYPES)),
-        Group("any layout", 1, with_root(LAYOUTS)),
-        Group("any circumstances", 1, with_root(CIRCUMSTANCES)),
-    ),
+    groups=rooted_groups("right tensor", MOVED_DTYPES),
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
@@ -94,5 +75,5 @@ EXERCISE = Exercise(
     algorithm="binomial",
     chunking="rank",
     showcase=Setup(8, 4, "float64", values="provenance", root=0),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

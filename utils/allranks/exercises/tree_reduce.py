@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -10,20 +9,18 @@ import torch
 from allranks.exercises.checking import rules
 from allranks.exercises.checking.cases import Args, Expected, Setup, plain, summed, vectors
 from allranks.exercises.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
     P2P,
+    P2P_INSTEAD,
     SUM_DTYPES,
     Exercise,
-    Group,
     Rule,
     Run,
-    every_root,
     explain_sum,
     in_place,
+    rooted_groups,
     sum_mistakes,
-    with_root,
 )
+from allranks.schedules import ceil_lg
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -36,7 +33,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _rounds(run: Run) -> str | None:
-    return rules.rounds(run, math.ceil(math.log2(run.ranks)), f"ceil(lg {run.ranks})")
+    return rules.rounds(run, ceil_lg(run.ranks), f"ceil(lg {run.ranks})")
 
 
 def _bytes(run: Run) -> str | None:
@@ -50,23 +47,7 @@ def _bytes(run: Run) -> str | None:
 EXERCISE = Exercise(
     name="tree_reduce",
     promise="replaces tensor on rank dst by the sum over all ranks, in ceil(lg p) rounds",
-    groups=(
-        Group("right sum", 3, with_root((Setup(2, 3), Setup(3, 4), Setup(4, 5)), 0)),
-        Group("every root", 2, (*every_root(2, 3), *every_root(3, 3), *every_root(5, 2))),
-        Group(
-            "any rank count",
-            1,
-            (
-                *with_root((Setup(1, 3),), 0),
-                *with_root((Setup(4, 6), Setup(5, 3), Setup(8, 5)), 2),
-                Setup(8, 4, root=7),
-            ),
-        ),
-        Group("any size", 1, with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17)))),
-        Group("any dtype", 1, with_root(SUM_DTYPES)),
-        Group("any layout", 1, with_root(LAYOUTS)),
-        Group("any circumstances", 1, with_root(CIRCUMSTANCES)),
-    ),
+    groups=rooted_groups("right sum", SUM_DTYPES),
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
@@ -89,5 +70,5 @@ EXERCISE = Exercise(
     collective="reduce",
     algorithm="binomial",
     showcase=Setup(8, 8, "float64", values="provenance", root=0),
-    instead="Write it with send, recv, isend, irecv or batch_isend_irecv.",
+    instead=P2P_INSTEAD,
 )

@@ -21,7 +21,7 @@ from allranks.schedules.broadcasts import (
     scatter_allgather_broadcast,
     scatter_doubling_broadcast,
 )
-from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Schedule, ScheduleError
+from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Schedule, ScheduleError, ceil_lg
 from allranks.schedules.doubling import (
     rabenseifner_all_reduce,
     rabenseifner_reduce,
@@ -128,6 +128,7 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "algorithms",
+    "ceil_lg",
     "find",
     *ALGORITHMS,
 ]

@@ -237,6 +237,11 @@ class Schedule:
         )
 
 
+def ceil_lg(ranks: int) -> int:
+    """The rounds of a binomial tree over `ranks` ranks: ceil(log2(ranks)), in whole numbers; 0 for one rank."""
+    return (ranks - 1).bit_length()
+
+
 def check_ranks(ranks: int, root: int | None = None) -> None:
     """Raises ScheduleError where there can be no world of `ranks` ranks, or `root` is not one of them."""
     if isinstance(ranks, bool) or not isinstance(ranks, int):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from allranks.schedules.core import check_ranks
+from allranks.schedules.core import ceil_lg, check_ranks
 from allranks.schedules.grouped import nodes_of
 
 
@@ -77,14 +77,14 @@ def regular(collective: str, algorithm: str, ranks: int, size: int | None = None
                 return made(p, [_xor(i, 1) for i in range(1, p)], "xor")
             return made(p, [_shift(p, i, 1, 1) for i in range(1, p)])
         case "all_gather", "bruck":
-            return made(p, [_shift(p, -(1 << k), 1, min(1 << k, p - (1 << k))) for k in range(_rounds(p))])
+            return made(p, [_shift(p, -(1 << k), 1, min(1 << k, p - (1 << k))) for k in range(ceil_lg(p))])
         case "all_to_all", "bruck":
-            counts = [sum(d >> k & 1 for d in range(p)) for k in range(_rounds(p))]
+            counts = [sum(d >> k & 1 for d in range(p)) for k in range(ceil_lg(p))]
             return made(p, [_shift(p, 1 << k, 1, count) for k, count in enumerate(counts)])
         case "barrier", "dissemination":
-            return made(p, [_shift(p, 1 << k, 1, 1 << k) for k in range(_rounds(p))])
+            return made(p, [_shift(p, 1 << k, 1, 1 << k) for k in range(ceil_lg(p))])
         case "all_reduce", "recursive doubling" if power:
-            return made(1, [_xor(1 << k, 1, True) for k in range(_rounds(p))], "xor")
+            return made(1, [_xor(1 << k, 1, True) for k in range(ceil_lg(p))], "xor")
         case "all_gather", "recursive doubling" if power:
             return made(p, _doubling(p), "xor")
         case "reduce_scatter", "recursive halving" if power:
@@ -105,10 +105,6 @@ def regular(collective: str, algorithm: str, ranks: int, size: int | None = None
     return None
 
 
-def _rounds(p: int) -> int:
-    return (p - 1).bit_length()
-
-
 def _shift(p: int, by: int, repeat: int, chunks: int, reduce: bool = False) -> Rule:
     return Rule(repeat, lambda r: (r + by) % p, lambda r: (r - by) % p, chunks, reduce)
 
@@ -123,8 +119,8 @@ def _inside(g: int, by: int, repeat: int, chunks: int, reduce: bool = False) -> 
 
 
 def _doubling(p: int) -> list[Rule]:
-    return [_xor(1 << k, 1 << k) for k in range(_rounds(p))]
+    return [_xor(1 << k, 1 << k) for k in range(ceil_lg(p))]
 
 
 def _halving(p: int) -> list[Rule]:
-    return [_xor(1 << k, 1 << k, True) for k in reversed(range(_rounds(p)))]
+    return [_xor(1 << k, 1 << k, True) for k in reversed(range(ceil_lg(p)))]

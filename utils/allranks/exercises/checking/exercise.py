@@ -11,6 +11,7 @@ import torch
 from allranks.exercises.checking.cases import Args, Expected, Inputs, Oracle, Setup, plain, summed, views
 
 P2P = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+P2P_INSTEAD = "Write it with send, recv, isend, irecv or batch_isend_irecv."
 COLLECTIVES = frozenset(
     {"broadcast", "all_reduce", "reduce", "gather", "scatter", "all_gather", "all_gather_into_tensor", "reduce_scatter"}
     | {"reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier"}
@@ -235,6 +236,26 @@ CIRCUMSTANCES = (
 )
 
 
+# an exercise on rows of logits: shifted and scaled so that a naive exp overflows
+LOGIT_GROUPS = (
+    Group(
+        "stable",
+        3,
+        (
+            *tuple(s.with_options(shift=c) for s, c in ((Setup(2, 2), 10000), (Setup(3, 2), -10000))),
+            Setup(3, 2).with_options(scale=1000),
+            Setup(4, 2, "float64", values="random").with_options(scale=10000),
+        ),
+    ),
+    Group(
+        "any dtype",
+        1,
+        (Setup(3, 2, "float64", values="random"), Setup(3, 2, "bfloat16"), Setup(2, 3, values="random")),
+    ),
+    Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+)
+
+
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
     """The setups with a root, and every one with the options given."""
     return tuple(replace(s, root=min(root, s.ranks - 1)) for s in setups)
@@ -243,3 +264,24 @@ def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
 def every_root(ranks: int, size: int) -> tuple[Setup, ...]:
     """One setup for each root."""
     return tuple(Setup(ranks, size, root=root) for root in range(ranks))
+
+
+def rooted_groups(first: str, dtypes: Sequence[Setup]) -> tuple[Group, ...]:
+    """The groups of an exercise whose tensor goes from or to one root; `first` names the plainest."""
+    return (
+        Group(first, 3, with_root((Setup(2, 3), Setup(3, 4), Setup(4, 5)), 0)),
+        Group("every root", 2, (*every_root(2, 3), *every_root(3, 3), *every_root(5, 2))),
+        Group(
+            "any rank count",
+            1,
+            (
+                *with_root((Setup(1, 3),), 0),
+                *with_root((Setup(4, 6), Setup(5, 3), Setup(8, 5)), 2),
+                Setup(8, 4, root=7),
+            ),
+        ),
+        Group("any size", 1, with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17)))),
+        Group("any dtype", 1, with_root(dtypes)),
+        Group("any layout", 1, with_root(LAYOUTS)),
+        Group("any circumstances", 1, with_root(CIRCUMSTANCES)),
+    )

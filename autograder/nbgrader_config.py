@@ -14,7 +14,7 @@ COURSE = HERE.parent
 if str(COURSE) not in sys.path:  # so that nbgrader finds autograder.trusted
     sys.path.insert(0, str(COURSE))
 
-c = get_config()  # noqa: F821 - nbgrader puts it here
+c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader puts it here
 
 c.CourseDirectory.course_id = "allranks"
 c.CourseDirectory.root = str(COURSE)
@@ -31,7 +31,6 @@ c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedb
 # then marked by the trusted step, which takes the place of nbgrader's Execute and writes the graded cells' outputs.
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
-    "nbgrader.preprocessors.DeduplicateIds",
     "autograder.trusted.RestoreCells",
     "nbgrader.preprocessors.OverwriteKernelspec",
     "nbgrader.preprocessors.OverwriteCells",
@@ -45,6 +44,12 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
+
+# Before that, the files: no links, no pipes, nothing that is not its student's, neither at collecting nor at grading.
+from autograder.intake import guard_nbgrader  # noqa: E402 - the path above is needed
+
+c.ExchangeFactory.collect = "autograder.intake.Collect"
+guard_nbgrader()
 
 # What a student wrote is shown to people who may change grades: no script in it may run there.
 c.HTMLExporter.preprocessors = ["autograder.safe_prose.SafeProse"]

@@ -126,7 +126,7 @@ class Nursery:
                 os.kill(request["kill"], request["signal"])
             return
         try:
-            reply = {"pid": self.fork(request, list(fds))}
+            reply: dict = {"pid": self.fork(request, list(fds))}
         except Exception as error:
             reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
         finally:

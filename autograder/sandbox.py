@@ -99,7 +99,9 @@ class Sandbox:
             raise SandboxError(f"The sandbox did not answer in {timeout:.0f} s. {self._said()}")
         if "error" in reply:
             raise SandboxError(f"No rank could be started in the sandbox: {reply['error']}.")
-        return self._mail.adopt(Child(self, reply["pid"]))
+        child = Child(self, reply["pid"])
+        self._mail.adopt(child)
+        return child
 
     def close(self) -> None:
         """Ends the sandbox and everything in it."""

@@ -346,7 +346,7 @@ def crossover(collective: str, one: str, other: str, ranks: int, alpha, beta, ga
     Prices are straight lines over the size, so that there is at most one such size above 0.
     """
     a, b = (terms(collective, name, ranks, 1) for name in (one, other))
-    slope = Terms(0, b.nbytes - a.nbytes, b.reduced_nbytes - a.reduced_nbytes).seconds(0 * alpha, beta, gamma)
+    slope = Terms(Fraction(0), b.nbytes - a.nbytes, b.reduced_nbytes - a.reduced_nbytes).seconds(0 * alpha, beta, gamma)
     start = Terms(a.messages - b.messages).seconds(alpha, 0 * beta)
     return start / slope if slope and start / slope > 0 else None
 
@@ -478,9 +478,14 @@ def fit(
             break
     counts = terms(collective, algorithm, ranks, 1)
     divisors = [float(counts.messages) or math.inf, float(counts.nbytes) or math.inf]
-    pairs = [Estimate(float(v), float(v - w), float(v + w)) for v, w in zip(values, half_widths, strict=True)]
-    links = [Estimate(e.value / d, e.low / d, e.high / d) for e, d in zip(pairs, divisors, strict=True)]
-    return Fit(collective, formula(collective, algorithm).algorithm, ranks, *pairs, *links, int(n.size))
+    latency, per_byte = (
+        Estimate(float(v), float(v - w), float(v + w)) for v, w in zip(values, half_widths, strict=True)
+    )
+    alpha, beta = (
+        Estimate(e.value / d, e.low / d, e.high / d) for e, d in zip((latency, per_byte), divisors, strict=True)
+    )
+    name = formula(collective, algorithm).algorithm
+    return Fit(collective, name, ranks, latency, per_byte, alpha, beta, int(n.size))
 
 
 def _least_squares(design):

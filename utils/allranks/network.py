@@ -229,7 +229,8 @@ class _Replay:
         for rank in range(len(self.programs)):
             self.push(0, "resume", rank)
         while self.heap:
-            now, freed = self.heap[0][0], set()
+            now = self.heap[0][0]
+            freed: set[Hashable] = set()
             self.last = max(self.last, now)
             while self.heap and self.heap[0][0] == now:
                 _, _, what, subject = heapq.heappop(self.heap)

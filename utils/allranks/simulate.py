@@ -11,6 +11,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from allranks import cost
 from allranks.network import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
@@ -339,7 +340,7 @@ def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gam
             first += unit
     nodes, leaves = max(1, unit // topology.ranks_per_node), topology.nodes_per_leaf or 1
 
-    def stand_in(resource: tuple) -> tuple:
+    def stand_in(resource: Any) -> tuple:
         kind, where, *rest = resource
         if kind in ("out", "in"):
             return kind, where % unit

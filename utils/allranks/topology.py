@@ -146,6 +146,7 @@ class Topology:
         """alpha + nbytes * beta of the slowest link on the way; a rank's message to itself is free."""
         if src == dst:
             return 0.0
+        kinds: tuple[str, ...]
         if self._by_switch(src, dst):
             link, kinds = self.inside, ("inside",)
         elif self.node(src) == self.node(dst):

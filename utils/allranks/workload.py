@@ -8,7 +8,7 @@ a network card of 200 Gb/s has 25e9 of it. Bytes are counted in each collective'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from allranks import cost
 
@@ -76,6 +76,16 @@ class Price:
         """Seconds of communication, one call after the other."""
         return sum(part.seconds for part in self.parts)
 
+    def times(self, count: int) -> Price:
+        """The price of doing it `count` times, as gradients are accumulated over microbatches; nothing overlaps."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise WorkloadError(f"it is done {count!r} times; that is a whole number above 0")
+        parts = tuple(
+            replace(part, calls=count * part.calls, bytes_sent=count * part.bytes_sent, seconds=count * part.seconds)
+            for part in self.parts
+        )
+        return Price(self.name, parts)
+
     def to_dict(self) -> dict:
         """The price as plain data."""
         return {
@@ -127,6 +137,7 @@ def zero(
     count = _positive("parameters", parameters)
     weights, gradients = count * nbytes_of(dtype), count * nbytes_of(gradient_dtype or dtype)
     scatter = _collective("gradients", "reduce_scatter", 1, gradients, cluster)
+    parts: tuple[Traffic, ...]
     if stage < 3:
         parts = (scatter, _collective("parameters", "all_gather", 1, weights, cluster))
     else:
@@ -193,11 +204,11 @@ def expert_parallel(
     A rank sends tokens*k*h*e*(E-1)/E of E ranks each time; `capacity` above 1 pads that.
     """
     values = (("tokens", tokens), ("top_k", top_k), ("hidden", hidden), ("layers", layers), ("capacity", capacity))
-    tokens, top_k, hidden, layers, capacity = (_positive(name, value) for name, value in values)
-    payload = tokens * top_k * hidden * capacity
+    t, k, h, depth, padding = (_positive(name, value) for name, value in values)
+    payload = t * k * h * padding
     ways = ("forward", "backward") if training else ("forward",)
     parts = [
-        _collective(f"{what}, {way}", "all_to_all", int(layers), payload * nbytes_of(dtype), cluster)
+        _collective(f"{what}, {way}", "all_to_all", int(depth), payload * nbytes_of(dtype), cluster)
         for way in ways
         for what, dtype in (("dispatch", dispatch_dtype), ("combine", combine_dtype))
     ]

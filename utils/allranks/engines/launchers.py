@@ -160,7 +160,7 @@ def unregister(connection_info: str | None, engine_id: int) -> None:
     )
     server = info["curve_serverkey"].encode() if info.get("curve_serverkey") else None
     public, secret = zmq.curve_keypair() if server else (None, None)
-    peer = zmq.Context.instance().socket(zmq.DEALER)
+    peer: zmq.Socket = zmq.Context.instance().socket(zmq.DEALER)
     peer.LINGER = 1000
     util.connect(
         peer,

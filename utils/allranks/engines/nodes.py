@@ -46,7 +46,8 @@ def number(seats: list[Seat]) -> list[Seat]:
 
 def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
     """What each rank must have set, in the order of ranks. Raises DeviceError where a node has fewer GPUs than ranks."""
-    found, here = [], Counter()
+    found: list[dict[str, str]] = []
+    here: Counter[str] = Counter()
     on_host = Counter(seat.host for seat in ordered)
     for rank, seat in enumerate(ordered):
         local = here[seat.host]

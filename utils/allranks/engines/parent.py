@@ -300,7 +300,7 @@ class Parent:
         reply = self._ask(request, fds, timeout)
         if "error" in reply:
             raise ParentError(reply["error"])
-        return self._mail.adopt(Child(reply["pid"], request["log"]))
+        return self._mail.adopt(Child(reply["pid"], str(log) if log else None))
 
     def close(self) -> None:
         """Ends the connection, and with it every child that was spawned over it; ends the parent where we started it."""
@@ -461,7 +461,7 @@ class _Server:
             return
         request = json.loads(data)
         try:
-            reply = {"pid": self.fork(client, request, list(fds))}
+            reply: dict = {"pid": self.fork(client, request, list(fds))}
         except Exception as error:
             reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
         finally:

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from types import FrameType
+from typing import Any
 
 from allranks.engines.rank import in_library
 
@@ -80,7 +81,7 @@ def _arguments(frame: FrameType) -> dict:
     with contextlib.suppress(Exception):
         from torch.distributed import distributed_c10d as c10d
 
-        group = values.get("group") or c10d._get_default_group()
+        group: Any = values.get("group") or c10d._get_default_group()
         found["seq"] = group._get_sequence_number_for_group()
         found["group"] = c10d.get_process_group_ranks(group)
     return found

@@ -146,7 +146,8 @@ class Film:
     def captions(self) -> list[str]:
         """What happens, in words: one sentence for the start and one for each step."""
         by_step: list[list[Leg | Bar]] = [[] for _ in range(self.steps)]
-        for item in (*self.legs, *self.bars):
+        items: tuple[Leg | Bar, ...] = (*self.legs, *self.bars)
+        for item in items:
             by_step[item.step].append(item)
         stuck = []
         if self.blocking:
@@ -159,10 +160,10 @@ class Film:
         if self.chunks and not self.goal and not self.legs:
             first += ", nothing moves"
         lines = [first]
-        for step, items in enumerate(by_step):
-            words = [_leg_words(x) if isinstance(x, Leg) else _bar_words(x) for x in items[:_SPOKEN]]
-            if len(items) > _SPOKEN:
-                words.append(f"and {len(items) - _SPOKEN} more")
+        for step, now in enumerate(by_step):
+            words = [_leg_words(x) if isinstance(x, Leg) else _bar_words(x) for x in now[:_SPOKEN]]
+            if len(now) > _SPOKEN:
+                words.append(f"and {len(now) - _SPOKEN} more")
             lines.append(f"step {step + 1} of {self.steps}: {'; '.join(words) or 'nothing moves'}")
         if stuck and self.steps:
             lines[-1] += "; at the end " + "; ".join(stuck[:_SPOKEN])
@@ -184,7 +185,8 @@ class Film:
                     bags.append(held)
             return number
 
-        at = min((x.start for x in (*self.legs, *self.bars) if x.start is not None), default=0.0)
+        items: tuple[Leg | Bar, ...] = (*self.legs, *self.bars)
+        at = min((x.start for x in items if x.start is not None), default=0.0)
         legs = [
             [
                 leg.step,
@@ -252,9 +254,11 @@ def _read(trace: Trace) -> tuple[list[Leg], list[Bar], dict[int, Bag], bool]:
     legs, given = [], {}
     for number, i in enumerate(order):
         m = messages[i]
-        times = {"start": m.start, "end": m.end} if m.delivered else {"start": m.start}
+        end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
-        legs.append(Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, line=m.line, **times))
+        legs.append(
+            Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, start=m.start, end=end, line=m.line)
+        )
         if m.contrib is not None:
             given[number] = bag(m.contrib)
     return legs, _bars(trace, legs), given, inferred

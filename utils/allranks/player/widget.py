@@ -171,7 +171,7 @@ class Player(anywidget.AnyWidget):
         page = page.replace("STATE", json.dumps(state)).replace("REELS", json.dumps(reels))
         return page.replace("MODULE", base64.b64encode(LOADER.encode()).decode())
 
-    def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict] | dict:
+    def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict]:
         found = super()._repr_mimebundle_(**kwargs)
         data, metadata = found if isinstance(found, tuple) else (found, {})
         return {**data, "text/plain": self.text(), "text/html": self.page()}, metadata

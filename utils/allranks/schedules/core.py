@@ -201,7 +201,8 @@ class Schedule:
         `nbytes` is as in `chunk_nbytes`; without it there are as many bytes as chunks. The trace's own `nbytes` counts all
         ranks' vectors where they differ, in all_to_all.
         """
-        sizes, held, events = self.chunk_nbytes(self.chunks if nbytes is None else nbytes), self._initial(), []
+        sizes, held = self.chunk_nbytes(self.chunks if nbytes is None else nbytes), self._initial()
+        events: list[Event] = []
         for step, now in enumerate(self.by_step):
             before = {(m.src, c): held.get((m.src, c), 0) for m in now for c in m.chunks}
             for move in now:
@@ -211,10 +212,12 @@ class Schedule:
                     contrib |= before[move.src, chunk]
                 same = all(before[move.src, chunk] == contrib for chunk in move.chunks)
                 # where chunks carry different contributions (in a gather) no one bag is true of the whole message
-                shared = {"match": match, "contrib": tuple(_ranks(contrib)) if same else None}
-                events.append(Event(move.src, "send", move.dst, move.chunks, None, size, step, **shared))
+                said = tuple(_ranks(contrib)) if same else None
+                events.append(
+                    Event(move.src, "send", move.dst, move.chunks, None, size, step, match=match, contrib=said)
+                )
                 kind = "reduce" if move.reduce else "recv"
-                events.append(Event(move.dst, kind, move.src, move.chunks, None, size, step, **shared))
+                events.append(Event(move.dst, kind, move.src, move.chunks, None, size, step, match=match, contrib=said))
                 for chunk in move.chunks:
                     cargo, target = before[move.src, chunk], (move.dst, chunk)
                     held[target] = held.get(target, 0) | cargo if move.reduce else cargo

@@ -92,7 +92,8 @@ def two_colours(first: Tree, second: Tree) -> tuple[dict[int, int], dict[int, in
     A rank's two parents' edges differ, and so do those of two siblings: each edge has at most two others to differ from,
     one of each kind, so these form paths and even rings, which two colours suffice for.
     """
-    trees, found = (first, second), ({}, {})
+    trees = (first, second)
+    found: tuple[dict, dict] = ({}, {})
     children = [_children(tree) for tree in trees]
     # the edges next to the roots come first: where the only children of both get one colour, a step is saved
     order = sorted((trees[which].depth[rank], which, rank) for which in (0, 1) for rank in range(len(first.parent)))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# torch's stubs list overloads of which a group in Python is only ever handed one
+# mypy: disable-error-code="override,assignment"
+from typing import Any
+
 import torch
 import torch.distributed as dist
 
@@ -44,7 +48,7 @@ class WireWork(dist._Work):
     def _fill(self, body: Body) -> None:
         if len(self.outputs) == 1 and self.outputs[0].is_contiguous() and not self.outputs[0].is_conj():
             target = raw(self.outputs[0])
-            if len(target):
+            if isinstance(target, memoryview):
                 body.read_into(target)
             return
         data, at = memoryview(body.read()), 0
@@ -83,7 +87,7 @@ class WireWork(dist._Work):
     def get_future(self) -> torch.futures.Future:
         """A future that holds the outputs. It waits first: the wire has no thread of its own to complete it later."""
         self.wait()
-        future = torch.futures.Future()
+        future: torch.futures.Future = torch.futures.Future()
         future.set_result(self.outputs)
         return future
 
@@ -92,7 +96,7 @@ class WireGroup(dist.ProcessGroup):
     """A process group of the wire. `members` are the global ranks in the order of the group."""
 
     def __init__(self, endpoint: Endpoint, rank: int, members: list[int], key: str, default: bool) -> None:
-        super().__init__(rank, len(members))
+        super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
             endpoint.posted.append({"k": "group", "g": key, "m": members})
@@ -142,7 +146,7 @@ class WireGroup(dist.ProcessGroup):
 
     def _describe(self, kind: str, fallback: str, tensor: torch.Tensor | None) -> dict:
         name, *where = self.endpoint.places.here(3)
-        op = {"k": kind, "a": canonical(name or fallback), "g": self.key, "l": where}
+        op: dict[str, Any] = {"k": kind, "a": canonical(name or fallback), "g": self.key, "l": where}
         if tensor is not None:
             op.update(d=dtype_name(tensor.dtype), c=tensor.numel(), z=_was_complex(tensor))
         return op
@@ -217,7 +221,7 @@ class WireGroup(dist.ProcessGroup):
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> WireWork:
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> _Works:
         """Several `all_gather_single` at once."""
         return _Works(
             [self._collective("all_gather_into_tensor", [i], [o]) for o, i in zip(outputs, inputs, strict=True)]
@@ -235,7 +239,7 @@ class WireGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts) -> WireWork:
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts) -> _Works:
         """Several `reduce_scatter_single` at once."""
         return _Works([self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
 

@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 from collections import deque
+from typing import Any
 
 HEAD = struct.Struct("!IIQB")
 INLINE_NBYTES = 64 * 1024
@@ -175,7 +176,7 @@ class Channel:
             return message, Body(), fd
         return message, _checked(fd, nbytes), -1
 
-    def receive(self) -> tuple[object, Body, int]:
+    def receive(self) -> tuple[Any, Body, int]:
         """Blocks for the next frame. Raises EOFError when the other end has gone."""
         while (frame := self.frame()) is None:
             if not self.pull():

@@ -6,6 +6,8 @@ Reductions go in rank order, so that their result is the same in every run, to t
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -15,7 +17,7 @@ from allranks.wire.values import DTYPES, from_raw, raw
 ITEMSIZES = {name: dtype.itemsize for name, dtype in DTYPES.items()}
 COMPLEX = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
 _SLICE = 16_384  # elements: fewer than torch parallelises, since a process that forks must not start torch's threads
-_COMBINE = {
+_COMBINE: dict[str, Callable] = {
     "SUM": torch.add,
     "AVG": torch.add,
     "PRODUCT": torch.mul,
@@ -36,7 +38,7 @@ def describe(op) -> str:
     return f"{op.name}{details}{root}{what}"
 
 
-def disagreement(members: list) -> tuple[str, object, str] | None:
+def disagreement(members: list) -> tuple[str, Any, str] | None:
     """(kind, member at fault, sentence) where the members' calls don't fit together, else None."""
     signature = [(m.collective, m.root, m.reduce_op) for m in members]
     if len(set(signature)) > 1:
@@ -67,7 +69,7 @@ def disagreement(members: list) -> tuple[str, object, str] | None:
     return _reducible(members)
 
 
-def _reducible(members: list) -> tuple[str, object, str] | None:
+def _reducible(members: list) -> tuple[str, Any, str] | None:
     op, dtype = members[0].reduce_op, members[0].dtype
     if op is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections.abc import Sequence
 
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
 from allranks.wire.place import Places
@@ -75,7 +76,7 @@ class Endpoint:
         self.sent_complete.update(message.get("done", ()))
         return message, body
 
-    def wait(self, number: int, where: tuple, *, quick: bool) -> tuple[dict, Body] | None:
+    def wait(self, number: int, where: Sequence, *, quick: bool) -> tuple[dict, Body] | None:
         """Waits for operation `number`. None where it needs no answer: a send that is known to be complete."""
         op = {"k": "wait", "w": number, "l": where}
         if quick and number in self.sent_complete:
@@ -84,16 +85,16 @@ class Endpoint:
             return None
         return self.ask(op)
 
-    def poll(self, number: int, where: tuple) -> bool:
+    def poll(self, number: int, where: Sequence) -> bool:
         """Whether operation `number` is complete once every other rank has gone as far as it can."""
         return bool(self.ask({"k": "poll", "w": number, "l": where})[0].get("yes"))
 
-    def report(self, kind: str, message: str, where: tuple, **more) -> None:
+    def report(self, kind: str, message: str, where: Sequence, **more) -> None:
         """Tells the router of a fault in this rank, which then goes no further."""
         self.posted.append({"k": "fault", "kind": kind, "message": message, "l": where, **more})
         self.flush()
 
-    def halt(self, kind: str, message: str, where: tuple, **more) -> None:
+    def halt(self, kind: str, message: str, where: Sequence, **more) -> None:
         """Reports a fault and blocks until the router ends the run."""
         self.report(kind, message, where, **more)
         while True:

@@ -80,7 +80,7 @@ class Rules:
         """Whether `rank` may exchange messages with `peer`."""
         if self.peers is None:
             return True
-        if self.peers == "ring":
+        if isinstance(self.peers, str):  # "ring"
             return (rank - peer) % ranks in (1, ranks - 1)
         return bool(self.peers(rank, peer, ranks))
 

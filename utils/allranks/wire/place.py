@@ -52,7 +52,7 @@ class Places:
 
     def of_traceback(self, traceback: TracebackType | None) -> tuple[str | None, int | None]:
         """(file, line) of the innermost student's frame that an exception passed."""
-        found = (None, None)
+        found: tuple[str | None, int | None] = (None, None)
         while traceback is not None:
             if self.is_students(traceback.tb_frame.f_code.co_filename):
                 found = (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)

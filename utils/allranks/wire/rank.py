@@ -52,7 +52,7 @@ class Rank:
         os.close(write)
         sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
         sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
-        sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
+        sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # Final for those who type it only
         self.channel.send({"hello": os.getpid()}, fd=read)
         os.close(read)
         while True:

@@ -89,13 +89,13 @@ class Session:
                     self.too_late()
                     break
                 for key, events in self.selector.select(deadline - now):
-                    self.serve(*key.data, events)
+                    self.serve(events, *key.data)
         finally:
             for rank, member in enumerate(self.members):
                 self.drain(rank, member)
             self.selector.close()
 
-    def serve(self, rank: int, member: Member, what: str, events: int) -> None:
+    def serve(self, events: int, rank: int, member: Member, what: str) -> None:
         """One ready descriptor."""
         if what == "output":
             self.drain(rank, member)
@@ -184,7 +184,7 @@ class Session:
         deadline = time.monotonic() + GRACE_S
         while any(router.ranks[r].state == "running" for r in running) and time.monotonic() < deadline:
             for key, events in self.selector.select(deadline - time.monotonic()):
-                self.serve(*key.data, events)
+                self.serve(events, *key.data)
         for rank in running:
             if router.ranks[rank].state == "running":
                 router.fault("WALL_LIMIT", rank)
@@ -221,7 +221,7 @@ class Session:
     def strays(self) -> None:
         """Kills processes that ranks have started in spite of the guard, and names those ranks."""
         for rank, member in enumerate(self.members):
-            children = getattr(member.process, "children", list)()
+            children: list[int] = getattr(member.process, "children", list)()
             for pid in children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -7,6 +7,7 @@ tensors, tuples, lists, dicts of str, int, float, bool, str and None, and nothin
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -36,7 +37,7 @@ def raw(tensor: torch.Tensor) -> memoryview | bytes:
         return b""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
     flat = flat.as_strided((flat.numel(),), (1,))  # not reshape: a slice of one element may keep a stride of its own
-    return memoryview(flat.view(torch.uint8).numpy())
+    return flat.view(torch.uint8).numpy().data
 
 
 def from_raw(data, dtype: torch.dtype, shape) -> torch.Tensor:
@@ -59,7 +60,7 @@ def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False,
         return value
     if _depth > MAX_DEPTH:
         raise CodecError(f"a value is nested deeper than {MAX_DEPTH} levels")
-    nested = {"trusting": trusting, "guard": guard, "_depth": _depth + 1}
+    nested: dict[str, Any] = {"trusting": trusting, "guard": guard, "_depth": _depth + 1}
     if isinstance(value, torch.Tensor):
         return {"x": _encode_tensor(value, buffers, nested)}
     if type(value) is list:
@@ -118,7 +119,7 @@ def decode(node, buffers: list, *, trusting: bool = False, _depth: int = 0):
         return node
     if _depth > MAX_DEPTH or not isinstance(node, dict) or len(node) != 1:
         raise CodecError("a value on the wire is not one of ours")
-    nested = {"trusting": trusting, "_depth": _depth + 1}
+    nested: dict[str, Any] = {"trusting": trusting, "_depth": _depth + 1}
     ((tag, inner),) = node.items()
     try:
         match tag:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NoReturn
 
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Placement
@@ -45,8 +46,9 @@ class Engines:
         self.launcher = launcher
         self.described: list[dict] = []
         self.directory: Path | None = None
-        self._cluster = None
-        self._client = None
+        # ipyparallel's, which are untyped
+        self._cluster: Any = None
+        self._client: Any = None
         self._views: list = []
         self._launchers: dict = {}
         self._changing = threading.RLock()  # the idle thread stops it too
@@ -190,12 +192,13 @@ class Engines:
             pending[0].wait(0.02) if not pending[0].ready() else time.sleep(0.01)
         return [p.get() if p.successful() else self._refused(rank, p) for rank, p in enumerate(pending)]
 
-    def _refused(self, rank: int, pending) -> None:
+    def _refused(self, rank: int, pending) -> NoReturn:
         try:
             pending.get(0)
         except Exception as error:
             words = getattr(error, "evalue", None) or str(error)
             raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
+        raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group.")
 
     def _expect_alive(self, deadline: float, verb: str) -> None:
         if self._cancelled:

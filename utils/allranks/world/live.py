@@ -132,7 +132,7 @@ def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, in
     """Message: its round. Empty where the rounds can't be told (a receive from any source, for one)."""
     programs = []
     for rank, (log, _) in enumerate(parts):
-        program = []
+        program: list[Send | Recv | Wait | Enter] = []
         for what, i in log["program"]:
             r, message = records[rank][i], number[rank, i]
             if what == "wait":

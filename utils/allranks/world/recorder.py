@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 import torch
@@ -49,6 +50,11 @@ _OF_BACKEND = {
     "reduce_scatter_single": "_reduce_scatter_base",
     "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
     "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+}
+# Gloo has no Python name for these; the functional collectives, and so DTensor, call them even for one tensor
+_ONE_OF = {
+    "allgather_into_tensor_coalesced": "_allgather_base",
+    "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
 }
 # methods whose first argument is what comes out; what goes in is the second
 _OUTPUT_FIRST = {name for name in COLLECTIVES if name.startswith(("all_gather", "allgather", "gather", "scatter"))} | {
@@ -105,7 +111,9 @@ class _Log:
     """What this rank did, in order: records, and the program of posts and waits."""
 
     def __init__(self, clock) -> None:
-        self.clock, self.records, self.program = clock, [], []
+        self.clock = clock
+        self.records: list[Record] = []
+        self.program: list[tuple[str, int]] = []
 
     def post(self, record: Record) -> int:
         self.records.append(record)
@@ -119,7 +127,7 @@ class _Log:
 
 
 _log: list[_Log] = []  # the log of the `record` under way, if any
-_groups: dict[str, dist.ProcessGroup] = {}
+_groups: dict[str, Any] = {}
 
 
 class RecordedWork(dist._Work):
@@ -152,8 +160,13 @@ class RecordedWork(dist._Work):
         return self.work.result()
 
     def get_future(self):
-        """The backend's future; an operation that only its future tells the end of has none in the trace."""
-        return self.work.get_future()
+        """The backend's future, which notes the end: DDP never calls `wait`. Not on GPUs, where it tells only of the start."""
+        future = self.work.get_future()
+        return future.then(self._ended) if isinstance(self.log.clock, _HostClock) else future
+
+    def _ended(self, future):
+        self.log.finish(self.number)
+        return future.value()
 
     def _source_rank(self) -> int:
         return self.work._source_rank()
@@ -178,7 +191,7 @@ class RecordedGroup(dist.ProcessGroup):
     """A group that passes every call on to a backend of its own, and notes it."""
 
     def __init__(self, inner, members: tuple[int, ...]) -> None:
-        super().__init__(inner.rank(), inner.size())
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.inner, self.members, self.fault = inner, members, None
 
     def getBackendName(self) -> str:
@@ -198,7 +211,7 @@ class RecordedGroup(dist.ProcessGroup):
         return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
 
     @property
-    def group_name(self) -> str:
+    def group_name(self) -> str:  # type: ignore[override]
         """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
         return c10d._world.pg_names[self]
 
@@ -231,8 +244,8 @@ class RecordedGroup(dist.ProcessGroup):
                 self.members,
                 peer,
                 sum(t.numel() * t.element_size() for t in flat),
-                first.storage_offset() * first.element_size() if first is not None else 0,
-                first.untyped_storage().nbytes() if first is not None else 0,
+                int(first.storage_offset() * first.element_size()) if first is not None else 0,
+                int(first.untyped_storage().nbytes()) if first is not None else 0,
                 tag,
                 str(first.dtype).removeprefix("torch.") if first is not None else None,
                 _line(),
@@ -240,6 +253,32 @@ class RecordedGroup(dist.ProcessGroup):
             )
         )
         return RecordedWork(function(*arguments, **options), log, number)
+
+
+class _Several(dist._Work):
+    """The one handle of several operations."""
+
+    def __init__(self, works: list) -> None:
+        super().__init__()
+        self.works = works
+
+    def wait(self, *timeout) -> bool:
+        """Waits for all of them."""
+        return all([work.wait(*timeout) for work in self.works])
+
+    def is_completed(self) -> bool:
+        """Whether all are complete."""
+        return all(work.is_completed() for work in self.works)
+
+
+def _one_by_one(function):
+    """The call of `function` for each pair of an output and an input."""
+
+    def call(outputs, inputs, *arguments, **options) -> _Several:
+        pairs = zip(outputs, inputs, strict=True)
+        return _Several([function(output, source, *arguments, **options) for output, source in pairs])
+
+    return call
 
 
 class _Lost(dist._Work):
@@ -260,7 +299,8 @@ def _lost(*arguments, **options) -> _Lost:
 
 def _collective(method: str, name: str):
     def call(self, *arguments, **options):
-        function = getattr(self.inner, _OF_BACKEND.get(method, method))
+        theirs = _OF_BACKEND.get(method, method)
+        function = getattr(self.inner, theirs, None) or _one_by_one(getattr(self.inner, _ONE_OF[theirs]))
         tensors = arguments[1 if method in _OUTPUT_FIRST else 0] if arguments and method != "barrier" else ()
         return self._noted("collective", name, tensors, function, arguments, options=options)
 

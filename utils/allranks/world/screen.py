@@ -23,7 +23,8 @@ class Line:
     """One line of progress, rewritten in place; silent outside of notebooks."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.handle, self.last = title, None, None
+        self.title, self.handle = title, None
+        self.last: str | None = None
 
     def say(self, text: str) -> None:
         if not in_notebook() or text == self.last:

@@ -108,7 +108,8 @@ def missing(standings: list[Standing], gone: dict[int, str]) -> list[str]:
         if standing.collective is not None:
             rooms.setdefault((standing.op, standing.collective), []).append(standing)
     lines = []
-    at, named = {s.rank: s for s in standings}, set()
+    at = {s.rank: s for s in standings}
+    named: set[int] = set()
     for (op, (group, number)), inside in sorted(rooms.items(), key=lambda room: -len(room[1])):
         ranks = [s.rank for s in inside]
         absent = {rank: _whereabouts(at.get(rank), gone.get(rank)) for rank in group or () if rank not in ranks}

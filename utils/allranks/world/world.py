@@ -61,6 +61,9 @@ class World:
     Raises WorldError or DeviceError, each one sentence with what to do, and leaves no process behind.
     """
 
+    _engines: Engines
+    _idle: Idle
+
     def __new__(
         cls,
         ranks: int | None = None,
@@ -119,7 +122,6 @@ class World:
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
-            self._engines: Engines
             if cluster is not None:
                 self._engines = Attached(cluster, backend)
             else:

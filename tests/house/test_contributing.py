@@ -1,0 +1,75 @@
+"""The examples of CONTRIBUTING.md, followed in a copy of the repository exactly as they are written."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.S | re.M)
+
+
+def section(title):
+    """(kind, text) of each block under a heading."""
+    return BLOCK.findall(re.split(r"^## ", PAGE.split(f"## {title}\n", 1)[1], flags=re.M)[0])
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """What git would commit now, without the notebooks."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in files:
+        source, there = ROOT / name, tmp_path / name
+        if name and source.is_file() and source.suffix not in (".ipynb", ".png"):
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.write_bytes(source.read_bytes())
+    return tmp_path
+
+
+def run(command, copy):
+    """Runs a line in the copy, with the copy's package in front of the installed one."""
+    words = shlex.split(command)
+    if words[0] == "python":
+        words[0] = sys.executable
+    else:
+        words[0] = str(Path(sys.executable).parent / words[0])
+    env = {**os.environ, "PYTHONPATH": str(copy / "utils"), "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    env.pop("PYTEST_XDIST_WORKER", None)
+    done = subprocess.run(words, cwd=copy, env=env, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("Add an algorithm", [r"\d+ passed", "spread"]),
+        ("Add an exercise", [r"2 passed", r"passed \(\d+ of \d+ cases\)"]),
+        ("Add a chapter", ["99_scan", "Executing|Writing|Saving"]),
+    ],
+)
+def test_an_example_works_as_written(copy, title, said):
+    commands = []
+    for kind, text in section(title):
+        match kind:
+            case "diff":
+                done = subprocess.run(["git", "apply", "-"], input=text, text=True, cwd=copy, capture_output=True)
+                assert done.returncode == 0, done.stderr
+            case "python":
+                name, _, body = text.partition("\n")
+                path = copy / name.removeprefix("# ")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(body)
+            case "sh":
+                commands += text.splitlines()
+    assert len(commands) == len(said)
+    for command, pattern in zip(commands, said, strict=True):
+        assert re.search(pattern, run(command, copy))

@@ -1,7 +1,10 @@
-"""Start-up: from nothing to the first all-reduce of 4 ranks, ours against torchrun and ipyparallel as it comes."""
+"""Start-up: from nothing to the first all-reduce of 4 ranks, ours against torchrun, MPI and ipyparallel as it comes."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +24,14 @@ tensor = torch.ones(1)
 dist.all_reduce(tensor)
 assert tensor.item() == dist.get_world_size()
 dist.destroy_process_group()
+"""
+MPI = """
+import torch
+from mpi4py import MPI
+
+tensor = torch.ones(1)
+MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, tensor.numpy())
+assert tensor.item() == MPI.COMM_WORLD.Get_size()
 """
 COLD = """
 from allranks import World
@@ -80,6 +91,12 @@ def run(rounds: int, progress) -> Result:
             command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(program)]
             return clock(lambda: subprocess.run([sys.executable, *command], check=True, capture_output=True))
 
+    def mpiexec() -> float:
+        # Open MPI refuses root, and more ranks than cores, unless it is told
+        options = ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+        command = ["mpiexec", *options, "-n", str(RANKS), sys.executable, "-c", MPI]
+        return clock(lambda: subprocess.run(command, check=True, capture_output=True))
+
     def ipyparallel() -> float:
         import logging
 
@@ -105,16 +122,16 @@ def run(rounds: int, progress) -> Result:
     Parent.ensure().wait_warm()
     ours()  # the first call of a process imports ipyparallel's client: that belongs to `cold`
     stops["ours"].clear()
-    seconds = alternate(
-        {
-            "World, warm": ours,
-            "World, first in a cold process": cold,
-            "torchrun --standalone": torchrun,
-            "ipyparallel as it comes": ipyparallel,
-        },
-        rounds,
-        progress,
-    )
+    variants = {
+        "World, warm": ours,
+        "World, first in a cold process": cold,
+        "torchrun --standalone": torchrun,
+        "ipyparallel as it comes": ipyparallel,
+    }
+    with_mpi = shutil.which("mpiexec") is not None and importlib.util.find_spec("mpi4py") is not None
+    if with_mpi:
+        variants["mpiexec, mpi4py and torch"] = mpiexec
+    seconds = alternate(variants, rounds, progress)
     warm = seconds["World, warm"]
     result = Result(
         f"Start-up: {RANKS} ranks to their first all-reduce (gloo)",
@@ -127,4 +144,6 @@ def run(rounds: int, progress) -> Result:
         f"{rounds} rounds in alternation. Stop: World {median(stops['ours']):.2f} s, ipyparallel as it comes "
         f"{median(stops['ipyparallel']):.2f} s. The cold World, like torchrun, includes Python's start and its end."
     )
+    if not with_mpi:
+        result.notes.append("mpiexec was left out: it needs Open MPI (apt install openmpi-bin) and pip install mpi4py.")
     return result

@@ -1,0 +1,41 @@
+"""How soon a student has a verdict: the command on a file, and `check` in a notebook that runs already."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.common import Result, alternate, clock, median, spread
+
+ANSWERS = Path(__file__).resolve().parents[1] / "tests" / "exercises" / "right"
+EXERCISES = ("ring_shift", "ring_all_reduce", "distributed_softmax", "moe_dispatch_combine")
+
+
+def run(rounds: int, progress: Callable[[str], None]) -> Result:
+    """Right answers, for they run every case; the first of each exercise."""
+    from allranks.engines.parent import Parent
+    from allranks.exercises import get
+    from allranks.exercises.checking.source import read_source
+
+    Parent.ensure().wait_warm()
+    variants: dict[str, Callable[[], float]] = {}
+    for name in EXERCISES:
+        file = sorted((ANSWERS / name).glob("*.py"))[0]
+        command = [sys.executable, "-m", "allranks.cli", "check", name, str(file)]
+        exercise, source = get(name), read_source(file, name)
+        if not exercise.judge_source(source).passed:
+            raise RuntimeError(f"{file} is not right: what would be measured is another thing")
+        variants[f"allranks check {name} FILE"] = lambda c=command: clock(
+            lambda: subprocess.run(c, check=True, capture_output=True)
+        )
+        variants[f"check({name}), in a warm process"] = lambda e=exercise, s=source: clock(lambda: e.judge_source(s))
+    seconds = alternate(variants, rounds, progress)
+    result = Result("From an answer to its verdict", ("what", "median s", "spread s"))
+    for name in sorted(variants):
+        result.rows.append((name, f"{median(seconds[name]):.2f}", spread(seconds[name])))
+    result.notes.append(
+        f"{rounds} rounds in alternation. The command starts Python and torch, and forks ranks of its own."
+    )
+    return result

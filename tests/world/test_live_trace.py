@@ -75,6 +75,24 @@ def test_a_ring_by_hand_moves_what_the_schedule_says(world):
     assert trace.bytes_sent() == schedule.bytes_sent(4000) == trace.bytes_received() == [6000] * 4
 
 
+def ddp_step():
+    import torch
+    import torch.distributed as dist
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1))
+    model(torch.full((2, 3), float(dist.get_rank()))).sum().backward()
+    return model.module.weight.grad.tolist()
+
+
+def test_what_only_a_future_tells_the_end_of_has_one(world):
+    """DDP launches from C++ and waits for futures; the trace has its all_reduce from start to end all the same."""
+    results, trace = world.trace(ddp_step)
+    assert results == [[[3.0, 3.0, 3.0]]] * 4  # twice the mean of 0, 1, 2, 3
+    reduced = [event for event in trace if event.op == "all_reduce"]
+    assert [event.nbytes for event in reduced] == [16] * 4
+    assert all(event.end is not None and event.end > event.start for event in reduced)
+
+
 def test_times_and_lines_are_those_of_the_run(world):
     _, trace = world.trace(ring, 10)
     source, first = inspect.getsourcelines(ring)
@@ -120,6 +138,32 @@ def test_functional_collectives_and_dtensor_find_the_recorded_group(world):
     assert results == [([4.0] * 3, [[2.0 * r, 2.0 * r + 1]]) for r in range(4)]
     assert [e.op for e in trace if e.rank == 0] == ["all_reduce", "scatter"]
     assert trace.steps == 2, "a step in which nothing moves"
+
+
+def test_functional_gathers_and_scatters_work_where_the_backend_lacks_their_method(world):
+    def functional():
+        import torch
+        import torch.distributed as dist
+        import torch.distributed._functional_collectives as functional
+
+        group = dist.group.WORLD
+        x = torch.tensor([float(dist.get_rank())])
+        whole = functional.all_gather_single(x, 0, group) + 0
+        share = functional.reduce_scatter_single(whole, "sum", 0, group) + 0
+        both = functional.all_gather_into_tensor_coalesced([x, x + 10], group)
+        return whole.tolist(), share.tolist(), [(t + 0).tolist() for t in both]
+
+    results, trace = world.trace(functional)
+    everyone = [0.0, 1.0, 2.0, 3.0]
+    tens = [10.0, 11.0, 12.0, 13.0]
+    assert results == [(everyone, [4.0 * r], [everyone, tens]) for r in range(4)]
+    mine = [e for e in trace if e.rank == 0]
+    assert [(e.op, e.nbytes) for e in mine] == [
+        ("all_gather_into_tensor", 4),
+        ("reduce_scatter_tensor", 16),
+        ("all_gather_into_tensor", 8),
+    ]
+    assert all(e.end is not None for e in mine)
 
 
 def test_a_trace_survives_a_file(world, tmp_path):

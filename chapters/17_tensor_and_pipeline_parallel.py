@@ -1,0 +1,610 @@
+# %% [markdown] name="title"
+# # Tensor and pipeline parallel
+#
+# **A transformer of 96 layers and width 12,288 does not fit on one GPU. Give every GPU an eighth of *each* layer, or 12 whole
+# layers: which of the two sends more, and which waits more?**
+#
+# 50 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
+
+# %% name="start_world"
+import statistics
+import time
+
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+
+from allranks import World, check, schedules, wire, workload
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# A layer of width $h$ has about $12h^2$ weights. **Guess now**: how many GB does each of 8 GPUs send while *one* sequence of 2048 tokens goes forward and
+# backward, for either cut? Section 6 has the answer.
+
+# %% name="question"
+parameters = 96 * 12 * 12_288**2
+tensor_guess, pipeline_guess = FloatText(description="layers cut:"), FloatText(description="12 whole:")
+print(f"{parameters / 1e9:.0f} billion weights, {2 * parameters / 1e9:.0f} GB in bfloat16")
+display(tensor_guess, pipeline_guess)
+
+# %% [markdown] name="cut"
+# ## 1. Two ways to cut a product
+#
+# $Y = XA$. Cut $A$ by **columns**, and a rank with all of $X$ makes some columns of $Y$. Cut $A$ by **rows**, and a rank needs only the matching columns of
+# $X$; it makes a matrix of full size. **Predict**: which of the two results is of no use before a collective?
+
+# %% name="guess_cut"
+guess = RadioButtons(options=["by columns", "by rows", "both"], value=None)
+guess
+
+# %% name="cut_live"
+# %%ranks
+torch.manual_seed(0)
+x, a = torch.randn(2, 24), torch.randn(24, 24)
+columns = x @ a.tensor_split(world_size, dim=1)[rank]
+rows = x.tensor_split(world_size, dim=1)[rank] @ a.tensor_split(world_size, dim=0)[rank]
+right = (x @ a).tensor_split(world_size, dim=1)[rank]
+print(f"columns off by {(columns - right).abs().max():.0e}")
+print(f"rows    off by {(rows - x @ a).abs().max():.0e}")
+dist.all_reduce(rows)
+print(f"summed  off by {(rows - x @ a).abs().max():.0e}")
+
+# %% [markdown] name="pair"
+# By columns you get finished numbers, some of them. By rows you get all of them, each with $p-1$ terms missing.
+#
+# The feed-forward part of a layer is $\text{relu}(XA)\,B$, two products. **Predict**: with how few collectives can it be done, if all ranks begin with $X$ and all want the
+# result?
+
+# %% name="guess_pair"
+guess = IntText(description="collectives:")
+guess
+
+# %% [markdown] name="pair_explained"
+# $A$ by columns, $B$ by rows. The columns that a rank has after the first product are just those that its rows of $B$ ask for; and relu looks at single, *finished* numbers. **Yours**: one line is
+# missing.
+
+
+# %% name="column_row_linear"
+def column_row_linear(x, a_shard, b_shard):
+    hidden = torch.relu(x @ a_shard)
+    y = hidden @ b_shard
+    # your turn
+    return y
+
+
+check(column_row_linear)
+
+# %% [markdown] name="column_row_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     dist.all_reduce(y)
+# ```
+# </details>
+#
+# One, after the *pair* of products, not after each. The other order, rows first, needs a collective before the relu, since $\text{relu}(u+v)$ is not $\text{relu}(u)+\text{relu}(v)$.
+#
+# Attention is such a pair too: each rank takes some *heads* (columns of the three projections), and the output projection is cut by rows. So a layer has two pairs,
+# and two all-reduces forward.
+
+# %% [markdown] name="backward"
+# ## 2. Backward
+#
+# After the pair, $y = \sum_r z_r$, so each $z_r$ has the gradient of $y$ itself: nothing to send. Before the pair, all $p$ ranks used the same $x$, each for a piece of the result.
+# The gradient of $x$ is the **sum** of what each rank finds. So the pair sits between two conjugates, which Megatron-LM calls $f$ and $g$:
+#
+# | | forward | backward |
+# |---|---|---|
+# | $f$, before | nothing | all-reduce |
+# | $g$, after | all-reduce | nothing |
+
+
+# %% name="f_and_g"
+def summed(x):
+    x = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(x)
+    return x
+
+
+class F(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: x.view_as(x))
+    backward = staticmethod(lambda ctx, gradient: summed(gradient))
+
+
+class G(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, z: summed(z))
+    backward = staticmethod(lambda ctx, gradient: gradient)
+
+
+# %% [markdown] name="forgot"
+# (A plain `dist.all_reduce` inside a model is unknown to autograd, which warns of it.) Now two pairs, one on the other, against one process with whole matrices. `leave_out` forgets $f$.
+
+
+# %% name="two_pairs"
+def network(x, a1, b1, a2, b2, f, g):
+    y = torch.relu(g(torch.relu(f(x) @ a1) @ b1))
+    return g(torch.relu(f(y) @ a2) @ b2)
+
+
+def same(x):
+    return x
+
+
+def pairs(leave_out=False):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    whole = [torch.randn(shape).requires_grad_() for shape in ((4, 8), (8, 24), (24, 8), (8, 24), (24, 8))]
+    network(*whole, same, same).square().sum().backward()
+
+    def mine(t, cut):
+        return t if cut is None else t.tensor_split(p, cut)[rank]
+
+    cuts = [None, 1, 0, 1, 0]  # x whole, A by columns, B by rows
+    parts = [mine(t.detach(), cut).clone().requires_grad_() for t, cut in zip(whole, cuts, strict=True)]
+    network(*parts, same if leave_out else F.apply, G.apply).square().sum().backward()
+    right = [mine(t.grad, cut) for t, cut in zip(whole, cuts, strict=True)]
+    return [((t.grad - r).norm() / r.norm()).item() for t, r in zip(parts, right, strict=True)]
+
+
+# %% [markdown] name="guess_forgot_intro"
+# **Predict**: without $f$, which of the gradients of $x, A_1, B_1, A_2, B_2$ are wrong?
+
+# %% name="guess_forgot"
+guess = RadioButtons(options=["none", "only x", "x, A1, B1", "all", "an error"], value=None)
+guess
+
+# %% name="forgot_run"
+print(" " * 12 + "".join(f"{name:>8}" for name in ("x", "A1", "B1", "A2", "B2")))
+for leave_out in (False, True):
+    errors = world.run(pairs, leave_out)
+    print(f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)))
+
+# %% [markdown] name="forgot_explained"
+# The last pair is right; everything *below* it is not, and nobody complains. The forward pass is right too, so the loss looks as it should. A test that looks at one pair and its
+# weights finds nothing: compare the gradient of the **input** with a single process.
+#
+# Now count. **Predict**: how many all-reduces did the two pairs call, forward and backward?
+
+# %% name="guess_calls"
+guess = IntText(description="calls:")
+guess
+
+# %% name="count_calls"
+_, trace = world.trace(pairs)
+print([(event.op, event.nbytes) for event in trace if event.rank == 0])
+Player(trace)
+
+# %% [markdown] name="calls_explained"
+# Two a pair, each as large as the *activations* ($4 \times 8$ floats here), not as the weights. A layer has two pairs: **four all-reduces of $b\,s\,h$ elements** for $b$ sequences of $s$ tokens.
+#
+# **The bias.** Each rank computes `part + bias`, then the parts are summed. The product should be 10, the bias is 1. **Predict** what comes out on your ranks.
+
+# %% name="guess_bias"
+guess = FloatText(description="result:")
+guess
+
+# %% name="bias"
+# %%ranks
+part, bias = torch.full((1,), 10.0 / world_size), torch.ones(1)
+everywhere = part + bias
+dist.all_reduce(everywhere)
+once = part.clone()
+dist.all_reduce(once)
+once += bias
+print(f"before {everywhere.item():g}, after {once.item():g}")
+
+# %% [markdown] name="sequence"
+# ## 3. Sequence parallel
+#
+# After $g$ every rank has the same $y$ and does the same layer norm, dropout and addition with it: $p$ times the work and, worse, $p$ times the memory for what backward needs. These steps treat each
+# *token* by itself. So let $g$ leave each rank its tokens only: a **reduce-scatter**. Then $f$ must collect them again: an **all-gather**. Backward they change places.
+# **Predict**: the bytes on the wires become ...
+
+# %% name="guess_sequence"
+guess = RadioButtons(options=["fewer", "the same", "more"], value=None)
+guess
+
+
+# %% name="gather_and_scatter"
+def gather(x):
+    whole = x.new_empty(len(x) * dist.get_world_size(), *x.shape[1:])
+    dist.all_gather_single(whole, x.contiguous())
+    return whole
+
+
+def scatter(x):
+    mine = x.new_empty(len(x) // dist.get_world_size(), *x.shape[1:])
+    dist.reduce_scatter_single(mine, x.contiguous())
+    return mine
+
+
+class Gather(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: gather(x))
+    backward = staticmethod(lambda ctx, gradient: scatter(gradient))
+
+
+class Scatter(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: scatter(x))
+    backward = staticmethod(lambda ctx, gradient: gather(gradient))
+
+
+# %% name="one_pair"
+def one_pair(before, after, share):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    tokens, a, b = torch.randn(4 * p, 8), torch.randn(8, 24), torch.randn(24, 8)
+    x = (tokens.tensor_split(p)[rank] if share else tokens).clone().requires_grad_()
+    y = after(torch.relu(before(x) @ a.tensor_split(p, 1)[rank]) @ b.tensor_split(p, 0)[rank])
+    y.sum().backward()
+    right = (torch.relu(tokens @ a) @ b).tensor_split(p)[rank] if share else torch.relu(tokens @ a) @ b
+    return (y - right).abs().max().item(), tuple(y.shape)
+
+
+rings = {"all_gather_into_tensor": schedules.ring_all_gather, "reduce_scatter_tensor": schedules.ring_reduce_scatter}
+for form in ((F.apply, G.apply, False), (Gather.apply, Scatter.apply, True)):
+    results, trace = world.trace(one_pair, *form)
+    ops = [event.op for event in trace if event.rank == 0]
+    n = 4 * world.ranks * 8 * 4  # bytes of all tokens' activations
+    sent = sum(rings.get(op, schedules.ring_all_reduce)(world.ranks).bytes_sent(n)[0] for op in ops)
+    print(f"off by {results[0][0]:.0e}, keeps {results[0][1]}, rings send {sent} bytes a rank: {ops}")
+
+# %% [markdown] name="sequence_explained"
+# The same: an all-reduce *is* a reduce-scatter and an all-gather. The memory between the pairs shrinks to $1/p$, for no more bytes.
+#
+# A trap comes with it: the weights of the layer norm now see only *their* rank's tokens, so their gradients are partial and need an all-reduce of their own.
+#
+# ## 4. torch's own
+#
+# `parallelize_module` does all this to a model that knows nothing of ranks. Each rank here begins with *other* weights. **Predict** what the first plan sends, before and in the step.
+
+
+# %% name="with_torch"
+def with_torch(split_tokens):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    p, device = dist.get_world_size(), torch.get_default_device().type
+    torch.manual_seed(dist.get_rank())
+    model = torch.nn.Sequential(torch.nn.Linear(8, 6 * p), torch.nn.ReLU(), torch.nn.Linear(6 * p, 8))
+    where = Shard(0) if split_tokens else None
+    plan = {"0": ColwiseParallel(input_layouts=where), "2": RowwiseParallel(output_layouts=where)}
+    parallelize_module(model, init_device_mesh(device, (p,)), plan)
+    y = model(torch.ones(4, 8, requires_grad=True))
+    y.sum().backward()
+    return tuple(model[0].weight.to_local().shape), y[0, 0].item()
+
+
+# %% name="torch_run"
+for split_tokens in (False, True):
+    results, trace = world.trace(with_torch, split_tokens)
+    print(f"rank 0 has {results[0][0]} of the first weights; y begins with {results[0][1]:.4f}, {results[-1][1]:.4f}")
+    print("   ", [event.op for event in trace if event.rank == 0])
+
+# %% [markdown] name="torch_explained"
+# First rank 0's weights are dealt out, so that ranks agree; then one all-reduce forward and one backward, or an all-gather and a reduce-scatter each way. The bias of the second product is added once. torch 2.13
+# calls this API experimental.
+
+# %% [markdown] name="price"
+# ## 5. What it costs
+#
+# A ring all-reduce of $n = b\,s\,h\,e$ bytes, four times a layer:
+#
+# $$T_\text{layer} = 4\left[2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,s\,h\,e\,\beta\right]$$
+#
+# First a test of the model on your ranks: 32 calls with 4 bytes give $\alpha$, one with 4 MiB gives $\beta$; the 32 all-reduces of eight layers with 64 KiB of activations are the test.
+
+# %% name="timings"
+# %%ranks
+import time
+
+
+def seconds(tensors):
+    dist.barrier()
+    start = time.perf_counter()
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+jobs = [[torch.zeros(1)] * 32, [torch.zeros(2**20)], [torch.zeros(2**14)] * 32]
+timings = [[seconds(job) for job in jobs] for _ in range(8)][1:]
+
+# %% name="table"
+p = world.ranks
+small, large, layers = (max(statistics.median(row[i] for row in rank) for rank in world["timings"]) for i in range(3))
+alpha = small / 32 / (2 * (p - 1))
+beta = max(large - small / 32, 0) / (2 * (p - 1) / p * 2**22)
+model = 32 * schedules.ring_all_reduce(p).price(2**16, alpha, beta)
+print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
+print(f"eight layers: measured {1e3 * layers:.1f} ms, model {1e3 * model:.1f} ms")
+
+# %% [markdown] name="guess_share_intro"
+# If the measurement is far above the model, count your cores: where ranks take turns on them, each of the 32 calls waits for the slowest to be woken.
+#
+# Now the large model on 8 GPUs. Assume 400 TFLOP/s each, 5 µs a message, and links of 450 GB/s in each direction (NVLink 4) or 50 GB/s (a 400 Gb/s network card).
+# **Predict** the share of the time that communication takes, on either.
+
+# %% name="guess_share"
+inside, across = FloatText(description="NVLink, %:"), FloatText(description="network, %:")
+display(inside, across)
+
+# %% name="share"
+links = {"NVLink": 450e9, "network": 50e9}
+compute_s = 6 * parameters * 2048 / (8 * 400e12)  # 2 FLOP forward and 4 backward, a weight and token
+for name, bytes_per_s in links.items():
+    step = workload.tensor_parallel(96, 1, 2048, 12_288, workload.Cluster(8, bytes_per_s, 5e-6))
+    share = step.seconds / (step.seconds + compute_s)
+    print(f"{name:8} computing {compute_s:.2f} s, {step.calls} all-reduces {step.seconds:.2f} s: {share:.0%}")
+
+# %% [markdown] name="share_explained"
+# Data parallelism can hide its all-reduce behind the backward pass. Here the next product *needs* the result: the bytes are on the critical path, in every layer, forward and backward. **That is why tensor
+# parallelism stays inside the node.** There it also ends: over 64 ranks the pieces of each product would be small, and small products use a GPU badly (Narayanan et al. 2021).
+
+# %% [markdown] name="pipeline"
+# ## 6. Whole layers: the pipeline
+#
+# Now rank $r$ keeps some layers whole, a **stage**, receives activations from rank $r-1$ and sends its own to rank $r+1$; backward, gradients go the other way. First the answer from the top.
+
+# %% name="answer"
+cluster = workload.Cluster(8, links["NVLink"], 5e-6)
+tensor = workload.tensor_parallel(96, 1, 2048, 12_288, cluster)
+pipeline = workload.pipeline_parallel(1, 1, 2048, 12_288, cluster)
+for what, said, price in (("layers cut", tensor_guess, tensor), ("12 whole", pipeline_guess, pipeline)):
+    print(f"{what}: you said {said.value:g} GB; {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
+
+# %% [markdown] name="stage_intro"
+# So why cut layers at all? Watch the ranks *work*. The layers below are real; a sleep stands in for a GPU's time with them (20 ms forward, 40 ms backward), so that your number of cores
+# doesn't matter. What must be kept for backward is in `kept`.
+
+
+# %% name="stage"
+class Stage:
+    def __init__(self, send):
+        self.rank, self.p, self.send = dist.get_rank(), dist.get_world_size(), send
+        torch.manual_seed(self.rank)
+        self.layer, self.kept, self.sent, self.log = torch.nn.Linear(16, 16), {}, [], []
+
+    def work(self, what, i):
+        start = time.monotonic()
+        time.sleep({"F": 0.02, "B": 0.04}[what])
+        self.log.append((what, i, start, time.monotonic(), len(self.kept)))
+
+
+# %% name="forward_backward"
+def forward(stage, i, x):
+    if stage.rank > 0:
+        dist.recv(x, stage.rank - 1)
+    x.requires_grad_()
+    stage.kept[i] = x, torch.tanh(stage.layer(x))
+    stage.work("F", i)
+    if stage.rank < stage.p - 1:
+        y = stage.kept[i][1].detach()
+        stage.sent.append((y, stage.send(y, stage.rank + 1)))
+
+
+def backward(stage, i):
+    x, y = stage.kept[i]
+    gradient = torch.ones_like(y)  # the loss is the sum of the last stage's outputs
+    if stage.rank < stage.p - 1:
+        dist.recv(gradient, stage.rank + 1)
+    stage.work("B", i)
+    y.backward(gradient)
+    del stage.kept[i]
+    if stage.rank > 0:
+        stage.sent.append((x.grad, stage.send(x.grad, stage.rank - 1)))
+
+
+# %% [markdown] name="orders_intro"
+# In which order a rank works is a list. **GPipe**: all $m$ micro-batches forward, then all backward. A batch in one piece is GPipe with $m = 1$.
+
+
+# %% name="gpipe"
+def gpipe(rank, p, m):
+    return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
+
+
+def pipelined(order, m, send=dist.isend):
+    stage = Stage(send)
+    torch.manual_seed(100)
+    batch = torch.randn(m, 8, 16)
+    dist.barrier()
+    for what, i in order(stage.rank, stage.p, m):
+        forward(stage, i, batch[i].clone()) if what == "F" else backward(stage, i)
+    for _, work in stage.sent:
+        if work is not None:  # a blocking send gives no handle
+            work.wait()
+    return stage.log, stage.layer.weight.grad
+
+
+# %% [markdown] name="guess_bubble_intro"
+# **Predict**: of all ranks' time, what percentage is *not* work, with $m = 1$ and with $m = 8$?
+
+# %% name="guess_bubble"
+one, eight = FloatText(description="m = 1, %:"), FloatText(description="m = 8, %:")
+display(one, eight)
+
+
+# %% name="bubbles"
+def idle(logs):
+    flat = [entry for log in logs for entry in log]
+    span = max(end for *_, end, _ in flat) - min(start for _, _, start, _, _ in flat)
+    return 1 - sum(end - start for _, _, start, end, _ in flat) / (len(logs) * span)
+
+
+p = world.ranks
+for m in (1, 2, 4, 8):
+    logs = [log for log, _ in world.run(pipelined, gpipe, m)]
+    print(f"m = {m}: idle {idle(logs):.0%}, formula {(p - 1) / (m + p - 1):.0%}")
+
+# %% [markdown] name="bubble_explained"
+# **The bubble.** The last stage can't begin before its first micro-batch has passed the $p-1$ others; at the end it waits for the gradients to pass back through them. In units of one micro-batch (forward
+# and backward) the whole takes $m + p - 1$, of which each rank works $m$:
+#
+# $$\text{idle} = \frac{p-1}{m+p-1}$$
+#
+# (Some papers give $\frac{p-1}{m}$: the bubble over the *ideal* time. Say which.) What you measured beyond it is the messages and your machine.
+#
+# Now **1F1B**: one forward, one backward. A rank runs ahead only as far as the stages behind it need to be fed, then alternates. **Predict**: what does that change?
+
+# %% name="guess_1f1b"
+ways = ["the bubble shrinks", "less is kept for backward", "both"]
+guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess
+
+
+# %% name="one_f_one_b"
+def one_f_one_b(rank, p, m):
+    ahead = min(p - 1 - rank, m)
+    order = [("F", i) for i in range(ahead)]
+    for i in range(m - ahead):
+        order += [("F", ahead + i), ("B", i)]
+    return order + [("B", i) for i in range(m - ahead, m)]
+
+
+runs = {order.__name__: world.run(pipelined, order, 8) for order in (gpipe, one_f_one_b)}
+for name, ranks in runs.items():
+    logs = [log for log, _ in ranks]
+    print(f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}")
+
+# %% name="figure"
+figure, panes = plt.subplots(2, 1, figsize=(9, 4.5), sharex=True, layout="constrained")
+for pane, (name, ranks) in zip(panes, runs.items(), strict=True):
+    zero = min(log[0][2] for log, _ in ranks)
+    for rank, (log, _) in enumerate(ranks):
+        for what, i, start, end, _ in log:
+            colour = "#0072b2" if what == "F" else "#e69f00"
+            pane.barh(rank, end - start, left=start - zero, color=colour, edgecolor="white")
+            pane.text((start + end) / 2 - zero, rank, i, ha="center", va="center", color="white", fontsize=8)
+    pane.set_title(f"{name}, measured: forward blue, backward orange", fontsize=10)
+    pane.set_yticks(range(len(ranks)), [f"rank {r}" for r in range(len(ranks))])
+    pane.invert_yaxis()
+pane.set_xlabel("seconds")
+plt.show()
+
+# %% [markdown] name="figure_explained"
+# The white is the bubble, and it is the same. What differs is what a rank holds: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$, however large $m$ is. That is the gain: memory no longer stops
+# you from raising $m$. (To shrink the bubble, give each rank several short stages: *interleaved* schedules, $v$ times less idle for $v$ times the messages.)
+#
+# Are the gradients right?
+
+
+# %% name="pipeline_check"
+def alone(p, m):
+    layers = []
+    for rank in range(p):
+        torch.manual_seed(rank)
+        layers.append(torch.nn.Linear(16, 16))
+    torch.manual_seed(100)
+    x = torch.randn(m, 8, 16)
+    for layer in layers:
+        x = torch.tanh(layer(x))
+    x.sum().backward()
+    return [layer.weight.grad for layer in layers]
+
+
+right = world.run(alone, p, 8)[0]
+for name, ranks in runs.items():
+    error = max(((g - r).norm() / r.norm()).item() for (_, g), r in zip(ranks, right, strict=True))
+    print(f"{name:12} off by {error:.0e}")
+
+# %% [markdown] name="deadlock"
+# ### Which order survives blocking sends?
+#
+# Let `send` wait for its receiver. **Predict**: which of the two orders comes to an end?
+
+# %% name="guess_deadlock"
+guess = RadioButtons(options=["both", "only GPipe", "only 1F1B", "neither"], value=None)
+guess
+
+# %% name="blocking_gpipe"
+len(world.run(pipelined, gpipe, 8, dist.send))
+
+# %% tags=["raises-exception"] name="blocking_1f1b"
+world.run(pipelined, one_f_one_b, 8, dist.send, deadline=5)
+
+# %% name="wire_deadlock"
+wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, dist.send)).deadlock
+
+# %% [markdown] name="deadlock_explained"
+# In GPipe everything flows one way, then everything flows back. In 1F1B rank $r$ sends an activation down while rank $r+1$ sends a gradient up, and both wait in `send`. Above, `isend` was the mend. On NCCL,
+# where a pair's messages queue on a stream, the two must go as one: `batch_isend_irecv` (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
+
+# %% [markdown] name="axes"
+# ## 7. All three at once
+#
+# Large runs use every cut: 512 GPUs as 8 (layers cut) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches. **Predict** which sends most, a GPU and step.
+
+# %% name="guess_axes"
+guess = RadioButtons(options=["tensor", "pipeline", "data"], value=None)
+guess
+
+# %% name="axes_table"
+print(f"{'':10}{'calls':>7}{'GB sent':>9}{'s on NVLink':>13}{'s on network':>14}")
+prices = {}
+for bytes_per_s in links.values():
+    c = workload.Cluster(8, bytes_per_s, 5e-6)
+    prices.setdefault("tensor", []).append(workload.tensor_parallel(12, 1, 2048, 12_288, c).times(32))
+    prices.setdefault("pipeline", []).append(workload.pipeline_parallel(32, 1, 2048, 12_288, c))
+    prices.setdefault("data", []).append(workload.ddp(parameters / 64, c))
+for what, (nvlink, network) in prices.items():
+    print(f"{what:10}{nvlink.calls:7}{nvlink.bytes_sent / 1e9:9.1f}{nvlink.seconds:13.2f}{network.seconds:14.2f}")
+print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
+
+# %% [markdown] name="axes_explained"
+# So: **tensor** innermost, on the fastest links, for it sends most and nothing hides it. **Data** can hide behind backward, and is sent once a step, however many micro-batches there are. **Pipeline** sends little, between
+# neighbours, and crosses nodes best; its price is the bubble, not bytes.
+#
+# ## 8. Check yourself
+#
+# <details><summary>1. Each rank drops out different units of the <i>hidden</i> layer between A and B. Is that a bug? And after g?</summary>
+#
+# Between A and B ranks hold different columns, so different masks are right. After $g$ all hold the same $y$ and must draw the same mask, or they part. (With sequence parallelism they hold different tokens again.)
+# </details>
+#
+# <details><summary>2. p = 4 stages: how many micro-batches for less than 10 % idle?</summary>
+#
+# $3/(m+3) < 0.1$, so $m > 27$: 28.
+# </details>
+#
+# <details><summary>3. Gradient clipping needs the norm of all gradients. You add the squares over the tensor-parallel ranks. What is counted how often?</summary>
+#
+# The shards of A and B once, as they should be; layer norms and the second bias are on every rank, so $p$ times. Count those on one rank only.
+# </details>
+#
+# <details><summary>4. The same model on the 8 GPUs writes text, one token at a time. What limits its tensor parallelism now?</summary>
+#
+# Two all-reduces a layer, of $2h = 24.6$ kB: next to no bytes. But $2 \cdot 96 \cdot 14$ messages one after the other, at 5 µs, are 13 ms for each token. Latency counts, so libraries have other algorithms for it.
+# </details>
+#
+# <details><summary>5. Is it true that tensor parallelism all-reduces after each parallel product?</summary>
+#
+# No: after each pair, column then row. Two forward and two backward a layer.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Cut by columns, then by rows, a pair of products needs one all-reduce forward and, for its input, one backward; sequence parallelism replaces each by a reduce-scatter and an all-gather and saves memory for the same
+# bytes. These bytes are activations, in every layer, and somebody waits for them. A pipeline sends far less and pays with a bubble of $\frac{p-1}{m+p-1}$, and 1F1B bounds what it keeps. **Tensor
+# parallelism pays in bytes, the pipeline pays in waiting.**
+#
+# **Now you**: the last layer is cut too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss over it.
+#
+# **Next question:** all these calls end in a library. Which, and what does it promise? [Libraries](18_libraries.ipynb)
+#
+# **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
+# D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (1F1B, interleaving, the bubble) ·
+# V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) (sequence parallelism) ·
+# Y. Huang et al., *GPipe*, [arXiv:1811.06965](https://arxiv.org/abs/1811.06965) ·
+# [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) ·
+# [PyTorch, pipeline parallelism](https://docs.pytorch.org/docs/stable/distributed.pipelining.html)
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,116 @@
+"""The chapter on tensor and pipeline parallelism: its counts, its two cuts against one process, and its answer."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_chapters import RANKS, WIDGET, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "17_tensor_and_pipeline_parallel"
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def solved() -> str:
+    """The cell of `column_row_linear` with the line that its folded answer gives."""
+    line = re.search(r"```python\n(.*?)```", source("column_row_answer"), flags=re.S).group(1).rstrip()
+    cell = source("column_row_linear")
+    assert cell.count("    # your turn") == 1
+    return cell.replace("    # your turn", line)
+
+
+def floats(text: str) -> list[float]:
+    """The numbers in a text."""
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
+
+
+def off_by(text: str) -> float:
+    """The number after "off by"."""
+    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("answered", [False, True], ids=["released", "solved"])
+def test_tensor_and_pipeline_parallel(ranks, answered):
+    chapter = execute(read(CHAPTER, ranks, **({"column_row_linear": solved()} if answered else {})))
+    everyone = range(ranks)
+    errors = chapter.errors()
+    assert set(errors) == {"blocking_1f1b"}
+    assert "174 billion weights, 348 GB" in chapter.text("question")
+
+    for text in chapter.by_rank("cut_live").values():
+        columns, rows, total = text.splitlines()
+        assert off_by(columns) < 1e-4
+        assert off_by(rows) > 0.1
+        assert off_by(total) < 1e-4
+    verdict = chapter.text("column_row_linear")
+    assert ("passed" in verdict, "the all_reduce is missing" in verdict) == (answered, not answered)
+
+    _, right, wrong = chapter.text("forgot_run").splitlines()
+    assert all(x < 1e-4 for x in floats(right.removeprefix("with f")))
+    *below, a2, b2 = floats(wrong.removeprefix("without f"))
+    assert len(below) == 3
+    assert min(below) > 0.1  # x, A1, B1
+    assert max(a2, b2) < 1e-4
+    assert chapter.text("count_calls").startswith(str([("all_reduce", 4 * 8 * 4)] * 4))
+    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("count_calls"))
+    assert set(chapter.by_rank("bias").values()) == {f"before {10 + ranks}, after 11"}
+
+    reduced, scattered = chapter.text("one_pair").splitlines()
+    assert max(off_by(reduced), off_by(scattered)) < 1e-4
+    assert f"keeps ({4 * ranks}, 8)" in reduced
+    assert "keeps (4, 8)" in scattered
+    sent = [int(re.search(r"send (\d+) bytes", line)[1]) for line in (reduced, scattered)]
+    assert sent == [2 * 2 * (ranks - 1) * 4 * 8 * 4] * 2
+    first, first_ops, second, second_ops = [
+        line for line in chapter.text("torch_run").splitlines() if "[" in line or "y" in line
+    ]
+    for line in (first, second):
+        assert "rank 0 has (6, 8) of the first weights" in line
+        mine, last = line.split("y begins with ")[1].split(", ")
+        assert mine == last
+    assert first_ops.endswith("'broadcast', 'all_reduce', 'all_reduce']")
+    both = "'all_gather_into_tensor', 'reduce_scatter_tensor'"
+    assert second_ops.endswith(f"'broadcast', {both}, {both}]")
+
+    assert all(x > 0 for x in floats(chapter.text("table").replace("1/beta", "")))
+    assert "384 all-reduces 0.10 s: 13%" in chapter.text("share")
+    assert "384 all-reduces 0.70 s: 51%" in chapter.text("share")
+    cut, whole = chapter.text("answer").splitlines()
+    assert cut.endswith("33.82 GB in 384 calls")  # 8 b s h (t-1)/t elements of 2 bytes a layer
+    assert whole.endswith("0.10 GB in 2 calls")
+
+    bubbles = re.findall(r"m = (\d): idle \d+%, formula (\d+)%", chapter.text("bubbles"))
+    assert bubbles == [(str(m), f"{100 * (ranks - 1) / (m + ranks - 1):.0f}") for m in (1, 2, 4, 8)]
+    kept = [eval(line[line.index("[") :]) for line in chapter.text("one_f_one_b").splitlines() if "[" in line]
+    assert kept == [[8] * ranks, [ranks - rank for rank in everyone]]
+    assert any("image/png" in output.get("data", {}) for output in chapter.outputs("figure"))
+    assert all(off_by(line) < 1e-4 for line in chapter.text("pipeline_check").splitlines())
+
+    assert chapter.text("blocking_gpipe") == str(ranks)
+    last = ranks - 1
+    assert f"rank {last - 1}: in dist.send to rank {last}, float32[8, 16]" in errors["blocking_1f1b"]
+    assert f"rank {last}: in dist.send to rank {last - 1}, float32[8, 16]" in errors["blocking_1f1b"]
+    assert chapter.text("wire_deadlock").startswith("Deadlock")
+    assert "<svg" in chapter.outputs("wire_deadlock")[0].data["text/html"]
+
+    rows = [line.split() for line in chapter.text("axes_table").splitlines()[1:4]]
+    assert [row[0] for row in rows] == ["tensor", "pipeline", "data"]
+    sent = [float(row[2]) for row in rows]
+    assert sent == pytest.approx([135.3, 3.2, 9.5])
+
+
+def test_the_answer_is_right(tmp_path):
+    from allranks import check
+
+    file = tmp_path / "linear.py"
+    body = solved().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    assert check(namespace["column_row_linear"]).passed

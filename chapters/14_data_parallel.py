@@ -447,7 +447,7 @@ for seed in (0, rank):
 # algorithm as one process with the whole batch, apart from rounding. Everything that breaks it is a rank that does something different: another seed, one batch fewer, a parameter skipped. **Collectives
 # meet in the order of the calls, so every rank must make the same ones.**
 #
-# **Next question:** how much of the tax can hide behind the backward pass? (*Overlap and bucketing.*)
+# **Next question:** how much of the tax can hide behind the backward pass? [Overlap and bucketing](15_overlap_and_bucketing.ipynb).
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·

@@ -1,0 +1,580 @@
+# %% [markdown] name="title"
+# # Overlap and bucketing
+#
+# **On 32 GPUs a model of 7 billion parameters all-reduces 14 GB of gradients in every step: 136 ms at 200 GB/s. Its backward pass takes 300 ms.
+# How many of the 136 ms does the step really have to wait?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](14_data_parallel.ipynb)
+
+# %% name="start_world"
+import statistics
+import time
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from torch.nn.parallel import DistributedDataParallel
+
+from allranks import World, check, workload
+from allranks.player import Player
+from allranks.trace import Event
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# **Guess now.** Section 6 has the answer.
+
+# %% name="question"
+first_guess = FloatText(description="ms:")
+first_guess
+
+# %% [markdown] name="ready"
+# ## 1. When is a gradient ready?
+#
+# The step of the last chapter had three parts, one after the other: backward, all-reduce, optimizer. The all-reduce of a gradient needs only that gradient. PyTorch calls a
+# *post-accumulate-grad hook* at the moment when a parameter's `.grad` is complete.
+#
+# **Predict**: three layers, 0 to 2 in the order of the forward pass. Whose gradient is ready first?
+
+# %% name="guess_ready"
+guess = RadioButtons(options=["layer 0", "layer 2", "all at the same time"], value=None)
+guess
+
+# %% name="ready_run"
+# %%ranks
+model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
+ready = []
+for name, parameter in model.named_parameters():
+    parameter.register_post_accumulate_grad_hook(lambda _, name=name: ready.append(name))
+model(torch.ones(1, 4)).sum().backward()
+print(", ".join(ready))
+
+# %% [markdown] name="ready_explained"
+# Backward goes from the loss to the input, so the *last* layer is ready while nearly all the work is still to come. That time is what we can hide communication behind.
+#
+# ## 2. Start now, wait later
+#
+# `async_op=True` makes a collective return at once, with a handle. The work goes on elsewhere: with Gloo in threads of its own, with NCCL on a stream of its own. Below rank 0 comes 0.3 s late.
+# **Predict** what `x` holds on rank 1 right after the call.
+
+# %% name="guess_async"
+guess = RadioButtons(options=["1", "4", "nobody can say"], value=None)
+guess
+
+# %% name="async_run"
+# %%ranks
+import time
+
+if rank == 0:
+    time.sleep(0.3)
+x = torch.ones(1)
+work = dist.all_reduce(x, async_op=True)
+print(f"at once:    {x.item():g}, completed: {work.is_completed()}")
+work.wait()
+print(f"after wait: {x.item():g}")
+
+# %% [markdown] name="async_explained"
+# Until `wait()` the memory is not yours, neither to read nor to write: it may hold your number, a partial sum or the total. An optimizer that steps too early
+# raises no error; the copies of the model just part. (`wait()` on a GPU holds up the stream, not the Python program.)
+#
+# ## 3. Hide it
+#
+# Now put the two together: the hook starts the all-reduce, and after `backward()` we wait for all. The step below does it either way, and notes on the clock when each gradient was ready.
+
+
+# %% name="one_step"
+def one_step(overlap, width=512, layers=6):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
+    weights, clock, works = list(model.parameters()), [], []
+
+    def gradient_is_ready(weight):
+        clock.append(time.monotonic())
+        if overlap:
+            works.append(dist.all_reduce(weight.grad, async_op=True))
+
+    for weight in weights:
+        weight.register_post_accumulate_grad_hook(gradient_is_ready)
+    loss = model(torch.randn(256, width)).square().mean()
+    clock.append(time.monotonic())
+    dist.barrier()
+    clock.append(time.monotonic())
+    loss.backward()
+    if not overlap:
+        works = [dist.all_reduce(weight.grad, async_op=True) for weight in reversed(weights)]
+    for work in works:
+        work.wait()
+    return clock, [weight.grad / dist.get_world_size() for weight in weights]
+
+
+# %% [markdown] name="one_step_guess"
+# **Predict**: do both ways give the same gradients?
+
+# %% name="guess_same"
+guess = RadioButtons(options=["yes", "no"], value=None)
+guess
+
+
+# %% name="traced"
+def traced(overlap):
+    """The trace of a step, with the computing of each layer that the ranks noted; and the gradients of rank 0."""
+    for _ in range(2):  # the first is a warm-up
+        results, trace = world.trace(one_step, overlap)
+    zero = min(clock[0] for clock, _ in results)  # the barrier, which is the first that a trace shows
+    bars = [
+        Event(rank, "compute", start=clock[i] - zero, end=clock[i + 1] - zero, label=f"layer {len(clock) - 2 - i}")
+        for rank, (clock, _) in enumerate(results)
+        for i in range(1, len(clock) - 1)
+    ]
+    events = tuple(sorted([*trace, *bars], key=lambda event: event.start))
+    return replace(trace, events=events, algorithm="overlapped" if overlap else "late"), results[0][1]
+
+
+# %% name="one_step_run"
+(after, gradients_after), (during, gradients_during) = traced(False), traced(True)
+difference = max((a - b).abs().max() for a, b in zip(gradients_after, gradients_during, strict=True))
+print(f"largest difference: {difference:.1e}")
+print(f"from the barrier to the end: {1e3 * after.seconds:.0f} ms after, {1e3 * during.seconds:.0f} ms during")
+
+# %% name="one_step_player"
+Player(after, during)
+
+# %% [markdown] name="one_step_explained"
+# Each lane is a rank: layers that compute, and the all-reduces. On the left they come one after the other, on the right they lie over each other. The result is the same, because what is added is the same.
+#
+# Don't read much into the times yet: where ranks share cores, an all-reduce *takes* cores from the computing that should hide it. Section 7 looks at that.
+
+# %% [markdown] name="order"
+# ## 4. The same order everywhere
+#
+# Collectives have no names: the first call meets the first call. Hooks fire in the order in which gradients happen to be ready. Here is a model whose branches A and B run in an order that depends
+# on the data. A's gradient is 1 on every rank, B's is 10; even ranks ran A first, odd ranks B. **Predict** the mean that the hooks compute for A.
+
+
+# %% name="guess_order"
+guess = RadioButtons(options=["1", "5.5", "an error", "a hang"], value=None)
+guess
+
+
+# %% name="branches"
+class Branches(torch.nn.Module):
+    def __init__(self, size_of_a=2):
+        super().__init__()
+        self.A, self.B = torch.nn.Parameter(torch.zeros(size_of_a)), torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self, order):
+        branches = {"A": lambda: self.A.sum(), "B": lambda: 10 * self.B.sum()}
+        return torch.stack([branches[name]() for name in order]).sum()
+
+
+def reduced_by_hooks():
+    model, works = Branches(), []
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p: works.append(dist.all_reduce(p.grad, async_op=True)))
+    model("AB" if dist.get_rank() % 2 == 0 else "BA").backward()
+    for work in works:
+        work.wait()
+    return [p.grad[0].item() / dist.get_world_size() for p in model.parameters()]
+
+
+# %% name="order_run"
+for rank, (a, b) in enumerate(world.run(reduced_by_hooks)):
+    print(f"rank {rank}: A {a:g}, B {b:g}")
+
+# %% [markdown] name="order_explained"
+# A was added to B, without an error, since the sizes agree. So the order must be fixed beforehand and be the same on all ranks, whatever is ready first. DDP numbers its buckets and launches bucket
+# $k+1$ only after bucket $k$.
+#
+# Watch it. We give DDP a *communication hook*, which it calls to launch a bucket, and keep a diary: names as gradients become ready, brackets when a bucket is launched.
+
+
+# %% name="diary"
+def diary(model, inputs, **options):
+    """What this rank saw in each of two backward passes, with one bucket a parameter."""
+    ddp, pages = DistributedDataParallel(model, bucket_cap_mb=1e-6, **options), []
+    names = {parameter: name for name, parameter in model.named_parameters()}
+
+    def launch(state, bucket):
+        pages[-1].append("[" + " ".join(names[p] for p in bucket.parameters()) + "]")
+        work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    ddp.register_comm_hook(None, launch)
+    for parameter, name in names.items():
+        parameter.register_post_accumulate_grad_hook(lambda _, name=name: pages[-1].append(name))
+    for _ in range(2):
+        pages.append([])
+        ddp(inputs).sum().backward()
+    return [" ".join(page) for page in pages]
+
+
+# %% [markdown] name="diary_guess"
+# **Predict** for the second pass: rank 1 has A ready first. Which bucket does it launch first?
+
+# %% name="guess_diary"
+guess = RadioButtons(
+    options=["[A], because it is ready", "[B], as rank 0 does"], value=None, layout=Layout(width="auto")
+)
+guess
+
+
+# %% name="branches_in_ddp"
+def branches_in_ddp():
+    model = Branches(size_of_a=3)
+    first, second = diary(model, "AB" if dist.get_rank() % 2 == 0 else "BA")
+    return first, second, model.A.grad[0].item(), model.B.grad[0].item()
+
+
+# %% name="diary_run"
+results, trace = world.trace(branches_in_ddp)
+for rank, (first, second, a, b) in enumerate(results):
+    nbytes = [event.nbytes for event in trace if event.rank == rank and event.op == "all_reduce"]
+    print(f"rank {rank}:  {first:10}  then  {second:12}  bytes {nbytes}  gradients {a:g} and {b:g}")
+
+# %% [markdown] name="diary_explained"
+# In the second pass a rank that has A first holds it back until B has been launched, so the bytes on the wire agree and so do the gradients (twice the mean, after two passes without `zero_grad`).
+#
+# And the first pass? There DDP keeps everything in *one* bucket, with nothing to hide it behind, and watches the order in which gradients arrive. Then it builds buckets in that order. Rank 0's order counts: it is broadcast,
+# which the trace shows.
+
+# %% name="rebuilt"
+print([(event.op, event.nbytes) for event in trace if event.rank == 0])
+
+# %% [markdown] name="rebuilt_explained"
+# So **profile from the second step on**.
+#
+# ## 5. Late, and never
+#
+# **Tied weights.** Language models often use one matrix twice: as the embedding at the beginning, and as the head at the end. **Predict**: how often does its hook fire in a backward pass, and
+# when?
+
+# %% name="guess_tied"
+choices = ["twice: first and last", "once, first (the head is the last layer)", "once, last"]
+guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess
+
+
+# %% name="tied"
+class Tied(torch.nn.Module):
+    def __init__(self, skip=0):
+        super().__init__()
+        self.skip = skip
+        self.body = torch.nn.Sequential(*[torch.nn.Linear(4, 4, bias=False) for _ in range(2)])
+        self.head = torch.nn.Linear(4, 10, bias=False)
+
+    def forward(self, tokens):
+        embedded = torch.nn.functional.embedding(tokens, self.head.weight)
+        return self.head(self.body[self.skip :](embedded))
+
+
+# %% name="tied_run"
+def tied_diary(skip):
+    return diary(Tied(skip), torch.arange(3), find_unused_parameters=skip > 0)[1]
+
+
+print("every layer used:     ", world.run(tied_diary, 0)[0])
+print("body.0 skipped, found:", world.run(tied_diary, 1)[0])
+
+# %% [markdown] name="tied_explained"
+# Once, last: the gradient is a sum of two terms, and the embedding's term is the last thing that backward computes. So the largest gradient of many models can't be hidden.
+#
+# The second line is worse. Here a layer is skipped, which needs `find_unused_parameters=True`, and with that DDP doesn't rebuild its buckets. They stay in the reverse order of *registration*, where the head
+# comes first; all others are ready, and wait behind it. It is a switch for correctness (last chapter), and this is a price of it.
+#
+# **Never.** On the last rank a layer is skipped, as in stochastic depth. **Predict** what the hooks of section 3 do.
+
+# %% name="guess_never"
+guess = RadioButtons(options=["right gradients", "wrong gradients", "an error", "a hang"], value=None)
+guess
+
+# %% tags=["raises-exception"] name="never"
+# %%ranks --deadline 3
+layers, works = [torch.zeros(2, requires_grad=True) for _ in range(3)], []
+for layer in layers:
+    layer.register_post_accumulate_grad_hook(lambda p: works.append(dist.all_reduce(p.grad, async_op=True)))
+
+used = layers[: 2 if rank == world_size - 1 else 3]
+sum(layer.sum() for layer in used).backward()
+for work in works:
+    work.wait()
+
+# %% [markdown] name="never_explained"
+# The last rank makes two calls and the others three. (And the two that met are not those of the same layer.) Whoever launches from hooks must, after backward, launch what is
+# missing, with zeros, in the agreed order. Or know it before: that is what `find_unused_parameters` searches the graph for.
+#
+# ## 6. Buckets
+#
+# One all-reduce a parameter has the right order and pays $2(p-1)\alpha$ for each. So gradients are fused into **buckets**, in the order in which they become ready.
+#
+# **Yours.** Cut the list of gradients into buckets: from the last parameter to the first, each as full as it can be without passing `bucket_bytes` (one gradient alone may). Run it first as it is; `check`
+# says what is wrong.
+
+
+# %% name="bucketed_mine"
+def bucketed_gradients(parameters, bucket_bytes):
+    trained = [p for p in dict.fromkeys(parameters) if p.requires_grad]  # a tied one once, at its first place
+    for parameter in trained:
+        if parameter.grad is None:  # unused on this rank
+            parameter.grad = torch.zeros_like(parameter)
+
+    buckets = [[parameter.grad for parameter in reversed(trained)]]  # your turn: this is one for all
+
+    for bucket in buckets:
+        flat = torch.cat([gradient.flatten() for gradient in bucket])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        for gradient, mean in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
+            gradient.copy_(mean.view_as(gradient))
+
+
+check(bucketed_gradients)
+
+# %% [markdown] name="bucketed_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#     buckets = []
+#     for gradient in [parameter.grad for parameter in reversed(trained)]:
+#         if not buckets or sum(g.nbytes for g in buckets[-1]) + gradient.nbytes > bucket_bytes:
+#             buckets.append([])
+#         buckets[-1].append(gradient)
+# ```
+# </details>
+#
+# [Lab 5](../labs/lab05_sharding/sharding.ipynb) goes on from here with sharding.
+
+# %% [markdown] name="size"
+# ### How large?
+#
+# Let $n$ bytes of gradients go in $K=\lceil n/b\rceil$ buckets of $b$ bytes, over a ring of $p$ ranks with $\alpha$ seconds a message and $\beta$ seconds a byte. One bucket takes
+#
+# $$t(b) = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,\beta ,$$
+#
+# all of them $T = K\,t(b)$, one after the other. Backward takes $T_\text{bwd}$. What doesn't fit behind it stays **exposed**, and so does the last bucket, which is complete only when backward is over:
+#
+# $$T_\text{exposed} \approx \max(0,\; T - T_\text{bwd}) + t(b)$$
+#
+# It is an approximation: buckets should become ready evenly, and communication should not slow computing down. `workload.ddp` computes it. For the question at the top, with 5 µs a message, **predict** the best size:
+
+# %% name="guess_size"
+sizes_mib = [1, 5, 25, 50, 100, 400, 3200]
+choices = [f"{size} MiB" for size in sizes_mib] + ["one bucket for all"]
+size_guess = RadioButtons(options=choices, value=None)
+size_guess
+
+# %% name="sizes"
+cluster = workload.Cluster(ranks=32, bytes_per_s=200e9, alpha_s=5e-6)
+for size, name in zip([*sizes_mib, None], choices, strict=True):
+    nbytes = None if size is None else size << 20
+    price = workload.ddp(7e9, cluster, bucket_nbytes=nbytes, backward_s=0.3)
+    print(
+        f"{name:20}{price.calls:6} calls  {1e3 * price.seconds:7.1f} ms of communication, exposed {1e3 * price.exposed_s:7.1f} ms"
+    )
+
+# %% name="sizes_reveal"
+print(f"you said {size_guess.value} and, at the top, {first_guess.value:g} ms")
+
+# %% name="sizes_figure"
+plt.figure(figsize=(6, 3.2))
+mib = [2 ** (k / 4) for k in range(52)]
+for backward_s in (0.1, 0.3, 0.6):
+    prices = [workload.ddp(7e9, cluster, bucket_nbytes=size * 2**20, backward_s=backward_s) for size in mib]
+    plt.loglog(mib, [1e3 * price.exposed_s for price in prices], label=f"backward {1e3 * backward_s:g} ms")
+plt.xlabel("bucket, MiB")
+plt.ylabel("exposed, ms")
+plt.legend()
+plt.show()
+
+# %% [markdown] name="sizes_explained"
+# Too small, and the $\alpha$s add up until backward can't hide them. Too large, and the last bucket sticks out; one bucket for all hides nothing. In between the valley is wide, and a millisecond or
+# two of the 136 ms remain. **Overlap makes the all-reduce of a long backward pass nearly free, which is why DDP scales.** A backward that is shorter than the bytes need (100 ms) leaves the rest exposed, whatever the size.
+#
+# Where the bottom lies depends on $p$ (through $2(p-1)\alpha$) and on your links; 25 MiB is DDP's default, not a law.
+
+# %% [markdown] name="measure"
+# ## 7. Measured here
+#
+# DDP on your ranks: 8 layers of 1 MiB, several bucket sizes. Twice, for two kinds of backward pass. In `"cores"` the layers really compute, on the cores that also do the all-reduce. In `"elsewhere"` each layer
+# sleeps instead: it takes time but no core, as when an accelerator computes and another engine sends.
+#
+# **Predict** for each, with buckets of 1 MiB: what percentage of the communication will be hidden?
+
+# %% name="guess_gain"
+cores_guess, elsewhere_guess = FloatText(description="cores:"), FloatText(description="elsewhere:")
+display(cores_guess, elsewhere_guess)
+
+
+# %% name="elsewhere"
+class Elsewhere(torch.autograd.Function):
+    """Passes on what it gets; on the way back it takes 6 ms and no core."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.006)
+        return gradient
+
+
+class Layers(torch.nn.Module):
+    def __init__(self, sleep):
+        super().__init__()
+        self.sleep = sleep
+        self.linears = torch.nn.ModuleList(torch.nn.Linear(512, 512, bias=False) for _ in range(8))
+
+    def forward(self, x):
+        for linear in self.linears:
+            x = linear(Elsewhere.apply(x) if self.sleep else x)
+        return x
+
+
+# %% name="seconds_of"
+def seconds_of(action):
+    dist.barrier()
+    start = time.perf_counter()
+    action()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def reduce_all(buckets):
+    for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+        work.wait()
+
+
+# %% name="measured"
+def measured(sleep, bucket_mib):
+    """Medians in seconds: backward without communication, with it, and the communication alone."""
+    rows, inputs = [], torch.randn(1 if sleep else 128, 512, requires_grad=True)
+    ddp = DistributedDataParallel(Layers(sleep), bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True)
+    buckets = [torch.zeros(bucket_mib << 18) for _ in range(8 // bucket_mib)]
+    for _ in range(7):
+        with ddp.no_sync():
+            loss = ddp(inputs).square().mean()
+            alone = seconds_of(loss.backward)
+        loss = ddp(inputs).square().mean()
+        both = seconds_of(loss.backward)
+        rows.append((alone, both, seconds_of(lambda: reduce_all(buckets))))
+    return [statistics.median(column) for column in zip(*rows[2:], strict=True)]
+
+
+# %% [markdown] name="measured_intro"
+# The model needs this machine's $\alpha$ and $\beta$: here from the communication alone, of eight buckets and of one.
+
+
+# %% name="measured_run"
+def slowest(ranks):
+    return [max(column) for column in zip(*ranks, strict=True)]
+
+
+rows = {
+    (kind, mib): slowest(world.run(measured, kind == "elsewhere", mib))
+    for kind in ("cores", "elsewhere")
+    for mib in (1, 2, 4, 8)
+}
+# %% name="measured_fit"
+p, nbytes = world.ranks, 8 << 20
+eight, one = (statistics.median(rows[kind, mib][2] for kind in ("cores", "elsewhere")) for mib in (1, 8))
+alpha = max(eight - one, 0) / 7 / (2 * (p - 1))
+beta = (one - 2 * (p - 1) * alpha) / (2 * (p - 1) / p * nbytes)
+here = workload.Cluster(p, 1 / beta, alpha)
+print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s per direction; times in ms")
+
+# %% name="measured_table"
+print(f"{'backward':12}{'MiB':>4}{'backward':>10}{'communication':>15}{'both':>8}{'model':>8}{'hidden':>8}")
+hidden = {}
+for (kind, mib), (alone, both, comm) in rows.items():
+    price = workload.ddp(nbytes / 4, here, dtype="float32", bucket_nbytes=mib << 20, backward_s=alone)
+    hidden[kind, mib] = 1 - (both - alone) / comm
+    print(f"{kind:12}{mib:4}{1e3 * alone:10.1f}{1e3 * comm:15.1f}{1e3 * both:8.1f}", end="")
+    print(f"{1e3 * (alone + price.exposed_s):8.1f}{hidden[kind, mib]:8.0%}")
+
+for kind, guess in (("cores", cores_guess), ("elsewhere", elsewhere_guess)):
+    print(f"{kind}, 1 MiB: you said {guess.value:g} %, it was {hidden[kind, 1]:.0%}")
+
+# %% [markdown] name="measured_explained"
+# "hidden" is $1-\frac{\text{both}-\text{backward}}{\text{communication}}$: 100 % if communication cost nothing extra, 0 % if it cost as much as alone, below zero if overlap even hurt.
+#
+# *Elsewhere* follows the model in kind: small buckets hide more than large ones, and one bucket next to nothing. *Cores* is another matter. The all-reduce copies, adds and wakes processes on the very cores that multiply, so that
+# time is moved and not saved; the more ranks share a core, the less there is to gain, and figures may jump from run to run.
+#
+# **Overlap uses what would lie idle. Where nothing lies idle there is nothing to gain.** On GPUs the links lie idle, and yet NCCL's kernels take some of the multiprocessors, so that computing slows down a little: the model leaves that out.
+
+# %% [markdown] name="where"
+# ## 8. Where you meet it
+#
+# - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients live in the buckets: one copy less), `static_graph=True` (find what is unused once, then
+#   rebuild after all).
+# - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
+# - **Tensor parallelism** can't: the next product *needs* the all-reduced activations.
+#
+# With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 microbatches in one bucket, as written and with `no_sync()` around the first three.
+
+# %% name="guess_no_sync"
+plain_guess, no_sync_guess = IntText(description="as written:"), IntText(description="no_sync:")
+display(plain_guess, no_sync_guess)
+
+
+# %% name="accumulate"
+def accumulate(save, microbatches=4):
+    ddp = DistributedDataParallel(torch.nn.Linear(4, 1))
+    for number in range(microbatches):
+        if save and number < microbatches - 1:
+            with ddp.no_sync():
+                ddp(torch.ones(2, 4)).sum().backward()
+        else:
+            ddp(torch.ones(2, 4)).sum().backward()
+
+
+# %% name="no_sync_run"
+for save in (False, True):
+    _, trace = world.trace(accumulate, save)
+    print(f"no_sync={save}: {sum(event.op == 'all_reduce' and event.rank == 0 for event in trace)} all-reduces")
+
+# %% [markdown] name="quiz"
+# ## 9. Check yourself
+#
+# <details><summary>1. A profile shows one large all-reduce after backward, and nothing during it. Name two causes.</summary>
+#
+# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. Or the largest gradient is tied to the embedding, and ready last.
+# </details>
+#
+# <details><summary>2. You double the GPUs from 512 to 1024. Should buckets grow or shrink?</summary>
+#
+# Grow: a call on a ring costs $2(p-1)\alpha$, twice as much now, and bytes cost the same.
+# </details>
+#
+# <details><summary>3. Your network is ten times slower, so that $T > T_\text{bwd}$. What can overlap still give you?</summary>
+#
+# At most $T_\text{bwd}$. The rest needs fewer bytes: a narrower dtype, compression, or fewer steps (accumulate under `no_sync`).
+# </details>
+#
+# <details><summary>4. Why does clipping by the global norm come after the wait?</summary>
+#
+# The norm needs every element of every *averaged* gradient. Before the wait some are local, some are partial.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Backward finishes the last layers' gradients first, so their all-reduce can run while it goes on; hooks start it, `wait()` ends it, and in between the memory is not yours. Gradients go in buckets, large enough to make $\alpha$
+# small and small enough that the last one is short, and all ranks launch them in the same order. **What overlaps is free, as long as it needs what computing leaves idle.**
+#
+# **Now you:** `bucketed_gradients` above, and `allranks check bucketed_gradients FILE` for it in a file of your own.
+#
+# **Next question:** the gradients arrive for free, but every GPU holds the whole model, its gradients and its optimizer. Must it? [Sharded training](16_sharded_training.ipynb).
+#
+# **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) (buckets, order, unused parameters) ·
+# [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·
+# [PyTorch, DDP's design note](https://docs.pytorch.org/docs/stable/notes/ddp.html) ·
+# [PyTorch, DDP communication hooks](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) (asynchronous collectives)
+
+# %% name="stop_world"
+world.stop()

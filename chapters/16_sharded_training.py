@@ -1,0 +1,559 @@
+# %% [markdown] name="title"
+# # Sharded training
+#
+# **Eight GPUs with 80 GB each train a model with data parallelism and Adam. At 5 billion parameters each of them is full, and all eight hold the same. How large can the model be
+# if no GPU keeps what another one has, and how many more bytes does a step send?**
+#
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
+
+# %% name="start_world"
+import statistics
+
+import torch
+import torch.distributed as dist
+from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from allranks import World, check, workload
+from allranks.player import Player
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="guess_intro"
+# **Guess now**: billions of parameters, and bytes sent as a multiple of data parallelism's. Sections 1 and 4 have the answers.
+
+# %% name="question"
+model_guess, bytes_guess = FloatText(description="billion:"), FloatText(description="times:")
+display(model_guess, bytes_guess)
+
+# %% [markdown] name="state"
+# ## 1. What a rank keeps
+#
+# Let us count it. One float32 matrix, one step of Adam. **Predict** the bytes for each parameter: weights, gradients and the optimizer's state together (activations are left out in this chapter).
+
+# %% name="guess_state"
+guess = IntText(description="bytes:")
+guess
+
+# %% name="state_run"
+# %%ranks
+matrix = torch.nn.Linear(256, 256, bias=False)
+optimizer = torch.optim.Adam(matrix.parameters())
+matrix(torch.ones(1, 256)).sum().backward()
+optimizer.step()
+weight = matrix.weight
+state = sum(value.nbytes for value in optimizer.state[weight].values() if value.shape == weight.shape)
+print(*(nbytes / weight.numel() for nbytes in (weight.nbytes, weight.grad.nbytes, state)))
+
+# %% [markdown] name="state_explained"
+# 4 + 4 + 8 = 16: Adam keeps two moments. In mixed precision it is 16 as well: 2 for a bfloat16 weight, 2 for its gradient, and 12 for a float32 master copy and the moments (Rajbhandari et al.).
+#
+# All $p$ ranks hold the same 16 bytes. ZeRO, the *zero redundancy optimizer*, shards them in three stages: **1** the optimizer's state, **2** also gradients, **3** also parameters. For stage $s$ and $P$ parameters:
+#
+# $$M_s = P\left(\frac{2}{p^{[s\ge3]}} + \frac{2}{p^{[s\ge2]}} + \frac{12}{p^{[s\ge1]}}\right)\ \text{bytes}$$
+#
+# where a bracket is 1 if it is true, else 0.
+
+
+# %% name="capacity"
+def bytes_per_parameter(stage, p):
+    sharded = [p if stage >= least else 1 for least in (3, 2, 1)]
+    return sum(nbytes / share for nbytes, share in zip((2, 2, 12), sharded, strict=True))
+
+
+for p in (8, 64):
+    largest = [80 / bytes_per_parameter(stage, p) for stage in range(4)]
+    print(
+        f"{p:3} GPUs of 80 GB: " + ", ".join(f"ZeRO-{s} {size:.1f}" for s, size in enumerate(largest)),
+        "billion parameters",
+    )
+print(f"you said {model_guess.value:g} for 8 GPUs with nothing twice, which is stage 3")
+
+# %% [markdown] name="capacity_explained"
+# Stage 0 is plain data parallelism. Only stage 3 grows with the number of GPUs without limit; 1 and 2 always keep the weights, and 1 the gradients too.
+#
+# ## 2. Stage 1: each updates a part
+#
+# [Chapter 10](10_reduce_scatter.ipynb) did it with momentum on one vector. Here with a model and AdamW: all parameters lie in one flat vector, padded to a multiple of $p$, and rank $r$ owns the $r$-th part. The same function does it with and without sharding.
+
+
+# %% name="model_and_data"
+class Block(torch.nn.Module):
+    def __init__(self, width=48):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+
+def make_model(blocks=3):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*[Block() for _ in range(blocks)], torch.nn.Linear(48, 1))
+
+
+def loss_of(model, step):
+    torch.manual_seed(100 * step + dist.get_rank())  # other samples on each rank
+    return model(torch.randn(4, 48)).square().mean()
+
+
+# %% name="train"
+def train(sharded, steps=3):
+    rank, p, model = dist.get_rank(), dist.get_world_size(), make_model()
+    flat = parameters_to_vector(model.parameters()).detach()
+    length, size = flat.numel(), -(-flat.numel() // p)
+    flat = torch.nn.functional.pad(flat, (0, size * p - length))
+    owned = torch.nn.Parameter(flat[rank * size : (rank + 1) * size].clone() if sharded else flat)
+    optimizer = torch.optim.AdamW([owned], lr=0.01)
+    for step in range(steps):
+        gradients = torch.autograd.grad(loss_of(model, step), list(model.parameters()))
+        gradient = torch.nn.functional.pad(parameters_to_vector(gradients), (0, size * p - length))
+        if sharded:
+            owned.grad = torch.empty(size)
+            dist.reduce_scatter_single(owned.grad, gradient)
+        else:
+            dist.all_reduce(gradient)
+            owned.grad = gradient
+        owned.grad /= p
+        optimizer.step()
+        if sharded:
+            dist.all_gather_single(flat, owned.detach())
+        vector_to_parameters(flat[:length], model.parameters())
+    return flat[:length], sum(value.nbytes for value in optimizer.state[owned].values())
+
+
+# %% [markdown] name="train_guess"
+# **Predict** the largest difference between the weights of the two after three steps, and which of them sends more bytes.
+
+# %% name="guess_train"
+difference_guess = RadioButtons(options=["0, or rounding", "about 0.01, one step's length"], value=None)
+volume_guess = RadioButtons(options=["sharded sends more", "both the same", "sharded sends less"], value=None)
+display(difference_guess, volume_guess)
+
+# %% name="train_run"
+(plain, plain_trace), (sharded, sharded_trace) = world.trace(train, False), world.trace(train, True)
+print(f"largest difference {(plain[0][0] - sharded[0][0]).abs().max():.1e}")
+print(f"optimizer state on rank 0: {plain[0][1]} bytes plain, {sharded[0][1]} sharded")
+
+
+# %% name="sent_by_a_rank"
+def sent_by_a_rank(trace):
+    """Bytes that a rank sends if each call goes round a ring. A trace has the bytes that go *into* a call on a rank."""
+    p = trace.ranks
+    share = {"all_reduce": 2 * (p - 1) / p, "reduce_scatter_tensor": (p - 1) / p, "all_gather_into_tensor": p - 1}
+    share["broadcast"] = (p - 1) / p  # along a chain all ranks but the last send; over all roots that is the mean
+    return sum(share.get(event.op, 0) * event.nbytes for event in trace if event.rank == 0)
+
+
+# %% name="volume"
+parameters = len(plain[0][0])
+here = workload.Cluster(world.ranks, bytes_per_s=1e9)
+for name, trace, price in (
+    ("plain", plain_trace, workload.ddp(parameters, here, "float32")),
+    ("sharded", sharded_trace, workload.zero(1, parameters, here, "float32")),
+):
+    print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
+
+# %% [markdown] name="volume_explained"
+# The same training and the same bytes, for an all-reduce *is* a reduce-scatter and an all-gather; what differs from the prediction is padding. Write $2P$ for it: $2\frac{p-1}{p}P$ elements. Only the optimizer
+# shrank, to $\frac1p$.
+#
+# ### The one in torch
+#
+# `ZeroRedundancyOptimizer` wraps any optimizer, next to DDP: each rank updates the parameters that it owns. **Predict** its volume in units of $P$.
+
+# %% name="guess_redundancy"
+guess = RadioButtons(options=["1 P", "2 P", "3 P"], value=None)
+guess
+
+
+# %% name="redundancy"
+def step_with_zero_redundancy():
+    model = DistributedDataParallel(make_model())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01)
+    dist.barrier()
+    loss_of(model, 0).backward()
+    optimizer.step()
+
+
+# %% name="redundancy_run"
+_, trace = world.trace(step_with_zero_redundancy)
+barrier = max(event.start for event in trace if event.op == "barrier")  # before it DDP sends its weights
+step = trace.with_events(event for event in trace if event.start > barrier)
+calls = [event.op for event in step if event.rank == 0]
+print({op: calls.count(op) for op in sorted(set(calls))})
+print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameters):.2f} P")
+
+# %% [markdown] name="redundancy_explained"
+# $3P$. DDP all-reduces *whole* gradients, of which a rank needs $\frac1p$, and then each owner broadcasts its parameters. (DeepSpeed's first stage 1 all-reduced as well.) It saves memory as promised, and pays for convenience with half as many
+# bytes again. **The volume is a property of the implementation, not of the name.**
+#
+# ## 3. Stage 2: don't keep gradients either
+#
+# Nobody needs the whole gradient after the reduce-scatter. So reduce-scatter each layer's as soon as it is ready, with the hooks of the last chapter, and drop it. Eight layers of 9 KiB. **Predict** the KiB of whole gradients that exist
+# at the worst moment, with and without.
+
+# %% name="guess_peak"
+keeping_guess, dropping_guess = FloatText(description="keeping:"), FloatText(description="dropping:")
+display(keeping_guess, dropping_guess)
+
+
+# %% name="gradients_held"
+def gradients_held(drop):
+    """KiB of whole gradients at the worst moment, and KiB of reduced shards at the end."""
+    layers, most, shards = torch.nn.Sequential(*[torch.nn.Linear(48, 48, bias=False) for _ in range(8)]), [0], []
+
+    def ready(weight):
+        most.append(sum(p.grad.nbytes for p in layers.parameters() if p.grad is not None))
+        if drop:
+            shard = torch.empty(weight.numel() // dist.get_world_size())
+            dist.reduce_scatter_single(shard, weight.grad.flatten())
+            shards.append(shard)
+            weight.grad = None
+
+    for weight in layers.parameters():
+        weight.register_post_accumulate_grad_hook(ready)
+    layers(torch.ones(1, 48)).sum().backward()
+    return max(most) / 1024, sum(shard.nbytes for shard in shards) / 1024
+
+
+# %% name="peak_run"
+for drop in (False, True):
+    whole, shards = world.run(gradients_held, drop)[0]
+    print(f"{'dropping' if drop else 'keeping':9} {whole:g} KiB of whole gradients, {shards:g} KiB of shards")
+
+# %% [markdown] name="peak_explained"
+# One layer at a time (a real implementation: one bucket), and the $\frac1p$ that stays. Still $2P$. With gradient accumulation there is a choice: reduce after every microbatch, or keep whole gradients as in
+# stage 1.
+#
+# ## 4. Stage 3: fetch the parameters when they are needed
+#
+# Now a rank keeps only its shard of each weight. Before a layer runs forward its weight is all-gathered, and freed after; the same again before its backward; then its gradient is reduce-scattered. That is
+# **FSDP**, *fully sharded data parallel*, in torch `fully_shard`: once for each block, bottom up, and once for the whole model, which takes what is left.
+
+
+# %% name="sharded_model"
+def sharded_model(reshard=None):
+    model = make_model()
+    for block in model[:3]:
+        fully_shard(block, reshard_after_forward=reshard)
+    return fully_shard(model, reshard_after_forward=reshard)
+
+
+# %% name="shapes"
+def shapes():
+    named = sharded_model().named_parameters()
+    return {name: (*p.shape, "->", *p.to_local().shape) for name, p in named if name.startswith(("2.up", "3."))}
+
+
+first, *_, last = world.run(shapes)
+for name in first:
+    print(f"{name:12} rank 0: {first[name]}   last rank: {last[name]}")
+
+# %% [markdown] name="shapes_explained"
+# The parameters are `DTensor`s now, cut along their first dimension. The head has one row, so rank 0 has all of it and the others have none (it is padded when it travels).
+#
+# **Predict**: how many all-gathers and how many reduce-scatters does one step make, for three blocks and the head?
+
+# %% name="guess_calls"
+gathers_guess, scatters_guess = IntText(description="all-gathers:"), IntText(description="scatters:")
+display(gathers_guess, scatters_guess)
+
+
+# %% name="fsdp_trace"
+def fsdp_step(reshard=None):
+    loss_of(sharded_model(reshard), 0).backward()
+
+
+_, fsdp_trace = world.trace(fsdp_step)
+short = {"all_gather_into_tensor": "gather", "reduce_scatter_tensor": "scatter"}
+print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.rank == 0), sep=", ")
+
+# %% name="fsdp_player"
+Player(fsdp_trace)
+
+# %% [markdown] name="fsdp_explained"
+# A gather's number is one shard, a scatter's is the whole. Read it: the head first, small, since it belongs to the root, whose parameters are gathered when the model is called. Then blocks 0, 1, 2; backward gathers 2 and *at once* 1, before it
+# scatters 2: that is **prefetch**, so that the next weights arrive while this block computes. In all 7 gathers and 4 scatters. The head is not gathered twice: `reshard_after_forward=None` means yes for all but the root.
+#
+# With `False` the weights stay after forward: stage 2's bytes, and whole weights in memory from forward to backward.
+
+# %% name="fsdp_volume"
+unit = (world.ranks - 1) / world.ranks * 4 * parameters
+for reshard in (None, True, False):
+    _, trace = world.trace(fsdp_step, reshard)
+    price = workload.zero(3, parameters, here, "float32", reshard_after_forward=reshard is not False)
+    counted, predicted = sent_by_a_rank(trace) / unit, price.bytes_sent / unit
+    print(f"reshard_after_forward={reshard!s:6} counted {counted:.3f} P, predicted {predicted:.3f} P")
+print(f"you said {bytes_guess.value:g} times data parallelism's; stage 3 has 3 P to its 2 P")
+
+# %% [markdown] name="volume_of_fsdp"
+# What is left over is the padding of the head. **Half as many bytes again, for $\frac1p$ of the memory**: that answers the question at the top (40 billion, times 1.5). Is it still the same training?
+
+
+# %% name="same"
+def weights_after(kind, steps=5):
+    model = sharded_model() if kind == "FSDP" else DistributedDataParallel(make_model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+    kept = [p.to_local() if kind == "FSDP" else p for p in model.parameters()]
+    whole = [p.full_tensor() if kind == "FSDP" else p for p in model.parameters()]
+    return parameters_to_vector(whole).detach(), sum(p.nbytes for p in kept)
+
+
+# %% name="same_run"
+ddp, fsdp = world.run(weights_after, "DDP"), world.run(weights_after, "FSDP")
+print(f"largest difference {(ddp[0][0] - fsdp[0][0]).abs().max():.1e}")
+print("bytes of weights by rank, DDP ", [nbytes for _, nbytes in ddp])
+print("bytes of weights by rank, FSDP", [nbytes for _, nbytes in fsdp])
+
+# %% [markdown] name="price"
+# ## 5. What it costs
+#
+# A ring all-gather or reduce-scatter of $n$ bytes takes $(p-1)\,\alpha + \frac{p-1}{p}\,n\,\beta$. With $n$ the bytes of all weights and $L$ layers, each with its own calls:
+#
+# $$T_\text{DDP} = 2(p-1)\,K\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta \qquad T_\text{ZeRO-3} = 3(p-1)\,L\alpha + 3\,\tfrac{p-1}{p}\,n\,\beta$$
+#
+# ($K$ buckets, chapter 15.) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a message, **predict** the ratio of stage 3 to one bucketless all-reduce on 8 and on 1024 GPUs.
+
+# %% name="guess_price"
+eight, thousand = FloatText(description="8:"), FloatText(description="1024:")
+display(eight, thousand)
+
+# %% name="prices"
+for p in (8, 32, 128, 1024):
+    cluster = workload.Cluster(p, bytes_per_s=200e9, alpha_s=5e-6)
+    ddp = workload.ddp(7e9, cluster, bucket_nbytes=None).seconds
+    layer = workload.zero(3, 7e9 / 32, cluster).seconds
+    memory = [7 * bytes_per_parameter(stage, p) for stage in (0, 3)]
+    print(
+        f"{p:5} GPUs: all-reduce {1e3 * ddp:4.0f} ms, ZeRO-3 {32e3 * layer:4.0f} ms, ratio {32 * layer / ddp:.2f}",
+        end="",
+    )
+    print(f"; {memory[0]:.0f} GB a GPU become {memory[1]:.1f}")
+
+# %% [markdown] name="prices_explained"
+# On few ranks the ratio is 1.5, and prefetch hides most of it behind computing. On many, the pieces get short and the $\alpha$s remain: every layer goes round the ring of all $p$ ranks three times. Hence **hybrid sharding** (HSDP): shard among the GPUs of a node, and
+# all-reduce the shards' gradients between nodes.
+#
+# ### Measured here
+#
+# The collectives of each stage alone, for 8 MiB of weights in 4 layers, on your ranks. $\alpha$ and $\beta$ come from an all-reduce of one number and from DDP's row, so that row fits by construction. **Predict** the ratio of ZeRO-3 to DDP that
+# you will see.
+
+# %% name="guess_measured"
+guess = FloatText(description="ratio:")
+guess
+
+
+# %% name="stage_seconds"
+def stage_seconds(repeats=7):
+    import time
+
+    p, names = dist.get_world_size(), ("alpha", "DDP", "ZeRO-2", "ZeRO-3")
+    size = (1 << 19) // p
+    shard, whole, one = torch.zeros(size), torch.zeros(size * p), torch.zeros(1)
+    gather, scatter = (dist.all_gather_single, whole, shard), (dist.reduce_scatter_single, shard, whole)
+    calls = [[(dist.all_reduce, one)], [(dist.all_reduce, whole)], [scatter, gather], [gather, gather, scatter]]
+    seconds = {name: [] for name in names}
+    for name, layer in list(zip(names, calls, strict=True)) * repeats:
+        dist.barrier()
+        start = time.perf_counter()
+        for call, *tensors in layer * 4:
+            call(*tensors)
+        if whole.is_cuda:
+            torch.cuda.synchronize()
+        seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times[1:]) for name, times in seconds.items()}
+
+
+# %% name="measured"
+ranks, p, nbytes = world.run(stage_seconds), world.ranks, 8 << 20
+took = {name: max(rank[name] for rank in ranks) for name in ranks[0]}
+alpha = took["alpha"] / (4 * 2 * (p - 1))
+beta = max(took["DDP"] - took["alpha"], 1e-9) / (2 * (p - 1) / p * nbytes)
+machine = workload.Cluster(p, 1 / beta, alpha)
+
+# %% name="measured_table"
+layer = nbytes / 4 / 4  # parameters in one of four layers
+prices = {"DDP": workload.ddp(layer, machine, "float32"), "ZeRO-2": workload.zero(2, layer, machine, "float32")}
+prices["ZeRO-3"] = workload.zero(3, layer, machine, "float32")
+for name, price in prices.items():
+    print(f"{name:7} measured {1e3 * took[name]:7.1f} ms, model {4e3 * price.seconds:7.1f} ms,", end=" ")
+    print(f"ratio {took[name] / took['DDP']:.2f}, model {price.seconds / prices['DDP'].seconds:.2f}")
+print(f"you said {guess.value:g}")
+
+# %% [markdown] name="measured_explained"
+# On NCCL expect something near the model. With Gloo the ratio is further off, for the reason that chapter 10 found: its `reduce_scatter_single` all-reduces a copy, so that a scatter costs as much as an all-reduce. Read "ZeRO sends no more than DDP"
+# as a statement about bytes that an *algorithm* needs.
+#
+# ## 6. Yours
+#
+# One SGD step in which each rank updates its shard only. As it stands all ranks end with the same parameters, and they are wrong: every part went along the gradient of its owner alone. **Mend it.** `check` also counts
+# your bytes, $2P$ at most.
+
+
+# %% name="zero_mine"
+def zero_sgd_step(parameters, lr):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    data = torch.cat([parameter.data.flatten() for parameter in parameters])
+    gradient = torch.cat([parameter.grad.flatten() for parameter in parameters])
+    size = -(-data.numel() // p)
+    data, gradient = (torch.nn.functional.pad(v, (0, size * p - v.numel())) for v in (data, gradient))
+    my_part = slice(rank * size, (rank + 1) * size)
+
+    my_gradient = gradient[my_part]  # your turn: so far this is nobody's but yours
+    dist.all_gather_single(data, data[my_part] - lr * my_gradient)
+
+    pieces = data[: sum(parameter.numel() for parameter in parameters)].split([q.numel() for q in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.data.copy_(piece.view_as(parameter))
+
+
+check(zero_sgd_step)
+
+# %% [markdown] name="zero_hint"
+# <details><summary><b>A hint</b></summary>
+#
+# `train` in section 2 does it for AdamW: a reduce-scatter into an empty tensor of the right size *and dtype*, and a division.
+# </details>
+#
+# It is graded in [Lab 5](../labs/lab05_sharding/sharding.ipynb), where you write all of it.
+#
+# ## 7. Pitfalls
+#
+# **Only rank 0 evaluates.** With DDP that is a habit. **Predict** what it does here.
+
+# %% name="guess_evaluate"
+choices = ["it works", "rank 0 computes with its shard only", "rank 0 waits for the others"]
+guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess
+
+
+# %% tags=["raises-exception"] name="evaluate"
+def evaluate_on_rank_0():
+    model = sharded_model()
+    if dist.get_rank() == 0:
+        loss_of(model, 0)
+    dist.barrier()
+
+
+world.run(evaluate_on_rank_0, deadline=3)
+
+# %% [markdown] name="evaluate_explained"
+# A forward pass *is* communication now. All must run it, as often. The same goes for saving: a `state_dict` holds shards, and putting them together is a collective.
+#
+# **The head forgotten.** Blocks are sharded, the call for the whole model is missing, so the head is in no group. **Predict** what happens to it in training.
+
+# %% name="guess_forgotten"
+choices = ["an error", "it is averaged as in DDP", "each rank trains its own"]
+guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess
+
+
+# %% name="forgotten"
+def head_after_two_steps(forget):
+    model = make_model()
+    for module in [*model[:3]] if forget else [*model[:3], model]:
+        fully_shard(module)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+    bias = model[3].bias
+    return round((bias if forget else bias.full_tensor()).item(), 5)
+
+
+for forget in (False, True):
+    print(f"forgotten={forget}: {world.run(head_after_two_steps, forget)}")
+
+# %% [markdown] name="forgotten_explained"
+# Nobody averages it, and no error says so: the copies part.
+#
+# **An optimizer made too early, and a norm of one's own.** The optimizer below is made before `fully_shard` replaces the parameters; and each rank takes the norm of the gradients that it has. **Predict** both.
+
+# %% name="guess_early"
+moved_guess = RadioButtons(options=["it trains", "nothing moves", "an error"], value=None, description="early:")
+norm_guess = RadioButtons(options=["the norm is right", "too small", "too large"], value=None, description="norm:")
+display(moved_guess, norm_guess)
+
+
+# %% name="early"
+def early_and_own():
+    model = make_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # holds the parameters as they were
+    for module in [*model[:3], model]:
+        fully_shard(module)
+    before = [p.to_local().clone() for p in model.parameters()]
+    loss_of(model, 0).backward()
+    optimizer.step()
+    moved = sum((p.to_local() - b).abs().sum().item() for p, b in zip(model.parameters(), before, strict=True))
+    own = torch.stack([p.grad.to_local().norm() for p in model.parameters()]).norm().item()
+    return moved, own, torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor().item()
+
+
+for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
+    print(f"rank {rank}: moved by {moved:g}; own norm {own:.3f}, clip_grad_norm_ {norm:.3f}")
+
+# %% [markdown] name="early_explained"
+# The optimizer steps tensors that the model has let go: make it *after* sharding. And each rank's own norm is too small and another one on each rank; the squares must be summed over all, which `clip_grad_norm_` does for `DTensor`s with one small
+# all-reduce.
+
+# %% [markdown] name="where"
+# ## 8. Where you meet it
+#
+# - **FSDP2** is `fully_shard`. Put it round blocks: one round the whole model gathers everything at once, one round each small layer pays $\alpha$ each time. **FSDP1** (`FullyShardedDataParallel`) flattens a block's parameters into one.
+# - Prefetch of backward gathers is *on* by default in both; forward prefetch can be made earlier (`set_modules_to_forward_prefetch`).
+# - `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`: each collective has its own dtype, and so its own bytes.
+# - **DeepSpeed** has the stages by number. Offload to the host comes on top, at the speed of PCIe.
+# - `set_requires_gradient_sync(False)` is FSDP2's `no_sync`; it keeps whole gradients meanwhile.
+
+# %% [markdown] name="quiz"
+# ## 9. Check yourself
+#
+# <details><summary>1. Stage 3 on 16 GPUs fits, stage 2 does not. Which number tells you that before you try?</summary>
+#
+# $P(2 + 14/16)$ bytes against $P \cdot 16/16$: 2.9 against 1 byte a parameter, with activations and one or two whole blocks on top.
+# </details>
+#
+# <details><summary>2. Why is block 2's second all-gather in section 4 a waste?</summary>
+#
+# It was freed after its forward, and its backward comes next. `block.set_reshard_after_forward(False)` for the last block saves it.
+# </details>
+#
+# <details><summary>3. Does FSDP need less memory for activations?</summary>
+#
+# No. They belong to a rank's own samples. Checkpointing, sequence or tensor parallelism shrink them.
+# </details>
+#
+# <details><summary>4. With 4 microbatches a step, how many bytes does stage 3 send?</summary>
+#
+# The weights are gathered for each: $4\cdot2P$ for the gathers, and $4P$ or (without sync until the last) $P$ for the gradients. Stage 1 stays at $2P$.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Data parallel ranks hold everything $p$ times; ZeRO gives each a shard of the optimizer's state, then of the gradients, then of the weights. The first two are free in bytes, $2P$, because an all-reduce was a reduce-scatter and an all-gather all along; the third
+# fetches the weights twice and moves $3P$. The result is the same training. **Stages 1 and 2 are free; stage 3 buys memory with bytes.**
+#
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb).
+#
+# **Next question:** even sharded, every rank *computes* with the whole layer. What if one layer is too large for one GPU? [Tensor and pipeline parallelism](17_tensor_and_pipeline_parallel.ipynb).
+#
+# **Sources.** S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, SC 2020, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) ·
+# [PyTorch, ZeroRedundancyOptimizer](https://docs.pytorch.org/docs/stable/distributed.optim.html) ·
+# [DeepSpeed, issue 264](https://github.com/deepspeedai/DeepSpeed/issues/264) (an all-reduce in stage 1) ·
+# [Gloo in PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp)
+
+# %% name="stop_world"
+world.stop()

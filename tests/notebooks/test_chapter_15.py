@@ -1,0 +1,116 @@
+"""The chapter on overlap: gradients from the last layer on, one order on all ranks, buckets, and figures that add up."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_chapters import RANKS, WIDGET, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "15_overlap_and_bucketing"
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def solved_buckets() -> str:
+    """The cell of `bucketed_gradients` with the answer that its folded text gives."""
+    answer = re.search(r"```python\n(.*?)```", source("bucketed_answer"), flags=re.S).group(1).rstrip()
+    hole = "    buckets = [[parameter.grad for parameter in reversed(trained)]]  # your turn: this is one for all"
+    assert hole in source("bucketed_mine")
+    return source("bucketed_mine").replace(hole, answer)
+
+
+def mixed(ranks: int) -> list[tuple[float, float]]:
+    """What the hooks leave in A and B on each rank: the first call adds B of even ranks to A of odd ones."""
+    even, odd = (ranks + 1) // 2, ranks // 2
+    first, second = (10 * even + odd) / ranks, (even + 10 * odd) / ranks
+    return [(second, first) if rank % 2 == 0 else (first, second) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_overlap_and_bucketing(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"bucketed_mine": solved_buckets()} if solved else {})))
+    last = ranks - 1
+
+    errors = chapter.errors()
+    assert set(errors) == {"never"}
+    assert f"rank {last}: done" in errors["never"]
+    assert errors["never"].count("line 9: work.wait()") == last
+    assert not any("Warning" in chapter.text(name) for name in chapter.cells if chapter.cells[name].cell_type == "code")
+
+    for text in chapter.by_rank("ready_run").values():
+        layers = [int(name[0]) for name in text.split(", ")]
+        assert layers == [2, 2, 1, 1, 0, 0]
+    for rank, text in chapter.by_rank("async_run").items():
+        at_once, after = text.splitlines()
+        assert after.split()[-1] == str(ranks)
+        assert rank == 0 or "completed: False" in at_once  # rank 0 had not come yet
+
+    difference, _ = chapter.text("one_step_run").splitlines()[-2:]
+    assert float(difference.split()[-1]) < 1e-6
+    assert WIDGET in chapter.outputs("one_step_player")[0].data
+
+    found = re.findall(r"rank \d+: A ([\d.]+), B ([\d.]+)", chapter.text("order_run"))
+    wanted = mixed(ranks)
+    assert [(float(a), float(b)) for a, b in found] == [
+        (pytest.approx(a, rel=1e-5), pytest.approx(b, rel=1e-5)) for a, b in wanted
+    ]
+    assert wanted[0] != (1, 10)
+
+    rows = chapter.text("diary_run").splitlines()[-ranks:]
+    for rank, row in enumerate(rows):
+        assert row.endswith("bytes [20, 8, 12]  gradients 2 and 20")
+        ready = "B A" if rank % 2 == 0 else "A B"
+        assert f"{ready} [A B]" in row
+        assert ("B [B] A [A]" if rank % 2 == 0 else "A B [B] [A]") in row
+    calls = eval(chapter.text("rebuilt"))
+    reduces = [i for i, (op, _) in enumerate(calls) if op == "all_reduce"]
+    assert [calls[i][1] for i in reduces] == [20, 8, 12]
+    assert ("broadcast", 8) in calls[reduces[0] : reduces[1]]  # rank 0's buckets
+
+    every, skipped = (line.split(": ")[1].strip() for line in chapter.text("tied_run").splitlines()[-2:])
+    assert every == "body.1.weight [body.1.weight] body.0.weight [body.0.weight] head.weight [head.weight]"
+    assert skipped == "body.1.weight head.weight [head.weight] [body.1.weight] [body.0.weight]"
+
+    verdict = chapter.text("bucketed_mine")
+    assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
+
+    exposed = {
+        name.strip(): float(ms)
+        for name, ms in re.findall(r"^(.{20}).*exposed +([\d.]+) ms$", chapter.text("sizes"), re.M)
+    }
+    assert min(exposed, key=exposed.get) == "50 MiB"
+    assert exposed["25 MiB"] < 5 < exposed["3200 MiB"]
+    assert exposed["one bucket for all"] == pytest.approx(135.6, abs=0.5)
+    assert any("image/png" in output.get("data", {}) for output in chapter.outputs("sizes_figure"))
+
+    table = chapter.text("measured_table").splitlines()[1:]
+    rows = [line.split() for line in table if line.endswith("%") and "you said" not in line]
+    assert [(row[0], int(row[1])) for row in rows] == [
+        (kind, n) for kind in ("cores", "elsewhere") for n in (1, 2, 4, 8)
+    ]
+    for _, _, backward, communication, both, model, _ in rows:
+        assert 0 < float(backward) < float(model)
+        assert float(communication) > 0
+        assert float(both) > 0
+    assert all(float(row[2]) >= 48 for row in rows if row[0] == "elsewhere")  # eight layers that sleep 6 ms each
+    assert chapter.text("no_sync_run").splitlines()[-2:] == [
+        "no_sync=False: 4 all-reduces",
+        "no_sync=True: 1 all-reduces",
+    ]
+
+
+def test_the_answer_is_right(tmp_path):
+    from allranks import check
+
+    file = tmp_path / "buckets.py"
+    body = solved_buckets().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    assert check(namespace["bucketed_gradients"]).passed

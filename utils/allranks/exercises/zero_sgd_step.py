@@ -42,21 +42,43 @@ def _step(divide: bool = True, sign: int = -1, own: bool = False):
     return oracle
 
 
+def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([t.flatten() for t in tensors])
+
+
+def _flat_step(values: torch.Tensor, like: Sequence[torch.Tensor], atol) -> Expected:
+    """The parameters cut from one flat vector."""
+    parts = values.split([t.numel() for t in like])
+    pairs = zip(parts, like, strict=True)
+    return Expected(None, {(0, i, "data"): part.reshape(t.shape) for i, (part, t) in enumerate(pairs)}, atol)
+
+
+def _shards(setup: Setup, count: int) -> list[slice]:
+    length = -(-count // setup.ranks)
+    return [slice(rank * length, (rank + 1) * length) for rank in range(setup.ranks)]
+
+
 def _first_shard_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Each rank updated its shard of the flat vector, and nobody gathered."""
-    right = _step()(setup, args)
     made = []
-    for rank, wanted in enumerate(right):
+    for rank, wanted in enumerate(_step()(setup, args)):
         before = [data for data, _ in plain(args[rank][0])]
-        after = [wanted.changed[0, i, "data"] for i in range(len(before))]
-        flat_before, flat_after = torch.cat([t.flatten() for t in before]), torch.cat([t.flatten() for t in after])
-        length = -(-flat_before.numel() // setup.ranks)
-        mine = slice(rank * length, (rank + 1) * length)
-        flat_before[mine] = flat_after[mine]
-        parts = flat_before.split([t.numel() for t in before])
-        changed = {(0, i, "data"): part.reshape(before[i].shape) for i, part in enumerate(parts)}
-        made.append(Expected(None, changed, wanted.atol))
+        values, after = _flat(before), _flat([wanted.changed[0, i, "data"] for i in range(len(before))])
+        mine = _shards(setup, values.numel())[rank]
+        values[mine] = after[mine]
+        made.append(_flat_step(values, before, wanted.atol))
     return made
+
+
+def _owners_gradient(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank updated its shard with its own gradient, and all gathered the shards."""
+    alone = _step(own=True)(setup, args)
+    before = [data for data, _ in plain(args[0][0])]
+    by_rank = [_flat([wanted.changed[0, i, "data"] for i in range(len(before))]) for wanted in alone]
+    gathered = torch.cat(
+        [values[shard] for values, shard in zip(by_rank, _shards(setup, len(by_rank[0])), strict=True)]
+    )
+    return [_flat_step(gathered, before, wanted.atol) for wanted in alone]
 
 
 def _volume(run: Run) -> str | None:
@@ -109,6 +131,10 @@ EXERCISE = Exercise(
         Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=False)),
         Mistake("the step went uphill: subtract lr times the gradient", _step(sign=1)),
         Mistake("each rank stepped with its own gradient: average over the ranks first", _step(own=True)),
+        Mistake(
+            "each shard was updated with its owner's gradient only: reduce_scatter the gradients first",
+            _owners_gradient,
+        ),
         Mistake("each rank kept its own shard: the all_gather of the new parameters is missing", _first_shard_only),
     ),
     unit="parameter",

@@ -96,3 +96,14 @@ def test_a_long_run_stays_a_small_picture_and_a_short_text():
     player = Player(ring_all_reduce(64))
     assert len(player.svg()) < 200_000
     assert "... 109 more steps ..." in player.text()
+
+
+def test_the_still_picture_of_whole_collectives_has_lanes_in_time():
+    bars = [("all_gather_into_tensor", 0.0, 1.0), ("compute", 1.0, 3.0), ("all_gather_into_tensor", 3.0, 4.0)]
+    events = [Event(r, op, start=a, end=b) for r in (0, 1) for op, a, b in bars]
+    svg = ET.fromstring(Player(Trace(kind="live", ranks=2, events=tuple(events))).svg())
+    name = "{http://www.w3.org/2000/svg}"
+    widths = [re.findall(r"h([\d.]+)v", p.get("d")) for p in svg.iter(f"{name}path")]
+    assert widths == [["175.0"] * 4, ["350.0"] * 2]  # 1 s and 2 s of 4 s, on 700 units
+    words = [t.text for t in svg.iter(f"{name}text")]
+    assert words[-2:] == ["all_gather", "compute"]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from allranks.player.film import Film, Leg, members
+from allranks.player.film import Bar, Film, Leg, members
 
 # Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in static/stage.js
 COLOURS = (
@@ -37,6 +37,8 @@ def still(films: Sequence[Film]) -> str:
 
 
 def _picture(f: Film) -> tuple[str, float, float]:
+    if f.bars and not f.legs and not f.chunks:
+        return _lanes(f)
     rows = min(f.ranks, _ROWS)
     shown = min(f.chunks, 16)
     cell = 14.0 if shown <= 4 else 8.0 if shown <= 8 else 4.0
@@ -84,6 +86,59 @@ def _picture(f: Film) -> tuple[str, float, float]:
     out += [f'<path d="{"".join(d)}" fill="{colour}"/>' for colour, d in paths.items()]
     out.append(f'<path d="{"".join(twice)}" stroke="#c62828" stroke-width="2" stroke-dasharray="2 1"/>')
     return "".join(out), max(wide, 320.0), high
+
+
+def _lanes(f: Film) -> tuple[str, float, float]:
+    """Bars along the time, a lane for each rank: for runs of which only whole collectives are known."""
+    rows = min(f.ranks, _ROWS)
+    bars = [bar for bar in f.bars if bar.rank < rows]
+    timed = [bar for bar in bars if bar.start is not None]
+    first = min((bar.start for bar in timed), default=0.0)
+    last = max((bar.end if bar.end is not None else bar.start for bar in timed), default=0.0)
+    spans = {}
+    for number, bar in enumerate(bars):
+        if last > first and bar.start is not None:
+            spans[number] = (bar.start - first, (last if bar.end is None else bar.end) - first)
+        else:  # no clock: by step
+            spans[number] = (float(bar.step), float(f.steps if bar.end_step is None else bar.end_step + 1))
+    whole = max((end for _, end in spans.values()), default=1.0) or 1.0
+    left, top, wide, row = 62.0, 52.0, 700.0, 30.0
+    names = list(dict.fromkeys(short(bar) for bar in bars))
+    colour_of = {name: "#d9d9d9" if name == "wait" else COLOURS[i % 16] for i, name in enumerate(names)}
+    head = f"{f.ranks} ranks" + (f", {(last - first) * 1e3:.3g} ms" if last > first else "")
+    out = [
+        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(f.title)}</text>',
+        f'<text x="8" y="36" font-size="11" fill="#555">{head}; each lane is a rank, from left to right its time'
+        + (f"; the first {rows} ranks" if rows < f.ranks else "")
+        + "</text>",
+    ]
+    for r in range(rows):
+        y = top + r * row
+        out.append(f'<circle cx="12" cy="{y + 11:g}" r="4" fill="{COLOURS[r % 16]}"/>')
+        out.append(f'<text x="20" y="{y + 15:g}" font-size="11">rank {r}</text>')
+        out.append(f'<rect x="{left:g}" y="{y:g}" width="{wide:g}" height="22" fill="#f6f6f6"/>')
+    paths: dict[str, list[str]] = defaultdict(list)
+    for number, bar in enumerate(bars):
+        x, until = (left + wide * t / whole for t in spans[number])
+        y, w = top + bar.rank * row, max(until - x, 1.0)
+        paths[short(bar)].append(f"M{x:.1f} {y + 1:g}h{w:.1f}v20h-{w:.1f}z")
+    for name, d in paths.items():
+        out.append(
+            f'<path d="{"".join(d)}" fill="{colour_of[name]}" fill-opacity="0.75" stroke="#fff" stroke-width="0.6"/>'
+        )
+    x, y = left, top + rows * row + 12
+    for name in names[:12]:
+        if x + 7 * len(name) + 24 > left + wide:
+            x, y = left, y + 16
+        out.append(f'<rect x="{x:g}" y="{y - 9:g}" width="10" height="10" fill="{colour_of[name]}"/>')
+        out.append(f'<text x="{x + 14:g}" y="{y:g}" font-size="11">{escape(name)}</text>')
+        x += 7 * len(name) + 30
+    return "".join(out), left + wide + 16, y + 10
+
+
+def short(bar: Bar) -> str:
+    """What a bar is called: torch's names without what they say about the form of their arguments."""
+    return (bar.label or bar.op).removesuffix("_single").removesuffix("_tensor").removesuffix("_into")
 
 
 def _kept(steps: int) -> list[int]:

@@ -250,7 +250,7 @@ class Stage {
         const [from, to] = this.reel.span(bar);
         return bar.rank === rank && from <= now && now < to;
       });
-      const name = (bar) => (bar ? bar.label ?? bar.op : "–");
+      const name = (bar) => (bar ? bar.label ?? bar.op.replace(/_single$|(_into)?_tensor$/, "") : "–");
       card.sent.textContent = `computes ${name(active.find((bar) => bar.op === "compute"))}`;
       card.received.textContent = `moves ${name(active.find((bar) => bar.op !== "compute" && bar.op !== "wait"))}`;
     });

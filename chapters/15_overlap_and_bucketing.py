@@ -344,7 +344,7 @@ check(bucketed_gradients)
 # ```
 # </details>
 #
-# [Lab 5](../labs/lab05_sharding/sharding.ipynb) goes on from here with sharding.
+# It is graded in [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb), which goes on with `overlapped_gradients`: each bucket launched as soon as it is complete.
 
 # %% [markdown] name="size"
 # ### How large?

@@ -439,6 +439,8 @@ check(distributed_mean)
 # A hang shows where ranks stopped, not where they parted: a skipped call first pairs with the next one. Operation, peer, shape, dtype and collective number of every rank tell a missing rank from a mismatch, a dead from a paused and a slow one; wrong dtypes
 # and wrong order give numbers and no hang at all. In a trace, compare starts before durations. **Ask all ranks, and look for the one that differs.**
 #
+# **Now you:** six broken programs wait in [Lab 10](../labs/lab10_debugging/debugging.ipynb): which rank, which line, which kind, and then the repair.
+#
 # **Next question:** can you train a small transformer in three ways, and explain every byte? [Capstone](21_capstone.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed: debugging](https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications) ·

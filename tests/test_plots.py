@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from allranks.plots import PlotError, bandwidth, fit, scaling, timeline
 from allranks.schedules import ring_all_reduce, tree_all_reduce
-from allranks.trace import Trace
+from allranks.trace import Event, Trace
 
 
 def lines(figure) -> dict[str, tuple[list, list]]:
@@ -41,6 +41,19 @@ def test_a_timeline_has_a_lane_for_each_rank_and_a_bar_for_each_event():
     assert len(axes.collections) == len(trace)
 
 
+def test_what_a_rank_computes_lies_above_what_travels_meanwhile():
+    events = (
+        Event(0, "compute", start=0.0, end=4.0),
+        Event(0, "all_reduce", start=2.0, end=5.0),
+        Event(0, "wait", start=4.0, end=5.0),
+    )
+    axes = timeline(Trace("wire", 1, events, clock="virtual")).axes[0]
+    boxes = [bars.get_paths()[0].get_extents() for bars in axes.collections]
+    assert [(box.x0, box.x1) for box in boxes] == [(0, 4), (2, 5), (4, 5)]  # in seconds
+    assert boxes[0].y1 <= boxes[1].y0
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"compute", "wait", "all_reduce"}
+
+
 def test_it_shows_itself_in_a_notebook():
     assert "<svg" in fit([(1000, 2e-6)], 1e-6, 1e-9)._repr_svg_()
 
@@ -59,3 +72,10 @@ def test_what_can_not_be_drawn_is_said(call):
     with pytest.raises(PlotError) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("seconds", "unit", "wide"), [(0.7, "ms", 700), (3.0, "s", 3), (0.0007, "µs", 700)])
+def test_a_timelines_times_are_in_a_unit_that_can_be_read(seconds, unit, wide):
+    axes = timeline(Trace("live", 1, (Event(0, "all_reduce", start=0.0, end=seconds),), clock="wall")).axes[0]
+    assert axes.get_xlabel() == unit
+    assert axes.collections[0].get_paths()[0].get_extents().x1 == pytest.approx(wide)

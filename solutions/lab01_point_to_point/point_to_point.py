@@ -9,15 +9,16 @@
 # | `ring_shift` | easy | 20 | 4 |
 # | `halo_exchange` | easy | 15 | 3 |
 # | who waited for whom, in words | easy | 5 | 2, by hand |
-# | `ping_pong` and a model of your link | medium | 25 | 3, by hand |
+# | `fit_line` | medium | 15 | 3 |
+# | `ping_pong` and a model of your link | medium | 20 | 3, by hand |
 #
 # CPU ok. The chapter *Point to point* has the pictures; this notebook has the holes.
 
 # %% [markdown] name="rules"
 # **How it is marked.** `ring_shift` and `halo_exchange` are plain functions on the default group. They must be right for any number of
 # ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is
-# there. `check(function)` tells you now what the marking will tell you later, with other numbers. The rest is about *your*
-# machine and in *your* words, so your teacher reads it.
+# there. `check(function)` tells you now what the marking will tell you later, with other numbers. `fit_line` is tried on links that
+# the marker made up, for nobody else can know what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import statistics
@@ -234,7 +235,8 @@ for nbytes, seconds in points:
 
 # %% [markdown] name="fit_task"
 # Now find $\alpha$ and $\beta$ so that the line goes near *all* points. The times span orders of magnitude: a fit of plain
-# least squares would only look at the longest. Make the *relative* error small.
+# least squares would only look at the longest. Make the *relative* error small. The check makes links of its own, from two GPUs to two cities, measures
+# them with an error of up to 3 %, and wants $\alpha$ and $\beta$ within 10 %.
 
 
 # %% nbgrader={"grade_id": "fit_line", "solution": true}
@@ -249,6 +251,9 @@ def fit_line(points: list[tuple[int, float]]) -> tuple[float, float]:
     ### END SOLUTION
 
 
+# %% name="check_fit"
+check(fit_line)
+
 # %% name="show_fit"
 alpha, beta = fit_line(points)
 print(f"alpha = {1e6 * alpha:.1f} µs, 1/beta = {1e-9 / beta:.2f} GB/s")
@@ -258,7 +263,7 @@ fit(points, alpha, beta)
 # ### Calibrate yourself
 #
 # How long do 512 KiB take, a size that you have not measured? **Lock in** your own guess first, from the table above and
-# without the formula. It is never marked. Then the model speaks, then the machine.
+# without the formula. It is never marked. Then the model speaks, then the machine. Copy the three lines into your answer: outputs are not handed in.
 
 # %% name="guess"
 guess_us = 0.0
@@ -285,7 +290,7 @@ print(f"measured   {measured_us:8.0f} µs")
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These two cells give the points of the functions. Each is the share of its cases that pass; you can run them too. The answers in
+# These three cells give the points of the functions. Each is the share of its cases that pass; you can run them too. The answers in
 # words are read by a person.
 
 # %% nbgrader={"grade_id": "ring_shift-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_shift"}
@@ -293,6 +298,9 @@ round(4 * check(ring_shift).score, 2)
 
 # %% nbgrader={"grade_id": "halo_exchange-graded", "grade": true, "locked": true, "points": 3} allranks={"exercise": "halo_exchange"}
 round(3 * check(halo_exchange).score, 2)
+
+# %% nbgrader={"grade_id": "fit_line-graded", "grade": true, "locked": true, "points": 3} allranks={"exercise": "fit_line"}
+round(3 * check(fit_line).score, 2)
 
 # %% [markdown] name="recap"
 # A message needs two ranks who both turn up, so the *order* of calls matters and not only their number. It costs $\alpha$

@@ -6,6 +6,7 @@
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
 # | `distributed_mean` | easy | 10 | 3 |
+# | `distributed_argmax` | medium | 25 | 4 |
 # | `ring_all_reduce` | medium | 40 | 6 |
 # | one answer in words | easy | 10 | 2 |
 #
@@ -80,8 +81,54 @@ world.run(mean_of_ranks)
 # %% name="check_mean"
 check(distributed_mean)
 
+# %% [markdown] name="argmax_task"
+# ## 2. Where is the largest?
+#
+# A language model's scores are spread over the ranks, and all want to know the best word: its value, the rank that has it, and its
+# flat index *on that rank*. `all_reduce` with `MAX` gives the value and forgets where it was. And nobody should have to see all the scores:
+# whatever the tensors' size, a rank may receive **16 bytes from each rank**, so one value and one index.
+#
+# Return `(value, rank, index)`, the same on every rank. Three traps:
+#
+# - A tie goes to the lowest rank, then to the lowest index, on *every* rank: if two ranks disagree on the winner, they go different ways.
+# - A NaN wins, as in `torch.argmax`: who hides it, hides a bug. (What does your comparison say of NaN?)
+# - An index packed into a float32 is right up to $2^{24}$. Values and indices have their own dtypes; keep them.
+
+
+# %% nbgrader={"grade_id": "distributed_argmax", "solution": true}
+def distributed_argmax(tensor: torch.Tensor) -> tuple[float, int, int]:
+    """Returns the largest value over all ranks, its rank, and its flat index there; every rank calls it."""
+    ### BEGIN SOLUTION
+    p = dist.get_world_size()
+    flat = tensor.reshape(-1)
+    index = flat.argmax().reshape(1)  # the first of equals, and a NaN before all else
+    values = [torch.empty_like(flat[index]) for _ in range(p)]
+    indices = [torch.empty_like(index) for _ in range(p)]
+    dist.all_gather(values, flat[index])
+    dist.all_gather(indices, index)
+    rank = int(torch.cat(values).argmax())
+    return values[rank].item(), rank, indices[rank].item()
+    ### END SOLUTION
+
+
+# %% name="check_argmax"
+check(distributed_argmax)
+
+# %% [markdown] name="argmax_live"
+# On the live world ranks 1 and 3 both hold a 9. **Predict** what rank 2 says.
+
+
+# %% name="try_argmax"
+def argmax_of_ranks():
+    scores = torch.tensor([[4.0, 7.0], [5.0, 2.0]])
+    scores[1, dist.get_rank() // 2] = 9.0 if dist.get_rank() % 2 else 8.0
+    return distributed_argmax(scores)
+
+
+world.run(argmax_of_ranks)
+
 # %% [markdown] name="ring_task"
-# ## 2. The ring all-reduce
+# ## 3. The ring all-reduce
 #
 # Sending everything to everybody costs each rank $(p-1)n$ bytes. The ring gets by with $2\frac{p-1}{p}n$, which is the
 # least that point-to-point links allow (Patarasuk & Yuan 2009).
@@ -158,7 +205,7 @@ world.run(ring_of_ranks)
 # **Break it on purpose.** Put `dist.send` in place of `isend` and run `check` again. Who waits for whom? Mend it.
 
 # %% [markdown] name="why_question"
-# ## 3. When not to use a ring
+# ## 4. When not to use a ring
 #
 # A cluster has 512 ranks, and starting any message takes 5 µs. Somebody wants the sum of a vector of 1 KB. How long
 # does the ring take at the least, and what would you use instead? Two or three sentences, with the number.
@@ -172,10 +219,13 @@ world.run(ring_of_ranks)
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These two cells give the points. Each is the share of its cases that pass; you can run them too.
+# These three cells give the points. Each is the share of its cases that pass; you can run them too.
 
 # %% nbgrader={"grade_id": "distributed_mean-graded", "grade": true, "locked": true, "points": 3} allranks={"exercise": "distributed_mean"}
 round(3 * check(distributed_mean).score, 2)
+
+# %% nbgrader={"grade_id": "distributed_argmax-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "distributed_argmax"}
+round(4 * check(distributed_argmax).score, 2)
 
 # %% nbgrader={"grade_id": "ring_all_reduce-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "ring_all_reduce"}
 round(6 * check(ring_all_reduce).score, 2)

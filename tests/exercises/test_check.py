@@ -115,6 +115,12 @@ def test_inputs_follow_from_the_secret():
     assert not torch.equal(made(1), made(2))
 
 
+@pytest.mark.parametrize("number", ["10**400", "-(10**400)", "float('inf')", "float('nan')", "True", "1j"])
+def test_strange_numbers_are_wrong_and_no_accident(number):
+    verdict = get("fit_line").judge_source(f"def fit_line(points):\n    return {number}, {number}\n")
+    assert verdict.score == 0 and len(verdict.cases) == 9
+
+
 LEAKS = {
     "a text": "raise ValueError(f'inputs {tensor.tolist()}')",
     "an import's text": "raise ImportError(f'inputs {tensor.tolist()}')",
@@ -238,3 +244,22 @@ def _children() -> set[int]:
             if parent == os.getpid():
                 found.add(int(entry.name))
     return found
+
+
+def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
+    def shift(tensor):
+        rank, p = dist.get_rank(), dist.get_world_size()
+        arriving = torch.empty_like(tensor.contiguous())
+        if p > 1:
+            sending = dist.isend(tensor.contiguous(), (rank + 1) % p)
+            dist.recv(arriving, (rank - 1) % p)
+            sending.wait()
+
+    def zeroed_but_on_rank_0(tensor):
+        shift(tensor)
+        if dist.get_rank():
+            tensor.zero_()
+
+    assert "nothing changed: the function must write" in check(shift, exercise="ring_all_reduce").reason
+    reason = check(zeroed_but_on_rank_0, exercise="ring_all_reduce").reason
+    assert "nothing changed" not in reason and "rank 0" in reason

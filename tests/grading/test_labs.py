@@ -12,12 +12,14 @@ from pathlib import Path
 import nbformat
 import pytest
 from allranks.exercises import names
+from allranks.exercises.checking.source import read_source
 from grading_course import cell_of, is_answer
 from nbformat import NotebookNode
 
 from autograder.feedback import points_for
 from autograder.judge import Judge
-from autograder.trusted import _is_graded as is_graded
+from autograder.suspect import oddities
+from autograder.trusted import is_graded
 
 ROOT = Path(__file__).resolve().parents[2]
 LABS = sorted(path.relative_to(ROOT / "solutions") for path in (ROOT / "solutions").glob("*/*.ipynb"))
@@ -60,6 +62,14 @@ def test_the_solution_gets_all_points_and_the_release_none(judge, lab):
 
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.parts[0])
+def test_nothing_in_the_solution_would_be_reported_as_odd(lab):
+    cells = code_cells(read("solutions", lab))
+    sources = [{"cell_type": "code", "source": "" if is_graded(cell) else cell.source} for cell in cells]
+    for cell in filter(is_graded, cells):
+        assert oddities(read_source({"cells": sources}, cell.metadata.allranks["exercise"], lab.name)) == []
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.parts[0])
 def test_it_says_what_there_is_to_do_and_for_how_many_points(lab):
     """The table on top: every graded exercise with difficulty, minutes and the points that its cell gives."""
     notebook = read("solutions", lab)
@@ -79,6 +89,21 @@ def test_it_says_what_there_is_to_do_and_for_how_many_points(lab):
     total = sum(int(points[0]) for points in told.values() if points[:1].isdigit())
     assert total == sum(cell.metadata.nbgrader["points"] for cell in graded)
     assert any(cell.cell_type == "markdown" for cell in graded), "no question is read by a person"
+
+
+def test_the_instructors_table_is_what_the_labs_are():
+    """docs/instructor.md: each lab with its exercises, and the points that machine and person give."""
+    text = (ROOT / "docs" / "instructor.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| (lab\w+) \| (.*?) \| .*? \| (\d+) \+ (\d+) \|$", text, re.MULTILINE)
+    found = []
+    for lab in LABS:
+        graded = [c for c in read("solutions", lab).cells if c.metadata.get("nbgrader", {}).get("grade")]
+        machine = [c for c in graded if is_graded(c)]
+        points = [sum(c.metadata.nbgrader["points"] for c in cells) for cells in (machine, graded)]
+        found.append(
+            (lab.parts[0], {c.metadata.allranks["exercise"] for c in machine}, points[0], points[1] - points[0])
+        )
+    assert [(lab, set(re.findall(r"`(\w+)`", what)), int(a), int(b)) for lab, what, a, b in told] == found
 
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.parts[0])
@@ -109,8 +134,8 @@ def test_a_whole_lab_by_nbgrader_itself(tmp_path):
     for student, notebook in {"ada": right, "bob": partly, "cy": read("labs", lab)}.items():
         hand_in(tmp_path, student, lab, notebook)
     scores = graded(tmp_path, lab.parts[0])
-    assert scores["ada"] == (7.0, 12.0)  # 5 points are given by a person
-    assert scores["cy"] == (0.0, 12.0)
+    assert scores["ada"] == (10.0, 15.0)  # 5 points are given by a person
+    assert scores["cy"] == (0.0, 15.0)
     assert 0.5 < scores["bob"][0] < 4.0
 
 

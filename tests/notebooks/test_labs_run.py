@@ -51,6 +51,34 @@ SHOWN = {
         "try_lookup": ["[[17.0, 117.0], [3.0, 103.0], [17.0, 117.0], [8.0, 108.0]]"],
         "try_moe": ["rank 3: [30.0, 1031.0, 32.0, 1033.0], bytes put into each call: [32, 16, 0]"],
     },
+    "lab08_data_parallel": {
+        "first_step": ["[rank 2] -30.0"],
+        "try_buckets": ["the same as alone: True", "rank 1: [('all_reduce', 108), ('all_reduce', 176)]"],
+        "try_overlap": [
+            "ready in this order: [11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]",
+            "rank 0 launched: [33536, 33280, 33024] bytes",
+            "all ranks agree: True",
+        ],
+    },
+    "lab09_tensor_parallel": {
+        "first_product": ["[rank 0] [0.0, 1.0]", "[rank 3] [12.0, 13.0]"],
+        "columns_alone": ["columns and relu, largest difference: 0.0", "rows, largest difference: 0.0"],
+        "try_linear": ["the same as alone: True", "rank 0: [('all_reduce', 48)]"],
+        "bytes": ["   29.4 MB  column, then row", "  146.8 MB  row, then row"],
+    },
+    "lab10_debugging": {
+        "run_mean_loss": ["[tensor([1.8333]), tensor([1.8333]), tensor([1.8333]), tensor([0.5455])]"],
+        "run_hand_out": ["times; the last time"],
+        "ask_the_wire": [
+            "hand_out: Rank 0 changed the buffer of isend to rank 1, line 11",
+            "but rank 5 has returned without calling it",
+            "mean_loss: nothing to report",
+        ],
+        "run_repaired": [
+            "rank 1: {'count_samples': [5, 6, 7, 8], 'mean_loss': 2.4, 'mirror': 20.0, 'share_settings': [0.0, 0.0], "
+            "'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"
+        ],
+    },
 }
 
 

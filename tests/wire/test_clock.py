@@ -154,3 +154,24 @@ def test_the_log_and_the_trace_are_the_same_in_every_run(pool):
     assert [e.match for e in entries if e.kind == "send"] == list(range(48))
     starts = {e.match: e.start for e in events if e.op == "send"}
     assert [starts[e.match] for e in entries] == sorted(starts[e.match] for e in entries)
+
+
+def works_meanwhile(seconds):
+    from allranks.wire.endpoint import compute
+
+    rank = dist.get_rank()
+    compute(3.0)
+    flying = dist.all_reduce(torch.ones(2), async_op=True)
+    compute(seconds[rank])
+    flying.wait()
+    compute(1.0)
+
+
+def test_what_a_rank_computes_takes_virtual_time_beside_its_messages(pool):
+    outcome = pool.run(works_meanwhile, 3, args=([4.0, 1.0, 12.0],))
+    assert outcome.failure is None
+    assert outcome.seconds == 3 + 12 + 1
+    spans = {(e.rank, e.op, e.start, e.end) for e in outcome.trace}
+    assert {(r, "all_reduce", 3.0, 7.0) for r in range(3)} < spans  # 2(p-1) rounds of alpha = 1
+    assert {(1, "compute", 3.0, 4.0), (1, "wait", 4.0, 7.0), (1, "compute", 7.0, 8.0)} < spans
+    assert {e.step for e in outcome.trace} == {None}  # rounds know of messages only

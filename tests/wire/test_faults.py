@@ -19,7 +19,7 @@ STORM = {
     "sizes of a collective": ("dist.all_reduce(torch.zeros(3 + r))", K.SIZE_MISMATCH, 4, ("of 3 float32", "of 4 float32")),
     "dtypes of a collective": ("dist.all_reduce(torch.zeros(3, dtype=torch.float64 if r else torch.float32))", K.DTYPE_MISMATCH, 4, ("float64", "float32")),
     "output that does not fit": ("dist.all_gather_into_tensor(torch.zeros(5), torch.zeros(2))", K.SIZE_MISMATCH, 4, ("output 5",)),
-    "uneven parts": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(4), [2, 2], [1 + 2 * r, 3 - 2 * r])", K.SIZE_MISMATCH, 4, ("sends 1 elements to rank 0",)),
+    "uneven parts": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(4), [2, 2], [1 + 2 * r, 3 - 2 * r])", K.SIZE_MISMATCH, 4, ("sends 1 element to rank 0",)),
     "average of whole numbers": ("dist.all_reduce(torch.zeros(3, dtype=torch.int32), dist.ReduceOp.AVG)", K.DTYPE_MISMATCH, 4, ("AVG is not defined for int32",)),
     "left-over send": ("if r == 0:\n    w = dist.isend(torch.zeros(2), 1)", K.UNMATCHED, 5, ("Rank 0 sent 2 float32 elements to rank 1", "nobody received")),
     "left-over receive": ("if r == 0:\n    w = dist.irecv(torch.zeros(2), 1)", K.UNMATCHED, 5, ("nobody sent it",)),

@@ -176,14 +176,28 @@ class Idle:
     end: float
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Rank `rank` computed from `start` to `end`, at entry `index` of its program."""
+
+    rank: int
+    index: int
+    start: float
+    end: float
+
+
 @dataclass(frozen=True)
 class Timeline:
-    """`spans[message]` is (start, end); `finished[rank]` the end of its program, or None where it got stuck."""
+    """`spans[message]` is (start, end); `finished[rank]` the end of its program, or None where it got stuck.
+
+    `idle` and `work` tell when a rank stood still and when it computed.
+    """
 
     spans: dict[int, tuple]
     finished: tuple
     idle: tuple[Idle, ...]
     seconds: float
+    work: tuple[Work, ...] = ()
 
 
 @dataclass(slots=True)
@@ -223,6 +237,7 @@ class _Replay:
         self.heap: list[tuple] = []
         self.order = 0
         self.idle: list[Idle] = []
+        self.work: list[Work] = []
         self.last = 0
 
     def run(self) -> Timeline:
@@ -240,7 +255,7 @@ class _Replay:
                     freed.update(self.finish(subject, now))
             self.start_what_can(now, freed)
         spans = {number: t.span for number, t in self.transfers.items() if t.span is not None}
-        return Timeline(spans, tuple(self.finished), tuple(self.idle), self.last)
+        return Timeline(spans, tuple(self.finished), tuple(self.idle), self.last, tuple(self.work))
 
     def push(self, when, what: str, subject) -> None:
         self.order += 1
@@ -270,6 +285,7 @@ class _Replay:
                 case Enter():
                     self.enter(rank, step, now)
                 case Compute():
+                    self.work.append(Work(rank, self.at[rank], now, now + step.seconds))
                     self.at[rank] += 1
                     self.push(now + step.seconds, "resume", rank)
                     return

@@ -92,24 +92,37 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 
 
 def timeline(trace: Trace) -> Chart:
-    """The trace printed: a lane a rank, what it sends above, what it receives below, times or else steps across."""
+    """The trace printed: a lane a rank, what it sends above, what it receives below, times or else steps across.
+
+    Where ranks compute, that is above, and all that travels meanwhile below.
+    """
     timed = [e for e in trace if e.start is not None and e.end is not None]
     shown = timed if trace.clock != "step" else [e for e in trace if e.step is not None]
     _ask(shown, "this trace has no times and no steps, so there is nothing to lay out")
-    figure, axes = _chart("µs" if trace.clock != "step" else "step", "", size=(8, 1 + 0.35 * trace.ranks))
+    computing = trace.clock != "step" and any(e.op == "compute" for e in shown)
+    end = max((e.end for e in timed), default=0.0)
+    unit, scale = ("s", 1) if end >= 1 else ("ms", 1e3) if end >= 0.01 else ("µs", 1e6)
+    figure, axes = _chart(unit if trace.clock != "step" else "step", "", size=(8, 1 + 0.35 * trace.ranks))
     for event in shown:
         start, wide = (
-            (event.start * 1e6, (event.end - event.start) * 1e6) if trace.clock != "step" else (event.step, 0.95)
+            (event.start * scale, (event.end - event.start) * scale) if trace.clock != "step" else (event.step, 0.95)
         )
         half = {"send": (-0.4, 0.4), "recv": (0, 0.4), "reduce": (0, 0.4)}.get(event.op, (-0.4, 0.8))
-        hatch = "///" if event.op == "wait" else None
-        colour = OPS.get(event.op, "#0072b2")
-        axes.broken_barh([(start, wide)], (event.rank + half[0], half[1]), color=colour, hatch=hatch, linewidth=0)
+        if computing:
+            half = (-0.4, 0.4) if event.op == "compute" else (0, 0.4)
+        look = {"hatch": "///", "linewidth": 0} if event.op == "wait" else {"linewidth": 0.8 if computing else 0}
+        colour, edge = OPS.get(event.op, "#0072b2"), "white" if computing else OPS.get(event.op, "#0072b2")
+        order = 1 if computing and event.op == "wait" else 2
+        axes.broken_barh(
+            [(start, wide)], (event.rank + half[0], half[1]), facecolor=colour, edgecolor=edge, zorder=order, **look
+        )
     axes.set_yticks(range(trace.ranks), [f"rank {r}" for r in range(trace.ranks)])
     axes.invert_yaxis()
     there = [op for op in OPS if any(e.op == op for e in shown)]
+    if computing:
+        there += sorted({e.op for e in shown} - set(OPS))
     if there:
-        handles = [Line2D([], [], color=OPS[op], linewidth=6, label=op) for op in there]
+        handles = [Line2D([], [], color=OPS.get(op, "#0072b2"), linewidth=6, label=op) for op in there]
         axes.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 

@@ -1,4 +1,4 @@
-"""Stumbles over a parameter without a gradient.
+"""Stumbles over a frozen parameter.
 
 Must get: NoneType
 """
@@ -15,9 +15,18 @@ def average(bucket):
         parameter.grad.copy_(piece.view_as(parameter.grad))
 
 
+def trained(parameters):
+    once = list({id(parameter): parameter for parameter in parameters}.values())
+    found = once
+    for parameter in found:
+        if parameter.grad is None and parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+    return found[::-1]
+
+
 def bucketed_gradients(parameters, bucket_bytes):
     bucket, filled = [], 0
-    for parameter in reversed(parameters):
+    for parameter in trained(parameters):
         nbytes = parameter.grad.numel() * parameter.grad.element_size()
         if bucket and filled + nbytes > bucket_bytes:
             average(bucket)

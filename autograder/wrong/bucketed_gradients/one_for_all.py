@@ -15,11 +15,18 @@ def average(bucket):
         parameter.grad.copy_(piece.view_as(parameter.grad))
 
 
+def trained(parameters):
+    once = list({id(parameter): parameter for parameter in parameters}.values())
+    found = [parameter for parameter in once if parameter.requires_grad]
+    for parameter in found:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    return found[::-1]
+
+
 def bucketed_gradients(parameters, bucket_bytes):
     bucket, filled = [], 0
-    for parameter in reversed(parameters):
-        if parameter.grad is None:
-            continue
+    for parameter in trained(parameters):
         nbytes = parameter.grad.numel() * parameter.grad.element_size()
         if False:
             average(bucket)

@@ -4,117 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.exercises.checking import buckets
+from allranks.exercises.checking.buckets import SOME
+from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    shapes, frozen = setup.option("_shapes"), setup.option("_frozen", ())
+    shapes, frozen, tied = setup.option("_shapes"), setup.option("_frozen", ()), setup.option("_tied", ())
     data = [draw(setup, rng, *shape) for shape in shapes]
     made = []
-    for _ in range(setup.ranks):
-        grads = [None if i in frozen else View.of(draw(setup, rng, *shape)) for i, shape in enumerate(shapes)]
-        made.append(
-            ([Parameter(View.of(d), g) for d, g in zip(data, grads, strict=True)], setup.option("bucket_bytes"))
-        )
-    return made
-
-
-def _grads(args: Sequence[Args]) -> list[list[torch.Tensor | None]]:
-    return [[p[1] for p in plain(a[0])] for a in args]
-
-
-def _means(setup: Setup, args: Sequence[Args]) -> list[torch.Tensor | None]:
-    wide = [[None if g is None else g.double() for g in grads] for grads in _grads(args)]
-    return [None if column[0] is None else torch.stack(column).mean(0) for column in zip(*wide, strict=True)]
-
-
-def _expect(setup: Setup, args: Sequence[Args], make) -> list[Expected]:
-    """`make(i, rank)` is gradient i on that rank, or None where it stays."""
-    kind = args[0][0][0].data.base.dtype
-    made = []
     for rank in range(setup.ranks):
-        changed = {}
-        for i, parameter in enumerate(args[rank][0]):
-            values = None if parameter.grad is None else make(i, rank)
-            if values is not None:
-                changed[0, i, "grad"] = values.to(kind)
-        made.append(Expected(None, changed, 16 * torch.finfo(kind).eps * 10))
+        grads = [None if i in frozen else View.of(draw(setup, rng, *shape)) for i, shape in enumerate(shapes)]
+        parameters: list = [Parameter(View.of(d), g) for d, g in zip(data, grads, strict=True)]
+        for i in setup.option("_unused", {}).get(rank, ()):
+            parameters[i] = replace(parameters[i], grad=View.of(torch.zeros_like(data[i])), absent=True)
+        made.append((parameters + [Tied(i) for i in tied], setup.option("bucket_bytes")))
     return made
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    means = _means(setup, args)
-    return _expect(setup, args, lambda i, rank: means[i])
+def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right mean, but a rank that did not use a parameter is left without a gradient for it."""
+    if not setup.option("_unused"):
+        raise ValueError("every rank uses every parameter")
+    right = buckets.means(args)
+    here = [buckets.trainable(a) for a in args]
+    return buckets.expect(setup, args, lambda i, rank: None if here[rank][i].absent else right[i])
 
 
-def _sums(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    means = _means(setup, args)
-    return _expect(setup, args, lambda i, rank: means[i] * setup.ranks)
+def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more) -> Setup:
+    own = {f"_{name}": more.pop(name) for name in ("frozen", "unused", "tied") if name in more}
+    sizes = ", ".join(str(math.prod(s)) for s in shapes)
+    words = [f"sizes {sizes}"]
+    if "_unused" in own:
+        words.append("; ".join(f"parameter {i[0]} unused on rank {r}" for r, i in own["_unused"].items()))
+    if "_tied" in own:
+        words.append(f"parameter {own['_tied'][0]} tied to the last place")
+    setup = Setup(ranks, len(shapes), dtype, note=", ".join(words), **more)
+    return setup.with_options(bucket_bytes=cap, _shapes=shapes, **own)
 
-
-def _last_bucket_left(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    means, own = _means(setup, args), _grads(args)
-    last = _buckets(args[0])[-1]
-    return _expect(setup, args, lambda i, rank: own[rank][i] if i in last else means[i])
-
-
-def _buckets(args: Args) -> list[list[int]]:
-    """The parameters' indices by bucket: filled from the last parameter on, closed before the cap would be passed."""
-    parameters, cap = args
-    found: list[list[int]] = []
-    room = 0
-    for i in reversed(range(len(parameters))):
-        grad = parameters[i].grad
-        if grad is None:
-            continue
-        nbytes = grad.tensor().numel() * grad.base.element_size()
-        if not found or nbytes > room:
-            found.append([])
-            room = cap
-        found[-1].append(i)
-        room -= nbytes
-    return found
-
-
-def _one_a_bucket(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
-    for call, args in enumerate(run.args):
-        parameters = args[0][0]
-        right = [sum(parameters[i].grad.tensor().numel() for i in bucket) for bucket in _buckets(args[0])]
-        size = parameters[0].data.base.element_size()
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
-            counts = [e.numel for e in mine]
-            if counts == right:
-                continue
-            at = run.at(mine[0].line) if mine else ""
-            if any(n * size > run.setup.option("bucket_bytes") and n not in right for n in counts):
-                return f"a bucket of rank {rank} is over the cap of {run.setup.option('bucket_bytes')} bytes{at}"
-            if sorted(counts) == sorted(right) and counts != right:
-                return f"the buckets of rank {rank} go in the wrong order{at}: the last parameter's gradient is ready first"
-            many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
-            return (
-                f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
-                "from the last parameter on, and close it only when the next gradient would pass the cap"
-            )
-    return None
-
-
-def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", frozen: tuple = (), **more) -> Setup:
-    setup = Setup(
-        ranks, len(shapes), dtype, note="sizes " + ", ".join(str(math.prod(s)) for s in shapes), **more
-    ).with_options(bucket_bytes=cap, _shapes=shapes)
-    return setup.with_options(_frozen=frozen) if frozen else setup
-
-
-SOME = ((4,), (2, 3), (5,), (3,), (2, 2))
 
 EXERCISE = Exercise(
     name="bucketed_gradients",
@@ -134,16 +66,23 @@ EXERCISE = Exercise(
             ),
         ),
         Group("frozen parameters", 1, (_case(3, SOME, 40, frozen=(1,)), _case(2, SOME, 24, frozen=(0, 4)))),
+        Group(
+            "parameters unused on some ranks",
+            2,
+            (_case(3, SOME, 40, unused={1: (2,)}), _case(4, SOME, 24, unused={0: (4,), 3: (0,)})),
+        ),
+        Group("tied parameters", 2, (_case(3, SOME, 40, tied=(0,)), _case(2, ((4,), (3,), (2,)), 24, tied=(0,)))),
         Group("any dtype", 1, (_case(3, SOME, 64, "float64", values="random"), _case(2, SOME, 16, "bfloat16"))),
         Group("any circumstances", 1, (_case(3, SOME, 40, times=2), _case(3, SOME, 40, outer_world=True))),
     ),
     inputs=_inputs,
-    oracle=_oracle,
+    oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce a bucket, each full", 4, _one_a_bucket),),
+    rules=(Rule("one all_reduce a bucket, each full", 4, buckets.one_all_reduce_each),),
     mistakes=(
-        Mistake("the sum instead of the mean of the gradients", _sums),
-        Mistake("the last bucket was never reduced: it is seldom full when the loop ends", _last_bucket_left),
+        Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
+        Mistake("the last bucket was never reduced: it is seldom full when the loop ends", buckets.last_left_oracle),
+        Mistake("a rank that did not use a parameter must get the others' mean too: give it a .grad", _others_only),
     ),
     unit="parameter",
     collective="all_reduce",

@@ -34,8 +34,13 @@ def describe(op) -> str:
     details = f"({op.reduce_op})" if op.reduce_op else ""
     root = f" with root {op.root}" if op.root is not None else ""
     sizes = op.inputs or op.outputs
-    what = f" of {sum(sizes) // (2 if op.pairs else 1)} {op.caller_dtype} elements" if sizes else ""
+    what = f" of {_elements(sum(sizes) // (2 if op.pairs else 1), op.caller_dtype)}" if sizes else ""
     return f"{op.name}{details}{root}{what}"
+
+
+def _elements(count: int, dtype: str | None = None) -> str:
+    """ "1 float32 element"."""
+    return f"{count}{' ' + str(dtype) if dtype else ''} element{'' if count == 1 else 's'}"
 
 
 def disagreement(members: list) -> tuple[str, Any, str] | None:
@@ -54,7 +59,7 @@ def disagreement(members: list) -> tuple[str, Any, str] | None:
             for j, other in enumerate(members):
                 if len(other.outputs) == p and member.inputs[j] != other.outputs[i]:
                     sentence = (
-                        f"rank {member.rank} sends {member.inputs[j]} elements to rank {other.rank}, "
+                        f"rank {member.rank} sends {_elements(member.inputs[j])} to rank {other.rank}, "
                         f"which expects {other.outputs[i]} from it."
                     )
                     return "SIZE_MISMATCH", other, sentence
@@ -64,7 +69,7 @@ def disagreement(members: list) -> tuple[str, Any, str] | None:
         return "SIZE_MISMATCH", _odd(members, sizes), ""
     for member in members:
         if not _fits(member, p):
-            sentence = f"its input has {sum(member.inputs)} elements and its output {sum(member.outputs)}, which does not fit {p} ranks."
+            sentence = f"its input has {_elements(sum(member.inputs))} and its output {sum(member.outputs)}, which does not fit {p} ranks."
             return "SIZE_MISMATCH", member, sentence
     return _reducible(members)
 

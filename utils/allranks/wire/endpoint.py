@@ -5,11 +5,20 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
 from allranks.wire.place import Places
 
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
+
+
+_endpoint: ContextVar[Endpoint] = ContextVar("endpoint")  # of this process, where it is a rank of the wire
+
+
+def compute(seconds: float) -> None:
+    """This rank works for so many seconds of virtual time; in real time it takes none. For what runs on the wire only."""
+    _endpoint.get().compute(seconds)
 
 
 class Stopped(BaseException):
@@ -22,6 +31,7 @@ class Endpoint:
     def __init__(self, channel: Channel, places: Places) -> None:
         self.channel, self.places = channel, places
         self.thread = threading.get_ident()
+        _endpoint.set(self)
         self.start(contiguous=False)
 
     def start(self, *, contiguous: bool) -> None:
@@ -57,6 +67,14 @@ class Endpoint:
         if len(self.posted) >= MAX_POSTED:
             self.flush()
         return self.number
+
+    def compute(self, seconds: float) -> None:
+        """Tells the router that this rank works, in virtual time."""
+        if self.stopped:
+            raise Stopped
+        self.posted.append({"k": "compute", "s": float(seconds)})
+        if len(self.posted) >= MAX_POSTED:
+            self.flush()
 
     def flush(self) -> None:
         """Sends what was kept back."""

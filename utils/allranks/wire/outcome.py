@@ -47,9 +47,11 @@ class Outcome:
 
     @functools.cached_property
     def rounds(self) -> Timeline:
-        """The timeline if every message took one round, whatever its size."""
+        """The timeline if every message took one round, whatever its size, and computing took none."""
         unit = Flat(1, 0)
-        return self.timeline if self.fabric == unit else record.timeline(self.router, unit)
+        if self.fabric == unit and not any(state.work for state in self.router.ranks):
+            return self.timeline
+        return record.timeline(self.router, unit, computing=False)
 
     @property
     def seconds(self):

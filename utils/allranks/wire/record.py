@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from allranks.network import Enter, Fabric, Recv, Send, Timeline, Wait, replay
+from allranks.network import Compute, Enter, Fabric, Recv, Send, Step, Timeline, Wait, replay
 from allranks.trace import Event, Trace
 from allranks.wire.collectives import ITEMSIZES
 from allranks.wire.messages import FileWritten, LogEntry
@@ -75,14 +75,20 @@ def matches(ordered: list[Op]) -> dict[int, int]:
     return seen
 
 
-def timeline(router: Router, fabric: Fabric) -> Timeline:
-    """When each message was under way on `fabric`."""
+def timeline(router: Router, fabric: Fabric, computing: bool = True) -> Timeline:
+    """When each message was under way on `fabric`; without `computing`, what ranks compute takes no time."""
     number = numbers(router)
-    programs = [[_step(what, op, number[id(op)]) for what, op, _ in state.program] for state in router.ranks]
+    programs = [
+        [
+            Compute(state.work[at] if computing else 0) if op is None else _step(what, op, number[id(op)])
+            for at, (what, op, _) in enumerate(state.program)
+        ]
+        for state in router.ranks
+    ]
     return replay(programs, fabric, buffered=router.delivery == "buffered")
 
 
-def _step(what: str, op: Op, message: int):
+def _step(what: str, op: Op, message: int) -> Step:
     if what == "wait":
         return Wait(message, sent=op.kind == "send")
     if op.kind == "send":
@@ -103,13 +109,14 @@ def in_order(router: Router, rounds: Timeline) -> list[Op]:
 
 
 def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trace:
-    """The run as a trace. `step` is the round in which a message would start if every message took one round."""
+    """The run as a trace. `step` is the round in which a message would start if every message took one round; a run in which
+    ranks compute has times only."""
     number, events = numbers(router), []
     ordered = in_order(router, rounds)
     match = matches(ordered)
     for op in ordered:
         start, end = times.spans.get(number[id(op)], (None, None))
-        step = rounds.spans.get(number[id(op)], (None,))[0]
+        step = None if times.work else rounds.spans.get(number[id(op)], (None,))[0]
         p2p = op.kind != "collective"
         events.append(
             Event(
@@ -127,8 +134,12 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
         )
     for idle in times.idle:
         _, op, line = router.ranks[idle.rank].program[idle.index]
+        if op is None:
+            continue  # computing is no idling
         peer = op.partner.rank if op.partner is not None else op.peer
         events.append(Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=line))
+    for work in times.work:
+        events.append(Event(work.rank, "compute", start=float(work.start), end=float(work.end)))
     events.sort(key=lambda e: (e.start is None, e.start or 0.0))
     dtypes = {op.caller_dtype for op in router.log if op.dtype}
     return Trace(

@@ -110,6 +110,14 @@ class Router:
                 if rank not in members or not set(members) <= set(range(self.size)):
                     raise CodecError("a group has impossible members")
                 state.groups[str(op["g"])] = (str(op["g"]), members)
+            case "compute":
+                seconds = op["s"]
+                if not isinstance(seconds, float) or not 0 <= seconds < float("inf"):
+                    raise CodecError("a time to compute is no time")
+                if len(state.work) >= MAX_OPERATIONS:
+                    raise CodecError("a rank computes too often")
+                state.work[len(state.program)] = seconds
+                state.program.append(("compute", None, None))
             case "call":
                 state.call += 1
             case "write":

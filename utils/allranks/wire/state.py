@@ -62,7 +62,8 @@ class RankState:
     file: str | None = None
     line: int | None = None
     ops: dict[int, Op] = field(default_factory=dict)
-    program: list[tuple[str, Op, int | None]] = field(default_factory=list)
+    program: list[tuple[str, Op | None, int | None]] = field(default_factory=list)
+    work: dict[int, float] = field(default_factory=dict)  # seconds of the program's entries that compute
     groups: dict[str, tuple] = field(default_factory=dict)
     sequences: dict[tuple, int] = field(default_factory=dict)
     tell: list[int] = field(default_factory=list)  # complete sends that the rank's next answer will name

@@ -1,14 +1,19 @@
+import torch
 import torch.distributed as dist
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 
 def bucketed_gradients(parameters, bucket_bytes) -> None:
-    todo = [p for p in parameters if p.grad is not None]
+    todo = []
+    for p in parameters:
+        if p.requires_grad and all(p is not other for other in todo):
+            todo.append(p)
     while todo:
         bucket = [todo.pop()]
-        while todo and sum(p.grad.nbytes for p in bucket) + todo[-1].grad.nbytes <= bucket_bytes:
+        while todo and sum(p.nbytes for p in bucket) + todo[-1].nbytes <= bucket_bytes:
             bucket.append(todo.pop())
-        flat = _flatten_dense_tensors([p.grad for p in bucket])
+        gradients = [torch.zeros_like(p.data) if p.grad is None else p.grad for p in bucket]
+        flat = _flatten_dense_tensors(gradients)
         dist.all_reduce(flat, op=dist.ReduceOp.AVG)
-        for p, averaged in zip(bucket, _unflatten_dense_tensors(flat, [p.grad for p in bucket]), strict=True):
+        for p, averaged in zip(bucket, _unflatten_dense_tensors(flat, gradients), strict=True):
             p.grad = averaged.clone()

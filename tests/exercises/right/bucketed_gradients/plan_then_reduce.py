@@ -13,9 +13,11 @@ def plan(gradients, bucket_bytes):
 
 def bucketed_gradients(parameters, bucket_bytes):
     """All buckets are under way before the first is waited for."""
-    gradients = [p.grad for p in parameters if p.grad is not None][::-1]
+    trained = [p for p in dict.fromkeys(parameters) if p.requires_grad]
+    for p in trained:
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
     flying = []
-    for bucket in plan(gradients, bucket_bytes):
+    for bucket in plan([p.grad for p in trained][::-1], bucket_bytes):
         flat = torch.cat([g.flatten() for g in bucket]) / dist.get_world_size()
         flying.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
     for bucket, flat, work in flying:

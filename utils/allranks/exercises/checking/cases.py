@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,8 +72,11 @@ class Setup:
         return ", ".join(words)
 
     def seed(self, secret: int) -> int:
-        """The seed of this case's inputs: the same on every machine for the same secret."""
-        return zlib.crc32(repr((secret, self)).encode()) & 0x7FFFFFFF
+        """The seed of this case's inputs: the same on every machine for the same secret, which can't be had from it."""
+        words = repr((secret, self)).encode()
+        if not secret:  # the public set hides nothing
+            return zlib.crc32(words) & 0x7FFFFFFF
+        return int.from_bytes(hashlib.sha256(words).digest()[:7], "big")
 
     @property
     def divides(self) -> bool:
@@ -125,10 +129,30 @@ class View:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter argument: data that requires grad, and its gradient (None: frozen)."""
+    """A parameter argument: its data, and its gradient (None: frozen, so that it doesn't require grad).
+
+    With `absent` the rank has no `.grad` before the call, though it requires one: `grad` is then what counts for it.
+    """
 
     data: View
     grad: View | None
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Tied:
+    """The parameter at `place` of the same list once more: the very same object, as two layers may share it."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A function argument `backward(ready)`: takes `seconds` of virtual time for each gradient of the parameters in argument
+    0, in this `order`, puts it into `.grad` and then calls `ready(place)`."""
+
+    order: tuple[int, ...]
+    seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -142,7 +166,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Function | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | int | float | list of these
 Args = tuple[Arg, ...]
 
 
@@ -172,13 +196,21 @@ def views(arg: Arg, path: tuple = ()) -> list[tuple[tuple, View]]:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A returned tuple of numbers that is right as a whole or not at all: which of them is wrong is not told."""
+
+    numbers: tuple[int, ...]
+    name: str
+
+
+@dataclass(frozen=True)
 class Expected:
     """What one rank must end with after one call. `changed` maps a tensor's path to its new values; all other tensors
-    stay as they were. `atol` bounds the error of each element (None: exact)."""
+    stay as they were. `atol` bounds the error of each element, or of each item of a returned tuple (None: exact)."""
 
     returns: Any = None
     changed: dict[tuple, torch.Tensor] = field(default_factory=dict)
-    atol: torch.Tensor | float | None = None
+    atol: torch.Tensor | float | tuple[float, ...] | None = None
 
 
 Inputs = Callable[[Setup, torch.Generator], Sequence[Args]]

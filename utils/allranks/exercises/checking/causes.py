@@ -107,7 +107,7 @@ def known(run: Run, faults: Sequence[Fault]) -> list[str]:
     if tail:
         found.append(tail)
     general = _general(run, faults)
-    if not found and general is None and run.ranks > 1 and not run.sends and not run.collectives:
+    if not found and general is None and run.ranks > 1 and run.exercise.allow and not run.sends and not run.collectives:
         general = "no rank sent a message"
     return [*found, general] if general else found
 
@@ -158,7 +158,7 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
         returned = isinstance(got.returned, torch.Tensor)
         if untouched and returned and compare.value_fault(got.returned, wanted.changed[path], wanted.atol, "") is None:
             return "the right result was returned, but this function works in place: copy it into the tensor (copy_)"
-        if untouched and len(faults) == run.ranks:
+        if untouched and len(faults) == run.ranks and all(_untouched(run, fault) for fault in faults):
             return "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
         if untouched and run.ranks > 2 and len(faults) == run.ranks - 1:
             there = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
@@ -172,6 +172,19 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
         if a.numel() > 1 and bool(zeros.any()) and bool(((a == b) | zeros).all()):
             return "some elements are still zero: that part was never received"
     return None
+
+
+def _untouched(run: Run, fault: Fault) -> bool:
+    """Whether the tensors that this rank should have changed are as they were."""
+    got, given = run.results[fault.call][fault.rank], run.args[fault.call][fault.rank]
+    changed = run.expected[fault.call][fault.rank].changed
+    if got is None:
+        return False
+    return all(
+        now is not None and compare.same(now, view.tensor())
+        for (path, view), (now, _) in zip(views(given), got.tensors, strict=True)
+        if path in changed
+    )
 
 
 def _value_pair(got: Any, wanted: Any, outputs: list) -> tuple[torch.Tensor, torch.Tensor] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.checking.cases import GUARD, Args, Expected, View, views
+from allranks.exercises.checking.cases import GUARD, Args, Expected, View, Whole, views
 from allranks.exercises.checking.exercise import Fault, Result
 
 _KNOWN_TYPES = (
@@ -74,6 +74,13 @@ def value_fault(got: Any, wanted: Any, atol: Any, thing: str) -> tuple[str, str,
     """(kind, words, wrong flat indices) or None where it is right. Only shapes, dtypes, counts and places are named."""
     if wanted is None:
         return None  # the result of an in-place function is its own affair
+    if isinstance(wanted, Whole):
+        problem = value_fault(got, wanted.numbers, None, thing)
+        return (
+            problem
+            if problem is None or problem[0] == "returned"
+            else ("values", f"{thing} is not the {wanted.name}", ())
+        )
     if isinstance(wanted, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             return "returned", f"{thing} is {_kind(got)}; it must be a tensor", ()
@@ -101,8 +108,13 @@ def value_fault(got: Any, wanted: Any, atol: Any, thing: str) -> tuple[str, str,
         got = got.item()  # a number may come as a tensor of one element
     if isinstance(got, bool) or not isinstance(got, int | float):
         return "returned", f"{thing} is {_kind(got)}; it must be a number", ()
-    equal = got == wanted or (got != got and wanted != wanted)
+    equal = got == wanted or (got != got and wanted != wanted) or _near(got, wanted, atol)
     return None if equal else ("values", f"{thing} is not the right number", ())
+
+
+def _near(got: float, wanted: float, atol: Any) -> bool:
+    """Whether a number is within a tolerance; a whole number may be too large to be subtracted from."""
+    return isinstance(atol, float) and -1e300 < got < 1e300 and abs(got - wanted) <= atol
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from allranks.wire.endpoint import compute
+
 WRAPPER = "__allranks_call__"
 _TAIL = """
 
@@ -30,32 +32,57 @@ def call(function: Callable, case: dict) -> dict:
     for name, value in case["environ"].items():
         os.environ[name] = value
     handles: list = []
-    arguments = [_build(spec, handles) for spec in case["args"]]
+    arguments: list = []
+    for spec in case["args"]:
+        arguments.append(_build(spec, handles, arguments))
     returned = function(*arguments)
     return {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
 
 
-def _build(spec: list, handles: list) -> Any:
-    """An argument from its description; `handles` collects every tensor with its storage."""
+def _build(spec: list, handles: list, before: list) -> Any:
+    """An argument from its description; `handles` collects every tensor with its storage, `before` is what stands to the
+    left of it, among the arguments or in its list."""
     kind, *rest = spec
     if kind == "view":
         tensor, base = _view(rest)
-        handles.append((tensor, "data", base))
+        handles.append((tensor, "data", base, tensor))
         return tensor
     if kind == "parameter":
         tensor, base = _view(rest[0])
-        tensor.requires_grad_(True)
-        handles.append((tensor, "data", base))
+        tensor.requires_grad_(rest[1] is not None)
+        handles.append((tensor, "data", base, tensor))
         if rest[1] is not None:
-            tensor.grad, base = _view(rest[1])
-            handles.append((tensor, "grad", base))
+            grad, base = _view(rest[1])
+            handles.append((tensor, "grad", base, grad))
+            if not rest[2]:
+                tensor.grad = grad
         return tensor
+    if kind == "tied":
+        return before[rest[0]]
+    if kind == "backward":
+        gradients = [window for _, which, _, window in handles if which == "grad"]
+        return _backward(before[0], gradients, *rest)
     if kind == "function":
         scale, shift = rest
         return lambda x: x * scale + shift
     if kind == "list":
-        return [_build(item, handles) for item in rest[0]]
+        items: list = []
+        for item in rest[0]:
+            items.append(_build(item, handles, items))
+        return items
     return rest[0]
+
+
+def _backward(parameters: list, gradients: list, order: list[int], seconds: list[float]) -> Callable:
+    """The function that makes gradients come one after the other, each after its time."""
+
+    def backward(ready: Callable[[int], Any]) -> None:
+        for place, time in zip(order, seconds, strict=True):
+            compute(time)
+            parameters[place].grad = gradients[place]
+            ready(place)
+
+    return backward
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,7 +93,7 @@ def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _state(handle: tuple) -> list:
     """The tensor's values now, and the storage that it was a window on."""
-    tensor, which, base = handle
+    tensor, which, base, _ = handle
     tensor = tensor.grad if which == "grad" else tensor.detach()
     return [None if tensor is None else tensor.detach().clone(), base]
 

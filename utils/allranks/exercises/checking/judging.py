@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from allranks.exercises.checking import causes, compare, driver, provenance, rules
-from allranks.exercises.checking.cases import Arg, Function, Parameter, Setup, View, views
+from allranks.exercises.checking.cases import Arg, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.exercises.checking.exercise import Exercise, Fault, Result, Run
 from allranks.exercises.checking.source import Source
 from allranks.exercises.checking.verdict import Case, Verdict
@@ -139,7 +139,11 @@ def _spec(arg: Arg) -> list:
         case View():
             return ["view", arg.base, list(arg.size), list(arg.stride), arg.offset]
         case Parameter():
-            return ["parameter", _spec(arg.data)[1:], None if arg.grad is None else _spec(arg.grad)[1:]]
+            return ["parameter", _spec(arg.data)[1:], None if arg.grad is None else _spec(arg.grad)[1:], arg.absent]
+        case Tied():
+            return ["tied", arg.place]
+        case Backward():
+            return ["backward", list(arg.order), list(arg.seconds)]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

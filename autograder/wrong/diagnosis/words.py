@@ -1,0 +1,8 @@
+"""Answers in words.
+
+Must get: must be a number
+"""
+
+
+def diagnosis(program):
+    return "all", "line 4", "dtype"

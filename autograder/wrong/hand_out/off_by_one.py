@@ -1,0 +1,17 @@
+"""Counts the others from 0.
+
+Must get: off by one
+"""
+
+import torch.distributed as dist
+
+
+def hand_out(table):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    row = table[0].clone()
+    if rank > 0:
+        dist.recv(row, 0)
+        return row
+    for peer in range(1, p):
+        dist.send(table[peer - 1], peer)
+    return row

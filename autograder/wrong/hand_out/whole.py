@@ -1,0 +1,17 @@
+"""Sends the whole table.
+
+Must get: where its row has
+"""
+
+import torch.distributed as dist
+
+
+def hand_out(table):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    everything = table.clone()
+    if rank > 0:
+        dist.recv(everything, 0)
+    else:
+        for peer in range(1, p):
+            dist.send(everything, peer)
+    return everything[rank].clone()

@@ -1,0 +1,13 @@
+"""Works in its inputs.
+
+Must get: clobbered
+"""
+
+import torch.distributed as dist
+
+
+def mean_loss(loss, count):
+    both = [loss.contiguous(), count.contiguous()]
+    dist.all_reduce(both[0])
+    dist.all_reduce(both[1])
+    return both[0] / both[1]

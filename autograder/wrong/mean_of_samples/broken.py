@@ -1,0 +1,15 @@
+"""As it was.
+
+Must get: has returned without calling it
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def mean_of_samples(samples):
+    if len(samples) == 0:
+        return torch.tensor(0.0)
+    total = torch.stack([samples.sum(), torch.tensor(float(len(samples)))])
+    dist.all_reduce(total)
+    return total[0] / total[1]

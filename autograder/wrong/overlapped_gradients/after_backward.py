@@ -1,0 +1,38 @@
+"""Launches all buckets once backward() has returned.
+
+Must get: more gradients were computed before it
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def plan(parameters, bucket_bytes):
+    """The places of the parameters by bucket, from the last one on."""
+    buckets, room = [], 0
+    for place in reversed(range(len(parameters))):
+        nbytes = parameters[place].numel() * parameters[place].element_size()
+        if not buckets or nbytes > room:
+            buckets.append([])
+            room = bucket_bytes
+        buckets[-1].append(place)
+        room -= nbytes
+    return buckets
+
+
+def overlapped_gradients(parameters, bucket_bytes, backward):
+    buckets = plan(parameters, bucket_bytes)
+    flying = []
+
+    def launch(bucket):
+        flat = torch.cat([parameters[place].grad.reshape(-1) for place in bucket])
+        flying.append((flat, dist.all_reduce(flat, async_op=True)))
+
+    backward(lambda place: None)
+    for bucket in buckets:
+        launch(bucket)
+    for bucket, (flat, work) in zip(buckets, flying, strict=True):
+        work.wait()
+        flat /= dist.get_world_size()
+        for place, piece in zip(bucket, flat.split([parameters[i].numel() for i in bucket]), strict=True):
+            parameters[place].grad.copy_(piece.view_as(parameters[place]))

@@ -1,0 +1,155 @@
+# %% [markdown] name="title"
+# # Lab 9: tensor parallel
+#
+# **Two matrices are too large for one GPU. Cut them so that four GPUs do a quarter of the work each, and talk only once. Which way do
+# you cut the first, and which way the second?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `column_row_linear` | medium | 30 | 6 |
+# | one answer in words | medium | 15 | 2 |
+#
+# CPU ok. The exercise goes with *All-reduce* and *Composing collectives*; this notebook has the holes.
+
+# %% [markdown] name="rules"
+# **How it is marked.** The exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
+# layers that the number of ranks does not divide, any dtype and any layout. Every message is counted.
+# `check(function)` tells you now what the marking will tell you later, with other numbers.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check
+
+# %% [markdown] name="live"
+# ## A world to play in
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="predict"
+# $x = [1, 1]$. Of a matrix $A$ with two rows and eight columns rank $r$ holds two columns, $[0, 4r]^T$ and $[0, 4r+1]^T$. What does rank 3 print, and what did
+# it have to ask the others? Write it down first.
+
+# %% name="prediction"
+prediction = [0, 0]
+
+# %% name="first_product"
+# %%ranks
+columns = torch.stack([torch.zeros(2), torch.tensor([4.0 * rank, 4.0 * rank + 1])])
+print((torch.ones(2) @ columns).tolist())
+
+# %% [markdown] name="two_cuts"
+# ## Two ways to cut a product
+#
+# **By columns.** $xA = x\,[A_0 \; A_1 \; \dots] = [xA_0 \;\; xA_1 \; \dots]$. Each rank needs all of $x$ and gets *some columns of the result*, finished. Nothing is
+# sent.
+#
+# **By rows.** $hB = [h_0 \; h_1 \; \dots] \begin{bmatrix}B_0\\B_1\\ \vdots\end{bmatrix} = h_0B_0 + h_1B_1 + \dots$ Each rank needs *its columns of* $h$ only and gets a
+# matrix of the full shape, which is one summand of the result. An all-reduce adds them.
+#
+# The columns that the first cut leaves are just what the second needs. And between them?
+
+
+# %% name="columns_alone"
+def whole_numbers(*shape):
+    return torch.randint(-3, 4, shape).float()
+
+
+torch.manual_seed(0)
+x, A = whole_numbers(3, 6), whole_numbers(6, 8)
+pieces = [torch.relu(x @ columns) for columns in A.tensor_split(4, dim=1)]
+print("columns and relu, largest difference:", (torch.cat(pieces, dim=1) - torch.relu(x @ A)).abs().max().item())
+
+h, B = whole_numbers(3, 8), whole_numbers(8, 2)
+parts = [columns @ rows for columns, rows in zip(h.tensor_split(4, dim=1), B.tensor_split(4, dim=0), strict=True)]
+print("rows, largest difference:", (sum(parts) - h @ B).abs().max().item())
+print("relu of each summand:", (sum(torch.relu(part) for part in parts) - torch.relu(h @ B)).abs().max().item())
+
+# %% [markdown] name="task"
+# ## 1. Column, then row
+#
+# A transformer's MLP is $\text{relu}(xA)B$ (or another function in relu's place). Every rank has all of `x`, some columns of $A$ (`a_shard`), and those rows of $B$ (`b_shard`)
+# that belong to them. Return the whole result, on every rank.
+#
+# - **Exactly one** `all_reduce`, and of the result: nothing of the hidden layer travels, which is four times as wide in most models.
+# - relu acts on each element alone, so it commutes with a cut into columns. It does not commute with a sum: where must it stand?
+# - The number of hidden columns need not divide: ranks may hold different numbers of them, or none. `x` may be a view: `@` does not mind, the wire does.
+
+
+# %% nbgrader={"grade_id": "column_row_linear", "solution": true}
+def column_row_linear(x: torch.Tensor, a_shard: torch.Tensor, b_shard: torch.Tensor) -> torch.Tensor:
+    """Returns relu(x A) B on every rank, where A is split by columns and B by rows; every rank calls it."""
+    ### BEGIN SOLUTION
+    result = torch.relu(x @ a_shard) @ b_shard
+    dist.all_reduce(result)
+    return result
+    ### END SOLUTION
+
+
+# %% name="check_linear"
+check(column_row_linear)
+
+# %% [markdown] name="linear_live"
+# On the live world, six tokens: the result of four ranks against that of one, and what travelled.
+
+
+# %% name="try_linear"
+def mlp_of_ranks():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    return column_row_linear(tokens, wide.tensor_split(p, dim=1)[rank], narrow.tensor_split(p, dim=0)[rank])
+
+
+torch.manual_seed(0)
+tokens, wide, narrow = torch.randn(6, 2), torch.randn(2, 8), torch.randn(8, 2)
+results, trace = world.trace(mlp_of_ranks)
+alone = torch.relu(tokens @ wide) @ narrow
+print("the same as alone:", all(torch.allclose(result, alone, atol=1e-5) for result in results))
+print("rank 0:", [(event.op, event.nbytes) for event in trace if event.rank == 0])
+
+# %% [markdown] name="bytes_task"
+# ## What it saves
+#
+# A layer with 4096 numbers a token, a hidden layer of 16384, 8 ranks, 2048 tokens of bfloat16. Three ways to cut, and what each rank sends if all-reduces and all-gathers are
+# rings. **Predict** which is the most expensive.
+
+# %% name="bytes"
+tokens_count, model, hidden, ranks = 2048, 4096, 16384, 8
+share = (ranks - 1) / ranks
+ways = {
+    "column, then row: all_reduce of the result": 2 * share * tokens_count * model,
+    "column, then column: all_gather of the hidden layer, and of the result": share * tokens_count * (hidden + model),
+    "row, then row: all_reduce of the hidden layer, and of the result": 2 * share * tokens_count * (hidden + model),
+}
+for way, numbers in ways.items():
+    print(f"{2 * numbers / 1e6:7.1f} MB  {way}")
+
+# %% [markdown] name="question"
+# ## 2. Training
+#
+# Your function is the forward pass. In the backward pass each rank gets the gradient $G$ of the loss by the result (the same on all ranks), and it has its own $h_r = \text{relu}(xA_r)$.
+# Which of the gradients of $B_r$, $A_r$ and $x$ can a rank compute alone, and which needs a collective, which one and why? Two or three sentences.
+
+# %% [markdown] nbgrader={"grade_id": "backward", "grade": true, "solution": true, "points": 2}
+# The gradient of B_r is h_r^T G and that of A_r is x^T (G B_r^T where x A_r > 0): all of it is on the rank, so they need nobody. But x goes into every rank's columns, so its gradient is
+# the sum over the ranks of (G B_r^T where x A_r > 0) A_r^T: one all_reduce, the mirror image of the forward pass, which copies x and sums the result. (1 point for A_r and B_r
+# alone, 1 for the all_reduce of the gradient of x, with the reason that x was used by all.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# This cell gives the points, the share of its cases that pass; you can run it too.
+
+# %% nbgrader={"grade_id": "column_row_linear-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "column_row_linear"}
+round(6 * check(column_row_linear).score, 2)
+
+# %% [markdown] name="recap"
+# A cut by columns gives finished columns, a cut by rows gives summands, and columns followed by rows need a single all-reduce for two matrices ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Cut so
+# that what the one leaves is what the next one needs.** The next lab breaks things on purpose.
+
+# %% name="stop_world"
+world.stop()

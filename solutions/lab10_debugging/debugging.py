@@ -1,0 +1,404 @@
+# %% [markdown] name="title"
+# # Lab 10: the fault clinic
+#
+# **Six programs, each of them short, each of them broken. Three hang, one crashes, and two return numbers, which are wrong, without a
+# word. Which rank, which line, and what kind of mistake?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `diagnosis` | hard | 35 | 6 |
+# | `count_samples` | easy | 5 | 1 |
+# | `mean_loss` | easy | 10 | 1 |
+# | `mirror` | easy | 10 | 2 |
+# | `share_settings` | easy | 5 | 1 |
+# | `hand_out` | medium | 10 | 2 |
+# | `mean_of_samples` | medium | 10 | 2 |
+# | one answer in words | medium | 10 | 2 |
+#
+# CPU ok. The chapter *When it hangs* has the tools; this notebook has the patients.
+
+# %% [markdown] name="rules"
+# **How it is marked.** First the *diagnosis*: for each program the rank, the line and the kind, and for **any number of ranks**, since the rank to blame may be
+# another one then. It counts as a whole: whoever guesses one part of three has nothing. Then the *repair*: each program again as a function of yours, by
+# the rules of all labs. `check(function)` tells you now what the marking will tell you later.
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check
+from allranks.wire import run
+
+# %% nbgrader={"grade_id": "kinds", "locked": true}
+EVERY = -1  # instead of a rank, where all do the same wrong thing
+
+DTYPE = 1  # tensors that meet have different dtypes; the line that makes the wrong one
+SHAPE = 2  # tensors that meet have different shapes; the line that makes the wrong one
+ORDER = 3  # the same calls, on some rank in another order; the line that decides the order
+ROOT = 4  # ranks name different roots; the line that names it
+DEADLOCK = 5  # a circle of ranks that wait for each other; the line in which they wait
+BUFFER = 6  # a buffer that is still in use is written to; the line that writes
+NEVER_WAITED = 7  # nobody waits for what was started; the line that starts it
+EARLY = 8  # a rank leaves before a call that the others make; the line that leaves
+GROUP = 9  # a group that only some ranks make; the line that makes it
+
+# %% [markdown] name="live"
+# ## The ward
+#
+# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU. A call that hangs ends after its deadline, and the
+# report says where each rank stands. Some of the next cells end in an error: that is why you are here.
+
+# %% name="start_world"
+world = World(ranks=4)
+world
+
+# %% [markdown] name="lines"
+# Lines are counted from 1, in the program's own cell (menu *View*, *Show Line Numbers*). **Predict** before each run: what will you see?
+
+# %% [markdown] name="patient_1"
+# ## 1. It crashes, on all ranks
+#
+# Everybody wants to know how many samples each rank has.
+
+
+# %% nbgrader={"grade_id": "broken_count_samples", "locked": true}
+def broken_count_samples(samples):
+    """Returns how many samples each rank has, in rank order."""
+    mine = torch.tensor([len(samples)])
+    counts = [torch.zeros(1) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, mine)
+    return torch.cat(counts)
+
+
+# %% name="run_count_samples" tags=["raises-exception"]
+world.run(lambda: broken_count_samples(torch.zeros(dist.get_rank() + 5)))
+
+# %% [markdown] name="patient_2"
+# ## 2. It returns, and one number is another one
+#
+# Each rank has the sum of the losses of its samples, and how many there were. Here every rank has a loss of 6, and the counts are 1, 2, 3 and 4. So the mean is 24 / 10.
+
+
+# %% nbgrader={"grade_id": "broken_mean_loss", "locked": true}
+def broken_mean_loss(loss, count):
+    """Returns the mean loss of all samples; `loss` is the sum over this rank's `count` samples."""
+    pair = [loss.clone(), count.clone()]
+    order = (0, 1) if dist.get_rank() < dist.get_world_size() - 1 else (1, 0)
+    for i in order:
+        dist.all_reduce(pair[i])
+    return pair[0] / pair[1]
+
+
+# %% name="run_mean_loss"
+world.run(lambda: broken_mean_loss(torch.tensor([6.0]), torch.tensor([dist.get_rank() + 1.0])))
+
+# %% [markdown] name="patient_3"
+# ## 3. It hangs
+#
+# Rank $r$ wants the tensor of rank $p-1-r$.
+
+
+# %% nbgrader={"grade_id": "broken_mirror", "locked": true}
+def broken_mirror(tensor):
+    """Returns the tensor of the rank p-1-r."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    partner = p - 1 - rank
+    if partner == rank:
+        return tensor.clone()
+    arrived = torch.empty_like(tensor)
+    dist.send(tensor, partner)
+    dist.recv(arrived, partner)
+    return arrived
+
+
+# %% name="run_mirror" tags=["raises-exception"]
+world.run(lambda: broken_mirror(torch.tensor([10.0 * dist.get_rank()])), deadline=2)
+
+# %% [markdown] name="patient_4"
+# ## 4. It hangs, and everybody stands in the same line
+#
+# Half of the ranks sit on a second machine. Rank 0 has read the settings. (Think of 5 ranks too: what is `p // 2` then?)
+
+
+# %% nbgrader={"grade_id": "broken_share_settings", "locked": true}
+def broken_share_settings(settings):
+    """Puts rank 0's settings on all ranks, in place; half of the ranks sit on a second machine."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    ranks_per_node = max(p // 2, 1)
+    dist.broadcast(settings, src=rank - rank % ranks_per_node)
+
+
+# %% name="run_share_settings" tags=["raises-exception"]
+world.run(lambda: broken_share_settings(torch.full((2,), float(dist.get_rank()))), deadline=2)
+
+# %% [markdown] name="patient_5"
+# ## 5. It returns, and the numbers may be right on Mondays
+#
+# Rank 0 has a table and hands out its rows. To save memory there is one buffer. We try it twenty times.
+
+
+# %% nbgrader={"grade_id": "broken_hand_out", "locked": true}
+def broken_hand_out(table):
+    """Returns row r of rank 0's table on rank r."""
+    rank, p = dist.get_rank(), dist.get_world_size()
+    row = table[0].clone()
+    if rank > 0:
+        dist.recv(row, 0)
+        return row
+    works = []
+    for peer in range(1, p):
+        row.copy_(table[peer])
+        works.append(dist.isend(row, peer))
+    for work in works:
+        work.wait()
+    return table[0].clone()
+
+
+# %% name="run_hand_out"
+table, right = torch.arange(8.0).view(4, 2), 0
+for _ in range(20):
+    rows = world.run(lambda: broken_hand_out(table))
+    right += torch.equal(torch.stack(rows), table)
+print(f"right {right} times; the last time {[row.tolist() for row in rows]}")
+
+# %% [markdown] name="patient_6"
+# ## 6. It hangs, but not with every number of ranks
+#
+# Nine samples are dealt out, $\lceil 9/p \rceil$ to each rank as long as there are any.
+
+
+# %% nbgrader={"grade_id": "broken_mean_of_samples", "locked": true}
+def broken_mean_of_samples(samples):
+    """Returns the mean of all ranks' samples; a rank may have none."""
+    if len(samples) == 0:
+        return torch.tensor(0.0)
+    total = torch.stack([samples.sum(), torch.tensor(float(len(samples)))])
+    dist.all_reduce(total)
+    return total[0] / total[1]
+
+
+# %% name="deal"
+def dealt():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    each = -(-9 // p)  # rounded up
+    return torch.arange(9.0)[rank * each : (rank + 1) * each]
+
+
+# %% name="run_mean_of_samples" tags=["raises-exception"]
+world.run(lambda: broken_mean_of_samples(dealt()), deadline=2)
+
+# %% [markdown] name="witness"
+# ## The second witness
+#
+# The wire runs a program with any number of ranks, compares all calls and needs no deadline. But it is a **witness, not a judge**: it says what it noticed first, and
+# that may be far from the mistake. It notices nothing at all where the calls fit together.
+
+# %% name="ask_the_wire"
+cases = {
+    "hand_out": lambda: broken_hand_out(torch.arange(12.0).view(6, 2)),
+    "mean_of_samples": lambda: broken_mean_of_samples(dealt()),
+    "mean_loss": lambda: broken_mean_loss(torch.tensor([6.0]), torch.tensor([dist.get_rank() + 1.0])),
+}
+for name, program in cases.items():
+    failure = run(program, ranks=6).failure
+    print(f"{name}: {failure.message if failure else 'nothing to report'}\n")
+
+# %% [markdown] name="diagnosis_task"
+# ## Your diagnosis
+#
+# `diagnosis("mirror")` is called on every rank and returns `(rank, line, kind)`:
+#
+# - **rank**: the lowest one that does what it should not (not the one that waits or complains), or `EVERY`. With `dist.get_world_size()` ranks it may be another one.
+# - **line** of the program's cell: the one that *does* it, not the one that notices.
+# - **kind**: one of the names above, each of which says which line is meant.
+
+
+# %% nbgrader={"grade_id": "diagnosis", "solution": true}
+def diagnosis(program: str) -> tuple[int, int, int]:
+    """Returns (rank, line, kind) for one of the six programs, in a world of any size; every rank calls it."""
+    ### BEGIN SOLUTION
+    p = dist.get_world_size()
+    each = -(-9 // p)  # samples of a rank, so that the first -(-9 // each) ranks have some
+    return {
+        "count_samples": (EVERY, 4, DTYPE),  # zeros are float32, a length is int64
+        "mean_loss": (p - 1, 4, ORDER),
+        "mirror": (EVERY, 8, DEADLOCK),
+        "share_settings": (p // 2, 5, ROOT),
+        "hand_out": (0, 10, BUFFER),
+        "mean_of_samples": (-(-9 // each), 4, EARLY),
+    }[program]
+    ### END SOLUTION
+
+
+# %% name="check_diagnosis"
+check(diagnosis)
+
+# %% [markdown] name="repair_task"
+# ## The repairs
+#
+# Write each of them again, with the same promise, right. Copy what is good. The rules are few: as many messages as the broken one meant to send, tensors with gaps are made
+# contiguous, inputs stay as they were (`share_settings` works in place), and a send may wait until its receiver is there.
+
+
+# %% nbgrader={"grade_id": "count_samples", "solution": true}
+def count_samples(samples: torch.Tensor) -> torch.Tensor:
+    """Returns how many samples each rank has, in rank order, int64; every rank calls it."""
+    ### BEGIN SOLUTION
+    mine = torch.tensor([len(samples)])
+    counts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(counts, mine)
+    return torch.cat(counts)
+    ### END SOLUTION
+
+
+# %% name="check_count_samples"
+check(count_samples)
+
+
+# %% nbgrader={"grade_id": "mean_loss", "solution": true}
+def mean_loss(loss: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """Returns the sum of all ranks' losses over the sum of their counts, elementwise; every rank calls it."""
+    ### BEGIN SOLUTION
+    pair = torch.stack([loss, count])  # one call can't come in two orders
+    dist.all_reduce(pair)
+    return pair[0] / pair[1]
+    ### END SOLUTION
+
+
+# %% name="check_mean_loss"
+check(mean_loss)
+
+
+# %% nbgrader={"grade_id": "mirror", "solution": true}
+def mirror(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor of the rank p-1-r on rank r; every rank calls it."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    partner = p - 1 - rank
+    outgoing = tensor.contiguous()
+    if partner == rank:
+        return outgoing.clone()
+    arrived = torch.empty_like(outgoing)
+    sending = dist.isend(outgoing, partner)
+    dist.recv(arrived, partner)
+    sending.wait()
+    return arrived
+    ### END SOLUTION
+
+
+# %% name="check_mirror"
+check(mirror)
+
+
+# %% nbgrader={"grade_id": "share_settings", "solution": true}
+def share_settings(settings: torch.Tensor) -> None:
+    """Puts rank 0's settings on all ranks, in place; every rank calls it."""
+    ### BEGIN SOLUTION
+    buffer = settings.contiguous()
+    dist.broadcast(buffer, src=0)
+    settings.copy_(buffer)
+    ### END SOLUTION
+
+
+# %% name="check_share_settings"
+check(share_settings)
+
+
+# %% nbgrader={"grade_id": "hand_out", "solution": true}
+def hand_out(table: torch.Tensor) -> torch.Tensor:
+    """Returns row r of rank 0's table (p, n) on rank r; every rank calls it, and the others' tables don't count."""
+    ### BEGIN SOLUTION
+    if dist.get_rank() > 0:
+        row = torch.empty_like(table[0])
+        dist.recv(row, 0)
+        return row
+    works = [dist.isend(table[peer], peer) for peer in range(1, dist.get_world_size())]  # a row is its own buffer
+    for work in works:
+        work.wait()
+    return table[0].clone()
+    ### END SOLUTION
+
+
+# %% name="check_hand_out"
+check(hand_out)
+
+
+# %% nbgrader={"grade_id": "mean_of_samples", "solution": true}
+def mean_of_samples(samples: torch.Tensor) -> torch.Tensor:
+    """Returns the mean of all ranks' samples, a tensor without dimensions; a rank may have none; every rank calls it."""
+    ### BEGIN SOLUTION
+    total = torch.stack([samples.sum(), samples.new_tensor(len(samples))])  # the sum of nothing is 0
+    dist.all_reduce(total)
+    return total[0] / total[1]
+    ### END SOLUTION
+
+
+# %% name="check_mean_of_samples"
+check(mean_of_samples)
+
+# %% [markdown] name="discharged"
+# Discharged? On the live world, all six:
+
+
+# %% name="run_repaired"
+def all_six():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    settings = torch.full((2,), float(rank))
+    share_settings(settings)
+    return {
+        "count_samples": count_samples(torch.zeros(rank + 5)).tolist(),
+        "mean_loss": round(mean_loss(torch.tensor([6.0]), torch.tensor([rank + 1.0])).item(), 3),
+        "mirror": mirror(torch.tensor([10.0 * rank])).item(),
+        "share_settings": settings.tolist(),
+        "hand_out": hand_out(torch.arange(2.0 * p).view(p, 2)).tolist(),
+        "mean_of_samples": mean_of_samples(dealt()).item(),
+    }
+
+
+for rank, results in enumerate(world.run(all_six, deadline=10)):
+    print(f"rank {rank}: {results}")
+
+# %% [markdown] name="question"
+# ## In words
+#
+# Programs 2 and 5 raise no error when their numbers are wrong. A training run with such a mistake goes on for days. Name, for each of the two, a check that a program could make *while it runs* and that would
+# have caught it on the first step, and say what it costs. Two to four sentences.
+
+# %% [markdown] nbgrader={"grade_id": "silent", "grade": true, "solution": true, "points": 2}
+# 2: compare what should be the same on all ranks: all_reduce the result with MIN and with MAX (or all_gather it) and stop where they differ: one small collective, a few alpha, and not in every step. (Or
+# TORCH_DISTRIBUTED_DEBUG=DETAIL, which compares calls but not their meaning: here both have one shape, so it would see nothing.)
+# 5: the receivers can't know what was meant, so send something that says what it is: a checksum or the row's number with each row, and compare; or poison a buffer between isend and
+# wait in tests, or run it on a backend that checks (the wire). A checksum costs one more pass over the data. (1 point for each check that would work, with its cost.)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These cells give the points. Each is the share of its cases that pass; you can run them too.
+
+# %% nbgrader={"grade_id": "diagnosis-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "diagnosis"}
+round(6 * check(diagnosis).score, 2)
+
+# %% nbgrader={"grade_id": "count_samples-graded", "grade": true, "locked": true, "points": 1} allranks={"exercise": "count_samples"}
+round(1 * check(count_samples).score, 2)
+
+# %% nbgrader={"grade_id": "mean_loss-graded", "grade": true, "locked": true, "points": 1} allranks={"exercise": "mean_loss"}
+round(1 * check(mean_loss).score, 2)
+
+# %% nbgrader={"grade_id": "mirror-graded", "grade": true, "locked": true, "points": 2} allranks={"exercise": "mirror"}
+round(2 * check(mirror).score, 2)
+
+# %% nbgrader={"grade_id": "share_settings-graded", "grade": true, "locked": true, "points": 1} allranks={"exercise": "share_settings"}
+round(1 * check(share_settings).score, 2)
+
+# %% nbgrader={"grade_id": "hand_out-graded", "grade": true, "locked": true, "points": 2} allranks={"exercise": "hand_out"}
+round(2 * check(hand_out).score, 2)
+
+# %% nbgrader={"grade_id": "mean_of_samples-graded", "grade": true, "locked": true, "points": 2} allranks={"exercise": "mean_of_samples"}
+round(2 * check(mean_of_samples).score, 2)
+
+# %% [markdown] name="recap"
+# Ranks that run the same program still differ in their data, their number and their timing, and that is where such mistakes live. The rank that complains is seldom the one to blame,
+# and the worst programs do not complain. **Ask what each rank called, in which order, with which tensor; the first difference is the suspect.**
+
+# %% name="stop_world"
+world.stop()

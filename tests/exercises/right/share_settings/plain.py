@@ -1,0 +1,7 @@
+import torch.distributed as dist
+
+
+def share_settings(settings):
+    buffer = settings.contiguous()
+    dist.broadcast(buffer, src=0)
+    settings.copy_(buffer)

@@ -1,0 +1,66 @@
+"""count_samples(samples) -> Tensor: how many samples each rank has, int64, in rank order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw
+from allranks.exercises.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    counts = torch.randint(0, setup.size + 1, (setup.ranks,), generator=rng).tolist()
+    counts[0] = setup.size  # so that not all are zero
+    return [(View.of(draw(setup, rng, n, 2)),) for n in counts]
+
+
+def _saying(make):
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        counts = [a[0].size[0] for a in args]
+        return [Expected(make(torch.tensor(counts), rank)) for rank in range(setup.ranks)]
+
+    return oracle
+
+
+def _elements(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    counts = torch.tensor([a[0].size[0] * a[0].size[1] for a in args])
+    return [Expected(counts) for _ in args]
+
+
+def _bytes(run: Run) -> str | None:
+    return rules.received_at_most(run, 8 * run.ranks, f"8 bytes x {run.ranks} ranks")
+
+
+EXERCISE = Exercise(
+    name="count_samples",
+    promise="returns how many samples each rank has",
+    groups=(
+        Group("right counts", 3, (Setup(2, 9), Setup(3, 20), Setup(4, 30))),
+        Group("any rank count", 1, (Setup(1, 7), Setup(5, 20), Setup(8, 20))),
+        Group("any circumstances", 1, (Setup(3, 9, times=2), Setup(3, 9, outer_world=True), Setup(3, 9, "float64"))),
+    ),
+    inputs=_inputs,
+    oracle=_saying(lambda counts, rank: counts),
+    allow=COLLECTIVES,
+    rules=(Rule("at most 8 bytes x p received", 1, _bytes),),
+    mistakes=(
+        Mistake(
+            "counts are whole numbers: the tensors that they are received into have a dtype too",
+            _saying(lambda counts, rank: counts.float()),
+        ),
+        Mistake("the number of elements instead of the number of samples, which is the length", _elements),
+        Mistake(
+            "each rank's own count only: the others' are missing",
+            _saying(lambda counts, rank: counts[rank].repeat(len(counts))),
+        ),
+        Mistake("the sum of the counts", _saying(lambda counts, rank: counts.sum().reshape(1))),
+    ),
+    unit="sample at the most",
+    collective="all_gather",
+    chunking="none",
+    showcase=Setup(4, 9),
+    instead="Use collectives on tensors, such as all_gather.",
+)

@@ -1,0 +1,106 @@
+"""diagnosis(program) -> (rank, line, kind): what is wrong with each of the broken programs of lab 10.
+
+Called on every rank, so that the rank to blame can depend on the number of ranks. A diagnosis counts as a whole: which of
+its three parts is wrong is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import torch
+
+from allranks.exercises.checking.cases import Args, Expected, Setup, Whole
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake
+
+EVERY = -1  # instead of a rank, where all do the same wrong thing
+
+
+class Kind(IntEnum):
+    """What can be wrong with a program whose every single rank looks right; the lab lists them with the same numbers."""
+
+    DTYPE = 1  # tensors that meet have different dtypes
+    SHAPE = 2  # ... different shapes
+    ORDER = 3  # the same calls, on some rank in another order
+    ROOT = 4  # ranks name different roots
+    DEADLOCK = 5  # a circle of ranks that wait for each other
+    BUFFER = 6  # a buffer that is still in use is written to
+    NEVER_WAITED = 7  # nobody waits for what was started
+    EARLY = 8  # a rank leaves before a call that the others make
+    GROUP = 9  # a group that only some ranks make
+
+
+def _first_without(ranks: int) -> int:
+    """The first rank that gets none of nine samples, where each takes ceil(9/p)."""
+    each = -(-9 // ranks)
+    return -(-9 // each)
+
+
+# by program: the rank to blame among so many, the line of its cell, the kind; then the line that only notices
+TRUTH: dict[str, tuple[Callable[[int], int], int, Kind, int]] = {
+    "count_samples": (lambda p: EVERY, 4, Kind.DTYPE, 5),
+    "mean_loss": (lambda p: p - 1, 4, Kind.ORDER, 6),
+    "mirror": (lambda p: EVERY, 8, Kind.DEADLOCK, 9),
+    "share_settings": (lambda p: p // 2, 5, Kind.ROOT, 4),
+    "hand_out": (lambda p: 0, 10, Kind.BUFFER, 13),
+    "mean_of_samples": (_first_without, 4, Kind.EARLY, 6),
+}
+RANKS = {"count_samples": (2, 3, 4, 5), "mirror": (2, 4, 6, 8), "mean_of_samples": (4, 6, 7, 8)}
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    return [(setup.option("_program"),) for _ in range(setup.ranks)]
+
+
+def _saying(change: Callable[[int, int, int, Setup], tuple[int, int, int]]):
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        blame, line, kind, _ = TRUTH[setup.option("_program")]
+        told = change(blame(setup.ranks), line, int(kind), setup)
+        return [Expected(Whole(told, "diagnosis")) for _ in range(setup.ranks)]
+
+    return oracle
+
+
+def _victim(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
+    if rank <= 0:
+        raise ValueError("rank 0 is to blame, or everybody")
+    return 0, line, kind
+
+
+def _noticing(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
+    return rank, TRUTH[setup.option("_program")][3], kind
+
+
+def _any_hang(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
+    if kind == Kind.DEADLOCK:
+        raise ValueError("it is one")
+    return rank, line, int(Kind.DEADLOCK)
+
+
+def _as_for_four(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
+    return TRUTH[setup.option("_program")][0](4), line, kind
+
+
+EXERCISE = Exercise(
+    name="diagnosis",
+    promise="names the rank, the line and the kind of what is wrong",
+    groups=tuple(
+        Group(name, 1, tuple(Setup(p, 1).with_options(_program=name) for p in RANKS.get(name, (4, 5, 6, 8))))
+        for name in TRUTH
+    ),
+    inputs=_inputs,
+    oracle=_saying(lambda rank, line, kind, setup: (rank, line, kind)),
+    allow=frozenset(),
+    mistakes=(
+        Mistake("right for 4 ranks only: say which rank it is among p", _saying(_as_for_four)),
+        Mistake("rank 0 is the first to complain, not the one to blame", _saying(_victim)),
+        Mistake("this line notices what another one did", _saying(_noticing)),
+        Mistake("lines are counted from 1", _saying(lambda rank, line, kind, setup: (rank, line - 1, kind))),
+        Mistake("not all that hangs is a deadlock: is there a circle of waits?", _saying(_any_hang)),
+    ),
+    unit="program",
+    chunking="none",
+    showcase=Setup(4, 1).with_options(_program="mirror"),
+    instead="A diagnosis needs no messages.",
+)

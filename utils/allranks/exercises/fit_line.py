@@ -1,0 +1,107 @@
+"""fit_line(points) -> (alpha, beta): the model of a link from measured times, right at short and at long messages.
+
+The links and their times are made here, other ones for each rank: what a student measured at home nobody else can know. No
+messages travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.exercises.checking.cases import Args, Expected, Setup
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake
+
+NOISE = 0.03  # of a measured time, up or down
+OFF = 0.10  # how far a right alpha or beta may be from the best one
+LINKS = {  # alpha in seconds, beta in seconds a byte
+    "two processes": (4e-5, 1 / 1.5e9),
+    "two GPUs": (6e-6, 1 / 2e11),
+    "two nodes": (2e-5, 1 / 1.2e10),
+    "two cities": (1.5e-2, 1 / 5e7),
+}
+
+Points = list[list[float]]
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    made = []
+    for _ in range(setup.ranks):
+        alpha, beta = (value * (1 + torch.rand((), generator=rng).item()) for value in LINKS[setup.option("link")])
+        longest = 3000 * alpha / beta
+        sizes = [max(1, round(longest ** (i / (setup.size - 1)))) for i in range(setup.size)]
+        noise = (1 + NOISE * (2 * torch.rand(setup.size, generator=rng) - 1)).tolist()
+        points = [[n, (alpha + n * beta) * x] for n, x in zip(sizes, noise, strict=True)]
+        order = (
+            torch.randperm(setup.size, generator=rng).tolist()
+            if setup.option("order") == "mixed"
+            else range(setup.size)
+        )
+        made.append(([points[i] for i in order],))
+    return made
+
+
+def _weighted(points: Points, power: int) -> tuple[float, float]:
+    """The alpha and beta of least squares, each residual divided by the time to that power."""
+    rows = torch.tensor([[t**-power, n * t**-power] for n, t in points], dtype=torch.float64)
+    right = torch.tensor([[t ** (1 - power)] for _, t in points], dtype=torch.float64)
+    scale = rows.abs().amax(0)  # seconds a byte are small numbers
+    alpha, beta = (torch.linalg.lstsq(rows / scale, right).solution.flatten() / scale).tolist()
+    return alpha, beta
+
+
+def _saying(make: Callable[[Points], tuple[float, ...]], off: float = 1e-6):
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        fits = [make(points) for (points,) in args]
+        return [Expected(fit, {}, tuple(off * abs(x) for x in fit)) for fit in fits]
+
+    return oracle
+
+
+def _best(points: Points) -> tuple[float, float]:
+    return _weighted(points, 1)
+
+
+def _through_zero(points: Points) -> tuple[float, float]:
+    return 0.0, sum(t / n for n, t in points) / len(points)
+
+
+def _links(*links: str, ranks: int = 2, size: int = 8, **more) -> tuple[Setup, ...]:
+    return tuple(Setup(ranks, size, **more).with_options(link=link) for link in links)
+
+
+EXERCISE = Exercise(
+    name="fit_line",
+    promise="returns alpha and beta, each within 10 % of the best fit",
+    groups=(
+        Group("any link", 3, _links(*LINKS)),
+        Group("many points and few", 1, (*_links("two processes", size=30), *_links("two nodes", size=5))),
+        Group(
+            "points in any order",
+            1,
+            tuple(s.with_options(order="mixed") for s in _links("two processes", "two cities")),
+        ),
+        Group("twice in a row", 1, _links("two GPUs", times=2)),
+    ),
+    inputs=_inputs,
+    oracle=_saying(_best, OFF),
+    allow=frozenset(),
+    mistakes=(
+        Mistake(
+            "plain least squares: the longest messages have all the say, and alpha is lost among their errors. Make the *relative* error small",
+            _saying(lambda points: _weighted(points, 0)),
+        ),
+        Mistake("alpha and beta changed places", _saying(lambda points: _best(points)[::-1], OFF)),
+        Mistake(
+            "a bandwidth instead of beta: beta is seconds a byte",
+            _saying(lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF),
+        ),
+        Mistake("microseconds instead of seconds", _saying(lambda points: tuple(1e6 * x for x in _best(points)), OFF)),
+        Mistake("a line through zero: even an empty message takes alpha", _saying(_through_zero, OFF)),
+    ),
+    unit="point",
+    chunking="none",
+    showcase=_links("two processes")[0],
+    instead="A fit needs no messages.",
+)

@@ -1,0 +1,71 @@
+"""hand_out(table) -> Tensor: rank r gets row r of rank 0's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Rule, Run, returning
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    return [(View.of(draw(setup, rng, setup.ranks, setup.size)),) for _ in range(setup.ranks)]
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    table = plain(args[0][0])
+    return [Expected(table[rank]) for rank in range(setup.ranks)]
+
+
+def _own_rows(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    row = run.setup.size * run.itemsize
+    for entry in run.sends:
+        if entry.rank != 0:
+            return f"rank {entry.rank} sends to rank {entry.peer}{run.at(entry.line)}: only rank 0 has what the others need"
+        if entry.nbytes > row:
+            return (
+                f"rank 0 sends {entry.nbytes} bytes to rank {entry.peer}{run.at(entry.line)}, where its row has {row}"
+            )
+    sent = len(run.sends)
+    wanted = run.setup.times * (run.ranks - 1)
+    return None if sent == wanted else f"rank 0 sends {sent} messages, where one to each of the others makes {wanted}"
+
+
+EXERCISE = Exercise(
+    name="hand_out",
+    promise="returns row r of rank 0's table on rank r",
+    groups=(
+        Group("right row", 4, (Setup(3, 4), Setup(4, 3), Setup(5, 2), Setup(8, 2))),
+        Group("one or two ranks", 0.5, (Setup(1, 3), Setup(2, 4))),
+        Group("any size", 0.5, (Setup(4, 0), Setup(4, 1))),
+        Group("any dtype", 1, (Setup(3, 3, "float64", values="random"), Setup(4, 3, "int64", values="precise"))),
+        Group(
+            "any circumstances",
+            1,
+            (Setup(3, 4, times=2), Setup(4, 2, outer_world=True), Setup(5, 2, delivery="shuffled")),
+        ),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(Rule("one message to each of the others, its row only", 2, _own_rows),),
+    mistakes=(
+        returning("each rank's row of its own table: nothing came from rank 0", lambda t, rank, setup: t[rank][rank]),
+        returning(
+            "the last row on every rank: one buffer for all of them", lambda t, rank, setup: t[0][-1 if rank else 0]
+        ),
+        returning("row 0 on every rank", lambda t, rank, setup: t[0][0]),
+        returning("the rows are off by one", lambda t, rank, setup: t[0][(rank - 1) % setup.ranks if rank else 0]),
+    ),
+    unit="number in a row",
+    chunking="none",
+    showcase=Setup(4, 3),
+    blocking_weight=1,
+    instead=P2P_INSTEAD,
+)

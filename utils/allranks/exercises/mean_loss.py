@@ -1,0 +1,84 @@
+"""mean_loss(loss, count) -> Tensor: the sum of all ranks' losses over the sum of their counts, elementwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    shape = (setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)
+    made = []
+    for _ in range(setup.ranks):
+        count = torch.randint(1, 9, shape, generator=rng).to(draw(setup, rng, 0).dtype)
+        made.append((View.of(draw(setup, rng, *shape), setup.layout), View.of(count, setup.layout)))
+    return made
+
+
+def _from(make):
+    """An oracle from `make(losses, counts, rank)`, (p, ...) each, in float64."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        kind = args[0][0].base.dtype
+        losses, counts = (torch.stack([plain(a[i]).double() for a in args]) for i in (0, 1))
+        atol = float(losses.abs().sum() + 1) * torch.finfo(kind).eps * 8
+        return [Expected(make(losses, counts, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
+
+    return oracle
+
+
+def _swapped(losses, counts, rank):
+    """The last rank's calls come in the other order: its loss meets the others' counts."""
+    mixed = losses[:-1].sum(0) + counts[-1]
+    other = counts[:-1].sum(0) + losses[-1]
+    return other / mixed if rank == len(losses) - 1 else mixed / other
+
+
+def _two(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) > 2 * run.setup.times:
+            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}, where two are enough"
+    return None
+
+
+EXERCISE = Exercise(
+    name="mean_loss",
+    promise="returns the mean loss over all samples of all ranks",
+    groups=(
+        Group("right mean", 4, (Setup(2, 1), Setup(3, 1), Setup(4, 3))),
+        Group("any rank count", 1, (Setup(1, 2), Setup(5, 1), Setup(8, 2))),
+        Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("at most two all_reduces", 1, _two),),
+    mistakes=(
+        Mistake(
+            "the last rank's loss was added to the others' counts: all must make their calls in one order",
+            _from(_swapped),
+        ),
+        Mistake(
+            "the mean of the ranks' means: a rank with many samples counts as one with few",
+            _from(lambda a, b, rank: (a / b).mean(0)),
+        ),
+        Mistake("the sum of the ranks' means", _from(lambda a, b, rank: (a / b).sum(0))),
+        Mistake("each rank's own mean", _from(lambda a, b, rank: a[rank] / b[rank])),
+        Mistake("the counts were never summed", _from(lambda a, b, rank: a.sum(0) / b[rank])),
+    ),
+    collective="all_reduce",
+    chunking="none",
+    showcase=Setup(4, 2),
+    instead="dist.all_reduce is all that it needs.",
+)

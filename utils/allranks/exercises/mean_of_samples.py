@@ -1,0 +1,78 @@
+"""mean_of_samples(samples) -> Tensor: the mean of all ranks' samples; a rank may have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    each = -(-setup.size // setup.ranks)
+    samples = draw(setup, rng, setup.size)
+    return [(View.of(samples[rank * each : (rank + 1) * each]),) for rank in range(setup.ranks)]
+
+
+def _from(make):
+    """An oracle from `make(samples of each rank, rank)`, in float64."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        kind = args[0][0].base.dtype
+        shards = [plain(a[0]).double() for a in args]
+        atol = float(torch.cat(shards).abs().sum() + 1) * torch.finfo(kind).eps * 8
+        return [Expected(make(shards, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
+
+    return oracle
+
+
+def _by_ranks(shards, rank):
+    """The sum of the means over the number of ranks, an empty one counting as zero."""
+    return sum((s.mean() for s in shards if len(s)), torch.zeros((), dtype=torch.float64)) / len(shards)
+
+
+def _of_full_ranks(shards, rank):
+    full = [s.mean() for s in shards if len(s)]
+    return torch.stack(full).mean()
+
+
+def _two(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) > 2 * run.setup.times:
+            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}, where two are enough"
+    return None
+
+
+EXERCISE = Exercise(
+    name="mean_of_samples",
+    promise="returns the mean of all ranks' samples",
+    groups=(
+        Group("right mean", 1, (Setup(2, 6), Setup(3, 8))),
+        Group("ranks without samples", 5, (Setup(4, 9), Setup(6, 9), Setup(8, 9), Setup(3, 1), Setup(5, 2))),
+        Group("any rank count", 1, (Setup(1, 4), Setup(7, 9))),
+        Group("any dtype", 1, (Setup(4, 9, "float64", values="random"), Setup(4, 9, values="random"))),
+        Group("any circumstances", 1, (Setup(4, 9, times=2), Setup(4, 9, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_from(lambda shards, rank: torch.cat(shards).mean()),
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("at most two all_reduces", 1, _two),),
+    mistakes=(
+        Mistake("the mean of the ranks' means, an empty rank counting as zero", _from(_by_ranks)),
+        Mistake("the mean of the ranks' means: a rank with many samples counts as one with few", _from(_of_full_ranks)),
+        Mistake("the sum instead of the mean", _from(lambda shards, rank: torch.cat(shards).sum())),
+        Mistake("each rank's own mean", _from(lambda shards, rank: shards[rank].mean())),
+    ),
+    unit="sample",
+    collective="all_reduce",
+    chunking="none",
+    showcase=Setup(4, 9),
+    instead="dist.all_reduce is all that it needs.",
+)

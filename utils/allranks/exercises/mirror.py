@@ -1,0 +1,64 @@
+"""mirror(tensor) -> Tensor: rank r gets the tensor of rank p-1-r."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.exercises.checking.exercise import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    P2P,
+    P2P_INSTEAD,
+    Exercise,
+    Group,
+    Rule,
+    Run,
+    returning,
+)
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(plain(args[setup.ranks - 1 - rank][0])) for rank in range(setup.ranks)]
+
+
+def _one_each(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for rank in range(run.ranks):
+        mine = [e for e in run.sends if e.rank == rank]
+        if len(mine) > run.setup.times:
+            return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, where one to its mirror image does"
+    return None
+
+
+EXERCISE = Exercise(
+    name="mirror",
+    promise="returns the tensor of rank p-1-r on rank r",
+    groups=(
+        Group("right tensor", 3, (Setup(2, 3), Setup(4, 5), Setup(8, 4))),
+        Group("odd rank counts", 1, (Setup(1, 3), Setup(3, 4), Setup(5, 2))),
+        Group("any size", 0.5, (Setup(4, 0), Setup(4, 1))),
+        Group("any dtype", 0.5, MOVED_DTYPES),
+        Group("any layout", 0.5, LAYOUTS),
+        Group("any circumstances", 0.5, CIRCUMSTANCES),
+    ),
+    inputs=vectors,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(Rule("one message a rank", 1, _one_each),),
+    mistakes=(
+        returning("each rank's own tensor", lambda tensors, rank, setup: tensors[rank]),
+        returning(
+            "shifted by one place: the ring is another exercise",
+            lambda tensors, rank, setup: tensors[(rank - 1) % setup.ranks],
+        ),
+    ),
+    collective=None,
+    chunking="rank",
+    blocking_weight=10,
+    instead=P2P_INSTEAD,
+)

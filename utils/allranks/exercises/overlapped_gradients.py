@@ -1,0 +1,176 @@
+"""overlapped_gradients(parameters, bucket_bytes, backward): averages every .grad while backward() still makes the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from allranks.exercises.checking import buckets, rules
+from allranks.exercises.checking.buckets import SOME
+from allranks.exercises.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
+from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+
+LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
+
+
+def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+    shapes = setup.option("_shapes")
+    data = [draw(setup, rng, *shape) for shape in shapes]
+    made = []
+    for rank in range(setup.ranks):
+        order = setup.option("_orders", {}).get(rank, tuple(reversed(range(len(shapes)))))
+        slow = setup.option("_slow", {}).get(rank, 1)
+        parameters = [Parameter(View.of(d), View.of(draw(setup, rng, *d.shape)), absent=True) for d in data]
+        backward = Backward(order, tuple(slow * LAYER_S for _ in shapes))
+        made.append((parameters, setup.option("bucket_bytes"), backward))
+    return made
+
+
+def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    mine = buckets.own(args)
+    return buckets.expect(setup, args, lambda i, rank: mine[rank][i])
+
+
+def _once(run: Run) -> str | None:
+    """backward() must have been called once in each call, or there is no telling which gradient is which."""
+    for rank in range(run.ranks):
+        made = sum(e.op == "compute" and e.rank == rank for e in run.outcome.trace)
+        wanted = run.setup.times * len(run.args[0][rank][2].order)
+        if made != wanted:
+            return f"rank {rank} computes {made} gradients, where there are {wanted}: call backward(ready) once"
+    return None
+
+
+def _launched_when_ready(run: Run) -> str | None:
+    """Each bucket's all_reduce must start when the slowest rank has the last gradient of it and of those before it."""
+    works = _computing(run)
+    for call, args in enumerate(run.args):
+        plan = buckets.buckets(args[0])
+        ready = [_ready(plan, args[rank][2].order, works[rank][call]) for rank in range(run.ranks)]
+        for number, bucket in enumerate(plan):
+            launched = _launches(run, 0, call)[number]  # it starts when the last rank has launched it
+            if launched.start <= max(times[number] for times in ready):
+                continue
+            late = [
+                sum(ready[rank][number] < end <= launched.start for end in works[rank][call])
+                for rank in range(run.ranks)
+            ]
+            rank = late.index(max(late))
+            when = f"{late[rank]} more gradients were computed before it" if late[rank] else "something held it up"
+            line = _launches(run, rank, call)[number].line
+            return (
+                f"bucket {number} of rank {rank} (the gradients {_listed(bucket)}) is complete, and its all_reduce is not "
+                f"launched at once{run.at(line)}: {when}. Launch it inside ready(), as soon as its last gradient is there"
+            )
+    return None
+
+
+def _nobody_waits(run: Run) -> str | None:
+    """Nobody may stand still before its last gradient is there: the wait belongs behind backward()."""
+    works = _computing(run)
+    for rank in range(run.ranks):
+        idle = [e for e in run.outcome.trace if e.op == "wait" and e.rank == rank]
+        for ends in works[rank]:
+            begin, end = ends[0], ends[-1]
+            early = next((e for e in idle if begin <= e.start < end), None)
+            if early is not None:
+                left = sum(e > early.start for e in ends)
+                return (
+                    f"rank {rank} waits for an all_reduce{run.at(early.line)} while {left} gradients are still to be computed: nothing "
+                    "overlaps. Keep what async_op=True returns, and wait() behind backward()"
+                )
+    return None
+
+
+def _computing(run: Run) -> list[list[list[float]]]:
+    """When each gradient was there, in virtual seconds: [rank][call], in the order in which they came."""
+    made = []
+    for rank in range(run.ranks):
+        ends = [e.end for e in run.outcome.trace if e.op == "compute" and e.rank == rank]
+        count = len(ends) // run.setup.times
+        made.append([ends[k * count : (k + 1) * count] for k in range(run.setup.times)])
+    return made
+
+
+def _ready(plan: list[list[int]], order: Sequence[int], ends: Sequence[float]) -> list[float]:
+    """When each bucket may go: it and all buckets before it are complete, for all ranks must launch in one order."""
+    at = dict(zip(order, ends, strict=True))
+    times: list[float] = []
+    for bucket in plan:
+        times.append(max([at[i] for i in bucket] + times[-1:]))
+    return times
+
+
+def _launches(run: Run, rank: int, call: int) -> list:
+    """The trace's events of the all_reduces of a rank in one call, in the order of their launch."""
+    events = sorted((e for e in run.outcome.trace if e.op == "all_reduce" and e.rank == rank), key=lambda e: e.start)
+    before = sum(len(buckets.reduces(run, rank, k)) for k in range(call))
+    return events[before : before + len(buckets.reduces(run, rank, call))]
+
+
+def _listed(places: Sequence[int]) -> str:
+    return ", ".join(map(str, places))
+
+
+def _one_each(run: Run) -> str | None:
+    return rules.went_round_the_wire(run) or buckets.one_all_reduce_each(run)
+
+
+def _in_order(broken):
+    """The rule, where the buckets are as they should be: else that is told, by the rule before."""
+    return lambda run: None if _one_each(run) else _once(run) or broken(run)
+
+
+def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more) -> Setup:
+    own = {f"_{name}": more.pop(name) for name in ("orders", "slow") if name in more}
+    words = ["sizes " + ", ".join(str(math.prod(s)) for s in shapes)]
+    words += [f"on rank {r} they come in the order {_listed(order)}" for r, order in own.get("_orders", {}).items()]
+    words += [f"rank {r} is slow" for r in own.get("_slow", {})]
+    setup = Setup(ranks, len(shapes), dtype, note=", ".join(words), **more)
+    return setup.with_options(bucket_bytes=cap, _shapes=shapes, **own)
+
+
+EXERCISE = Exercise(
+    name="overlapped_gradients",
+    promise="averages the gradients over the ranks while backward() computes the others",
+    groups=(
+        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SOME, 40), _case(4, SOME, 32))),
+        Group("any rank count", 1, (_case(1, SOME, 40), _case(5, SOME, 40), _case(8, ((3,), (4,)), 16))),
+        Group("any bucket size", 1, (_case(3, SOME, 4), _case(2, SOME, 20), _case(2, SOME, 10**6))),
+        Group(
+            "gradients that come in another order",
+            2,
+            (
+                _case(3, SOME, 40, orders={1: (4, 2, 3, 1, 0)}),
+                _case(2, SOME, 16, orders={0: (3, 4, 1, 2, 0)}),
+                _case(3, SOME, 24, orders={2: (0, 1, 2, 3, 4)}),
+            ),
+        ),
+        Group("a slow rank", 1, (_case(3, SOME, 32, slow={1: 3}), _case(4, SOME, 20, slow={3: 2}))),
+        Group("any dtype", 1, (_case(3, SOME, 64, "float64", values="random"), _case(2, SOME, 16, "bfloat16"))),
+        Group("any circumstances", 1, (_case(3, SOME, 40, times=2), _case(3, SOME, 40, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=buckets.mean_oracle,
+    allow=frozenset({"all_reduce"}),
+    rules=(
+        Rule("one all_reduce a bucket, each full", 2, _one_each),
+        Rule("each bucket launched as soon as it is complete", 4, _in_order(_launched_when_ready)),
+        Rule("nobody waits before backward is over", 4, _in_order(_nobody_waits)),
+    ),
+    mistakes=(
+        Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
+        Mistake(
+            "the last bucket was never reduced: it is seldom full when backward() returns", buckets.last_left_oracle
+        ),
+        Mistake("each rank's own gradients: what the all_reduce brought was never copied back", _own),
+    ),
+    unit="parameter",
+    collective="all_reduce",
+    algorithm="bucketed, overlapped",
+    chunking="none",
+    showcase=_case(4, SOME, 32),
+    instead="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
+)

@@ -1,0 +1,53 @@
+"""share_settings(settings): rank 0's settings on all ranks, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from allranks.exercises.checking import rules
+from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.exercises.checking.exercise import LAYOUTS, MOVED_DTYPES, Exercise, Group, Rule, Run, in_place
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(None, {(0,): plain(args[0][0])}) for _ in args]
+
+
+def _one(run: Run) -> str | None:
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) != run.setup.times:
+            return f"rank {rank} calls broadcast {len(mine)} times{run.at(mine[-1].line)}: one does"
+    return None
+
+
+def _first_of_node(tensors, rank, setup):
+    return tensors[rank - rank % max(setup.ranks // 2, 1)]
+
+
+EXERCISE = Exercise(
+    name="share_settings",
+    promise="leaves rank 0's settings on every rank",
+    groups=(
+        Group("right settings", 3, (Setup(2, 3), Setup(3, 4), Setup(4, 5))),
+        Group("any rank count", 1, (Setup(1, 3), Setup(5, 3), Setup(8, 2))),
+        Group("any dtype", 1, MOVED_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(4, 6, outer_world=True))),
+    ),
+    inputs=vectors,
+    oracle=_oracle,
+    allow=frozenset({"broadcast"}),
+    rules=(Rule("one broadcast", 1, _one),),
+    mistakes=(
+        in_place("the settings of each machine's first rank: there is one root for all", _first_of_node),
+        in_place("the last rank's settings: the root is rank 0", lambda tensors, rank, setup: tensors[-1]),
+    ),
+    collective="broadcast",
+    chunking="none",
+    showcase=Setup(4, 4),
+    instead="One dist.broadcast is all that it needs.",
+)

@@ -5,7 +5,7 @@ STAMP := .venv/.allranks-setup
 # how many tests run at once; live worlds start several processes each
 WORKERS ?= 2
 
-.PHONY: setup lab test notebooks bench lint clean
+.PHONY: setup lab test notebooks site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make test       set up what is missing, run every check and test"
 	@echo "make setup      the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks  build every .ipynb from its percent script"
+	@echo "make site       the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
 	@echo "make bench      measure what the README quotes"
 
 $(STAMP): pyproject.toml constraints.txt tools/setup.py
@@ -34,8 +35,15 @@ test: $(STAMP) lint
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py
 
+.venv/.allranks-site: $(STAMP)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"
+	touch $@
+
+site: .venv/.allranks-site
+	$(BIN)/python tools/site.py $(ARGS)
+
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache
+	rm -rf .venv build dist site .pytest_cache .ruff_cache

@@ -11,14 +11,14 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 FLOORS = {
     1: ("errors", "trace", "topology", "schedules"),
-    2: ("cost", "network", "workload", "execute", "engines", "player", "plots"),
-    3: ("wire", "simulate", "world"),
+    2: ("cost", "network", "workload", "plan", "execute", "engines", "player", "plots", "cheatsheet", "drill"),
+    3: ("wire", "simulate", "world", "calculator"),
     4: ("exercises", "bench"),
     5: ("magics", "cli", "doctor"),
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 FRONT_DOOR = 6  # allranks/__init__.py opens onto every room; no room may go through it to one above
-WITHOUT_TORCH = ("errors", "trace", "topology", "schedules", "cost", "network", "workload", "simulate")
+WITHOUT_TORCH = ("errors", "trace", "topology", "schedules", "cost", "network", "workload", "plan", "simulate")
 
 
 def rooms(package: Path) -> dict[str, list[Path]]:

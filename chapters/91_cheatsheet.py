@@ -1,0 +1,129 @@
+# %% [markdown] name="title"
+# # Cheat sheet
+#
+# **What does each collective do to whose tensor, who sends how much, and which one do I need?**
+#
+# 5 minutes · CPU ok · run all cells; the page is at the end · the explanations are in the chapters, from [Start here](00_start_here.ipynb) on
+#
+# Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page.
+
+# %% name="start_world"
+from allranks import World
+from allranks.cheatsheet import CheatSheet
+
+world = World(ranks=4)
+world
+
+# %% [markdown] name="how"
+# Each cell below makes one call on every rank and notes what the rank held before and after. Change a value, run the cell and the last
+# one again, and the sheet has changed too.
+
+# %% name="note"
+# %%ranks
+import time
+
+sheet = {}
+
+
+def note(collective, before, after):
+    sheet[collective] = before, after
+    print(before, "→", after)
+
+
+# %% [markdown] name="one"
+# ## One rank and the others
+#
+# Here rank 0 is the *root*: `src` where the data begin, `dst` where they end. [Broadcast](03_broadcast.ipynb),
+# [scatter](04_scatter.ipynb), [gather](05_gather.ipynb), [reduce](06_reduce.ipynb).
+
+# %% name="broadcast"
+# %%ranks
+x = torch.tensor([rank + 1])
+before = x.tolist()
+dist.broadcast(x, src=0)
+note("broadcast", before, x.tolist())
+
+# %% name="scatter"
+# %%ranks
+whole = torch.arange(world_size)
+x = torch.zeros(1, dtype=whole.dtype)
+dist.scatter(x, list(whole.chunk(world_size)) if rank == 0 else None, src=0)
+note("scatter", whole.tolist() if rank == 0 else None, x.tolist())
+
+# %% name="gather"
+# %%ranks
+x = torch.tensor([rank + 1])
+room = [torch.zeros_like(x) for _ in range(world_size)] if rank == 0 else None
+dist.gather(x, room, dst=0)
+note("gather", x.tolist(), torch.cat(room).tolist() if rank == 0 else None)
+
+# %% name="reduce"
+# %%ranks
+x = torch.tensor([rank + 1])
+before = x.tolist()
+dist.reduce(x, dst=0)
+note("reduce", before, x.tolist())
+
+# %% [markdown] name="all"
+# What the ranks other than the root hold after a `reduce` is undefined: look at it, and never use it.
+#
+# ## All alike
+#
+# [All-reduce](07_all_reduce.ipynb), [all-gather](09_all_gather.ipynb), [reduce-scatter](10_reduce_scatter.ipynb),
+# [all-to-all](11_all_to_all.ipynb), [barrier](12_barrier_and_groups.ipynb).
+
+# %% name="all_reduce"
+# %%ranks
+x = torch.tensor([rank + 1])
+before = x.tolist()
+dist.all_reduce(x)
+note("all_reduce", before, x.tolist())
+
+# %% name="all_gather"
+# %%ranks
+x = torch.tensor([rank + 1])
+y = torch.empty(world_size, dtype=x.dtype)
+dist.all_gather_single(y, x)
+note("all_gather", x.tolist(), y.tolist())
+
+# %% name="reduce_scatter"
+# %%ranks
+x = 10 * rank + torch.arange(world_size)
+y = torch.empty(1, dtype=x.dtype)
+dist.reduce_scatter_single(y, x)
+note("reduce_scatter", x.tolist(), y.tolist())
+
+# %% name="all_to_all"
+# %%ranks
+x = 10 * rank + torch.arange(world_size)
+y = torch.empty_like(x)
+dist.all_to_all_single(y, x)
+note("all_to_all", x.tolist(), y.tolist())
+
+# %% [markdown] name="barrier_note"
+# A barrier moves no data, so its ranks note the time: rank $r$ comes $50r$ ms late, and nobody leaves before the last has come.
+
+# %% name="barrier"
+# %%ranks
+dist.barrier()
+start = time.perf_counter()
+time.sleep(0.05 * rank)
+came = time.perf_counter()
+dist.barrier()
+left = time.perf_counter()
+note("barrier", f"{1e3 * (came - start):.0f} ms", f"{1e3 * (left - start):.0f} ms")
+
+# %% [markdown] name="the_page"
+# ## The page
+
+# %% name="page"
+CheatSheet(world["sheet"])
+
+# %% [markdown] name="recap"
+# **Practise it:** [Which collective?](92_which_collective.ipynb) has twenty situations.
+#
+# Formulas: `allranks simulate --list` prints each with its source; `allranks price` puts numbers in. Before torch 2.13
+# `all_gather_single` and `reduce_scatter_single` were `all_gather_into_tensor` and `reduce_scatter_tensor`.
+
+# %% name="stop_world"
+world.stop()

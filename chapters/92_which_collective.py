@@ -1,0 +1,50 @@
+# %% [markdown] name="title"
+# # Which collective?
+#
+# **Twenty situations from training. Which call does it, with the fewest bytes?**
+#
+# 20 minutes · CPU ok, no ranks are started · after [All-to-all](11_all_to_all.ipynb), or any time with the [cheat sheet](91_cheatsheet.ipynb) beside it
+#
+# Three questions decide nearly every case. Who has the data? Who needs them afterwards: one rank, all ranks, each a part? Is something to be *added*, or put side by side?
+
+# %% [markdown] name="how"
+# Choose, and the reason follows at once, for a wrong choice too: read it, then choose again. Only the first try counts. Several options often *work*; the right
+# one is the one that moves least and leaves nobody waiting. Arrow keys move between the options, Tab leads to the buttons.
+
+# %% name="drill"
+from allranks.drill import SITUATIONS, Drill
+
+drill = Drill(SITUATIONS)
+drill
+
+# %% [markdown] name="score_intro"
+# The next cell lists what went wrong at the first try. *Again* above goes through these only.
+
+# %% name="score"
+print(f"{drill.right_at_once} of {len(drill.first_tries)} right at the first try")
+for number in drill.wrong:
+    question = drill.questions[number]
+    print(f"- {question.text}\n  you said {drill.first_tries[number]}; it is {question.right[0]}")
+
+# %% [markdown] name="own"
+# ## Your own question
+#
+# A question is a sentence, a reason for every option, and the right one. Write one about your own code: whoever can say why the wrong ones are wrong has
+# understood the right one.
+
+# %% name="own_question"
+from allranks.drill import Quiz
+
+Quiz(
+    "Every rank has a list of strings. Every rank needs the longest string of all.",
+    {
+        "all_gather_object of the lists": "It works, and pickles and sends every string to every rank.",
+        "all_reduce of the lengths with MAX": "All know how long it is, and not how it reads.",
+        "all_gather of the lengths, then a broadcast": "All see whose is longest, and one string is sent.",
+    },
+    right="all_gather of the lengths, then a broadcast",
+)
+
+# %% [markdown] name="recap"
+# **One takeaway.** Ask what *each* rank must hold afterwards; the call follows from that, and so do the bytes. The formulas are on the
+# [cheat sheet](91_cheatsheet.ipynb), their derivations in the chapters.

@@ -1,0 +1,42 @@
+"""The instructor's guide agrees with the chapters: all of them, their titles, and the minutes that they state."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+ROWS = {name: (title, int(minutes)) for title, name, minutes in re.findall(r"^\| \[\d\d ([^\]]+)\]\(\.\./chapters/(\w+)\.ipynb\) \| (\d+) \|", GUIDE, flags=re.M)}  # fmt: skip
+CHAPTERS = sorted((ROOT / "chapters").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_chapter_has_its_row_with_the_minutes_it_states(path):
+    head = path.read_text(encoding="utf-8")[:2000]
+    heading = re.search(r"^# # (.+)$", head, flags=re.M).group(1)
+    title, minutes = ROWS[path.stem]
+    assert heading.startswith(title)
+    assert minutes == int(re.search(r"(\d+) minutes", head).group(1))
+
+
+def test_no_row_is_for_a_chapter_that_is_not_there():
+    assert set(ROWS) == {path.stem for path in CHAPTERS}
+
+
+def test_the_short_courses_fit_their_time():
+    two_hours = GUIDE.split("## Two hours")[1].split("## One day")[0]
+    assert sum(map(int, re.findall(r"^\| (\d+) \|", two_hours, flags=re.M))) == 120
+    day = GUIDE.split("## One day")[1].split("## A semester")[0]
+    minutes = [int(n) for row in re.findall(r"^\| (\d+) \|.*?\| (\d+) \|", day, flags=re.M) for n in row]
+    assert 5 * 60 <= sum(minutes) <= 7 * 60
+
+
+def test_every_chapter_and_lab_has_its_week():
+    semester = GUIDE.split("## A semester")[1].split("## What goes wrong")[0]
+    weeks = re.findall(r"^\| (\d+) \| ([^|]+) \| ([^|]*) ?\|$", semester, flags=re.M)
+    assert [int(week) for week, _, _ in weeks] == list(range(1, 15))
+    numbers = {n for _, chapters, _ in weeks for n in re.findall(r"\b\d\d\b", chapters)}
+    assert {path.stem[:2] for path in CHAPTERS if path.stem < "22"} <= numbers
+    labs = re.findall(r"\.\./labs/(\w+)/", semester)
+    assert sorted(labs) == sorted(path.name for path in (ROOT / "labs").iterdir() if path.is_dir())

@@ -1,0 +1,290 @@
+"""Builds the executed course as a static site: `make site`, then open site/index.html. No kernel, no network needed.
+
+    make site                                        every chapter, executed on live ranks (several minutes the first time)
+    make site ARGS=chapters/07_all_reduce.ipynb      executes only these; the others as they were run last, or without outputs
+
+A chapter is executed again only when it or the package has changed: what was run is kept in build/site/executed. Sphinx with
+myst-nb makes the pages; players come as what they show without a kernel, and other widgets as the choices that they offer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import html
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDGET = "application/vnd.jupyter.widget-view+json"
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
+PAGES = ("chapters/*.ipynb", "labs/*/*.ipynb", "docs/**/*.md", "CONTRIBUTING.md")
+PARTS = (
+    ("The course", range(0, 90)),
+    ("Beside it", range(90, 100)),
+)
+STYLE = """
+body {
+  --jp-layout-color1: var(--color-background-primary); --jp-layout-color2: var(--color-background-secondary);
+  --jp-border-color2: var(--color-background-border); --jp-content-font-color1: var(--color-foreground-primary);
+  --jp-ui-font-color1: var(--color-foreground-primary); --jp-ui-font-color2: var(--color-foreground-secondary);
+  --mystnb-source-border-color: var(--color-background-border);
+  --jp-ui-font-family: var(--font-stack); --jp-code-font-family: var(--font-stack--monospace);
+}
+.content { width: min(60em, 100%); }
+article details { margin: 0.5em 0; padding: 0.3em 0.8em; border-left: 3px solid var(--color-background-border); }
+article summary { cursor: pointer; }
+.cell_output .output.text_html > table, .cell_output table.dataframe { border-collapse: collapse; }
+.cell_output table th, .cell_output table td { padding: 2px 10px; text-align: left; }
+.cell_output { overflow-x: auto; }
+.guess { color: var(--color-foreground-secondary); font-size: 0.9em; margin: 0.2em 0; }
+.guess span { display: inline-block; margin-right: 1.2em; }
+"""
+
+
+class SiteError(Exception):
+    """Why there is no site; the message says what to mend."""
+
+
+def fingerprint(notebook: Path, root: Path) -> str:
+    """Changes when the notebook or the package does."""
+    digest = hashlib.sha256(notebook.read_bytes())
+    for path in sorted((root / "utils" / "allranks").rglob("*")):
+        if path.suffix in (".py", ".js", ".css", ".json"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
+    """The notebook with the outputs of a run, from `kept` where nothing has changed since. Raises SiteError."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    there = kept / f"{notebook.stem}.{fingerprint(notebook, root)}.ipynb"
+    if there.exists():
+        return nbformat.read(there, as_version=4)
+    print(f"running {notebook.name}", flush=True)
+    found = nbformat.read(notebook, as_version=4)
+    client = NotebookClient(
+        found,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(notebook.parent)}},
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise SiteError(f"{notebook.name} does not run to its end: {error.ename}: {error.evalue}") from None
+    kept.mkdir(parents=True, exist_ok=True)
+    for old in kept.glob(f"{notebook.stem}.*.ipynb"):
+        old.unlink()
+    nbformat.write(found, there)
+    return found
+
+
+def last_run(notebook: Path, kept: Path) -> NotebookNode:
+    """The notebook as it was run last, or without outputs."""
+    old = sorted(kept.glob(f"{notebook.stem}.*.ipynb"))
+    return nbformat.read(old[-1] if old else notebook, as_version=4)
+
+
+def without_kernel(output: NotebookNode, states: dict) -> NotebookNode | None:
+    """An output as a page without a kernel can show it; None where it has nothing to show.
+
+    `states` is what the notebook knows of its widgets: model id -> {"state": traits}.
+    """
+    data = output.get("data", {})
+    if WIDGET not in data:
+        return output
+    model = data.pop(WIDGET)["model_id"]
+    if "text/html" not in data:
+        offered = choices(model, states)
+        if not offered:
+            return None
+        data["text/html"] = offered
+    return output
+
+
+def choices(model: str, states: dict) -> str:
+    """What a widget of ipywidgets asks, as HTML: the options to choose from, the label of a field; "" for others."""
+    state = states.get(model.removeprefix("IPY_MODEL_"), {}).get("state", {})
+    if children := state.get("children"):
+        return "".join(choices(child, states) for child in children)
+    label = html.escape(state.get("description") or "")
+    options = "".join(f"<span>○ {html.escape(option)}</span>" for option in state.get("_options_labels") or ())
+    return f'<p class="guess">{label} {options or "______"}</p>' if label or options else ""
+
+
+def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
+    """Writes what Sphinx reads into `source`: notebooks with outputs, pages, the files that they link to, an index."""
+    shutil.rmtree(source, ignore_errors=True)
+    pages = [path.relative_to(root) for pattern in PAGES for path in sorted(root.glob(pattern))]
+    pages = [page for page in pages if ".ipynb_checkpoints" not in page.parts]
+    for page in pages:
+        target = source / page
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if page.suffix == ".md":
+            text = (root / page).read_text(encoding="utf-8")
+            target.write_text(relinked(text, page, pages, root, source), encoding="utf-8")
+            continue
+        original = root / page
+        notebook = executed(original, kept, root) if original in chapters else last_run(original, kept)
+        states = (
+            notebook.metadata.pop("widgets", {}).get("application/vnd.jupyter.widget-state+json", {}).get("state", {})
+        )
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = relinked(cell.source, page, pages, root, source)
+            elif cell.outputs:
+                shown = [without_kernel(output, states) for output in cell.outputs]
+                cell.outputs = [output for output in shown if output is not None]
+        nbformat.write(notebook, target)
+    (source / "_static").mkdir(exist_ok=True)
+    (source / "_static" / "course.css").write_text(STYLE, encoding="utf-8")
+    (source / "index.md").write_text(index(source, pages), encoding="utf-8")
+
+
+def relinked(text: str, page: Path, pages: list[Path], root: Path, source: Path) -> str:
+    """The text with links that work on the site: pages stay, files come along as downloads, what isn't there is named only."""
+
+    def change(match: re.Match) -> str:
+        picture, words, link, anchor = match.groups()
+        target = (root / page.parent / link).resolve()
+        if not target.is_relative_to(root) or not target.is_file():
+            return words
+        name = target.relative_to(root)
+        if name not in pages and name.suffix in (".md", ".ipynb"):  # the instructor's notebooks, for one
+            return words
+        if name not in pages:
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(target, source / name)
+            anchor = None
+        elif name.suffix == ".ipynb":
+            anchor = None
+        return f"{picture}[{words}]({link}{anchor or ''})"
+
+    return LINK.sub(change, text)
+
+
+def title(path: Path) -> str:
+    """The first heading of a page."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n".join(
+            cell.source for cell in nbformat.reads(text, as_version=4).cells if cell.cell_type == "markdown"
+        )
+    found = re.search(r"^# (.+)$", text, flags=re.M)
+    return found.group(1) if found else path.stem
+
+
+def question(path: Path) -> str:
+    """What a chapter asks: the first paragraph in bold of its first cell."""
+    found = re.search(r"^\*\*(.+?)\*\*$", nbformat.read(path, as_version=4).cells[0].source, flags=re.M | re.S)
+    return " ".join(found.group(1).split()) if found else ""
+
+
+def index(source: Path, pages: list[Path]) -> str:
+    """The first page: each chapter with its question, then labs and documents; and the navigation."""
+    lines = [
+        "# All Ranks",
+        "",
+        "An interactive course on collective communication, for people who train models on many GPUs. These pages show every chapter as it ran "
+        "on real ranks; players play. To run them yourself, change them and have your own code judged, take the notebooks: `make lab` in the repository.",
+        "",
+    ]
+    trees = []
+    for name, numbers in PARTS:
+        found = [p for p in pages if p.parts[0] == "chapters" and p.stem[:2].isdigit() and int(p.stem[:2]) in numbers]
+        lines += [f"## {name}", "", "| chapter | the question |", "|---|---|"]
+        lines += [f"| [{p.stem[:2]} {title(source / p)}]({p}) | {question(source / p)} |" for p in found]
+        lines.append("")
+        trees.append((name, [f"{p.stem[:2]} {title(source / p)} <{p.with_suffix('')}>" for p in found]))
+    labs = [p for p in pages if p.parts[0] == "labs"]
+    trees.append(("Labs", [str(p.with_suffix("")) for p in labs]))
+    trees.append(("Documents", [str(p.with_suffix("")) for p in pages if p.suffix == ".md"]))
+    for name, entries in trees:
+        lines += ["```{toctree}", ":hidden:", f":caption: {name}", "", *entries, "```", ""]
+    return "\n".join(lines)
+
+
+def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[str]:
+    """Builds the site into `output`, by way of `work`, where runs are kept; Sphinx's warnings, each of which is a fault of a page. Raises SiteError."""
+    try:
+        import furo  # noqa: F401
+        import myst_nb  # noqa: F401
+        from sphinx.application import Sphinx
+        from sphinx.util.docutils import docutils_namespace, patch_docutils
+    except ImportError as error:
+        raise SiteError(f"{error.name} is missing: pip install -c constraints.txt -e '.[site]'") from None
+    import io
+
+    staged(root, work / "source", chapters, work / "executed")
+    settings = {
+        "project": "All Ranks",
+        "copyright": "the authors of All Ranks; prose CC BY 4.0, code BSD-3-Clause",
+        "html_title": "All Ranks",
+        "extensions": ["myst_nb", "sphinx-mathjax-offline"],
+        "html_theme": "furo",
+        "html_static_path": ["_static"],
+        "html_css_files": ["course.css"],
+        "html_copy_source": False,
+        "html_show_sphinx": False,
+        "myst_enable_extensions": ["dollarmath", "amsmath"],
+        "myst_heading_anchors": 3,
+        "nb_execution_mode": "off",
+        "nb_ipywidgets_js": {},
+        "nb_merge_streams": True,
+        "nb_mime_priority_overrides": [("html", "text/html", 0), ("html", "image/png", 5)],
+        # what ranks say when they fail is no Python, and is shown without colours
+        "suppress_warnings": ["misc.highlighting_failure", "myst.header", "mystnb.unknown_mime_type"],
+        "templates_path": [],
+        "exclude_patterns": [],
+    }
+    warnings = io.StringIO()
+    shutil.rmtree(output, ignore_errors=True)
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(
+            str(work / "source"),
+            None,
+            str(output),
+            str(work / "doctrees"),
+            "html",
+            confoverrides=settings,
+            status=None,
+            warning=warnings,
+            freshenv=True,
+        )
+        app.build(force_all=True)
+    return [line for line in warnings.getvalue().splitlines() if line.strip()]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("chapters", nargs="*", type=Path, help="execute only these notebooks (default: all chapters)")
+    parser.add_argument("--output", type=Path, default=ROOT / "site", help="where the pages go (default: site)")
+    options = parser.parse_args(arguments)
+    everything = sorted((ROOT / "chapters").glob("*.ipynb"))
+    chosen = [path.resolve().with_suffix(".ipynb") for path in options.chapters] or everything
+    try:
+        if unknown := [path for path in chosen if path not in everything]:
+            raise SiteError(
+                f"{unknown[0]} is not a notebook in chapters/; there are {', '.join(p.stem for p in everything)}"
+            )
+        faults = build(ROOT, chosen, options.output, ROOT / "build" / "site")
+    except SiteError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    print(f"{options.output / 'index.html'} is there{f'; {len(faults)} warnings' if faults else ''}.")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""The cheat sheet: every collective on one page, with what real ranks held before and after."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from allranks.cost import FORMULAS
+from allranks.schedules import ceil_lg
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a rank sends and receives, in units of n (the full vector): as words, and as a function of p."""
+
+    text: str
+    of: Callable[[int], Fraction | int]
+
+
+NOTHING = Traffic("", lambda p: 0)
+WHOLE = Traffic("n", lambda p: 1)
+PART = Traffic("n/p", lambda p: Fraction(1, p))
+REST = Traffic("n(p-1)/p", lambda p: Fraction(p - 1, p))
+TWICE_REST = Traffic("2n(p-1)/p", lambda p: Fraction(2 * (p - 1), p))
+TREE_TIMES = Traffic("⌈lg p⌉·n", ceil_lg)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One collective: how it is called, where its result is, who sends and receives how much, what it costs, what it is for.
+
+    `example` is the algorithm that `root_sends` and the three after it describe; `short` and `long` are the algorithms
+    to compare for few and for many bytes. Without a root, `sends` and `receives` hold for every rank.
+    """
+
+    collective: str
+    call: str
+    place: str
+    example: str
+    short: str
+    long: str
+    use: str
+    chapter: int
+    root_sends: Traffic = NOTHING
+    root_receives: Traffic = NOTHING
+    sends: Traffic = NOTHING
+    receives: Traffic = NOTHING
+
+    @property
+    def rooted(self) -> bool:
+        """Whether one rank's part differs from the others'."""
+        return self.root_sends is not self.sends or self.root_receives is not self.receives
+
+    def traffic(self) -> list[str]:
+        """One line for the root and one for the others, or one for all."""
+        lines = [_flow("each", self.sends, self.receives)]
+        if self.rooted:
+            lines = [_flow("root", self.root_sends, self.root_receives), _flow("others", self.sends, self.receives)]
+        return [line for line in lines if line]
+
+    def costs(self) -> list[tuple[str, str]]:
+        """(algorithm, closed form), the one for few bytes first."""
+        names = dict.fromkeys((self.short, self.long))
+        return [(name, FORMULAS[self.collective, name].text) for name in names]
+
+
+def _flow(who: str, out: Traffic, into: Traffic) -> str:
+    if out.text == into.text:
+        return f"{who} out and in {out.text}" if out.text else ""
+    return who + "".join(f" {word} {flow.text}" for word, flow in (("out", out), ("in", into)) if flow.text)
+
+
+def _everyone(flow: Traffic) -> dict[str, Traffic]:
+    return dict.fromkeys(("root_sends", "root_receives", "sends", "receives"), flow)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "broadcast", "broadcast(x, src)", "in place", "binomial", "binomial", "pipelined chain",
+        "rank 0's weights to all; one rank's decision", 3, root_sends=TREE_TIMES, receives=WHOLE,
+    ),
+    Entry(
+        "scatter", "scatter(x, parts or None, src)", "in x; a list on the root only", "flat", "binomial", "binomial",
+        "parts that only the root has; no data sets", 4, root_sends=REST, receives=PART,
+    ),
+    Entry(
+        "gather", "gather(x, room or None, dst)", "in a list, on the root only", "flat", "binomial", "binomial",
+        "experience to a learner; samples to a writer", 5, root_receives=REST, sends=PART,
+    ),
+    Entry(
+        "reduce", "reduce(x, dst)", "in place on the root; else undefined", "binomial", "binomial", "rabenseifner",
+        "a metric that one rank logs", 6, root_receives=TREE_TIMES, sends=WHOLE,
+    ),
+    Entry(
+        "all_reduce", "all_reduce(x)", "in place", "ring", "recursive doubling", "ring",
+        "DDP's gradients; tensor parallelism; what all must know", 7, **_everyone(TWICE_REST),
+    ),
+    Entry(
+        "all_gather", "all_gather_single(y, x)", "new buffer y, p times x", "ring", "bruck", "ring",
+        "FSDP's weights before use; candidates of all ranks", 9, **_everyone(REST),
+    ),
+    Entry(
+        "reduce_scatter", "reduce_scatter_single(y, x)", "new buffer y, x divided by p", "ring", "recursive halving", "ring",
+        "ZeRO, FSDP: to each its share of the summed gradient", 10, **_everyone(REST),
+    ),
+    Entry(
+        "all_to_all", "all_to_all_single(y, x)", "new buffer y, as large as x", "pairwise", "bruck", "pairwise",
+        "MoE: tokens to experts and back; sharded embeddings", 11, **_everyone(REST),
+    ),
+    Entry(
+        "barrier", "barrier()", "no data", "dissemination", "dissemination", "dissemination",
+        "before a clock is read or rank 0's file is opened", 12,
+    ),
+)  # fmt: skip
+
+# who has the data at first and what becomes of it, against who needs it afterwards
+CHOICE: tuple[tuple[str, tuple[str, str, str]], ...] = (
+    ("one rank has it", ("send, recv", "broadcast", "scatter")),
+    ("each has a piece: put side by side", ("gather", "all_gather", "all_to_all")),
+    ("each has a whole: add up", ("reduce", "all_reduce", "reduce_scatter")),
+)
+NEEDS = ("one rank needs it all", "all ranks need it all", "each needs its own part")
+
+_STYLE = """<style>
+.ar-sheet{font:12px/1.3 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-content-font-color1,#222);overflow-x:auto}
+.ar-sheet table{border-collapse:collapse;margin:0 0 8px!important;font-size:12px;width:100%;table-layout:auto!important}
+.ar-sheet th,.ar-sheet td{border:1px solid var(--jp-border-color2,#bbb)!important;padding:2px 5px!important;text-align:left!important;vertical-align:top!important;white-space:normal;max-width:none!important;color:inherit}
+.ar-sheet thead th{background:var(--jp-layout-color2,#eee)}
+.ar-sheet code,.ar-sheet .ar-held{font:11px/1.4 var(--jp-code-font-family,monospace)!important;background:none!important;padding:0!important;border:0!important;color:inherit!important;white-space:nowrap}
+.ar-sheet th code{font-weight:700!important}
+.ar-sheet caption{caption-side:top;text-align:left;font-weight:600;padding:2px 0;color:inherit}
+.ar-sheet small{font-size:10px;color:var(--jp-ui-font-color2,#555)}
+.ar-sheet span{white-space:nowrap}
+.ar-sheet p{margin:2px 0!important}
+.ar-sheet td:last-child{min-width:13em}
+@media print{
+@page{size:A4 landscape;margin:8mm}
+body:has(.ar-sheet) *:not(:has(.ar-sheet)):not(.ar-sheet):not(.ar-sheet *){display:none!important}
+body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padding:0!important;border:0!important;max-width:none!important;min-height:0!important}
+.ar-sheet,.ar-sheet table{font-size:8pt;color:#000;overflow:visible}
+.ar-sheet code,.ar-sheet .ar-held{font-size:7.5pt!important}
+.ar-sheet small{font-size:7pt;color:#000}
+.ar-sheet td:last-child{min-width:0}
+.ar-sheet tr,.ar-sheet table+table{break-inside:avoid}}
+</style>"""
+
+
+class CheatSheet:
+    """The page. `held` has one dict a rank: collective -> (what it held before, what it held after), lists of numbers.
+
+    Shows itself as HTML in a notebook, on one page when printed, and as lines of text elsewhere. Collectives that `held`
+    lacks have empty cells.
+    """
+
+    def __init__(self, held: Sequence[Mapping[str, tuple]]) -> None:
+        self.held = tuple(held)
+
+    def changes(self, collective: str) -> list[str]:
+        """For each rank "before → after", or "" where the collective was not run."""
+        found = []
+        for rank in self.held:
+            before, after = rank.get(collective, (None, None))
+            found.append("" if collective not in rank else f"{_numbers(before)} → {_numbers(after)}")
+        return found
+
+    def __repr__(self) -> str:
+        lines = []
+        for entry in ENTRIES:
+            lines.append(f"{entry.call}: {entry.place}; {'; '.join(entry.traffic()) or 'no bytes'}; {entry.use}")
+            lines += [f"    rank {rank}: {text}" for rank, text in enumerate(self.changes(entry.collective)) if text]
+            lines += [f"    {name}: {cost}" for name, cost in entry.costs()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        ranks = "".join(f"<th scope=col>rank {rank}</th>" for rank in range(len(self.held)))
+        head = f"<tr><th scope=col>dist.</th>{ranks}<th scope=col>result</th><th scope=col>bytes out and in</th><th scope=col>seconds</th><th scope=col>use</th></tr>"
+        body = "".join(self._row(entry) for entry in ENTRIES)
+        return (
+            f'<div class="ar-sheet" role="region" aria-label="cheat sheet" tabindex="0">{_STYLE}'
+            "<table><caption>Collectives: what each rank held before → after; measured on "
+            f"{len(self.held)} live ranks</caption><thead>{head}</thead><tbody>{body}</tbody></table>{_CHOICE}{_NOTES}</div>"
+        )
+
+    def _row(self, entry: Entry) -> str:
+        held = "".join(f'<td><div class="ar-held">{_arrow(text)}</div></td>' for text in self.changes(entry.collective))
+        traffic = "<br>".join(f"<span>{line}</span>" for line in entry.traffic()) or "empty messages"
+        costs = "<br>".join(f"<span>{cost} <small>{name}</small></span>" for name, cost in entry.costs())
+        use = f"{html.escape(entry.use)} <small>(ch. {entry.chapter})</small>"
+        return (
+            f"<tr><th scope=row>{_call(entry.call)}</th>{held}<td>{html.escape(entry.place)}</td>"
+            f"<td>{traffic} <small>{entry.example}</small></td><td>{costs}</td><td>{use}</td></tr>"
+        )
+
+
+def _numbers(held: object) -> str:
+    if held is None:
+        return "–"
+    return " ".join(f"{x:g}" if isinstance(x, float) else str(x) for x in held) if isinstance(held, list) else str(held)
+
+
+def _call(text: str) -> str:
+    name, bracket, rest = html.escape(text).partition("(")
+    return f"<code>{name}<br>{bracket}{rest}</code>"
+
+
+def _arrow(text: str) -> str:
+    before, arrow, after = html.escape(text).partition(" → ")
+    return f"{before}<br>→ {after}" if arrow else ""
+
+
+def _choice() -> str:
+    head = "".join(f"<th scope=col>{need}</th>" for need in NEEDS)
+    rows = "".join(
+        f"<tr><th scope=row>{have}</th>{''.join(f'<td><code>{name}</code></td>' for name in names)}</tr>"
+        for have, names in CHOICE
+    )
+    return f"<table><caption>Which one?</caption><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+_CHOICE = _choice()
+_NOTES = (
+    "<p><b>n</b> bytes of the full vector (all_gather, reduce_scatter: of all parts together; all_to_all: what one rank sends in all), "
+    "<b>p</b> ranks, <b>k</b> segments, <b>α</b> s a message, <b>β</b> s a byte and direction, <b>γ</b> s a byte added. Few bytes: count α. Many: count nβ. "
+    "For powers of two where it says lg p; else a step or two more.</p>"
+    "<p><b>Always:</b> every rank of the group calls it, in the same order, with the same shape, dtype and op; nobody checks. "
+    "Contiguous tensors. An averaged gradient is a sum divided by p. "
+    "all_reduce = reduce_scatter + all_gather. The gradient of all_gather is reduce_scatter, and the other way round.</p>"
+)

@@ -18,28 +18,34 @@ PROGRAM = """
 import json, resource, time
 from allranks.simulate import simulate
 from allranks.topology import preset
-began = time.perf_counter()
+began, used = time.perf_counter(), time.process_time()
 found = simulate("all_reduce", {!r}, {!r}, 1 << 30, preset("dgx-h100"), method={!r})
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([time.perf_counter() - began, peak, found.seconds]))
+print(json.dumps([time.perf_counter() - began, time.process_time() - used, peak, found.seconds]))
 """
 
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures in turns; what is counted is the simulation without Python's start."""
     peaks: dict[str, int] = {}
+    busy: dict[str, list[float]] = {name: [] for name in CASES}
     answers: dict[str, float] = {}
 
     def measure(name: str) -> float:
         program = PROGRAM.format(*CASES[name])
         ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-        seconds, peaks[name], answers[name] = json.loads(ran.stdout)
+        seconds, used, peaks[name], answers[name] = json.loads(ran.stdout)
+        busy[name].append(used)
         return seconds
 
     seconds = alternate({name: lambda name=name: measure(name) for name in CASES}, rounds, progress)
-    result = Result("Simulator: 1 GiB all-reduce", ("case", "median s", "spread s", "peak MiB", "simulated ms"))
+    result = Result(
+        "Simulator: 1 GiB all-reduce", ("case", "median s", "spread s", "CPU s", "peak MiB", "simulated ms")
+    )
     for name, values in seconds.items():
-        row = (name, f"{median(values):.2f}", spread(values), f"{peaks[name] / 1024:.0f}", f"{1e3 * answers[name]:.4g}")
-        result.rows.append(row)
-    result.notes.append("ru_maxrss of the process that simulates, on Linux.")
+        times = (f"{median(values):.2f}", spread(values), f"{median(busy[name]):.2f}")
+        result.rows.append((name, *times, f"{peaks[name] / 1024:.0f}", f"{1e3 * answers[name]:.4g}"))
+    result.notes.append(
+        "CPU s: of the processor, whoever else wants it. Peak: ru_maxrss of the process that simulates, on Linux."
+    )
     return result

@@ -10,11 +10,12 @@
 import math
 import statistics
 
+import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText, Layout, RadioButtons
 
-from allranks import World, check, plots, schedules
+from allranks import World, bench, check, cost, plots, schedules
 from allranks.player import Player
 from allranks.wire import run
 
@@ -327,7 +328,37 @@ for n in (10**3, 10**5, 10**6, 10**7, 10**9):
 
 # %% [markdown] name="winners_explained"
 # (The double tree is drawn with eight segments a half throughout; a library would choose.) Short vectors want few steps, long ones few
-# bytes. Now the question from the top, with the formulas, since 1024 ranks are many messages to add up:
+# bytes. Two algorithms of $a\alpha + b\,n\beta$ and $a'\alpha + b'n\beta$ cross where
+#
+# $$n = \frac{(a'-a)\,\alpha}{(b-b')\,\beta},$$
+#
+# if that is above 0; else one of them is never slower. **Predict**: ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24?
+
+# %% name="guess_crossing"
+crossings = ["on both", "on 32 only", "on 24 only", "on neither"]
+guess = RadioButtons(options=crossings, value=None, description="they cross:", layout=Layout(width="auto"))
+guess
+
+
+# %% name="crossing_formula"
+def crossing(one, other, p, alpha, beta):
+    """The bytes at which both take equally long; None where one is never slower."""
+    a, b = (cost.terms("all_reduce", name, p, 1) for name in (one, other))
+    messages, volume = b.messages - a.messages, a.nbytes - b.nbytes
+    return float(messages / volume) * alpha / beta if messages * volume > 0 else None
+
+
+def in_kb(n):
+    return "never" if n is None else f"{n / 1e3:,.0f} KB"
+
+
+pairs = [("tree", "ring"), ("recursive doubling", "rabenseifner"), ("rabenseifner", "ring")]
+print(f"you said {guess.value}")
+for p in (4, 24, 32, 1024):
+    print(f"p = {p:4}:", ",  ".join(f"{a} | {b} {in_kb(crossing(a, b, p, alpha, beta))}" for a, b in pairs))
+
+# %% [markdown] name="crossing_formula_explained"
+# Left of the bar stands who wins below that size. Now the question from the top, with the formulas, since 1024 ranks are many messages to add up:
 
 # %% name="answer"
 p, n_gradients = 1024, 14e9
@@ -382,6 +413,38 @@ for name, function in (functions | {"library": dist.all_reduce}).items():
 # Which column explains your 8 MiB? With a link for each rank it is the *busiest* rank. Where all messages go through one memory, as on a
 # CPU, it is nearer to what *all* send together, and the modest flat algorithm looks good. A measurement on a laptop says little about a
 # cluster, unless you know which resource was short.
+#
+# So where do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to 16 MiB, best of twelve. The ring's own times give
+# $\alpha$ and $\beta$, and these go into the formula for the others (dashed). **Look** first where dots and dashes part.
+
+# %% name="sweep"
+rivals, measured = ("tree", "rabenseifner", "ring"), {}
+sizes = [2**10 * 4**k for k in range(8)]
+for name in rivals:
+    call = bench.Call("all_reduce", algorithm=name)
+    measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
+fitted = measured["ring"].fit()
+here = fitted.alpha_s.value, fitted.beta_s_per_byte.value
+print(f"alpha {1e6 * here[0]:.0f} µs, beta {1e9 * here[1]:.2f} ns a byte")
+
+# %% name="crossing_measured"
+times = {name: [row.best_us for row in measured[name].rows] for name in rivals}
+for name in rivals:
+    (line,) = plt.loglog(sizes, times[name], "o", label=name)
+    terms = [cost.terms("all_reduce", name, world.ranks, n) for n in sizes]
+    plt.loglog(sizes, [1e6 * t.seconds(*here) for t in terms], "--", color=line.get_color())
+plt.gca().set(xlabel="bytes", ylabel="µs")
+plt.legend()
+plt.show()
+for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", "ring")):
+    faster = [a < b for a, b in zip(times[one], times[other], strict=True)]
+    turns = [f"{sizes[i] // 1024} and {sizes[i + 1] // 1024} KiB" for i in range(7) if faster[i] != faster[i + 1]]
+    says = in_kb(crossing(one, other, world.ranks, *here))
+    print(f"{one} | {other}: formula {says}; measured", "; ".join(f"between {t}" for t in turns) or "never")
+
+# %% [markdown] name="crossing_measured_explained"
+# Where a pair changes places more than once, the two are equal within what your machine jitters. Where it changes far from the formula's size, ask the
+# column above: in one memory, all three send the same $2(p-1)\,n$ together (for a power of two), which leaves the steps to decide.
 
 # %% [markdown] name="nccl"
 # ## 6. What NCCL picks

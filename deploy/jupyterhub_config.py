@@ -181,7 +181,7 @@ c.Spawner.environment = {
     "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
     "ALLRANKS_EXCHANGE": str(EXCHANGE),
 }
-c.Spawner.env_keep = ["LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"]
+c.Spawner.env_keep = ["LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ALLRANKS_GPU_SHARES"]
 
 
 def role_of(spawner) -> None:

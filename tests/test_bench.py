@@ -1,7 +1,9 @@
 """Sweeps: nccl-tests' columns by hand, every collective on real ranks, and what a fit foretells."""
 
 import csv
+import importlib
 import io
+from pathlib import Path
 
 import pytest
 import torch
@@ -159,3 +161,22 @@ def test_every_collective_comes_out_right_on_real_ranks():
             bench.sweep(world, Call("broadcast", root=3), [8])
         with pytest.raises(BenchError, match="No size is large enough"):
             bench.sweep(world, Call("all_gather"), [8])
+
+
+@pytest.mark.live
+def test_the_bench_of_predictions_says_how_far_off_it_was(monkeypatch):
+    """`python -m bench predict`, small: a fit on half of the sizes foretells the rest, and another world."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    predict = importlib.import_module("bench.predict")
+
+    monkeypatch.setattr(predict, "OTHER_RANKS", 3)
+    monkeypatch.setattr(predict, "LAST", 8 << 10)
+    monkeypatch.setattr(predict, "ALGORITHMS", ("ring",))
+    result = predict.run(1, lambda _: None)
+    assert [row[:4] for row in result.rows] == [
+        ("ring", "2 ranks, half", "2 ranks, rest", "5"),
+        ("ring", "3 ranks, half", "3 ranks, rest", "5"),
+        ("ring", "2 ranks", "3 ranks", "11"),
+    ]
+    assert all(0 <= float(row[4].rstrip("%")) <= float(row[5].rstrip("%")) for row in result.rows)
+    assert result.notes[0].endswith("Wrong elements: 0.")

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases are kept
 
 GPUS = tuple(Gpu(i, f"GPU-{i}", "Pretend", 1 << 30) for i in range(3))
 
-# takes leases for ever; says "have I J" and "gave" on stdout, and keeps a witness file a GPU to catch a second owner
+# takes leases for ever, of whole GPUs and of halves; says "cycle" for each on stdout, and keeps witness files to catch a
+# second owner: GPU/PID while a process has all of it, GPU/PID.half while it has a half
 GREEDY = """
 import os, random, sys, time
 from allranks.engines.devices import Gpu
@@ -28,22 +29,33 @@ draw = random.Random(seed)
 ledger = Ledger(tuple(Gpu(i, f"GPU-{i}", "Pretend", 1 << 30) for i in range(3)), directory)
 import allranks.engines.leases as leases
 leases.POLL_S = 0.001
+ME = str(os.getpid())
+
+def lives(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+def others(folder):
+    "Who else has a GPU, by the witness files; one that is just being killed counts after another look only."
+    found = [name for name in os.listdir(folder) if name.split(".")[0] != ME and lives(name.split(".")[0])]
+    if found:
+        time.sleep(0.05)
+    return [name for name in found if os.path.exists(f"{folder}/{name}") and lives(name.split(".")[0])]
+
 while True:
-    with ledger.acquire(draw.randint(1, 2)) as lease:
-        for gpu in lease.gpus:
-            with open(f"{witness}/{gpu.index}", "a+") as file:
-                file.seek(0)
-                last = file.read().split()[-1:]
-                # the one before us gave it back, or is dead
-                if last and last[0] not in ("free", str(os.getpid())) and os.path.exists(f"/proc/{last[0]}/stat"):
-                    state = open(f"/proc/{last[0]}/stat").read().rsplit(")", 1)[1].split()[0]
-                    if state not in "ZX":
-                        print(f"DOUBLE {gpu.index} {last[0]}", flush=True)
-                file.write(f" {os.getpid()}")
+    shares = draw.choice([None, None, 2])
+    with ledger.acquire(draw.randint(1, 2), shares=shares) as lease:
+        mine = [f"{witness}/{gpu.index}/{ME}" + (".half" if shares else "") for gpu in lease.gpus]
+        for path in mine:
+            open(path, "w").close()
+            there = others(os.path.dirname(path))
+            if there and (not shares or len(there) > 1 or not there[0].endswith(".half")):
+                print("DOUBLE", path, *there, flush=True)
         time.sleep(draw.uniform(0, 0.002))
-        for gpu in lease.gpus:
-            with open(f"{witness}/{gpu.index}", "a") as file:
-                file.write(" free")
+        for path in mine:
+            os.unlink(path)
     print("cycle", flush=True)
 """
 
@@ -90,6 +102,37 @@ def test_what_an_unlocked_file_says_counts_for_nothing(ledger):
     assert ledger.waiting() == []
     with ledger.acquire(3) as lease:
         assert len(lease.gpus) == 3
+
+
+def test_shares_of_a_gpu_exclude_its_whole_and_the_other_way_round(ledger):
+    with ledger.acquire(1, shares=2) as half, ledger.acquire(1, shares=2) as other:
+        assert half.gpus[0].index == 0 and other.gpus[0].index == 1, "the second share goes where nobody is"
+        assert {uuid: len(those) for uuid, those in ledger.sharers().items()} == {"GPU-0": 1, "GPU-1": 1, "GPU-2": 0}
+        assert set(ledger.holders().values()) == {None}
+        with ledger.acquire(1) as whole:
+            assert whole.gpus[0].index == 2
+            with pytest.raises(LeaseError, match="No 1 GPUs were free"):
+                ledger.acquire(1, timeout_s=0.1)
+            with ledger.acquire(2, shares=2) as both:
+                assert {g.index for g in both.gpus} == {0, 1}
+                with pytest.raises(LeaseError, match="No 1 GPUs were free"):
+                    ledger.acquire(1, shares=2, timeout_s=0.1)
+    assert not any(ledger.sharers().values()) and ledger.waiting() == []
+    with ledger.acquire(3) as lease:
+        assert len(lease.gpus) == 3
+
+
+def test_a_crash_frees_a_share(ledger):
+    code = HOLD.replace("int(sys.argv[2])", "int(sys.argv[2]), shares=2")
+    with ledger.acquire(3, shares=2), start(ledger.directory, code, 3) as holder:
+        assert holder.stdout.readline() == "have 0 1 2\n"
+        assert all(holder.pid in {h.pid for h in those} for those in ledger.sharers().values())
+        with pytest.raises(LeaseError, match="No 1 GPUs were free"):
+            ledger.acquire(1, shares=2, timeout_s=0.1)
+        holder.kill()
+        holder.wait()
+        with ledger.acquire(3, shares=2, timeout_s=5):
+            pass
 
 
 def start(directory: Path, code: str, *arguments: object) -> subprocess.Popen:
@@ -159,7 +202,8 @@ def test_a_slice_is_over_only_when_somebody_waits(ledger):
 def test_a_storm_of_processes_and_kills_never_shares_and_never_loses_a_gpu(tmp_path, capsys):
     wanted = int(os.environ.get("ALLRANKS_LEASE_CYCLES", "400"))
     directory, witness, draw = tmp_path / "leases", tmp_path / "witness", random.Random(7)
-    witness.mkdir()
+    for gpu in GPUS:
+        (witness / str(gpu.index)).mkdir(parents=True)
     Ledger(GPUS, directory)
     log = open(tmp_path / "out", "w+")
     seeds, kills, running = iter(range(10**6)), 0, []
@@ -171,7 +215,7 @@ def test_a_storm_of_processes_and_kills_never_shares_and_never_loses_a_gpu(tmp_p
     try:
         for _ in range(5):
             more()
-        cycles, deadline = 0, time.monotonic() + 900
+        cycles, deadline = 0, time.monotonic() + max(150, wanted / 4)
         while cycles < wanted and time.monotonic() < deadline:
             time.sleep(draw.uniform(0.05, 0.4))
             victim = running.pop(draw.randrange(len(running)))
@@ -191,7 +235,9 @@ def test_a_storm_of_processes_and_kills_never_shares_and_never_loses_a_gpu(tmp_p
     with Ledger(GPUS, directory).acquire(3, timeout_s=5) as lease:
         assert len(lease.gpus) == 3, "a GPU was lost"
     with capsys.disabled():
-        print(f"\n{cycles} leases by 5 processes, {kills} of them killed: no double lease, none lost")
+        print(
+            f"\n{cycles} leases of GPUs and halves by 5 processes, {kills} times one killed: no double lease, none lost"
+        )
 
 
 def test_pretend_gpus_come_from_a_file_and_the_command_shows_them(tmp_path):
@@ -205,6 +251,12 @@ def test_pretend_gpus_come_from_a_file_and_the_command_shows_them(tmp_path):
         lines = subprocess.run(command, env=env, capture_output=True, text=True).stdout.splitlines()
     assert [bool(g["holder"]) for g in shown["gpus"]] == [True, False] and shown["waiting"] == []
     assert f"(pid {os.getpid()})" in lines[0] and lines[1].endswith("free")
+    ledger = Ledger(Inventory.from_file(str(path)).gpus, tmp_path / "leases")
+    with ledger.acquire(1, shares=4), ledger.acquire(2, shares=4):
+        shown = json.loads(subprocess.run([*command, "--json"], env=env, capture_output=True, text=True).stdout)
+        lines = subprocess.run(command, env=env, capture_output=True, text=True).stdout.splitlines()
+    assert [(g["holder"], len(g["sharers"])) for g in shown["gpus"]] == [(None, 2), (None, 1)]
+    assert "shared by " in lines[0] and lines[0].count("(pid ") == 2 and lines[1].count("(pid ") == 1
     path.write_text("{}")
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 1 and "can't be used" in done.stderr and "Traceback" not in done.stderr

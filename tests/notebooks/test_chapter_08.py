@@ -6,6 +6,7 @@ import math
 import re
 
 import pytest
+from allranks import schedules
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -72,6 +73,28 @@ def test_all_reduce_algorithms(ranks, solved):
     assert "it is 205 for very short vectors" in chapter.text("answer")
     assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("competition"))
 
+    formula = {}
+    for line in chapter.text("crossing_formula").splitlines()[1:]:
+        for pair in line.split(":", 1)[1].split(", "):
+            for one, other, kb in re.findall(r"(\w[\w ]+) \| (\w+) (never|[\d,]+(?= KB))", pair):
+                formula[int(line[3:8].strip(" :")), one, other] = (
+                    None if kb == "never" else 1e3 * float(kb.replace(",", ""))
+                )
+    assert len(formula) >= 9
+    for (p, one, other), nbytes in formula.items():
+        if p < 1024:  # the schedules, added up move by move, cross there too
+            left, right = (schedules.find("all_reduce", name)(p) for name in (one, other))
+            prices = [(left.price(n, 5e-6, 5e-12), right.price(n, 5e-6, 5e-12)) for n in (1e3, nbytes or 1e6, 1e9)]
+            assert nbytes is None or prices[1][0] == pytest.approx(prices[1][1], rel=2e-3)
+            assert prices[0][0] <= prices[0][1] and (prices[2][0] > prices[2][1]) == (nbytes is not None)
+    assert (formula[32, "rabenseifner", "ring"] is None) and (formula[24, "rabenseifner", "ring"] is not None)
+
+    assert re.search(r"^alpha \d+ µs, beta [\d.]+ ns a byte$", chapter.text("sweep"), flags=re.M)
+    lines = [x for x in chapter.text("crossing_measured").splitlines() if " | " in x]
+    assert [x.split(":")[0] for x in lines] == ["tree | ring", "tree | rabenseifner", "rabenseifner | ring"]
+    assert all(re.search(r"formula (never|[\d,]+ KB); measured (never|between \d+ and \d+ KiB)", x) for x in lines)
+    assert any("image/png" in output.get("data", {}) for output in chapter.outputs("crossing_measured"))
+
     rows = chapter.text("measured").splitlines()[1:]
     names = {row[:20].strip() for row in rows}
     assert names == {"flat", "library"} | ({"recursive doubling"} if math.log2(ranks).is_integer() else set())
@@ -86,7 +109,6 @@ def test_the_doubling_moves_what_the_schedule_says():
     """The chapter's loop and the package's schedule are one algorithm in two forms."""
     import torch
     import torch.distributed as dist
-    from allranks import schedules
     from allranks.wire import run
 
     namespace = {"torch": torch, "dist": dist, "math": math}

@@ -214,7 +214,14 @@ def test_what_others_want_is_given_back_without_idleness():
     assert stopped == [True]
 
 
-def test_a_world_on_gpus_takes_a_lease_and_gives_it_back_when_it_can_not_start(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("options", "uuids", "shares"),
+    [({}, ["GPU-0", "GPU-1"], None), ({"gpus": 1}, ["GPU-0"], None), ({"shared": True}, ["GPU-0", "GPU-1"], 4)],
+    ids=["whole", "one for two ranks", "shared"],
+)
+def test_a_world_on_gpus_takes_a_lease_and_gives_it_back_when_it_can_not_start(
+    tmp_path, monkeypatch, options, uuids, shares
+):
     """On pretend GPUs NCCL can't start: the sentence comes from the rank, and the lease is free again."""
     inventory = tmp_path / "inventory.json"
     gpus = [{"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30} for i in range(2)]
@@ -224,13 +231,15 @@ def test_a_world_on_gpus_takes_a_lease_and_gives_it_back_when_it_can_not_start(t
     taken = []
     acquire = Ledger.acquire
 
-    def watched(self, count, **options):
-        taken.append(acquire(self, count, **options))
+    def watched(self, count, **how):
+        assert how["shares"] == shares
+        taken.append(acquire(self, count, **how))
         return taken[-1]
 
     monkeypatch.setattr(Ledger, "acquire", watched)
     with pytest.raises(WorldError, match=r"Rank \d could not join the nccl group"):
-        World(ranks=2)
+        World(ranks=2, **options)
     (lease,) = taken
-    assert [g.uuid for g in lease.gpus] == ["GPU-0", "GPU-1"]
+    assert [g.uuid for g in lease.gpus] == uuids
     assert set(Ledger(lease.gpus).holders().values()) == {None}
+    assert not any(Ledger(lease.gpus).sharers().values())

@@ -19,19 +19,30 @@ def command(as_json: bool) -> None:
     try:
         gpus = Inventory.of_this_machine().gpus
         ledger = Ledger(gpus)
-        holders, waiting = ledger.holders(), ledger.waiting()
+        holders, sharers, waiting = ledger.holders(), ledger.sharers(), ledger.waiting()
     except DeviceError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
-        rows = [{**asdict(g), "holder": asdict(h) if (h := holders[g.uuid]) else None} for g in gpus]
+        rows = [
+            {
+                **asdict(gpu),
+                "holder": asdict(holder) if (holder := holders[gpu.uuid]) else None,
+                "sharers": [asdict(holder) for holder in sharers[gpu.uuid]],
+            }
+            for gpu in gpus
+        ]
         click.echo(json.dumps({"gpus": rows, "waiting": [asdict(w) for w in waiting]}))
         return
     if not gpus:
         click.echo("No NVIDIA GPU is visible: worlds run on the CPU, and nobody needs to wait.")
     for gpu in gpus:
-        holder = holders[gpu.uuid]
-        left = f"{holder.user} (pid {holder.pid}), {_minutes(holder.until - time.time())}" if holder else "free"
-        click.echo(f"{gpu.index:3}  {gpu.name}  {left}")
+        alone = holders[gpu.uuid]
+        words = [
+            f"{h.user} (pid {h.pid}), {_minutes(h.until - time.time())}"
+            for h in ([alone] if alone else sharers[gpu.uuid])
+        ]
+        shared = "" if alone or not words else "shared by "
+        click.echo(f"{gpu.index:3}  {gpu.name}  {shared}{'; '.join(words) or 'free'}")
     for place, waiter in enumerate(waiting, start=1):
         wait = _minutes(time.time() - waiter.since)
         click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, since {wait}")

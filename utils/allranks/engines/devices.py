@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass, replace
 from importlib import metadata
 
@@ -18,8 +19,11 @@ from allranks.errors import CourseError
 
 MAX_RANKS = 64  # on one machine; larger worlds are simulated
 CPU_RANKS = 4
+SHARES = 4  # into how many parts a GPU is cut where people share it; ALLRANKS_GPU_SHARES says another number
+MAX_SHARES = 64
 MIN_MEMORY_BYTES = 1 << 30
 MEMORY_ENV = "ALLRANKS_MEMORY"  # tells a rank how many bytes it may fill
+GPU_SHARE_ENV = "ALLRANKS_GPU_SHARE"  # tells a rank which share of its GPU's memory it may fill
 BACKENDS = ("nccl", "gloo")
 SHARING_NCCL = (2, 30)  # the first that lets several ranks use one GPU (NCCL_MULTI_RANK_GPU_ENABLE, experimental)
 
@@ -30,12 +34,18 @@ class DeviceError(CourseError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as NVML knows it."""
+    """One GPU as NVML knows it, or a MIG device: a part of a GPU that CUDA takes for one. `parent` is that GPU's UUID."""
 
     index: int
     uuid: str
     name: str
     memory_bytes: int
+    parent: str | None = None
+
+    @property
+    def physical(self) -> str:
+        """The UUID of the card itself."""
+        return self.parent or self.uuid
 
 
 @dataclass(frozen=True)
@@ -66,11 +76,16 @@ class Inventory:
 
     @classmethod
     def from_file(cls, path: str) -> Inventory:
-        """The inventory that a JSON file describes: {"gpus": [{"uuid", "name", "memory_bytes"}], "cores", "nccl": "2.30.7"}."""
+        """The inventory that a JSON file describes: {"gpus": [{"uuid", "name", "memory_bytes"}], "cores", "nccl": "2.30.7"}.
+
+        A MIG device also has a "parent", the UUID of its GPU.
+        """
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
-            gpus = tuple(Gpu(i, g["uuid"], g["name"], g["memory_bytes"]) for i, g in enumerate(data["gpus"]))
+            gpus = tuple(
+                Gpu(i, g["uuid"], g["name"], g["memory_bytes"], g.get("parent")) for i, g in enumerate(data["gpus"])
+            )
             return cls(
                 gpus, data.get("cores", 1), tuple(int(n) for n in data["nccl"].split(".")) if data.get("nccl") else None
             )
@@ -87,6 +102,7 @@ class Placement:
     env: tuple[dict[str, str], ...]
     threads: int
     note: str | None = None
+    shares: int | None = None  # into how many parts its GPUs are cut, one of which is ours; None: they are ours alone
 
     @property
     def ranks(self) -> int:
@@ -110,69 +126,123 @@ def place(
     backend: str | None = None,
     inventory: Inventory | None = None,
     memory_bytes: int | None = None,
+    gpus: int | None = None,
+    shared: bool = False,
 ) -> Placement:
     """Where the ranks of a new world go. One rank a GPU with NCCL where there are enough, else gloo on the CPU.
 
     Without `ranks`: as many as there are GPUs, or 4 where there are fewer than two. More ranks than GPUs share them
-    only when nccl is asked for by name and is 2.30 or later. `memory_bytes` limits each rank on the CPU; without it they
-    share 80 % of the machine's. Raises DeviceError with the mend.
+    only when nccl is asked for by name, or by `gpus` (how many to use), and is 2.30 or later; so do MIG devices of one GPU.
+    `shared` takes a part of each GPU, its memory capped, and leaves the rest to other people. `memory_bytes` limits each rank
+    on the CPU; without it they share 80 % of the machine's. Raises DeviceError with the mend.
     """
     have = inventory or Inventory.of_this_machine()
-    check_request(ranks, backend)
+    check_request(ranks, backend, gpus)
+    if backend == "gloo" and (gpus is not None or shared):
+        raise DeviceError("gpus= and shared= are for GPUs, and backend='gloo' runs on the CPU; leave one of them out.")
+    if gpus is not None or shared:
+        backend = "nccl"
     count = len(have.gpus)
     if backend == "nccl":
         if not count:
             raise DeviceError(
                 "backend='nccl' needs an NVIDIA GPU and none is visible here; leave `backend` out for gloo on the CPU."
+                if gpus is None and not shared
+                else "gpus= and shared= need an NVIDIA GPU and none is visible here; leave them out for gloo on the CPU."
             )
         if have.nccl is None:
             raise DeviceError(
                 "This torch was built without NCCL; install the one for GPUs (`make setup TORCH=gpu`) or use "
                 "backend='gloo'."
             )
+    if gpus is not None and gpus > count:
+        raise DeviceError(f"gpus={gpus}: this machine has {_count(count, 'GPU')}.")
+    whole = len({gpu.physical for gpu in have.gpus})  # cards: NCCL takes one rank on each, unless told otherwise
     if ranks is None:
-        ranks = count if have.nccl and (count > 1 or (count and backend == "nccl")) else CPU_RANKS
+        wanted = gpus or whole
+        ranks = wanted if have.nccl and (wanted > 1 or backend == "nccl") and wanted else CPU_RANKS
     if backend is None:
-        backend = "nccl" if have.nccl and ranks <= count else "gloo"
+        backend = "nccl" if have.nccl and ranks <= whole else "gloo"
     threads = max(1, have.cores // ranks)
     common = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": str(threads)}
     if backend == "gloo":
-        # the host's own name may resolve to an address that other machines reach
-        common["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
-        common["CUDA_VISIBLE_DEVICES"] = ""
-        if memory_bytes is not None and not (isinstance(memory_bytes, int) and memory_bytes >= MIN_MEMORY_BYTES):
-            raise DeviceError(
-                f"memory_bytes={memory_bytes!r}: a rank needs at least {MIN_MEMORY_BYTES} bytes (torch itself takes most of it)."
-            )
-        common[MEMORY_ENV] = str(memory_bytes or max(MIN_MEMORY_BYTES, int(0.8 * have.memory_bytes / ranks)))
-        note = None
-        if count:
-            note = f"{_count(ranks, 'rank')} for {_count(count, 'GPU')}: gloo on the CPU."
-            if have.nccl and have.nccl >= SHARING_NCCL:
-                note += f" World(ranks={ranks}, backend='nccl') shares the GPUs (experimental in NCCL)."
-        return Placement("gloo", (None,) * ranks, _numbered(common, ranks), threads, note)
-    note = None
-    if ranks > count:
-        if have.nccl < SHARING_NCCL:
-            version = ".".join(map(str, have.nccl))
-            raise DeviceError(
-                f"{_count(ranks, 'rank')} on {_count(count, 'GPU')}: NCCL {version} takes one rank a GPU. Ask for "
-                f"World(ranks={count}), or for World(ranks={ranks}, backend='gloo') on the CPU."
-            )
+        return _on_cpu(ranks, have, common, threads, memory_bytes)
+    chosen = _spread(have.gpus)[: min(gpus or count, ranks)]
+    mine = tuple(chosen[rank % len(chosen)] for rank in range(ranks))
+    notes = []
+    if ranks > len({gpu.physical for gpu in mine}):
         common["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
-        note = (
-            f"{_count(ranks, 'rank')} share {_count(count, 'GPU')} (NCCL_MULTI_RANK_GPU_ENABLE, experimental): "
-            "right results, but times that say nothing about a link."
-        )
-    gpus = tuple(have.gpus[rank % count] for rank in range(ranks))
+        notes.append(_crowded(ranks, len(chosen), have))
+    shares = _shares() if shared else None
     env = _numbered(common, ranks)
-    for gpu, mine in zip(gpus, env, strict=True):
-        mine["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-    return Placement("nccl", gpus, env, threads, note)
+    for gpu, its in zip(mine, env, strict=True):
+        its["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+        if shares:
+            its[GPU_SHARE_ENV] = f"{1 / (shares * mine.count(gpu)):.6f}"
+    if shares:
+        notes.append(f"1/{shares} of each GPU's memory is yours; others may use the rest, and share its speed.")
+    return Placement("nccl", mine, env, threads, " ".join(notes) or None, shares)
 
 
-def check_request(ranks: object, backend: object) -> None:
+def _on_cpu(ranks: int, have: Inventory, common: dict, threads: int, memory_bytes: int | None) -> Placement:
+    count = len(have.gpus)
+    # the host's own name may resolve to an address that other machines reach
+    common["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    common["CUDA_VISIBLE_DEVICES"] = ""
+    if memory_bytes is not None and not (isinstance(memory_bytes, int) and memory_bytes >= MIN_MEMORY_BYTES):
+        raise DeviceError(
+            f"memory_bytes={memory_bytes!r}: a rank needs at least {MIN_MEMORY_BYTES} bytes (torch itself takes most of it)."
+        )
+    common[MEMORY_ENV] = str(memory_bytes or max(MIN_MEMORY_BYTES, int(0.8 * have.memory_bytes / ranks)))
+    note = None
+    if count:
+        note = f"{_count(ranks, 'rank')} for {_count(count, 'GPU')}: gloo on the CPU."
+        if have.nccl and have.nccl >= SHARING_NCCL:
+            note += f" World(ranks={ranks}, backend='nccl') shares the GPUs (experimental in NCCL)."
+    return Placement("gloo", (None,) * ranks, _numbered(common, ranks), threads, note)
+
+
+def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
+    """What to say where several ranks use one card. Raises DeviceError where NCCL can't."""
+    cards = {gpu.physical for gpu in have.gpus}
+    mig = any(gpu.parent for gpu in have.gpus)
+    if have.nccl < SHARING_NCCL:
+        version = ".".join(map(str, have.nccl))
+        what = f"{_count(len(cards), 'GPU')} cut into {len(have.gpus)} MIG devices" if mig else _count(gpus, "GPU")
+        raise DeviceError(
+            f"{_count(ranks, 'rank')} on {what}: NCCL {version} takes one rank a GPU. Ask for "
+            f"World(ranks={len(cards) if mig else gpus}), or for World(ranks={ranks}, backend='gloo') on the CPU."
+        )
+    note = (
+        f"{_count(ranks, 'rank')} share {_count(gpus, 'MIG device' if mig else 'GPU')} (NCCL_MULTI_RANK_GPU_ENABLE, "
+        "experimental): right results, but times that say nothing about a link."
+    )
+    if mig:
+        note += " NCCL does not promise that MIG devices of one GPU can talk; if the start fails, use backend='gloo'."
+    return note
+
+
+def _spread(gpus: tuple[Gpu, ...]) -> list[Gpu]:
+    """The GPUs in an order in which MIG devices of one card come as far apart as can be."""
+    before: Counter = Counter()
+    turns = []
+    for gpu in gpus:
+        turns.append(before[gpu.physical])
+        before[gpu.physical] += 1
+    return [gpu for _, gpu in sorted(zip(turns, gpus, strict=True), key=lambda pair: pair[0])]
+
+
+def _shares() -> int:
+    said = os.environ.get("ALLRANKS_GPU_SHARES", str(SHARES))
+    if not said.isdigit() or not 1 <= int(said) <= MAX_SHARES:
+        raise DeviceError(f"ALLRANKS_GPU_SHARES is {said!r}; it is a whole number from 1 to {MAX_SHARES}.")
+    return int(said)
+
+
+def check_request(ranks: object, backend: object, gpus: object = None) -> None:
     """Raises DeviceError where a request makes no sense on any machine."""
+    if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 1):
+        raise DeviceError(f"gpus={gpus!r} is not a number of GPUs; World(ranks=4, gpus=1) puts four ranks on one.")
     if backend is not None and backend not in BACKENDS:
         raise DeviceError(f"backend={backend!r} is unknown; it is 'nccl' (GPUs) or 'gloo' (CPU).")
     if ranks is None:
@@ -203,18 +273,16 @@ def _gpus() -> list[Gpu]:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return []
-    found = []
+    found: list[Gpu] = []
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found.append(
-                Gpu(
-                    index,
-                    pynvml.nvmlDeviceGetUUID(handle),
-                    pynvml.nvmlDeviceGetName(handle),
-                    pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-                )
-            )
+            parts = _mig_devices(pynvml, handle)
+            if parts is None:
+                found.append(_gpu(pynvml, index, handle))
+            else:  # a GPU in MIG mode can be used through its MIG devices only
+                parent = pynvml.nvmlDeviceGetUUID(handle)
+                found += [_gpu(pynvml, index, part, parent) for part in parts]
     except pynvml.NVMLError as error:
         raise DeviceError(f"The NVIDIA driver answers, but not about its GPUs: {error}.") from None
     finally:
@@ -222,13 +290,41 @@ def _gpus() -> list[Gpu]:
     return found
 
 
+def _gpu(pynvml, index: int, handle, parent: str | None = None) -> Gpu:
+    uuid, name, memory = (
+        get(handle) for get in (pynvml.nvmlDeviceGetUUID, pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetMemoryInfo)
+    )
+    return Gpu(index, uuid, name, memory.total, parent)
+
+
+def _mig_devices(pynvml, handle) -> list | None:
+    """The handles of a GPU's MIG devices; None where it is not in MIG mode."""
+    try:
+        mode, _ = pynvml.nvmlDeviceGetMigMode(handle)
+    except pynvml.NVMLError:  # older than MIG
+        return None
+    if mode != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return None
+    found = []
+    for place in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+        except pynvml.NVMLError_NotFound:  # nothing was made of this part
+            continue
+    return found
+
+
 def _visible(gpus: list[Gpu], setting: str | None) -> list[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` leaves; as CUDA does, the first entry that is none ends the list."""
+    """The GPUs that `CUDA_VISIBLE_DEVICES` leaves; as CUDA does, the first entry that is none ends the list.
+
+    The number of a GPU in MIG mode stands for its first MIG device.
+    """
     if setting is None:
         return gpus
     left = []
     for entry in filter(None, (part.strip() for part in setting.split(","))):
-        match = [g for g in gpus if entry == str(g.index) or (len(entry) > 4 and g.uuid.startswith(entry))]
+        match = [g for g in gpus if len(entry) > 4 and g.uuid.startswith(entry)]
+        match = match or [g for g in gpus if entry == str(g.index)][:1]
         if len(match) != 1:
             break
         left += match

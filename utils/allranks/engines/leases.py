@@ -1,6 +1,7 @@
-"""Who has which GPU: exclusive leases, held by locks of the kernel, so that whatever ends a process frees its GPUs.
+"""Who has which GPU: leases, exclusive or of a share, held by locks of the kernel, so that whatever ends a process frees them.
 
-One file a GPU in a directory that all users of the machine share; a lease is an flock on it. Who waits holds a ticket,
+One file a GPU in a directory that all users of the machine share; an exclusive lease is an flock on it. A share of a GPU is
+a shared flock on it and an exclusive one on a file of the share's own, so that a GPU is one person's or in parts. Who waits holds a ticket,
 a locked file too, and tickets are served in order: first those whose owner holds the fewest GPUs and has waited with the
 fewest tickets before, then the oldest. No process runs in the background, and nobody trusts what another user wrote:
 a file that is not locked counts for nothing, whatever it says.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import getpass
+import itertools
 import json
 import os
 import re
@@ -22,7 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from allranks.engines.devices import DeviceError, Gpu
+from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
@@ -110,8 +112,11 @@ class Ledger:
         slice_s: float = SLICE_S,
         timeout_s: float | None = None,
         told: Callable[[int, float | None], None] | None = None,
+        shares: int | None = None,
     ) -> Lease:
-        """Waits for `count` GPUs of one's own. `told(place, seconds)` hears the place in the queue and an estimate.
+        """Waits for `count` GPUs of one's own, or with `shares` for one part of each, of so many that it is cut into.
+
+        `told(place, seconds)` hears the place in the queue and an estimate. Everybody must cut GPUs into as many parts.
 
         Raises LeaseError where there are not so many at all, or none were free after `timeout_s` seconds.
         """
@@ -120,7 +125,7 @@ class Ledger:
         began = time.monotonic()
         with self._ticket(count) as name:
             while True:
-                place, lease = self._try(name, count, slice_s)
+                place, lease = self._try(name, count, slice_s, shares)
                 if lease is not None:
                     return lease
                 if told is not None:
@@ -132,33 +137,57 @@ class Ledger:
                     )
                 time.sleep(POLL_S)
 
-    def _try(self, name: str, count: int, slice_s: float) -> tuple[int, Lease | None]:
+    def _try(self, name: str, count: int, slice_s: float, shares: int | None) -> tuple[int, Lease | None]:
         """(place in the queue, the lease where it is our turn and enough are free)."""
         with self._mutex():
             order = self._order(sweep=True)
             place = order.index(name) + 1 if name in order else len(order) + 1
             if place != 1:
                 return place, None
-            taken: list[tuple[Gpu, int]] = []
-            for gpu in self.gpus:
-                descriptor = self._lock(self._file(gpu))
-                if descriptor is not None:
-                    taken.append((gpu, descriptor))
+            taken: list[tuple[Gpu, list[int]]] = []
+            gpus = self.gpus
+            if shares:  # the least crowded first
+                crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
+                gpus = tuple(sorted(gpus, key=lambda gpu: crowd[gpu.uuid]))
+            for gpu in gpus:
+                descriptors = self._take(gpu, shares)
+                if descriptors:
+                    taken.append((gpu, descriptors))
                 if len(taken) == count:
                     break
+            held = [descriptor for _, descriptors in taken for descriptor in descriptors]
             if len(taken) < count:
-                for _, descriptor in taken:
+                for descriptor in held:
                     os.close(descriptor)
                 return place, None
             now = time.time()
             holder = Holder(_user(), os.getpid(), now, now + slice_s)
-            for _, descriptor in taken:
-                _write(descriptor, asdict(holder))
-            return place, Lease(tuple(gpu for gpu, _ in taken), [d for _, d in taken], holder.until, self)
+            for _, descriptors in taken:
+                _write(descriptors[-1], asdict(holder))
+            return place, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
+
+    def _take(self, gpu: Gpu, shares: int | None) -> list[int]:
+        """The descriptors that hold a GPU, or a share of it; none where it is not to be had."""
+        whole = self._lock(self._file(gpu), shared=bool(shares))
+        if whole is None or not shares:
+            return [] if whole is None else [whole]
+        for number in range(shares):
+            part = self._lock(self._share(gpu, number))
+            if part is not None:
+                return [whole, part]
+        os.close(whole)
+        return []
 
     def holders(self) -> dict[str, Holder | None]:
-        """Who has each GPU, by its UUID; None for a free one."""
+        """Who has each GPU alone, by its UUID; None for one that is free, or shared."""
         return {gpu.uuid: self._read(self._file(gpu), Holder) for gpu in self.gpus}
+
+    def sharers(self) -> dict[str, list[Holder]]:
+        """Who has a share of each GPU, by its UUID."""
+        return {
+            gpu.uuid: [h for path in self._shares_of(gpu) if (h := self._read(path, Holder)) is not None]
+            for gpu in self.gpus
+        }
 
     def waiting(self) -> list[Waiter]:
         """Who waits, the next to be served first."""
@@ -167,14 +196,18 @@ class Ledger:
 
     def _estimate(self, place: int) -> float | None:
         """Seconds until so many slices have ended; None where it can't be said."""
-        ends = sorted(h.until for h in self.holders().values() if h is not None)
+        alone = [h for h in self.holders().values() if h is not None]
+        ends = sorted(h.until for h in (*alone, *(h for those in self.sharers().values() for h in those)))
         if not ends:
             return None
         return max(0.0, ends[min(place, len(ends)) - 1] - time.time()) + SLICE_S * ((place - 1) // len(self.gpus))
 
     def _order(self, sweep: bool = False) -> list[str]:
         """The names of the live tickets, the next to be served first. `sweep`, under the mutex, removes dead ones."""
-        held = Counter(_owner(self._file(g)) for g, h in zip(self.gpus, self.holders().values(), strict=True) if h)
+        locked = [
+            path for gpu in self.gpus for path in (self._file(gpu), *self._shares_of(gpu)) if self._is_locked(path)
+        ]
+        held = Counter(map(_owner, locked))
         tickets = []
         for path in self.directory.glob("ticket-*"):
             if self._is_locked(path):
@@ -217,6 +250,13 @@ class Ledger:
     def _file(self, gpu: Gpu) -> Path:
         return self.directory / f"gpu-{_SAFE.sub('_', gpu.uuid)}"
 
+    def _share(self, gpu: Gpu, number: int) -> Path:
+        return self.directory / f"share-{_SAFE.sub('_', gpu.uuid)}-{number}"
+
+    def _shares_of(self, gpu: Gpu) -> list[Path]:
+        found = (self._share(gpu, number) for number in range(MAX_SHARES))
+        return list(itertools.takewhile(Path.exists, found))
+
     def _open(self, path: Path) -> int:
         """The file for reading and writing, made for all users if missing; never through a link."""
         try:
@@ -227,10 +267,10 @@ class Ledger:
             os.fchmod(descriptor, 0o666)  # whatever the umask
         return descriptor
 
-    def _lock(self, path: Path) -> int | None:
+    def _lock(self, path: Path, shared: bool = False) -> int | None:
         descriptor = self._open(path)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
             return None

@@ -60,20 +60,30 @@ def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
             "CUDA_VISIBLE_DEVICES": "",
         }
         if backend == "nccl":
-            if local >= len(seat.gpus):
+            seen = [other.gpus for other in ordered if other.host == seat.host]
+            if len(seen) > 1 and len(set().union(*seen)) == sum(map(len, seen)):
+                mine = seat.gpus[:1]  # its launcher (a batch system) gave each engine GPUs of its own
+            else:
+                mine = seat.gpus[local : local + 1]
+            if not mine:
                 raise DeviceError(
                     f"{seat.host} has {len(seat.gpus)} GPUs for {on_host[seat.host]} ranks: start one engine a GPU, or "
                     "attach with backend='gloo'."
                 )
-            env["CUDA_VISIBLE_DEVICES"] = seat.gpus[local]
+            env["CUDA_VISIBLE_DEVICES"] = mine[0]
         found.append(env)
     return found
 
 
 def choose_backend(seats: list[Seat]) -> str:
     """nccl where every node has a GPU for each of its ranks, else gloo."""
-    on_host = Counter(seat.host for seat in seats)
-    enough = all(seat.nccl is not None and len(seat.gpus) >= on_host[seat.host] for seat in seats)
+    on_host: dict[str, list[Seat]] = {}
+    for seat in seats:
+        on_host.setdefault(seat.host, []).append(seat)
+    enough = all(
+        len(set().union(*(seat.gpus for seat in here))) >= len(here) and all(seat.gpus and seat.nccl for seat in here)
+        for here in on_host.values()
+    )
     return "nccl" if enough else "gloo"
 
 

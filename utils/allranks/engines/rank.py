@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from allranks.engines.devices import MEMORY_ENV
+from allranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
 
 STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
 WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
@@ -70,6 +70,7 @@ def join(
     if backend == "nccl":
         device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
         torch.cuda.set_device(device)
+        _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
         torch.set_default_device(device)  # so that a cell's torch.ones(4) is on the GPU, and the text is one for both
     dist.init_process_group(
         backend,
@@ -94,6 +95,17 @@ def _limit_memory(limit: str | None) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard)
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+
+
+def _limit_gpu_memory(share: str | None, device) -> None:
+    """Lets this rank's tensors fill that share of its GPU's memory; more is torch's own error, which names both sizes.
+
+    What CUDA and NCCL take for themselves comes on top: some hundred MB a rank.
+    """
+    if share:
+        import torch
+
+        torch.cuda.set_per_process_memory_fraction(float(share), device)
 
 
 def describe() -> dict:

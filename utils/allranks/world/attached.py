@@ -28,7 +28,11 @@ class Attached(Engines):
 
         deadline = time.monotonic() + START_TIMEOUT_S
         progress(f"reaching the engines of {self.file.name}")
-        self._client = _connect(ipp, self.file)
+        self._client = connect(ipp, self.file)
+        self._meet(progress, deadline, _controller_address(self.file))
+
+    def _meet(self, progress: Callable[[str], None], deadline: float, controller: str) -> None:
+        """Numbers the engines that the client knows, and joins them into one group; `controller` is its address."""
         ids = sorted(self._client.ids)
         if not ids:
             raise WorldError(f"The cluster of {self.file} has no engines yet; wait until they are registered.")
@@ -41,7 +45,6 @@ class Attached(Engines):
         self._views = [self._client[seat.engine_id] for seat in ordered]
         threads = max(1, min(s.cores // sum(o.host == s.host for o in ordered) for s in ordered))
         self.placement = Placement(backend, (None,) * len(ordered), tuple(env), threads)
-        controller = _controller_address(self.file)
         first = ordered[0].engine_id
         (address,) = self._ask([first], nodes.address_towards, [(controller,)], deadline)
         (port,) = self._ask([first], nodes.free_port, [(address,)], deadline)
@@ -94,7 +97,8 @@ class Attached(Engines):
         self._let_go()
 
 
-def _connect(ipp, file: Path):
+def connect(ipp, file: Path):
+    """A client of the cluster that a cluster file or a connection file names. Raises WorldError where none answers."""
     if not file.is_file():
         raise WorldError(f"There is no cluster file {file}; ipyparallel writes it when the cluster starts.")
     try:

@@ -54,9 +54,12 @@ class World:
     without it the best that fits. `deadline` is how many seconds a call may take before it is ended with a report of
     where each rank stands. `idle_minutes` without use stop the world, which is said before. `memory_bytes` is what one
     rank on the CPU may fill, so that a mistake costs an error and not the machine; without it the ranks share 80 % of
-    the memory. With a `name` the world is shared by all notebooks of this user that ask for that name: the first owns it,
-    and they take turns. A process has one world: `World()` gives the running one where it fits what is asked, and ends it first
-    where it does not. The ranks end with the process that started them.
+    the memory. `gpus` is how many GPUs to use: with fewer than ranks, ranks share them (NCCL 2.30). GPUs are yours alone for a
+    while; with `shared` a part of each is, its memory capped, and the rest is left to other people. `profile` "slurm" or "ssh"
+    starts the ranks on other machines, `nodes` of them, with `settings` as in docs/clusters.md. With a `name` the world is shared
+    by all notebooks of this user that ask for that name: the first owns it, and they take turns. A process has one world:
+    `World()` gives the running one where it fits what is asked, and ends it first where it does not. The ranks end with the
+    process that started them.
 
     Raises WorldError or DeviceError, each one sentence with what to do, and leaves no process behind.
     """
@@ -76,11 +79,16 @@ class World:
         """The running world where it has the ranks and the backend that are asked for, else a new one."""
         with _guard:
             if _current is not None and _current.running and cluster is None:
-                check_request(ranks, backend)
+                gpus, shared = options.get("gpus"), options.get("shared", False)
+                profile = options.get("profile")
+                check_request(ranks, backend, gpus)
                 fits = ranks in (None, _current.ranks) and backend in (None, _current.backend)
-                if fits and name in (None, _current.name):
+                fits = fits and gpus in (None, _current._placement.gpu_count)
+                fits = fits and (not shared or _current._placement.shares is not None)
+                if fits and name in (None, _current.name) and profile in (None, _current.profile):
                     return _current
-                place(ranks, backend)  # what can't be placed is refused before the running world ends
+                if profile is None:  # what can't be placed is refused before the running world ends
+                    place(ranks, backend, gpus=gpus, shared=shared)
             return super().__new__(cls)
 
     def __init__(
@@ -93,6 +101,11 @@ class World:
         deadline: float = DEADLINE_S,
         idle_minutes: float = IDLE_MINUTES,
         memory_bytes: int | None = None,
+        gpus: int | None = None,
+        shared: bool = False,
+        profile: str | None = None,
+        nodes: int | None = None,
+        settings: dict | None = None,
         launcher: str | None = None,
     ) -> None:
         global _current
@@ -104,8 +117,14 @@ class World:
             if self is _current and self.running:
                 self._idle.limit_s = 60 * idle_minutes
                 return
+            if profile is not None and (gpus is not None or shared or memory_bytes is not None):
+                raise WorldError(
+                    "gpus=, shared= and memory_bytes= are for this machine; with profile= say it in settings=."
+                )
+            elsewhere = _elsewhere(ranks, backend, name, profile, nodes, settings, launcher)
             if _current is not None:
                 _current.stop()
+            self.profile = profile
             self.name, self._shared = name, Shared(name) if name is not None else None
             self._keeper: Keeper | None = None
             # what the owner of the name told; None where there is no name, or it is ours
@@ -122,10 +141,12 @@ class World:
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
-            if cluster is not None:
+            if elsewhere is not None:
+                self._engines = elsewhere
+            elif cluster is not None:
                 self._engines = Attached(cluster, backend)
             else:
-                placement = place(ranks, backend, memory_bytes=memory_bytes)
+                placement = place(ranks, backend, memory_bytes=memory_bytes, gpus=gpus, shared=shared)
                 self._engines = Engines(placement, launcher) if told is None else Borrowed(placement, self._shared)
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
@@ -172,7 +193,8 @@ class World:
             estimate = "" if seconds is None else f", about {max(1, round(seconds / 60))} min at most"
             line.say(f"waiting for {self._placement.gpu_count} free GPUs: place {place} in the queue{estimate}")
 
-        return Ledger(Inventory.of_this_machine().gpus).acquire(self._placement.gpu_count, told=told)
+        ledger = Ledger(Inventory.of_this_machine().gpus)
+        return ledger.acquire(self._placement.gpu_count, told=told, shares=self._placement.shares)
 
     def _give_back(self) -> None:
         lease, self._lease = self._lease, None
@@ -385,6 +407,28 @@ class World:
 
 def _backend_words(described: dict) -> str:
     return f"{described['backend']} {described['nccl']}" if described["nccl"] else described["backend"]
+
+
+def _elsewhere(
+    ranks: int | None,
+    backend: str | None,
+    name: str | None,
+    profile: str | None,
+    nodes: int | None,
+    settings: dict | None,
+    launcher: str,
+) -> Engines | None:
+    """The engines of a profile; None where there is none."""
+    if profile is None:
+        if nodes is not None or settings is not None:
+            raise WorldError("nodes= and settings= go with profile='slurm' or profile='ssh'; leave them out here.")
+        return None
+    if name is not None:
+        raise WorldError("A world on other machines (profile=) can't be shared by name=; leave one of them out.")
+    check_request(ranks, backend)
+    from allranks.world.launched import Launched  # ipyparallel's launchers are half a second of imports
+
+    return Launched(profile, ranks, backend, launcher, nodes=nodes, settings=settings)
 
 
 def _check_deadline(deadline: object) -> None:

@@ -1,0 +1,196 @@
+# %% [markdown] name="title"
+# # Price a training run
+#
+# **65 billion parameters, 64 H100s with 80 GB each, 4 million tokens a step. Which ways to split the model fit into the memory, and
+# which of those sends for the shortest time?**
+#
+# 25 minutes · CPU ok, no ranks needed · before it: [Data parallel, by hand](14_data_parallel.ipynb)
+
+# %% name="imports"
+from ipywidgets import FloatText, Layout, RadioButtons
+
+from allranks.calculator import Calculator
+from allranks.plan import Plan, plan
+from allranks.workload import WorkloadError
+
+# %% [markdown] name="guess_intro"
+# **Guess now**: for how many seconds of each step does the best of those splits send? Section 3 has the answer.
+
+# %% name="question"
+first_guess = FloatText(description="seconds:")
+first_guess
+
+# %% [markdown] name="known"
+# ## 1. One that you have priced before
+#
+# A step of data-parallel training all-reduces all gradients. In [All-reduce](07_all_reduce.ipynb) you found 135.6 ms for 7 billion
+# of them, 32 ranks, and links of 200 GB/s that cost nothing to use. The calculator has a field for each of these figures. A bucket of 0 means: all gradients in one
+# call.
+
+# %% name="known_price"
+known = Calculator("7B", "equal links", dp=32, gb_per_s=200, bucket_mib=0)
+known
+
+# %% [markdown] name="buckets"
+# Nobody sends 14 GB in one call: the first gradients would have to wait for the last. DDP cuts them into buckets of 25 MiB, and real links take
+# time for each message; say 5 µs.
+#
+# **Predict** the ms, then run. The fields above change with it, and you can turn them by hand.
+
+# %% name="guess_buckets"
+guess = FloatText(description="ms:")
+guess
+
+# %% name="buckets_price"
+known.set(bucket_mib=25, alpha_us=5)
+data = known.plan.prices["data"]
+print(f"you said {guess.value:g} ms; it is {1e3 * data.seconds:.1f} ms in {data.calls} calls")
+
+# %% [markdown] name="buckets_explained"
+# A ring of 32 ranks sends $2(p-1) = 62$ messages, one after the other, in each call: 310 µs on top of the 254 µs that 25 MiB take. Which
+# bucket would you choose? Small ones begin early and hide behind the backward pass; large ones pay $\alpha$ seldom.
+
+# %% [markdown] name="memory"
+# ## 2. What fits
+#
+# Adam in mixed precision keeps 16 bytes a parameter: 2 for the weight and 2 for its gradient in bfloat16, 12 for a float32 copy and two moments (Rajbhandari et al.,
+# section 3.1). For 65.2 billion that is a terabyte. **ZeRO** shares it out among data parallel ranks: stage 1 the 12 bytes, stage 2 the
+# gradients too, stage 3 the weights too.
+#
+# **Predict**: which stages fit into 80 GB on 64 ranks?
+
+# %% name="guess_memory"
+stages = ["all", "2 and 3", "3 only", "none"]
+guess = RadioButtons(options=stages, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="stages"
+for stage in range(4):
+    split = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=stage, batch=2048)
+    print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
+
+# %% [markdown] name="stages_explained"
+# Only stage 3 fits, and look at its price. A replica does its 32 sequences one at a time here, and what is sharded must be gathered anew for each of them: 96 calls of
+# 130 GB. More sequences at a time (`microbatch`) means fewer gathers, and more activations to keep, which the calculator does *not* count.
+#
+# Or split the model itself. **Tensor parallel** (TP) ranks share each layer's matrices; they all-reduce activations four times a layer. **Pipeline
+# parallel** (PP) ranks have whole layers, and hand activations on. Both divide the 16 bytes.
+
+# %% [markdown] name="play"
+# ## 3. Your turn
+#
+# Leave 20 GB for activations: find a split of 64 ranks (DP × TP × PP = 64) with at most 60 GB a rank, and the least ms you can. Figures that don't add up
+# cost one sentence, and nothing that you typed.
+
+# %% name="calculator"
+calculator = Calculator("LLaMA 65B", "dgx-h100", dp=64, zero_stage=3, batch=2048)
+calculator
+
+# %% [markdown] name="sweep_intro"
+# Done? The same figures come as plain Python, so here are all splits, tried.
+
+
+# %% name="sweep"
+def splits(ranks, **settings):
+    """Every split into DP, TP (at most 8), PP and a stage that adds up."""
+    powers = [2**k for k in range(ranks.bit_length())]
+    for tp, pp, stage in ((t, q, z) for t in powers[:4] for q in powers for z in range(4)):
+        try:
+            split = plan("LLaMA 65B", "dgx-h100", dp=ranks // (tp * pp), tp=tp, pp=pp, zero_stage=stage, **settings)
+        except WorkloadError:
+            continue
+        yield split
+
+
+def row(s: Plan):
+    shape = f"DP {s.dp:2} TP {s.tp} PP {s.pp:2} stage {s.zero_stage}"
+    return f"{shape}: {s.state_nbytes / 1e9:5.1f} GB {s.seconds:8.3f} s, waits {s.bubble:.1%}"
+
+
+# %% name="best"
+batch = 2048
+found = [split for split in splits(64, batch=batch) if split.state_nbytes <= 60e9]
+found.sort(key=lambda s: s.seconds)
+print(f"you guessed {first_guess.value:g} s; your split:\n  {row(calculator.plan)}\nof {len(found)} that fit:")
+for s in (*found[:4], found[-1]):
+    print(f"  {row(s)}")
+
+# %% [markdown] name="best_explained"
+# Pipelines send the least, for a stage hands on one activation where tensor parallelism all-reduces four a layer. They *wait* instead: with $m$
+# microbatches and $p$ stages, $\frac{p-1}{m+p-1}$ of the time.
+#
+# Is a second much? Training takes about 6 operations for each parameter and token (Kaplan et al. 2020). At 400 TFLOP/s a GPU (assumed):
+
+# %% name="compute"
+compute_s = 6 * 65.2e9 * batch * 2048 / (64 * 400e12)
+for s in (found[0], found[-1]):
+    print(f"{row(s)}: {s.seconds / compute_s:.1%} of {compute_s:.1f} s of computing, if nothing overlaps")
+
+# %% [markdown] name="compute_explained"
+# So with 64 GPUs and large batches there is room: what counts is that it fits, and that the worst splits are avoided. Set `batch` to 64 and run both cells once
+# more. Computing shrinks with the batch; which part of the sending does not?
+#
+# ## 4. Where the groups lie
+#
+# TP ranks are neighbours, then come the data parallel ones, and stages lie farthest apart, as in Megatron-LM. The calculator takes the slowest link that a
+# group passes, and shares the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP dearest?
+
+# %% name="guess_machine"
+machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
+guess = RadioButtons(options=machines, value=None, layout=Layout(width="auto"))
+guess
+
+# %% name="machines"
+print(f"you said {guess.value}")
+for machine in machines:
+    split = plan("LLaMA 65B", machine, dp=4, tp=8, pp=2, zero_stage=1, batch=2048)
+    print(f"{machine:16}", *(f"{kind} {price.seconds:8.3f} s  " for kind, price in split.prices.items()))
+
+# %% [markdown] name="machines_explained"
+# Two PCIe islands and one Ethernet card for eight GPUs: there the same split takes minutes, and no knob of the software mends it. The bandwidths are NCCL's own
+# figures and line rates, the latencies teaching values: put your own into `equal links`, fitted with `allranks bench`.
+
+# %% [markdown] name="experts"
+# ## 5. Experts
+#
+# Mixtral's 47 billion parameters are mostly experts, eight a layer, of which a token visits two. With EP 8 a rank holds one expert of each layer: tokens travel (an
+# all-to-all there, one back, and both again in the backward pass), weights don't, and an expert has 8 times fewer replicas, so its gradients have less far to go.
+# **Predict**: with EP 8, does a rank send more bytes, or fewer? And does it take longer?
+
+# %% name="guess_experts"
+guess = RadioButtons(
+    options=["more, longer", "fewer, shorter", "fewer, and yet longer"], value=None, layout=Layout(width="auto")
+)
+guess
+
+# %% name="experts_price"
+for ep in (1, 8):
+    split = plan("Mixtral 8x7B", "dgx-h100", dp=32, ep=ep, zero_stage=1, batch=512)
+    for kind, price in split.prices.items():
+        print(f"EP {ep}, {kind:6} parallel: {price.bytes_sent / 1e9:6.1f} GB, {price.seconds:.3f} s")
+    print(
+        f"EP {ep}, {split.state_nbytes / 1e9:.0f} GB a rank, in all {split.bytes_sent / 1e9:.1f} GB, {split.seconds:.3f} s\n"
+    )
+
+# %% [markdown] name="experts_explained"
+# An eighth of the gradients takes most of the time that all of them took. Replicas of one expert now lie in different machines, one in each, and a rank there has one
+# network card of 50 GB/s to itself; before, eight ranks of one group used eight cards together. Look at the memory to see what EP is for.
+#
+# ## 6. What the price leaves out
+#
+# - **Overlap.** Gradients and gathers hide behind computing, tensor parallelism hardly does. The sum is what you would pay if nothing did.
+# - **Activations**, which often decide the microbatch, and recomputing them.
+# - **Skew.** Experts are taken to be equally loved, links equally fast, and nobody else on the network.
+#
+# From the shell: `allranks price ddp --parameters 7e9 --ranks 32`, and its neighbours `zero`, `tensor`, `pipeline` and `expert`.
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Memory decides what must be split, links decide which way: tensor parallel inside a machine, pipelines and data parallel across, experts where tokens are cheaper
+# than weights. Sharding trades memory for gathers, once for each microbatch. **Price the split before you rent the machine.**
+#
+# **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · M. Shoeybi et al., *Megatron-LM*,
+# [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) · J. Kaplan et al., *Scaling laws for neural language models*,
+# [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) · H. Touvron et al., *LLaMA*, [arXiv:2302.13971](https://arxiv.org/abs/2302.13971) (table 2) · A. Jiang et al.,
+# *Mixtral of experts*, [arXiv:2401.04088](https://arxiv.org/abs/2401.04088) (table 1) · the machines: `allranks simulate --list`

@@ -1,0 +1,228 @@
+"""Engines on other machines: what ipyparallel's own Slurm and SSH launchers must know to start one for each rank.
+
+Slurm's engines are numbered by Slurm (`SLURM_PROCID`), those over SSH in the order of the hosts. Both tell their number and
+their host to `allranks.engines.nodes`, which gives each a GPU and a network interface.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ipyparallel.cluster.launcher import SlurmEngineSetLauncher, SSHEngineLauncher, SSHEngineSetLauncher
+
+from allranks.engines.devices import MAX_RANKS, DeviceError
+from allranks.engines.nodes import address_towards
+
+PROFILES = ("slurm", "ssh")
+WAIT_S = {"slurm": 900.0, "ssh": 120.0}  # for all engines: a job may stand in a queue
+# a notebook that dies takes its controller with it, and engines that hear no heartbeat for so many seconds end
+HEARTBEATS = 30
+OURS = ("nodes", "ntasks", "ntasks-per-node", "output", "export", "job-name", "distribution")
+SLURM_TEMPLATE = """#!/bin/sh
+#SBATCH --job-name=allranks
+#SBATCH --export=ALL
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks={n}
+#SBATCH --ntasks-per-node={per_node}
+#SBATCH --output={output_file}
+{options}
+srun --distribution=block sh -c 'export RANK=$SLURM_PROCID ALLRANKS_HOST=$SLURMD_NODENAME; exec "$@" --IPEngine.id=$SLURM_PROCID' engine {program_and_args}
+"""
+
+
+class ClusterError(DeviceError):
+    """A profile that can't be: unknown, without hosts, with settings that it doesn't know."""
+
+
+class SlurmEngines(SlurmEngineSetLauncher):
+    """ipyparallel's Slurm launcher; what Slurm says against a job becomes the error's words."""
+
+    def _run_command(self, command: list[str], **kwargs) -> str:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+        except OSError as error:
+            raise ClusterError(
+                f"{command[0]} can't be run ({error.strerror}): World(profile='slurm') starts on a machine where jobs are "
+                "submitted with it."
+            ) from None
+        if done.returncode:
+            said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+            raise ClusterError(f"Slurm refused ({command[0]}): {said}")
+        return done.stdout
+
+    def standing(self) -> str | None:
+        """The job's state and its reason, as squeue has them; None where squeue says nothing or isn't here."""
+        try:
+            said = self._run_command(["squeue", "--noheader", "--job", self.job_id, "--format=%T %r"]).split()
+        except ClusterError:
+            return None
+        return " ".join(word for word in said if word != "None") or None
+
+
+class NumberedSSHEngine(SSHEngineLauncher):
+    """Tells its engine which rank it is, and the name by which its host was given."""
+
+    def get_env(self) -> dict:
+        """The environment of the engine."""
+        rank = list(self.parent.launchers).index(self.identifier)
+        host = self.identifier.rpartition("/")[0].rpartition("@")[2]
+        return {**super().get_env(), "RANK": str(rank), "ALLRANKS_HOST": host}
+
+
+class SSHEngines(SSHEngineSetLauncher):
+    """ipyparallel's SSH launcher, with numbered engines; it takes along what it brought."""
+
+    launcher_class = NumberedSSHEngine
+
+    async def stop(self) -> None:
+        """Ends the engines, then removes the directories that were made for them: keys and logs."""
+        there = {(el.location, *el.ssh_args): (el.ssh_sender, el.remote_profile_dir) for el in self.launchers.values()}
+        await super().stop()
+        for sender, directory in there.values():
+            with contextlib.suppress(Exception):  # the host may be gone
+                sender.check_output_python_code(f"import shutil; shutil.rmtree('{directory}', ignore_errors=True)")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to start: so many engines, by this launcher with these traits; `address` is where they find the controller."""
+
+    profile: str
+    ranks: int
+    address: str
+    wait_s: float
+    launcher: type
+    traits: dict = field(default_factory=dict)
+
+
+def job(
+    profile: str,
+    ranks: int | None,
+    nodes: int | None = None,
+    backend: str | None = None,
+    settings: dict | None = None,
+    directory: Path | None = None,
+) -> Job:
+    """The job of a profile. Raises ClusterError, one sentence, for what can't be.
+
+    `settings` of both: "python" (the interpreter on the nodes), "address" (ours, as nodes reach it), "wait_s". Further ones of
+    "slurm" are sbatch's long options; those of "ssh" are "hosts" ({host: ranks}, or a list) and "ssh_args" (a list).
+    """
+    if profile not in PROFILES:
+        raise ClusterError(f"profile={profile!r} is unknown; it is 'slurm' or 'ssh', or leave it out for this machine.")
+    settings = dict(settings or {})
+    python = settings.pop("python", sys.executable)
+    address, wait_s = settings.pop("address", None), settings.pop("wait_s", WAIT_S[profile])
+    if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not 0 < wait_s < 1e7:
+        raise ClusterError(f"wait_s is {wait_s!r}; it is a number of seconds above 0.")
+    engine = {
+        "engine_cmd": [python, "-m", "ipyparallel.engine"],
+        "engine_args": [
+            f"--IPEngine.max_heartbeat_misses={HEARTBEATS}",
+            "--IPEngine.timeout=60",
+            "--HistoryManager.enabled=False",
+        ],
+    }
+    if profile == "slurm":
+        traits = _slurm(ranks, nodes, backend, settings, directory or Path("."))
+        return Job(profile, ranks, address or own_address(), wait_s, SlurmEngines, engine | traits)
+    hosts = _hosts(settings.pop("hosts", None), ranks, nodes)
+    more = settings.pop("ssh_args", [])
+    if settings:
+        raise ClusterError(f"The ssh profile has no setting {next(iter(settings))!r}; it has hosts, python, address, ssh_args and wait_s.")  # fmt: skip
+    if not isinstance(more, list) or not all(isinstance(word, str) for word in more):
+        raise ClusterError(f"ssh_args is {more!r}; it is a list of words, for example ['-i', '/home/me/.ssh/key'].")
+    traits = {
+        "engines": hosts,
+        "delay": 0.0,
+        "remote_python": python,
+        "remote_profile_dir": f".cache/allranks-ssh/{socket.gethostname()}-{os.getpid()}",
+        "ssh_args": ["-o", "BatchMode=yes", *more],
+        "scp_args": ["-o", "BatchMode=yes", *("-P" if word == "-p" else word for word in more)],
+    }
+    first = next(iter(hosts)).rpartition("@")[2].partition(":")[0]
+    return Job(profile, sum(hosts.values()), address or own_address(first), wait_s, SSHEngines, engine | traits)
+
+
+def own_address(towards: str = "192.0.2.1") -> str:
+    """The address of this machine on the network that leads there; without a name, on that of the default route."""
+    try:
+        return address_towards(towards)
+    except OSError as error:
+        if towards != "192.0.2.1":  # no host has that address: it only asks for the default route
+            raise ClusterError(f"The host {towards} can't be found: {error.strerror}.") from None
+        return "127.0.0.1"
+
+
+def shared_directory() -> Path:
+    """A directory of this user's own that the nodes see as well, for connection files and logs. Raises ClusterError.
+
+    `ALLRANKS_CLUSTER_DIR` names it; else it is `~/.cache/allranks`, for homes are shared on most clusters.
+    """
+    path = Path(os.environ.get("ALLRANKS_CLUSTER_DIR") or Path.home() / ".cache" / "allranks")
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except OSError as error:
+        raise ClusterError(f"The directory {path} (ALLRANKS_CLUSTER_DIR) can't be made: {error.strerror}.") from None
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ClusterError(
+            f"The directory {path} must be yours alone, for keys lie there: say `chmod 700 {path}`, or set "
+            "ALLRANKS_CLUSTER_DIR to another one."
+        )
+    return path
+
+
+def _slurm(ranks: int | None, nodes: int | None, backend: str | None, settings: dict, directory: Path) -> dict:
+    if ranks is None:
+        raise ClusterError("World(profile='slurm') needs ranks=, for example World(profile='slurm', ranks=8, nodes=2).")
+    nodes = 1 if nodes is None else nodes
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or ranks % nodes:
+        raise ClusterError(f"{ranks} ranks can't be dealt out evenly to nodes={nodes!r}.")
+    lines = []
+    for name, value in settings.items():
+        option = str(name).replace("_", "-")
+        if option in OURS:
+            raise ClusterError(f"The setting {name!r} is made from ranks= and nodes=; leave it out.")
+        if not re.fullmatch(r"[a-z][a-z-]+", option) or "\n" in str(value):
+            raise ClusterError(
+                f"{name!r} is not a long option of sbatch; write for example settings={{'partition': 'gpu'}}."
+            )
+        lines.append(f"#SBATCH --{option}" + ("" if value is True else f"={value}"))
+    asked = any(line.startswith(("#SBATCH --gpus", "#SBATCH --gres")) for line in lines)
+    if backend != "gloo" and not asked:
+        lines.append(f"#SBATCH --gpus-per-node={ranks // nodes}")
+    return {
+        "batch_template": SLURM_TEMPLATE,
+        "batch_file_name": str(directory / "engines.sbatch"),
+        "output_file": str(directory / "engines.log"),
+        "namespace": {"nodes": nodes, "per_node": ranks // nodes, "options": "\n".join(lines)},
+    }
+
+
+def _hosts(hosts: object, ranks: int | None, nodes: int | None) -> dict[str, int]:
+    example = "World(profile='ssh', settings={'hosts': {'node1': 4, 'node2': 4}})"
+    if isinstance(hosts, list | tuple) and hosts and ranks is not None and ranks % len(hosts) == 0:
+        hosts = dict.fromkeys(hosts, ranks // len(hosts))
+    if not isinstance(hosts, dict) or not hosts:
+        raise ClusterError(f"The ssh profile needs its hosts, and how many ranks each has: {example}.")
+    for host, count in hosts.items():
+        if not isinstance(host, str) or not re.fullmatch(r"([\w.-]+@)?[A-Za-z0-9][\w.-]*(:\d+)?", host):
+            raise ClusterError(f"{host!r} is not a host; write node1, user@node1 or user@node1:22.")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ClusterError(f"The host {host} has {count!r} ranks; write a whole number above 0: {example}.")
+    total = sum(hosts.values())
+    if ranks not in (None, total):
+        raise ClusterError(f"The hosts have {total} ranks, not {ranks}; leave ranks= out, or make them agree.")
+    if nodes not in (None, len(hosts)):
+        raise ClusterError(f"There are {len(hosts)} hosts, not nodes={nodes!r}; leave nodes= out.")
+    if total > MAX_RANKS:
+        raise ClusterError(f"The hosts have {total} ranks; a world takes {MAX_RANKS}.")
+    return hosts

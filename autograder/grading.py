@@ -1,86 +1,173 @@
-"""One worker of `allranks grade`: nbgrader's own autograde in this process, one student after the other.
+"""The one writer of `allranks grade`: it reads submissions, and records what was decided on them by nbgrader's own autograde.
 
     cd autograder; python -m autograder.grading LAB [--force]
 
-Reads a JSON object a line from stdin and answers each with one on stdout: {"prepare": true} records the lab in the
-gradebook where it is not yet; {"student": "ada"} grades a submission. A student whose grades are complete is not graded
-again, unless the submission is newer or --force is given, so that a run that was killed can simply be started again.
+Reads a JSON object a line from stdin and answers each with one on stdout:
+
+    {"prepare": true}                        records the lab in the gradebook where it is not yet: {} or {"error"}
+    {"read": "ada"}                          {"row"} where there is nothing to mark, else {"requests"}
+    {"record": "ada", "requests": [...], "verdicts": [...], "seconds": 1.2}
+                                             {"row"}: what was decided is in the gradebook
+
+No line of a submission runs here; the judges are elsewhere, and as many as there are. A student whose grades are complete is
+not graded again, unless the submission is newer or --force is given, so that a run that was killed can simply be
+started again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
 import time
 from pathlib import Path
 
+import nbformat
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
+from nbgrader.utils import determine_grade
 from traitlets.config import PyFileConfigLoader
 
-from autograder.judge import die_with_parent
+from autograder.intake import Refused, check_files, name_refusal, read_notebook
+from autograder.judge import JudgeError, die_with_parent
+from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, released_cells, restore
 
 HERE = Path.cwd()
+LOCK = "gradebook.db.lock"
+LOCK_S = 10
 
 
-def course_api() -> NbGraderAPI:
-    """nbgrader's interface, with the configuration of the folder that we were started in."""
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
-    return NbGraderAPI(config=config)
+class Writer:
+    """nbgrader in this process, with the configuration of the folder that we were started in."""
 
+    def __init__(self, lab: str, force: bool) -> None:
+        config = PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
+        self.lab, self.force = lab, force
+        self.api = NbGraderAPI(config=config)
+        self.course = self.api.coursedir
+        self.step = TrustedStep(parent=self.api)
+        self.released: dict[str, dict] = {}
 
-def prepare(api: NbGraderAPI, lab: str) -> dict:
-    """Records the lab in the gradebook where it is not yet; {} or {"error": ...}."""
-    with Gradebook(api.coursedir.db_url, api.coursedir.course_id) as gradebook:
+    def prepare(self) -> dict:
+        """Records the lab in the gradebook where it is not yet; how to mark it, or {"error": ...}."""
+        if not _lock(HERE / LOCK):
+            return {"error": "another `allranks grade` is at work in this course; wait for it, or stop it."}
+        with self._gradebook() as gradebook:
+            try:
+                known = bool(gradebook.find_assignment(self.lab).notebooks)
+            except MissingEntry:
+                known = False
+        if not known:
+            done = self.api.generate_assignment(self.lab, force=True)
+            if not done["success"]:
+                return {"error": _last_error(done)}
+        with self._gradebook() as gradebook:
+            names = [notebook.name for notebook in gradebook.find_assignment(self.lab).notebooks]
+        self.released = {name: released_cells(self.course.db_url, self.lab, name) for name in names}
+        return {"sandbox": self.step.sandbox}
+
+    def read(self, student: str) -> dict:
+        """The questions that the submission puts to the judge; or its row, where there is none to put."""
+        began = time.monotonic()
+        folder = Path(self.course.format_path(self.course.submitted_directory, student, self.lab))
         try:
-            if gradebook.find_assignment(lab).notebooks:
-                return {}
-        except MissingEntry:
-            pass
-    done = api.generate_assignment(lab, force=True)
-    return {} if done["success"] else {"error": _last_error(done)}
+            if reason := name_refusal(student):
+                raise Refused(f"{reason}. It was not graded.")
+            check_files(folder)
+            if not self.force and self._complete(student, folder):
+                return {"row": self._row(student, began)}
+            requests = []
+            for name in self.released:
+                path = folder / f"{name}.ipynb"
+                if not path.exists():
+                    continue  # nbgrader gives no points for it
+                notebook = read_notebook(path)
+                restore(notebook, self.released[name])
+                requests += [q.request for q in self.step.questions(self.course, notebook, self.lab, name)]
+            if not any((folder / f"{name}.ipynb").exists() for name in self.released):
+                wanted = " or ".join(f"{name}.ipynb" for name in self.released)
+                raise Refused(f"There is no {wanted} in {folder.name}. It was not graded.")
+        except Refused as reason:
+            return {"row": _not_graded(student, began, str(reason))}
+        return {"requests": requests}
 
-
-def grade(api: NbGraderAPI, lab: str, student: str, force: bool) -> dict:
-    """Grades a submission: {"student", "score", "max_score", "seconds", "reason"}; a score of None means not graded."""
-    began = time.monotonic()
-    done = api.autograde(lab, student, force=force or not _complete(api, lab, student))
-    score, max_score = _points(api, lab, student)
-    reason = ""
-    if not done["success"]:
-        score, reason = None, _last_error(done)
-    warnings = [line.split("] ", 1)[-1] for line in done.get("log", "").splitlines() if f"{student}: " in line]
-    return {
-        "student": student,
-        "score": score,
-        "max_score": max_score,
-        "seconds": round(time.monotonic() - began, 2),
-        "reason": reason or "; ".join(warnings),
-    }
-
-
-def _complete(api: NbGraderAPI, lab: str, student: str) -> bool:
-    """Whether the machine has given all the points it has to give, and the graded notebook lies there."""
-    folder = Path(api.coursedir.format_path(api.coursedir.autograded_directory, student, lab))
-    with Gradebook(api.coursedir.db_url, api.coursedir.course_id) as gradebook:
+    def record(self, student: str, requests: list[dict], verdicts: list[dict], seconds: float) -> dict:
+        """Has nbgrader autograde the submission, with these verdicts on what was asked about it; its row."""
+        began = time.monotonic() - seconds
+        self.api.config.TrustedStep.given = dict(zip(map(key_of, requests), verdicts, strict=True))
         try:
-            submission = gradebook.find_submission(lab, student)
-        except MissingEntry:
+            done = self.api.autograde(self.lab, student, force=True)
+        finally:
+            self.api.config.TrustedStep.given = {}
+        if not done["success"]:
+            return {"row": _not_graded(student, began, _last_error(done))}
+        return {"row": self._row(student, began)}
+
+    def _gradebook(self) -> Gradebook:
+        return Gradebook(self.course.db_url, self.course.course_id)
+
+    def _complete(self, student: str, submitted: Path) -> bool:
+        """Whether everything that the machine has to give stands in the gradebook and, the same, in the graded notebook.
+
+        nbgrader writes the notebook before it marks it, then the grades, then the notebook with its outputs: only where the
+        two agree did it come to the end.
+        """
+        folder = Path(self.course.format_path(self.course.autograded_directory, student, self.lab))
+        with self._gradebook() as gradebook:
+            try:
+                submission = gradebook.find_submission(self.lab, student)
+            except MissingEntry:
+                return False
+            recorded = {n.name: {g.name: g.auto_score for g in n.grades} for n in submission.notebooks}
+        old, new = (self.course.get_existing_timestamp(str(path)) for path in (folder, submitted))
+        if old is not None and new is not None and new > old:
             return False
-        grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
-        names = [notebook.name for notebook in submission.notebooks]
-        given = all(grade.auto_score is not None or grade.needs_manual_grade for grade in grades)
-    return bool(names) and given and all((folder / f"{name}.ipynb").exists() for name in names)
+        for name in self.released:
+            theirs, graded = submitted / f"{name}.ipynb", folder / f"{name}.ipynb"
+            if not theirs.exists():
+                continue
+            try:
+                if graded.stat().st_mtime < theirs.stat().st_mtime:
+                    return False
+                cells = [cell for cell in nbformat.read(graded, as_version=4).cells if is_graded(cell)]
+            except (OSError, ValueError, nbformat.ValidationError):
+                return False
+            for cell in (cell for cell in cells if cell.cell_type == "code"):
+                found = recorded.get(name, {}).get(cell.metadata.nbgrader["grade_id"])
+                if found is None or not cell.outputs or determine_grade(cell)[0] != found:
+                    return False
+        return any(recorded.values())
+
+    def _row(self, student: str, began: float) -> dict:
+        folder = Path(self.course.format_path(self.course.autograded_directory, student, self.lab))
+        graded = [nbformat.read(path, as_version=4) for path in sorted(folder.glob("*.ipynb"))]
+        incidents = [incident for notebook in graded for incident in incidents_of(notebook)]
+        with self._gradebook() as gradebook:
+            submission = gradebook.find_submission(self.lab, student)
+            row = {"student": student, "score": float(submission.score), "max_score": float(submission.max_score)}
+            row["late_penalty"] = float(submission.late_submission_penalty or 0.0)
+        return row | {"seconds": round(time.monotonic() - began, 2), "reason": "", "incidents": incidents}
 
 
-def _points(api: NbGraderAPI, lab: str, student: str) -> tuple[float | None, float | None]:
-    with Gradebook(api.coursedir.db_url, api.coursedir.course_id) as gradebook:
+def _not_graded(student: str, began: float, reason: str) -> dict:
+    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0}
+    row["seconds"] = round(time.monotonic() - began, 2)
+    return row | {"reason": reason, "incidents": [{"kind": "unreadable", "where": "", "what": reason}]}
+
+
+def _lock(path: Path) -> bool:
+    """Holds the file for as long as this process lives; False where another process does and goes on to."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_S  # one that was just killed may still be ending
+    while True:
         try:
-            submission = gradebook.find_submission(lab, student)
-        except MissingEntry:
-            return None, None
-        return float(submission.score), float(submission.max_score)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
 
 
 def _last_error(done: dict) -> str:
@@ -93,16 +180,23 @@ def _last_error(done: dict) -> str:
 
 def main(arguments: list[str]) -> None:
     """Answers requests until stdin closes."""
-    lab, force = arguments[0], "--force" in arguments
     die_with_parent()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # nbgrader starts alembic, which lies beside this Python
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    api = course_api()
+    writer = Writer(arguments[0], "--force" in arguments)
     for line in sys.stdin:
-        request = json.loads(line)
-        reply = prepare(api, lab) if "prepare" in request else grade(api, lab, request["student"], force)
+        match json.loads(line):
+            case {"prepare": _}:
+                reply = writer.prepare()
+            case {"read": student}:
+                try:
+                    reply = writer.read(student)
+                except JudgeError as error:  # the instructor's notebook, or the secret: nothing can be graded
+                    reply = {"error": str(error)}
+            case {"record": student, "requests": requests, "verdicts": verdicts, "seconds": seconds}:
+                reply = writer.record(student, requests, verdicts, seconds)
         out.write(json.dumps(reply) + "\n")
 
 

@@ -5,7 +5,11 @@ router; a submission reaches it as text and runs only in the ranks, in the sandb
 
     {"exercise": "ring_all_reduce", "cells": ["import torch", ...], "filename": "all_reduce.ipynb", "secret": 7,
      "wall_s": 60}
-    {"verdict": {"exercise": ..., "passed": ..., "score": ..., "cases": [...], "reason": ...}}
+    {"verdict": {"exercise": ..., "passed": ..., "score": ..., "cases": [...], "reason": ..., "svg": ..., "incidents": [...]}}
+
+The ranks of a submission stay from one of its exercises to the next; {"release": true} ends them, and is answered by {}.
+
+An incident is {"kind", "what"}: what a teacher may want to look at. Its kinds are those of KINDS.
 """
 
 from __future__ import annotations
@@ -21,14 +25,33 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
 MAX_REPLY_BYTES = 8 << 20
+MAX_PICTURE_CHARACTERS = 200_000
+MAX_DRAWN_EVENTS = 2000
+GRACE_S = 20.0  # the judge keeps the limit itself; only one that is held up is killed after it
+KINDS = ("timed out", "crashed", "tampered", "suspicious", "unreadable")
+# how a rank's end is told, by the wire's kind of failure
+INCIDENTS = {
+    "cpu limit": ("timed out", "used up its processor time"),
+    "wall limit": ("timed out", "did not end in time"),
+    "memory": ("crashed", "took more memory than there is for a rank"),
+    "killed": ("crashed", "a rank was killed or spoke nonsense to the router"),
+    "exited": ("crashed", "ended the process of its rank"),
+    "output": ("crashed", "printed without end"),
+    "forked": ("tampered", "made processes of its own"),
+}
 
 
 class JudgeError(RuntimeError):
-    """The judge can't be started, or can't mark: our fault or the machine's, never the submission's."""
+    """The judge can't mark: our fault or the machine's, never the submission's."""
+
+
+class NoJudge(JudgeError):
+    """The judge can't even be started: nothing can be graded here."""
 
 
 class OutOfTime(Exception):
@@ -63,13 +86,18 @@ class Judge:
             atexit.register(cls._shared.close)
         return cls._shared
 
+    @classmethod
+    def release_shared(cls) -> None:
+        """`release`, where this process has a judge."""
+        if cls._shared is not None:
+            cls._shared.release()
+
     def mark(self, request: dict, limit_s: float) -> dict:
         """The verdict on a request. The limit counts from when the judge is warm.
 
         Raises OutOfTime, Died, or JudgeError.
         """
-        if self._process is None or self._process.poll() is not None:
-            self._start()
+        self.warm()
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -79,6 +107,35 @@ class Judge:
         if "error" in reply:
             raise JudgeError(reply["error"])
         return reply["verdict"]
+
+    def warm(self) -> None:
+        """Starts the judge and its sandbox, where they don't run. Raises NoJudge."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+
+    def verdict(self, request: dict) -> dict:
+        """The same within the request's own limit; none but a right answer survives a judge held up or brought down."""
+        try:
+            return self.mark(request, request["wall_s"] + GRACE_S)
+        except OutOfTime:
+            incident = {"kind": "timed out", "what": "held up the judge, which was stopped"}
+            reason = f"The marking was stopped after {request['wall_s']:g} s."
+        except Died as how:
+            incident = {"kind": "crashed", "what": f"the marking broke down: {how}"}
+            reason = f"The marking broke down ({how}). Ask your teacher to look at it."
+        empty = {"exercise": request["exercise"], "passed": False, "score": 0.0, "cases": []}
+        return {**empty, "reason": reason, "incidents": [incident]}
+
+    def release(self) -> None:
+        """Ends the ranks of the submission that was marked, so that nothing of it goes on while the next one is."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        try:
+            self._process.stdin.write(b'{"release": true}\n')
+            self._process.stdin.flush()
+            self._reply(GRACE_S)
+        except (OSError, OutOfTime, Died):
+            self.close()
 
     def close(self) -> None:
         """Ends the judge, its sandbox and every rank."""
@@ -106,9 +163,9 @@ class Judge:
         try:
             first = self._reply(120)
         except (OutOfTime, Died) as error:
-            raise JudgeError(f"The judge could not be started: {error}.") from None
+            raise NoJudge(f"The judge could not be started: {error}.") from None
         if "error" in first:
-            raise JudgeError(first["error"])
+            raise NoJudge(first["error"])
 
     def _reply(self, limit_s: float) -> dict:
         deadline = time.monotonic() + limit_s
@@ -159,10 +216,15 @@ def serve(sandbox_kind: str) -> None:
         reply({"error": str(error)})
         return
     reply({"ready": True})
+    ranks = _Lent(spawner)
     for line in sys.stdin.buffer:
         request = json.loads(line)
+        if "release" in request:
+            ranks.release()
+            reply({})
+            continue
         try:
-            reply({"verdict": judge(request, spawner)})
+            reply({"verdict": judge(request, ranks)})
         except Exception as error:
             import traceback
 
@@ -170,10 +232,12 @@ def serve(sandbox_kind: str) -> None:
             reply({"error": f"The judge failed on {request.get('exercise')}: {type(error).__name__}: {error}"})
 
 
-def judge(request: dict, spawner=None) -> dict:
+def judge(request: dict, ranks: _Lent) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
     from allranks.exercises.checking.source import SourceError, read_source
+
+    from autograder.suspect import oddities
 
     name = request["exercise"]
     exercise = exercises.get(name)
@@ -181,9 +245,61 @@ def judge(request: dict, spawner=None) -> dict:
     try:
         source = read_source({"cells": cells}, name, request["filename"])
     except SourceError as error:
-        return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": str(error)}
-    verdict = exercise.judge_source(source, secret=request["secret"], spawner=spawner, wall_s=request["wall_s"])
-    return verdict.to_dict() | {"svg": verdict.svg}
+        return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": str(error), "incidents": []}
+    pool, ends = ranks.to(request)
+    verdict = exercise.judge_source(source, secret=request["secret"], pool=pool, wall_s=request["wall_s"])
+    incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
+    incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
+    return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents}
+
+
+class _Lent:
+    """The ranks that a submission runs on, and nobody else's ever."""
+
+    def __init__(self, spawner) -> None:
+        self._spawner = spawner
+        self._whose: list[str] | None = None
+        self._pool: Any = None
+
+    def to(self, request: dict):
+        """A pool for this submission, and the set to which the kinds of its failures will be added, in the wire's words."""
+        from allranks.exercises.checking.judging import MAX_RANKS
+        from allranks.wire import Ranks
+
+        class Watched(Ranks):
+            ends: set[str]
+
+            def run(self, *args, **options):
+                outcome = super().run(*args, **options)
+                if outcome.failure is not None:
+                    self.ends.add(outcome.failure.kind.value)
+                return outcome
+
+        if self._pool is None or self._whose != request["cells"]:
+            self.release()
+            self._pool, self._whose = Watched(MAX_RANKS, spawner=self._spawner), request["cells"]
+        self._pool.ends = set()
+        return self._pool, self._pool.ends
+
+    def release(self) -> None:
+        """Ends the ranks."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+
+def _picture(verdict) -> str | None:
+    """What the ranks did, where it went wrong: the cycle of waits, or the messages of one case. It shows no input."""
+    if verdict.svg or verdict.passed or verdict.trace is None or not 0 < len(verdict.trace) <= MAX_DRAWN_EVENTS:
+        return verdict.svg
+    from allranks.player.film import film
+    from allranks.player.still import still
+
+    try:
+        picture = still([film(verdict.trace)])
+    except Exception:  # a trace of nonsense has no picture; the words stand without it
+        return None
+    return picture if len(picture) <= MAX_PICTURE_CHARACTERS else None
 
 
 def die_with_parent() -> None:

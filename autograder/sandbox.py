@@ -184,7 +184,12 @@ def command() -> list[str]:
     folders = _folders()
     # The nursery keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
     flags = "--unshare-all --die-with-parent --new-session --clearenv --cap-add ALL"
-    line = [bwrap, *flags.split(), *_view([(path, path) for path in folders] + [(NURSERY, INSIDE)])]
+    line = [
+        bwrap,
+        *flags.split(),
+        *_view([(path, path) for path in folders] + [(NURSERY, INSIDE)]),
+        *_without_oracles(),
+    ]
     if not any(folder.is_relative_to("/tmp") for folder in folders):
         line += ["--symlink", "scratch", "/tmp"]
     # Not --dev: its terminals would cost the nursery the right to make process namespaces of its own.
@@ -205,7 +210,8 @@ def command() -> list[str]:
 
 
 def _folders() -> list[Path]:
-    """What a rank may read: the system's libraries, Python, its packages, ours. Nothing of the course, of no user's home."""
+    """What a rank may read: the system's libraries, Python, its packages, ours (see `_without_oracles`). Nothing of the course,
+    of no user's home."""
     import allranks
 
     wanted = [Path("/usr"), Path(sys.prefix), Path(sys.base_prefix), Path(allranks.__file__).parent]
@@ -213,6 +219,18 @@ def _folders() -> list[Path]:
     wanted += [Path(sys.executable).resolve().parent, Path("/etc/ld.so.cache"), Path("/etc/localtime")]
     wanted = [path for path in dict.fromkeys(wanted) if path.exists()]
     return [path for path in wanted if not any(other != path and path.is_relative_to(other) for other in wanted)]
+
+
+def _without_oracles() -> list[str]:
+    """bubblewrap's arguments that empty the exercises' folder but for what a rank needs: an oracle could be asked for the answer."""
+    import allranks
+
+    exercises = Path(allranks.__file__).parent / "exercises"
+    needed = ("__init__.py", "checking/__init__.py", "checking/driver.py")
+    arguments = ["--tmpfs", str(exercises), "--perms", "0755", "--dir", str(exercises / "checking")]
+    for name in needed:
+        arguments += ["--ro-bind", str(exercises / name), str(exercises / name)]
+    return [*arguments, "--remount-ro", str(exercises)]
 
 
 def _view(binds: list[tuple[Path, Path]]) -> list[str]:

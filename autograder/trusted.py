@@ -8,7 +8,11 @@ line of a submission ever runs in the process that writes the gradebook.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -16,13 +20,11 @@ from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
-from traitlets import Enum, Float, Unicode
+from traitlets import Dict, Enum, Float, Unicode
 
 from autograder.feedback import outputs_for
-from autograder.judge import Died, Judge, JudgeError, OutOfTime
-
-MAX_CELLS = 5000
-GRACE_S = 20.0  # the judge keeps the limit itself; only one that is held up is killed after it
+from autograder.intake import check_files, check_shape
+from autograder.judge import Judge, JudgeError
 
 
 class RestoreCells(NbGraderPreprocessor):
@@ -31,31 +33,14 @@ class RestoreCells(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The notebook with trusted metadata: known cells as the gradebook has them, all others without any."""
         about = resources["nbgrader"]
-        _refuse_links(_coursedir(self), about)
-        if len(nb.cells) > MAX_CELLS:
-            raise ValueError(f"The notebook of {about['student']} has {len(nb.cells)} cells; the limit is {MAX_CELLS}.")
-        released = _released_cells(about)
-        found: set[str] = set()
-        for cell in reversed(nb.cells):  # of two cells with one id the later one counts, as it does when both are run
-            grade_id = _grade_id(cell)
-            cell.metadata.pop("nbgrader", None)
-            cell.metadata.pop("allranks", None)
-            if grade_id not in released:
-                continue
-            if grade_id in found:
-                self.log.warning(
-                    "%s: the cell %s is there more than once; the last one counts", about["student"], grade_id
-                )
-                continue
-            found.add(grade_id)
-            original = released[grade_id]
-            if original.metadata.nbgrader["locked"] and cell.source != original.source:
-                self.log.warning("%s: the locked cell %s was changed; it is put back", about["student"], grade_id)
-            _restore(cell, original)
-        for grade_id, original in released.items():
-            if grade_id not in found and original.metadata.nbgrader["grade"]:
-                self.log.warning("%s: the graded cell %s was deleted; it is put back", about["student"], grade_id)
-                nb.cells.append(original)
+        course = _coursedir(self)
+        check_files(Path(course.format_path(course.submitted_directory, about["student"], about["assignment"])))
+        check_shape(nb, f"{about['notebook']}.ipynb")
+        incidents = []
+        for grade_id, remark in restore(nb, released_cells(about["db_url"], about["assignment"], about["notebook"])):
+            self.log.warning("%s: %s", about["student"], remark)
+            incidents.append({"kind": "tampered", "where": grade_id, "what": remark})
+        nb.metadata["allranks"] = {"incidents": incidents}
         return nb, resources
 
 
@@ -69,13 +54,16 @@ class TrustedStep(NbGraderPreprocessor):
         "same: a submission could then read and write whatever the instructor can.",
     ).tag(config=True)
     seconds_per_cell = Float(
-        60.0, help="How long the judge may take for one graded cell; past it the cell gets no points."
+        60.0,
+        help="How long the judge may take for one graded cell; past it the cell gets no points. A cell whose metadata says "
+        '`allranks={"exercise": ..., "seconds": 120}` in the instructor\'s notebook has a limit of its own.',
     ).tag(config=True)
     secret_file = Unicode(
         "autograder/secret.txt",
         help="The file, relative to the course, that holds the number from which the hidden inputs are made. It is "
         "made at the first use; keep it to yourself, and keep it: with the same one a regrading uses the same inputs.",
     ).tag(config=True)
+    given = Dict(help="Verdicts that `allranks grade` has already, by `key_of` their requests.").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The notebook with outputs in its graded code cells, and none anywhere else.
@@ -83,45 +71,50 @@ class TrustedStep(NbGraderPreprocessor):
         Raises JudgeError where nothing can be marked: then nbgrader leaves the submission without a grade.
         """
         about = resources["nbgrader"]
-        course = _coursedir(self)
-        exercises = _exercises(course, about)
+        questions = self.questions(_coursedir(self), nb, about["assignment"], about["notebook"])
+        incidents = nb.metadata["allranks"]["incidents"]  # RestoreCells has begun the list
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        for question in questions:
+            verdict = self.given.get(key_of(question.request))
+            if verdict is None:
+                verdict = Judge.shared(self.sandbox).verdict(question.request)
+            for incident in verdict["incidents"]:
+                self.log.warning("%s: %s: %s", about["student"], question.grade_id, incident["what"])
+                incidents.append({"kind": incident["kind"], "where": question.grade_id, "what": incident["what"]})
+            question.cell.outputs, question.cell.execution_count = outputs_for(verdict, question.points), 1
+        Judge.release_shared()
+        return nb, resources
+
+    def questions(self, course: CourseDirectory, nb: NotebookNode, lab: str, notebook: str) -> list[Question]:
+        """What is to be asked of the judge about a restored notebook, one question a graded cell.
+
+        Raises JudgeError where the instructor's notebook does not say which exercise marks a cell.
+        """
+        exercises = _exercises(course, lab, notebook)
         secret = self._secret(Path(course.root))
         code = [cell for cell in nb.cells if cell.cell_type == "code"]
-        graded = [cell for cell in code if _is_graded(cell)]
         # the graded cells stay in the count, so that "cell 5" is what the student finds there
-        sources = ["" if _is_graded(cell) else cell.source for cell in code]
-        for cell in code:
-            cell.outputs, cell.execution_count = [], None
-        for cell in graded:
-            metadata = cell.metadata.nbgrader
-            exercise = exercises.get(metadata["grade_id"])
-            if exercise is None:
+        sources = ["" if is_graded(cell) else cell.source for cell in code]
+        found = []
+        for cell in filter(is_graded, code):
+            about = cell.metadata.nbgrader
+            asked = exercises.get(about["grade_id"])
+            if asked is None:
                 raise JudgeError(
-                    f"The graded cell {metadata['grade_id']} names no exercise in the instructor's notebook; add "
+                    f"The graded cell {about['grade_id']} names no exercise in the instructor's notebook; add "
                     "allranks metadata to it and run `nbgrader generate_assignment` again."
                 )
             request = {
-                "exercise": exercise,
+                "exercise": asked["exercise"],
                 "cells": sources,
-                "filename": f"{about['notebook']}.ipynb",
+                "filename": f"{notebook}.ipynb",
                 "secret": secret,
-                "wall_s": self.seconds_per_cell,
+                "wall_s": float(asked.get("seconds", self.seconds_per_cell)),
             }
-            verdict = self._verdict(request, about["student"])
-            cell.outputs, cell.execution_count = outputs_for(verdict, float(metadata["points"])), 1
-        return nb, resources
-
-    def _verdict(self, request: dict, student: str) -> dict:
-        """The judge's verdict; none but a right answer survives a judge that is held up or brought down."""
-        judge = Judge.shared(self.sandbox)
-        try:
-            return judge.mark(request, self.seconds_per_cell + GRACE_S)
-        except OutOfTime:
-            reason = f"The marking was stopped after {self.seconds_per_cell:g} s."
-        except Died as how:
-            reason = f"The marking broke down ({how}). Ask your teacher to look at it."
-        self.log.warning("%s: %s: %s", student, request["exercise"], reason)
-        return {"exercise": request["exercise"], "passed": False, "score": 0.0, "cases": [], "reason": reason}
+            found.append(Question(about["grade_id"], float(about["points"]), request, cell))
+        return found
 
     def _secret(self, course: Path) -> int:
         path = course / self.secret_file
@@ -136,28 +129,90 @@ class TrustedStep(NbGraderPreprocessor):
             raise JudgeError(f"{path} must hold one whole number; write one, or delete the file.") from None
 
 
+@dataclass(frozen=True)
+class Question:
+    """A graded cell and what is asked of the judge about it (see autograder.judge)."""
+
+    grade_id: str
+    points: float
+    request: dict
+    cell: NotebookNode
+
+
+def key_of(request: dict) -> str:
+    """A short name of a request: the same for the same question, and for no other."""
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def incidents_of(notebook: NotebookNode) -> list[dict]:
+    """What the two steps noted about a submission: {"kind", "where" (the cell), "what"}, from its graded notebook."""
+    return list(notebook.metadata.get("allranks", {}).get("incidents", ()))
+
+
+def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> list[tuple[str, str]]:
+    """Gives every known cell its released metadata and, where it is locked, its text; puts back graded cells that are gone.
+
+    Returns what had been done to them: the cell and a phrase.
+    """
+    remarks = []
+    found: set[str] = set()
+    for cell in reversed(notebook.cells):  # of two cells with one id the later one counts, as it does when both are run
+        grade_id = _grade_id(cell)
+        forged = _forged(cell, released.get(grade_id))
+        cell.metadata.pop("nbgrader", None)
+        cell.metadata.pop("allranks", None)
+        if grade_id not in released:
+            continue
+        if grade_id in found:
+            remarks.append((grade_id, f"the cell {grade_id} is there more than once; the last one counts"))
+            continue
+        found.add(grade_id)
+        original = released[grade_id]
+        if original.metadata.nbgrader["locked"] and cell.source != original.source:
+            remarks.append((grade_id, f"the locked cell {grade_id} was changed; it is put back"))
+        if forged:
+            remarks.append((grade_id, f"the metadata of the cell {grade_id} was changed ({forged}); it is put back"))
+        _restore(cell, original)
+    for grade_id, original in released.items():
+        if grade_id not in found and original.metadata.nbgrader["grade"]:
+            remarks.append((grade_id, f"the graded cell {grade_id} was deleted; it is put back"))
+            notebook.cells.append(original)
+    return remarks
+
+
+def _forged(cell: NotebookNode, original: NotebookNode | None) -> str:
+    """The names of what nbgrader knows of the cell and is not as it was released."""
+    if original is None:
+        return ""
+    theirs, ours = cell.metadata["nbgrader"], original.metadata.nbgrader
+    names = [name for name in ours if name != "cell_type" and theirs.get(name) != ours[name]]
+    if cell.cell_type != original.cell_type:
+        names.append("cell_type")
+    return ", ".join(names)
+
+
 def _coursedir(step: NbGraderPreprocessor) -> CourseDirectory:
     """The course that nbgrader is at work on."""
     converter = step.parent.parent if step.parent is not None else None
     return getattr(converter, "coursedir", None) or CourseDirectory(parent=step)
 
 
-def _exercises(course: CourseDirectory, about: dict) -> dict[str, str]:
-    """The exercise of each graded code cell, from the instructor's notebook: never from the submission."""
-    folder = Path(course.format_path(course.source_directory, ".", about["assignment"]))
-    path = folder / f"{about['notebook']}.ipynb"
+def _exercises(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
+    """What marks each graded code cell, from the instructor's notebook: never from the submission."""
+    folder = Path(course.format_path(course.source_directory, ".", lab))
+    path = folder / f"{notebook_name}.ipynb"
     try:
         notebook = nbformat.read(path, as_version=4)
     except OSError as error:
         raise JudgeError(f"The instructor's notebook {path} can't be read ({error.strerror}).") from None
     return {
-        cell.metadata.nbgrader["grade_id"]: cell.metadata["allranks"]["exercise"]
+        cell.metadata.nbgrader["grade_id"]: dict(cell.metadata["allranks"])
         for cell in notebook.cells
-        if cell.cell_type == "code" and _is_graded(cell) and "exercise" in cell.metadata.get("allranks", {})
+        if cell.cell_type == "code" and is_graded(cell) and "exercise" in cell.metadata.get("allranks", {})
     }
 
 
-def _is_graded(cell: NotebookNode) -> bool:
+def is_graded(cell: NotebookNode) -> bool:
     """Whether the machine gives the points of this cell."""
     about = cell.metadata.get("nbgrader", {})
     return bool(about.get("grade")) and not about.get("solution") and not about.get("task")
@@ -169,11 +224,11 @@ def _grade_id(cell: NotebookNode) -> str | None:
     return grade_id if isinstance(grade_id, str) else None
 
 
-def _released_cells(about: dict) -> dict[str, NotebookNode]:
+def released_cells(db_url: str, lab: str, notebook_name: str) -> dict[str, NotebookNode]:
     """Every cell that the gradebook knows of this notebook, by grade_id and in order, as it was released."""
     cells = {}
-    with Gradebook(about["db_url"]) as gradebook:
-        notebook = gradebook.find_notebook(about["notebook"], about["assignment"])
+    with Gradebook(db_url) as gradebook:
+        notebook = gradebook.find_notebook(notebook_name, lab)
         points = {cell.name: float(cell.max_score) for cell in [*notebook.grade_cells, *notebook.task_cells]}
         grades = {cell.name for cell in notebook.grade_cells}
         solutions = {cell.name for cell in notebook.solution_cells}
@@ -210,11 +265,3 @@ def _restore(cell: NotebookNode, original: NotebookNode) -> None:
         else:
             cell.pop("outputs", None)
             cell.pop("execution_count", None)
-
-
-def _refuse_links(course: CourseDirectory, about: dict) -> None:
-    """Raises ValueError where a submission's notebook is a link: it would be somebody else's file that is marked."""
-    folder = Path(course.format_path(course.submitted_directory, about["student"], about["assignment"]))
-    path = folder / f"{about['notebook']}.ipynb"
-    if path.is_symlink() or folder.is_symlink():
-        raise ValueError(f"{path} is a symbolic link; a submission must be a file of its own. It was not graded.")

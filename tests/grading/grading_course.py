@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,3 +103,30 @@ def make_course(root: Path, record: bool = True) -> Course:
         said = course.nbgrader("generate_assignment", LAB, "--force")
         assert said.returncode == 0, said.stdout
     return course
+
+
+@contextlib.contextmanager
+def serving(course: Course, runtime: Path) -> Iterator[str]:
+    """formgrader's address, on a Jupyter server started as docs/instructor.md says; its token is "secret"."""
+    options = ["--no-browser", "--allow-root", "--ServerApp.port=0", f"--ServerApp.root_dir={course.root}"]
+    extension = "--ServerApp.jpserver_extensions=nbgrader.server_extensions.formgrader=True"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jupyter", "server", *options, extension, "--IdentityProvider.token=secret"],
+        cwd=course.root / "autograder",
+        env=os.environ | {"JUPYTER_RUNTIME_DIR": str(runtime)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    port = None
+    try:
+        while port is None:  # pytest's own time limit bounds this
+            assert server.poll() is None
+            time.sleep(0.1)
+            with contextlib.suppress(StopIteration, ValueError, OSError):  # the file is there before the server listens
+                told = json.loads(next(runtime.glob("jpserver-*.json")).read_text())
+                socket.create_connection(("127.0.0.1", told["port"]), timeout=10).close()
+                port = told["port"]
+        yield f"http://127.0.0.1:{port}/formgrader/"
+    finally:
+        server.terminate()
+        server.wait()

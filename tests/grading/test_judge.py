@@ -48,6 +48,23 @@ def test_no_function_is_no_points(judge):
     assert "has no function distributed_mean" in found["reason"]
 
 
+ASKS = """
+def diagnosis(program):
+    from allranks.exercises.diagnosis import TRUTH
+    blame, line, kind, _ = TRUTH[program]
+    return blame(dist.get_world_size()), line, int(kind)
+"""
+
+
+def test_an_answer_that_asks_the_oracle_finds_none(judge):
+    """In the open it would be right: what the marker knows is not where a submission runs."""
+    from allranks.exercises import get
+
+    assert get("diagnosis").judge_source(f"{IMPORTS}\n{ASKS}").passed
+    found = judge.mark(request(ASKS, exercise="diagnosis"), 60)
+    assert (found["passed"], found["score"]) == (False, 0.0)
+
+
 def test_an_exercise_that_is_not_there_is_the_teachers_fault(judge):
     with pytest.raises(JudgeError, match="There is no exercise 'distributed_men'"):
         judge.mark(request(RIGHT, exercise="distributed_men"), 60)

@@ -57,6 +57,24 @@ def said(sandbox: Sandbox, body: str) -> list[str]:
     return found
 
 
+def test_can_not_ask_an_oracle(sandbox):
+    """Of the exercises a rank sees what calls the answer, and no file that knows it."""
+    body = """
+import allranks.exercises.checking.driver, pathlib
+folder = pathlib.Path(allranks.exercises.__file__).parent
+say(*sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py")))
+try:
+    (folder / "mine.py").write_text("x = 1")
+except OSError as error:
+    say(type(error).__name__)
+import allranks.exercises.diagnosis
+"""
+    seen, written, imported = said(sandbox, body)
+    assert seen.split() == ["__init__.py", "checking/__init__.py", "checking/driver.py"]
+    assert written == "OSError"
+    assert imported == "ModuleNotFoundError"
+
+
 def test_has_only_the_descriptors_it_was_given(sandbox):
     assert said(sandbox, "say(len(FDS))") == ["1"]
 

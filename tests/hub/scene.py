@@ -340,7 +340,7 @@ def test_grade(ida):
         assert graded["success"], graded
     scores = {s["student"]: s["code_score"] for s in ida.call("GET", f"{at}/submissions/{LAB}")}
     most = ida.call("GET", f"{at}/assignment/{LAB}")["max_code_score"]
-    assert scores == {"ana": most, "ben": 0} and most == 9
+    assert scores == {"ana": most, "ben": 0} and most == 13
     graded = Path(f"/home/{GRADER}/allranks/autograder/autograded/ana/{LAB}/{NOTEBOOK}.ipynb")
     assert graded.owner() == GRADER
 
@@ -359,7 +359,7 @@ def test_feedback(ida, ana, ben):
         (page,) = (home / "labs" / LAB / "feedback").rglob("*.html")
         assert page.owner() == person.name
         pages[person.name] = person.call("GET", f"{mine}/api/contents/{page.relative_to(home)}")["content"]
-    assert "Score: 9.0 / 11.0" in pages["ana"] and "Score: 0.0 / 11.0" in pages["ben"]
+    assert "Score: 13.0 / 15.0" in pages["ana"] and "Score: 0.0 / 15.0" in pages["ben"]
 
 
 def test_restart_and_idle(hub, ana, ida):

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import importlib
 import json
 import os
-import queue
 import subprocess
 import sys
 import tempfile
-import threading
+import unicodedata
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import click
 
 MAX_JOBS = 64
+AHEAD = 2  # submissions that wait for a judge, so that none is idle while the gradebook is written
+TRIES = 2  # of a submission whose engine was lost
+KINDS = {
+    "timed out": "ran out of time",
+    "crashed": "crashed",
+    "tampered": "changed what is not theirs",
+    "suspicious": "used what no exercise asks for",
+    "unreadable": "could not be graded",
+}
 
 
 class GradeError(Exception):
@@ -28,31 +42,51 @@ class GradeError(Exception):
 )
 @click.option("--student", "only", multiple=True, metavar="NAME", help="Grade this student only; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for two cores.")
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Mark on the engines of an ipyparallel cluster: its cluster file or its client connection file.",
+)
 @click.option("--force", is_flag=True, help="Grade again what has been graded.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(lab: str, course: Path | None, only: tuple[str, ...], jobs: int | None, force: bool, as_json: bool) -> None:
+def command(
+    lab: str,
+    course: Path | None,
+    only: tuple[str, ...],
+    jobs: int | None,
+    cluster: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Grades every submission in autograder/submitted/STUDENT/LAB, and records the points in nbgrader's gradebook.
 
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
     is 0 where all are graded, 1 where some could not be, and 2 where nothing could be done.
     """
+    rows: list[dict] = []
     try:
         root = find_course(course or Path.cwd())
         students = find_students(root, lab, only)
-        rows = []
-        for row in grade(root, lab, students, jobs or max(1, (os.cpu_count() or 2) // 2), force):
-            rows.append(row)
-            if not as_json:
-                click.echo(in_words(row))
+        if cluster is None:
+            judges = in_threads(root, min(len(students), jobs or max(1, (os.cpu_count() or 2) // 2)))
+        else:
+            judges = on_cluster(root, cluster)
+        with _progress(len(students), as_json) as tell, judges as where:
+            for row in grade(root, lab, students, where, force):
+                rows.append(row)
+                tell(in_words(row))
     except GradeError as error:
         if as_json:
-            click.echo(json.dumps({"lab": lab, "students": [], "reason": str(error)}))
+            click.echo(json.dumps({"lab": lab, "students": rows, "reason": str(error)}))
         else:
             click.echo(str(error), err=True)
         sys.exit(2)
     rows.sort(key=lambda row: row["student"])
     if as_json:
         click.echo(json.dumps({"lab": lab, "students": rows}))
+    elif told := report(rows):
+        click.echo(told)
     sys.exit(1 if any(row["score"] is None for row in rows) else 0)
 
 
@@ -69,7 +103,8 @@ def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
     if not (course / "solutions" / lab).is_dir():
         labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
         raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
-    found = sorted(path.parent.name for path in course.glob(f"autograder/submitted/*/{lab}") if path.is_dir())
+    submitted = course / "autograder" / "submitted"
+    found = sorted(path.name for path in submitted.glob("*") if os.path.lexists(path / lab))
     for name in only:
         if name not in found:
             raise GradeError(f"{name} has not handed in {lab}: there is no autograder/submitted/{name}/{lab}.")
@@ -78,46 +113,164 @@ def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
     return [name for name in found if not only or name in only]
 
 
-def grade(course: Path, lab: str, students: list[str], jobs: int, force: bool):
-    """Grades in `jobs` processes; yields each student's row as it is done. Raises GradeError where none can start."""
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    done: queue.SimpleQueue[dict] = queue.SimpleQueue()
-    for student in students:
-        waiting.put(student)
-    with contextlib.ExitStack() as stack:
-        first = stack.enter_context(_Worker(course, lab, force))
-        prepared = first.ask({"prepare": True})
-        if "error" in prepared:
-            raise GradeError(f"{lab} can't be recorded in the gradebook: {prepared['error']}")
-        others = [stack.enter_context(_Worker(course, lab, force)) for _ in range(min(jobs, len(students)) - 1)]
-        for worker in (first, *others):
-            threading.Thread(target=_work, args=(worker, waiting, done), daemon=True).start()
-        for _ in students:
-            yield done.get()
+# ---------------------------------------------------------------------------------------------------- where it is marked
 
 
-def in_words(row: dict) -> str:
-    """A student's row for a terminal."""
-    if row["score"] is None:
-        return f"{row['student']}: not graded. {row['reason']}"
-    points = f"{row['score']:g} of {row['max_score']:g}, {row['seconds']:.1f} s"
-    return f"{row['student']}: {points}" + (f" ({row['reason']})" if row["reason"] else "")
+@dataclass(frozen=True)
+class Judges:
+    """Where submissions are marked: an executor, the function that it calls with (requests, sandbox), and how many at once."""
+
+    executor: concurrent.futures.Executor
+    mark: Callable
+    count: int
 
 
-def _work(worker: _Worker, waiting: queue.SimpleQueue, done: queue.SimpleQueue) -> None:
-    while True:
-        try:
-            student = waiting.get_nowait()
-        except queue.Empty:
-            return
-        row = worker.ask({"student": student})
-        if "error" in row:
-            row = {"student": student, "score": None, "max_score": None, "seconds": 0.0, "reason": row["error"]}
-        done.put(row)
+@contextlib.contextmanager
+def in_threads(course: Path, count: int) -> Iterator[Judges]:
+    """Judges of this machine, each the child of a thread of ours."""
+    marker = of_course(str(course), "marking").Marker()
+    executor = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="judge")
+    try:
+        for _ in range(count):  # they warm up while the first submissions are read
+            executor.submit(marker.mark, [], "bubblewrap")
+        yield Judges(executor, marker.mark, count)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        marker.stop()
+        executor.shutdown()
 
 
-class _Worker:
-    """A process that grades (`autograder.grading`); started anew where it has ended."""
+@contextlib.contextmanager
+def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
+    """Judges in the engines of an ipyparallel cluster, each engine's next submission given to whoever is free.
+
+    Raises GradeError where the cluster can't be reached, has no engine, or one that does not see the course's folder.
+    """
+    import ipyparallel as ipp
+
+    from allranks.world.attached import connect
+    from allranks.world.cluster import WorldError
+
+    try:
+        client = connect(ipp, file)
+    except WorldError as error:
+        raise GradeError(str(error)) from None
+    try:
+        if not client.ids:
+            raise GradeError(f"The cluster of {file} has no engines yet; wait until they are registered.")
+        seen = client[:].apply_sync(sees_course, str(course))
+        blind = sorted({host for host, sees in seen if not sees})
+        if blind:
+            raise GradeError(
+                f"Engines on {', '.join(blind)} don't see {course}: put the course in a folder that all machines share."
+            )
+        view = client.load_balanced_view()
+        yield Judges(view.executor, _MarkOnEngine(str(course)), len(client.ids))
+        with contextlib.suppress(ipp.error.CompositeError, ipp.error.TimeoutError):
+            client[:].apply_async(rest_on_engine).get(30)
+    finally:
+        client.close()
+
+
+@dataclass(frozen=True)
+class _MarkOnEngine:
+    course: str
+
+    def __call__(self, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
+        return mark_on_engine(self.course, requests, sandbox)
+
+
+def sees_course(course: str) -> tuple[str, bool]:
+    """Runs on an engine: its host's name, and whether the course lies there."""
+    import platform
+    from pathlib import Path
+
+    return platform.node(), (Path(course) / "autograder" / "marking.py").is_file()
+
+
+def mark_on_engine(course: str, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
+    """Runs on an engine: what `Marker.mark` of `autograder.marking` does."""
+    from allranks.cli.grade import of_course
+
+    return of_course(course, "marking").HERE.mark(requests, sandbox)
+
+
+def of_course(course: str, name: str) -> ModuleType:
+    """A module of the autograder of a course: it belongs to the course's folder, and this package has none of its own."""
+    if course not in sys.path:
+        sys.path.insert(0, course)
+    return importlib.import_module(f"autograder.{name}")
+
+
+def rest_on_engine() -> None:
+    """Runs on an engine: its judge ends; the engine, which is somebody else's, stays."""
+    import sys
+
+    if "autograder.marking" in sys.modules:
+        sys.modules["autograder.marking"].HERE.rest()
+
+
+# ------------------------------------------------------------------------------------------------------------- the run
+
+
+def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict]:
+    """Has every submission read, marked and recorded; yields each student's row as it is done.
+
+    Many mark, one writes. Raises GradeError where nothing can be graded.
+    """
+    waiting = deque(students)
+    marking: dict[concurrent.futures.Future, tuple[str, list[dict], int]] = {}
+    with _Writer(course, lab, force) as writer:
+        prepared = writer.prepare()
+
+        def begin(student: str, requests: list[dict], tries: int) -> None:
+            future = judges.executor.submit(judges.mark, requests, prepared["sandbox"])
+            marking[future] = student, requests, tries
+
+        while waiting or marking:
+            while waiting and len(marking) < judges.count + AHEAD:
+                student = waiting.popleft()
+                read = writer.ask({"read": student})
+                if "error" in read:
+                    raise GradeError(read["error"])
+                if "ended" in read:
+                    yield lost(student, read["ended"])
+                elif "row" in read:
+                    yield read["row"]
+                else:
+                    begin(student, read["requests"], TRIES)
+            done, _ = concurrent.futures.wait(marking, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                student, requests, tries = marking.pop(future)
+                try:
+                    verdicts, seconds = future.result()
+                except Exception as error:
+                    if _hopeless(error):
+                        raise GradeError(str(error)) from None
+                    if tries > 1:
+                        begin(student, requests, tries - 1)
+                    else:
+                        yield lost(student, f"its marking was lost ({type(error).__name__}: {error})")
+                    continue
+                decided = {"requests": requests, "verdicts": verdicts, "seconds": seconds}
+                recorded = writer.ask({"record": student, **decided})
+                yield recorded.get("row") or lost(student, recorded["ended"])
+
+
+def _hopeless(error: Exception) -> bool:
+    """Whether no judge can be made at all: the same would come of every submission. An engine's error has a name only."""
+    return "NoJudge" in (type(error).__name__, getattr(error, "ename", ""))
+
+
+def lost(student: str, reason: str) -> dict:
+    """The row of a submission on which nothing was decided."""
+    incident = {"kind": "unreadable", "where": "", "what": reason}
+    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": 0.0}
+    return row | {"reason": reason, "incidents": [incident]}
+
+
+class _Writer:
+    """The process that reads submissions and writes the gradebook (`autograder.grading`); started anew where it ends."""
 
     def __init__(self, course: Path, lab: str, force: bool) -> None:
         self.course = course
@@ -125,19 +278,27 @@ class _Worker:
         self.process: subprocess.Popen | None = None
         self.log = tempfile.TemporaryFile(mode="w+", errors="replace")
 
+    def prepare(self) -> dict:
+        """Starts it; how to mark the lab. Raises GradeError where the lab can't be recorded."""
+        paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
+        self.process = subprocess.Popen(
+            self.command,
+            cwd=self.course / "autograder",
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+        said = self.ask({"prepare": True})
+        if "sandbox" not in said:
+            raise GradeError(f"Nothing was graded: {said.get('error') or said['ended']}")
+        return said
+
     def ask(self, request: dict) -> dict:
-        """The worker's answer, or {"error": ...} where it ended."""
-        if self.process is None or self.process.poll() is not None:
-            paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
-            self.process = subprocess.Popen(
-                self.command,
-                cwd=self.course / "autograder",
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self.log,
-                text=True,
-            )
+        """The writer's answer; {"ended": ...} where it ended, which the next one does not notice."""
+        if self.process is None:
+            self.prepare()
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
@@ -146,18 +307,78 @@ class _Worker:
             answer = ""
         if answer:
             return json.loads(answer)
-        code = self.process.wait()
+        code = self._end()
         self.log.seek(0)
         last = [line for line in self.log.read().splitlines() if line.strip()][-1:]
-        return {"error": f"the grader ended with code {code}" + (f": {last[0]}" if last else ".")}
+        return {"ended": f"the grader ended with code {code}" + (f": {last[0]}" if last else ".")}
 
-    def __enter__(self) -> _Worker:
+    def _end(self) -> int | None:
+        process, self.process = self.process, None
+        if process is None:
+            return None
+        process.stdin.close()
+        process.stdout.close()
+        try:
+            return process.wait(2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def __enter__(self) -> _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
-            self.process.stdin.close()
-            self.process.stdout.close()
+        self._end()
         self.log.close()
+
+
+# ---------------------------------------------------------------------------------------------------------- what is said
+
+
+@contextlib.contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Shows how far it is, on a terminal; gives what prints a line above the bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield (lambda line: None) if quiet else click.echo
+        return
+    columns = TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def tell(line: str) -> None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            bar.advance(task)
+
+        yield tell
+
+
+def in_words(row: dict) -> str:
+    """A student's row for a terminal."""
+    if row["score"] is None:
+        return printable(f"{row['student']}: not graded. {row['reason']}")
+    late = f", less {row['late_penalty']:g} for being late" if row["late_penalty"] else ""
+    return printable(f"{row['student']}: {row['score']:g} of {row['max_score']:g}{late}, {row['seconds']:.1f} s")
+
+
+def report(rows: list[dict]) -> str:
+    """Who ran out of time, crashed, or did what a teacher may want to look at; "" where nobody did."""
+    lines = []
+    for kind, words in KINDS.items():
+        theirs = [(row["student"], i) for row in rows for i in row["incidents"] if i["kind"] == kind]
+        if theirs:
+            lines.append(f"\n{len({student for student, _ in theirs})} {words}:")
+            for student, incident in theirs:
+                where = f"{incident['where']}: " if incident["where"] else ""
+                lines.append(printable(f"  {student}: {where}{incident['what']}"))
+    return "\n".join(lines).lstrip("\n")
+
+
+def printable(text: str) -> str:
+    """The text without what would move the cursor or break the line: names and reasons may be anybody's."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c).startswith("C") else c for c in text)

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from allranks import check
 from allranks.exercises import ExerciseError, get, names
+from allranks.exercises.checking import judging
 from allranks.exercises.checking.cases import Setup
 from allranks.exercises.checking.verdict import Case, Verdict
 from allranks.wire import Ranks
@@ -263,3 +264,18 @@ def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
     assert "nothing changed: the function must write" in check(shift, exercise="ring_all_reduce").reason
     reason = check(zeroed_but_on_rank_0, exercise="ring_all_reduce").reason
     assert "nothing changed" not in reason and "rank 0" in reason
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        (["list", [["int", 1], ["tuple", [["int", 2]]]]], [1, (2,)]),
+        (["list", 5], 5),
+        (["list"], None),
+        (["tuple", None], None),
+        ("list", None),
+        (5, None),
+    ],
+)
+def test_what_a_rank_says_it_returned_is_read_warily(told, read):
+    assert judging._decoded(told) == read

@@ -192,3 +192,21 @@ def test_autograd_and_ddp_work(pool, program):
     outcome = pool.run(program(body), 2)
     assert outcome.failure is None, outcome.failure.text()
     assert outcome.results[0].tolist() == outcome.results[1].tolist() == [[0.5, 0.5]]
+
+
+def test_functional_collectives_and_dtensor_work_and_have_the_names_of_collectives(pool, program):
+    body = """
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    rows = functional.wait_tensor(functional.all_gather_tensor(torch.full((2,), float(r)), 0, dist.group.WORLD))
+    mesh = init_device_mesh("cpu", (2,))
+    sharded = distribute_tensor(torch.arange(4.0), mesh, [Shard(0)])
+    return rows, sharded.redistribute(mesh, [Replicate()]).to_local(), (2 * sharded).sum().full_tensor()
+    """
+    outcome = pool.run(program(body), 2)
+    assert outcome.failure is None, outcome.failure.text()
+    for rows, whole, total in outcome.results:
+        assert (rows.tolist(), whole.tolist(), total.item()) == ([0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0], 12.0)
+    mine = [e.op for e in outcome.log if e.rank == 0]
+    assert mine == ["all_gather_into_tensor", "scatter", "all_gather_into_tensor", "all_reduce"]

@@ -49,16 +49,7 @@ def _picture(f: Film) -> tuple[str, float, float]:
     left, top = 62.0, 52.0
     wide = left + len(keep) * column + (len(keep) - 1) * gap + 16
     high = top + rows * row + 8
-    out = [
-        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(f.title)}</text>',
-        f'<text x="8" y="36" font-size="11" fill="#555">{f.ranks} ranks, {f.steps} steps; + adds, = stores'
-        + (f"; the first {rows} ranks" if rows < f.ranks else "")
-        + "</text>",
-    ]
-    for r in range(rows):
-        y = top + r * row
-        out.append(f'<circle cx="12" cy="{y + tall / 2:g}" r="4" fill="{COLOURS[r % 16]}"/>')
-        out.append(f'<text x="20" y="{y + tall / 2 + 4:g}" font-size="11">rank {r}</text>')
+    out = _head(f, f"{f.steps} steps; + adds, = stores", rows, top, row, tall)
     paths: dict[str, list[str]] = defaultdict(list)
     for number, step in enumerate(keep):
         x = left + number * (column + gap)
@@ -105,18 +96,11 @@ def _lanes(f: Film) -> tuple[str, float, float]:
     left, top, wide, row = 62.0, 52.0, 700.0, 30.0
     names = list(dict.fromkeys(short(bar) for bar in bars))
     colour_of = {name: "#d9d9d9" if name == "wait" else COLOURS[i % 16] for i, name in enumerate(names)}
-    head = f"{f.ranks} ranks" + (f", {(last - first) * 1e3:.3g} ms" if last > first else "")
-    out = [
-        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(f.title)}</text>',
-        f'<text x="8" y="36" font-size="11" fill="#555">{head}; each lane is a rank, from left to right its time'
-        + (f"; the first {rows} ranks" if rows < f.ranks else "")
-        + "</text>",
+    span = f"{(last - first) * 1e3:.3g} ms" if last > first else f"{f.steps} steps"
+    out = _head(f, f"{span} from left to right, a lane for each rank", rows, top, row, 22)
+    out += [
+        f'<rect x="{left:g}" y="{top + r * row:g}" width="{wide:g}" height="22" fill="#f6f6f6"/>' for r in range(rows)
     ]
-    for r in range(rows):
-        y = top + r * row
-        out.append(f'<circle cx="12" cy="{y + 11:g}" r="4" fill="{COLOURS[r % 16]}"/>')
-        out.append(f'<text x="20" y="{y + 15:g}" font-size="11">rank {r}</text>')
-        out.append(f'<rect x="{left:g}" y="{y:g}" width="{wide:g}" height="22" fill="#f6f6f6"/>')
     paths: dict[str, list[str]] = defaultdict(list)
     for number, bar in enumerate(bars):
         x, until = (left + wide * t / whole for t in spans[number])
@@ -134,6 +118,20 @@ def _lanes(f: Film) -> tuple[str, float, float]:
         out.append(f'<text x="{x + 14:g}" y="{y:g}" font-size="11">{escape(name)}</text>')
         x += 7 * len(name) + 30
     return "".join(out), left + wide + 16, y + 10
+
+
+def _head(f: Film, said: str, rows: int, top: float, row: float, tall: float) -> list[str]:
+    """The title, a line below it, and the names of the rows."""
+    line = f"{f.ranks} ranks, {said}" + (f"; the first {rows} ranks" if rows < f.ranks else "")
+    out = [
+        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(f.title)}</text>',
+        f'<text x="8" y="36" font-size="11" fill="#555">{line}</text>',
+    ]
+    for r in range(rows):
+        y = top + r * row + tall / 2
+        out.append(f'<circle cx="12" cy="{y:g}" r="4" fill="{COLOURS[r % 16]}"/>')
+        out.append(f'<text x="20" y="{y + 4:g}" font-size="11">rank {r}</text>')
+    return out
 
 
 def short(bar: Bar) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from allranks.wire.codec import Body
 from allranks.wire.endpoint import Endpoint, checksum
@@ -104,6 +105,11 @@ class WireGroup(dist.ProcessGroup):
     def _get_backend(self, device) -> WireGroup:
         """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
         return self
+
+    @property
+    def group_name(self) -> str:
+        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
+        return c10d._world.pg_names[self]
 
     def getBackendName(self) -> str:
         """The backend's name."""

@@ -5,12 +5,13 @@ STAMP := .venv/.allranks-setup
 # how many tests run at once; live worlds start several processes each
 WORKERS ?= 2
 
-.PHONY: setup lab test notebooks site bench lint clean
+.PHONY: setup lab test test-nightly notebooks site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make lab        set up what is missing, warm the engines, open JupyterLab at the first chapter"
 	@echo "make test       set up what is missing, run every check and test"
+	@echo "make test-nightly  the same with what takes hours: other world sizes, long storms"
 	@echo "make setup      the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks  build every .ipynb from its percent script"
 	@echo "make site       the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
@@ -31,6 +32,11 @@ lint: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+# what takes too long for every change: chapters with their answers and on other world sizes, the long storms
+test-nightly: $(STAMP) lint
+	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --timeout=3600 $(ARGS)
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py

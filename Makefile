@@ -31,12 +31,12 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 # what takes too long for every change: chapters with their answers and on other world sizes, the long storms
 test-nightly: $(STAMP) lint
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --timeout=3600 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --timeout=3600 $(ARGS)
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py

@@ -9,26 +9,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-# folders whose tests share something dear: one JupyterLab, one course with its gradebook, one hub
-TOGETHER = ("browser", "grading", "hub")
 ROOT = Path(__file__).resolve().parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
-    """For `--dist loadgroup`: a folder that shares something, and else a file, stays on one worker.
+    """A run of everything takes each chapter as it is released.
 
-    A run of everything takes each chapter as it is released; with its answers filled in, it runs in `make test-nightly`
-    and whenever its file is named.
+    With its answers filled in, it runs in `make test-nightly` and whenever its file is named.
     """
     everything = [Path(argument).resolve() for argument in config.args] == [ROOT]
     if everything and not os.environ.get("ALLRANKS_NIGHTLY"):
         left_out = [item for item in items if item.path.parent.name == "notebooks" and "[solved" in item.name]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    for item in items:
-        folder = item.path.relative_to(ROOT).parts[0]
-        name = folder if folder in TOGETHER else str(item.path.relative_to(ROOT))
-        item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session", autouse=True)

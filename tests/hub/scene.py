@@ -63,9 +63,13 @@ class Hub:
             time.sleep(0.3)
 
     def stop(self) -> None:
-        """As systemd does."""
+        """As systemd does: it asks, and in the end insists."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 def run(*command: object, **options) -> str:

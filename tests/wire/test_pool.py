@@ -254,6 +254,14 @@ def test_wrong_arguments_are_named(pool):
 
 
 def test_an_interrupt_ends_the_ranks(program):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # others may have left theirs in this process
+    try:
+        interrupt(program)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt(program):
     with Ranks(2) as pool:
         pool.start()
         timer = threading.Timer(0.3, os.kill, (os.getpid(), 2))

@@ -120,6 +120,7 @@ class Print:
 @pytest.fixture(scope="module")
 def world(private_run_dir):
     """A world with its run directory, and everything of it that lies or listens somewhere."""
+    Parent.ensure().close()  # one that other tests have left may lie in another directory
     with World(ranks=2) as started:
         started.run(os.getpid)
         yield started

@@ -5,7 +5,7 @@ STAMP := .venv/.allranks-setup
 # how many tests run at once; live worlds start several processes each
 WORKERS ?= 2
 
-.PHONY: setup lab test test-nightly notebooks site bench lint clean
+.PHONY: setup lab test test-ranks test-nightly notebooks site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,6 +37,10 @@ test: $(STAMP) lint
 test-nightly: $(STAMP) lint
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --timeout=3600 $(ARGS)
+
+# every chapter on other world sizes
+test-ranks: $(STAMP)
+	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/notebooks $(ARGS)
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py

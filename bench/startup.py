@@ -88,7 +88,8 @@ def run(rounds: int, progress) -> Result:
         with tempfile.TemporaryDirectory() as directory:
             program = Path(directory) / "program.py"
             program.write_text(PROGRAM)
-            command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(program)]
+            options = ["--standalone", f"--log-dir={directory}", f"--nproc-per-node={RANKS}"]
+            command = ["-m", "torch.distributed.run", *options, str(program)]
             return clock(lambda: subprocess.run([sys.executable, *command], check=True, capture_output=True))
 
     def mpiexec() -> float:

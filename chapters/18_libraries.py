@@ -390,7 +390,8 @@ sys.stdout.write(" ".join(f"{name}={os.environ[name]}" for name in sys.argv[1:])
 with tempfile.TemporaryDirectory() as folder:
     script = Path(folder) / "where.py"
     script.write_text(text)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    torchrun += ["--log-dir", folder]  # else it leaves a directory in /tmp
     print(subprocess.run([*torchrun, script, *names], capture_output=True, text=True, timeout=100).stdout)
 print("on this machine:", {name: shutil.which(name) is not None for name in ("mpiexec", "srun")})
 

@@ -1,8 +1,10 @@
 """Several nodes: the numbering alone, and a real group over three network namespaces that stand for three machines."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -136,7 +138,10 @@ def test_the_capstones_first_steps_over_two_machines_and_one_machine_lost_is_sai
     def on(node: str, *command: str, **options) -> subprocess.Popen:
         env = {**os.environ, "IPP_ENABLE_CURVE": "1", "ALLRANKS_HOST": node, "OMP_NUM_THREADS": "1"}
         line = ["ip", "netns", "exec", node, sys.executable, "-u", *command]
-        running.append(subprocess.Popen(line, env=env, **{"stdout": log, "stderr": log, **options}))
+        # a session of its own: the controller's schedulers are processes too, and outlive it
+        running.append(
+            subprocess.Popen(line, env=env, start_new_session=True, **{"stdout": log, "stderr": log, **options})
+        )
         return running[-1]
 
     try:
@@ -189,7 +194,8 @@ def test_the_capstones_first_steps_over_two_machines_and_one_machine_lost_is_sai
         raise
     finally:
         for process in running:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         log.close()
         shutil.rmtree(directory, ignore_errors=True)

@@ -172,7 +172,7 @@ print(f"you said {guess.value}, rank 0 sends {sent}")
 # %% [markdown] name="picture_explained"
 # Six: three in which the arriving chunk is *added*, three in which it is *copied*. Watch one chunk in the first half:
 # it collects one more contribution at each stop. Why this should be a good way to add is the subject of the chapter on
-# all-reduce.
+# all-reduce. What the player showed is a **schedule**: a list that says, for each step, who sends which chunk to whom.
 
 # %% [markdown] name="recap"
 # ## Where next
@@ -180,9 +180,11 @@ print(f"you said {guess.value}, rank 0 sends {sent}")
 # A collective is one call that every rank makes; the backend decides who sends what to whom. Ranks share nothing else,
 # so one rank's failure is invisible to the others until they wait for it. **Every rank must come, or nobody leaves.**
 #
-# - [All-reduce](07_all_reduce.ipynb): 7 billion gradients on 32 GPUs. How many bytes must each GPU send, and how long
+# - [Why communication decides](01_why_communication.ipynb) is the next chapter: what a message costs, and how far
+#   more GPUs help.
+# - In a hurry? [All-reduce](07_all_reduce.ipynb): 7 billion gradients on 32 GPUs. How many bytes must each GPU send, and how long
 #   does that take? You take the ring apart, write one, and time it.
-# - [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb): the exercises to it, marked by the messages your code sends.
+# - [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) has its exercises, marked by the messages your code sends.
 #
 # Last, the ranks go home. They would also go when you close the notebook's kernel.
 

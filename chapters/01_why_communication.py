@@ -300,7 +300,7 @@ plt.show()
 # Last the latency rules, and each GPU more makes it worse.
 #
 # The floor belongs to data parallelism with one all-reduce after the backward pass. The rise at the end belongs to the *ring*: an
-# algorithm with $\lg p$ steps instead of $p$ moves it far to the right, and the second range then goes on for longer. That is why a library
+# algorithm with $\lg p$ steps (the logarithm to base 2) instead of $2(p-1)$ moves it far to the right, and the second range then goes on for longer. That is why a library
 # has several algorithms.
 
 # %% [markdown] name="model_size"
@@ -337,10 +337,10 @@ print(f"work and bytes take equal time at {enough:.0f} tokens a GPU; on 1000 GPU
 # %% [markdown] name="ways_out"
 # This asks for one of four things: **more tokens a GPU** (a larger batch; but from some size on larger batches hardly save steps, McCandlish et al.
 # 2018), **faster links** ($B$), **fewer bytes** (smaller dtypes, other ways of splitting the model), or **hiding**
-# communication behind the backward pass, as DDP does. The rest of the course is about them.
+# communication behind the backward pass, as PyTorch's `DistributedDataParallel` (DDP) does. The rest of the course is about them.
 #
-# Fixed work on more machines is called **strong scaling**; work that grows with the machines is **weak scaling**. A paper that reports 95 %
-# efficiency usually means the second.
+# Fixed work on more machines is called **strong scaling**; work that grows with the machines is **weak scaling**. When somebody
+# reports an efficiency of 95 %, ask which of the two it is.
 
 # %% [markdown] name="pitfall"
 # ## 6. A clock that accuses the wrong one
@@ -371,10 +371,11 @@ print(f"all_reduce took {communicate_ms:.0f} ms")
 # the same way: it includes waiting for late ranks.
 
 # %% [markdown] name="yours"
-# ## 7. Yours: one message less
+# ## 7. Yours: one call less
 #
 # At the end of an evaluation every rank has a tensor of metrics and wants the mean over all ranks. This version is right and pays $\alpha$
-# twice. **Make it do with one `all_reduce`** and run the cell; the input must stay as it is.
+# twice. **Make it do with one `all_reduce`** and run the cell; the input must stay as it is. `check` runs your function on worlds of several
+# sizes with awkward inputs, counts its messages, and says what is wrong.
 
 
 # %% name="distributed_mean"

@@ -51,7 +51,7 @@ print(x.tolist())
 # The message carries bytes and nothing else: no shape, no dtype. So the receiver must know both beforehand and bring a tensor to put the bytes in. Messages
 # from one rank to another arrive in the order in which they were sent.
 #
-# With gloo `src` may be left out. Then the first message from anybody is taken, and `recv` returns whose it was:
+# With Gloo `src` may be left out. Then the first message from anybody is taken, and `recv` returns whose it was:
 
 # %% name="any_source"
 # %%ranks
@@ -93,7 +93,7 @@ took_ms = 1e3 * (time.perf_counter() - start)
 print(f"you said {guess.value:g} ms, rank 0 spent {world['took_ms'][0]:.0f} ms in send")
 
 # %% [markdown] name="send_waits_explained"
-# With gloo, `send` returns when the receiver has the data, however little it is. Sender and receiver *meet*: a **rendezvous**. With NCCL the call only puts
+# With Gloo, `send` returns when the receiver has the data, however little it is. Sender and receiver *meet*: a **rendezvous**. With NCCL the call only puts
 # the send into the queue of a GPU stream and returns; there the *stream* waits for the receiver, and so does everything queued behind.
 #
 # MPI leaves it open: a library may copy a small message into a buffer of its own and return. Programs that count on this work until a
@@ -249,7 +249,7 @@ world.run(overwrite_too_early)[1]
 
 # %% [markdown] name="too_early_explained"
 # `isend` does not copy. It notes *where* the data lies, and when the receiver is there, whatever lies there then is sent. (Had rank 1 been early, it might have got ones.) Between `isend` and `wait()`
-# the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer holds anything. Live ranks say nothing about it; the wire compares:
+# the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer may hold anything. Live ranks say nothing about it; the wire compares:
 
 # %% name="wire_too_early"
 print(run(overwrite_too_early, ranks=2).failure)
@@ -277,7 +277,7 @@ if rank == 1:
 
 # %% [markdown] name="mismatch_explained"
 # Four bytes came, rank 1 read them as an integer, and nobody objected: 1065353216 is `0x3F800000`, the bits of 1.0. The second message was shorter than
-# its buffer, and the rest stayed as it was. Neither gave an error with gloo (torch 2.13); a message *longer* than its buffer ends the receiver's process. NCCL asks for the
+# its buffer, and the rest stayed as it was. Neither gave an error with Gloo (torch 2.13); a message *longer* than its buffer ends the receiver's process. NCCL asks for the
 # same dtype and count on both sides. So agree on shape and dtype beforehand, or send them first.
 
 # %% [markdown] name="ping_pong"
@@ -382,7 +382,7 @@ for name, a, rate in (
 # - **Pipeline parallelism**: activations to the next stage, their gradients back.
 # - **Ring attention** and other context parallelism: keys and values go round the circle of section 3.
 # - **Inference**: a prefill machine hands the KV cache to a decode machine.
-# - **Inside every collective**: the ring of the next chapters is nothing else than this circle, many times.
+# - **Inside every collective**: the ring of later chapters is this circle, gone round many times.
 
 # %% [markdown] name="yours"
 # ## 8. Yours: shift by k

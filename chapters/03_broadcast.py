@@ -8,6 +8,7 @@
 
 # %% name="start_world"
 import math
+import time
 
 import matplotlib.pyplot as plt
 import torch
@@ -28,7 +29,8 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# Each rank has one link with 50 GB/s. The model crosses one link in 0.28 seconds. **Guess now**: after how many seconds does the last of 1024 ranks have it?
+# Each rank has one link with 50 GB/s. The model crosses one link in 0.28 seconds. **Guess now**: after how many seconds does the last of 1024 ranks have it? Section 6 has the
+# answer.
 
 # %% name="first_guess"
 first_guess = FloatText(description="seconds:")
@@ -77,7 +79,7 @@ print(f"output {model(torch.ones(1, 4)).sum().item():+.4f}")
 # After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that `src` had, **in place**. All ranks call it; all give the same `src`; all bring a
 # tensor of the same shape and dtype. For Python objects there is `broadcast_object_list`, which pickles.
 #
-# The root of a subgroup is a trap. **Predict**: in a group of all ranks but the first, who is `src=1`, and who is `group_src=0`?
+# The root of a sub-group is a trap. **Predict**: in a group of all ranks but the first, who is `src=1`, and who is `group_src=0`?
 
 # %% name="guess_group"
 guess = ask("the same rank", "two different ranks", "src=1 is an error")
@@ -110,7 +112,7 @@ dist.broadcast(x, src=0)
 print(x.tolist())
 
 # %% [markdown] name="short_explained"
-# The first four arrived, and nobody said a word (gloo, torch 2.13; NCCL leaves such calls undefined). What follows is what was there before. But look at rank 3: there it is what *rank 1* had. Rank 3 got
+# The first four arrived, and nobody said a word (Gloo, torch 2.13; NCCL leaves such calls undefined). What follows is what was there before. But look at rank 3: there it is what *rank 1* had. Rank 3 got
 # its copy from rank 1, and section 4 says why. And if each rank thinks that it is the root itself?
 
 
@@ -159,7 +161,7 @@ world.run(try_it, flat_broadcast)
 
 # %% [markdown] name="flat_cost"
 # A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](01_why_communication.ipynb)), and the root can send only one at a time. So it takes $(p-1)(\alpha + n\beta)$, and while the root works, $p-2$
-# ranks look on. Some of them could help: rank 1 has the tensor after the first message.
+# ranks look on. Some of them could help: after the first message one of them has the tensor too.
 #
 # **Predict**: if every rank that has it passes it on, after how many rounds do 8 ranks have it? And 1024?
 
@@ -179,12 +181,12 @@ for p, said in ((8, eight.value), (1024, thousand.value)):
     print(f"{p:5} ranks: you said {said}, the tree takes {tree.steps} rounds, flat takes {flat.steps}")
 
 # %% [markdown] name="tree_explained"
-# In each round the number of ranks that have it doubles: 1, 2, 4, 8. So $\lceil \lg p \rceil$ rounds suffice, and fewer are impossible, since a rank can make at most one
+# In each round the number of ranks that have it doubles: 1, 2, 4, 8. So $\lceil \lg p \rceil$ rounds suffice ($\lg$ is the logarithm to base 2), and fewer are impossible, since a rank can make at most one
 # more rank know in each round. In all
 #
 # $$T_\text{tree} = \lceil \lg p \rceil\,(\alpha + n\beta).$$
 #
-# The drawing is called a binomial tree. Each rank but the root receives once; the root sends $\lceil\lg p\rceil$ times.
+# The drawing is called a binomial tree, and a round is what its schedule calls a *step*. Each rank but the root receives once; the root sends $\lceil\lg p\rceil$ times.
 #
 # ### Yours
 #
@@ -398,8 +400,6 @@ guess
 
 # %% name="timed"
 def timed_broadcast(broadcast, nbytes, *arguments):
-    import time
-
     tensor, best = torch.zeros(nbytes // 4), math.inf
     for _ in range(20):
         dist.barrier()
@@ -439,7 +439,7 @@ for name, row, (rounds, k) in zip(
 # ## 7. Where you meet it
 #
 # - **DDP**: the model's state at the start, buffers at each forward pass.
-# - **FSDP** with `sync_module_states=True`: one rank loads the checkpoint, the others get the state from it.
+# - **FSDP** ([sharded training](16_sharded_training.ipynb)) with `sync_module_states=True`: one rank loads the checkpoint, the others get the state from it.
 # - **RL for language models**: after each update the trainer's new weights go out to the machines that generate. The way back is the subject of *Gather*.
 # - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
 # - **A stop signal**: one rank decides to end, the others learn it. Four bytes, so all $\alpha$.

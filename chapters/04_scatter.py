@@ -88,9 +88,9 @@ print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
 
 # %% [markdown] name="pieces_explained"
 # `chunk` makes pieces of $\lceil 9/4 \rceil = 3$ until nothing is left, which happens one piece early. `tensor_split` always makes as many as you ask for, but not of the same size. For a
-# scatter, fill up to a multiple of $p$ and cut the filling off afterwards.
+# scatter, **pad** to a multiple of $p$ and cut the padding off afterwards.
 #
-# Now a table with 4 rows and a column for each rank; rank $r$ shall get column $r$. **Predict**: what is wrong with this?
+# Now a table with 4 rows and a column for each rank; rank $r$ is to get column $r$. **Predict**: what is wrong with this?
 
 # %% name="guess_columns"
 guess = ask("nothing", "it raises an error", "ranks get wrong numbers")
@@ -158,9 +158,9 @@ print(f"scatter:           {scatter:7.3f} s")
 print(f"you said {first_guess.value:g} times; scattering is {broadcast / scatter:.2f} times as fast as the chain")
 
 # %% [markdown] name="answer_explained"
-# Hardly faster at all. One link is the neck of the bottle in both: the **root's**. All 64 GB must leave it once, whether each byte is meant for one rank or for everybody.
+# Hardly faster at all. One link is the bottleneck in both: the **root's**. All 64 GB must leave it once, whether each byte is meant for one rank or for everybody.
 #
-# So why scatter? For **memory**: afterwards a rank holds 1 GB and not 64. And for everybody else's links, which a broadcast keeps busy all the time. If it should be *faster*, don't
+# So why scatter? For **memory**: afterwards a rank holds 1 GB and not 64. And for everybody else's links, which a broadcast keeps busy all the time. If you want *speed*, don't
 # start from one rank: 64 ranks that read a 64th of the file each use 64 links.
 
 # %% [markdown] name="measure"
@@ -206,7 +206,7 @@ print(f"model, all ranks share one memory:  {p:.1f} times (n (p-1) against n (p-
 # The first model is that of section 4, for long tensors. On CPU processes the result is usually nearer to the second: there are no links of one's own, all messages are copies through one memory by
 # a few cores, and what counts is the **total** of all bytes. A broadcast moves $n(p-1)$ in all, a scatter $n\frac{p-1}{p}$.
 #
-# Which model holds is decided by where the neck of the bottle is. Always ask what is shared.
+# Which model holds depends on where the bottleneck is. Always ask what is shared.
 
 # %% [markdown] name="together"
 # ## 5. Scatter, then all-gather
@@ -261,7 +261,7 @@ print(list(sampler))
 # - **Serving**: one rank takes the requests and deals them out.
 # - **Inside other collectives**: in van de Geijn's broadcast; and reduce-scatter is a scatter of sums.
 #
-# NCCL has `ncclScatter` only since 2.28; before that PyTorch made a scatter of sends and receives.
+# NCCL has had `ncclScatter` only since 2.28.3; before that a scatter over NCCL was a group of sends and receives.
 
 # %% [markdown] name="yours"
 # ## 8. Yours: a scatter by a tree
@@ -324,7 +324,7 @@ for p in (2, 3, 4, 5, 8):
 # %% [markdown] name="quiz"
 # ## 9. Check yourself
 #
-# <details><summary>1. 256 ranks, and each shall get 4 bytes. Flat or tree?</summary>
+# <details><summary>1. 256 ranks, and each is to get 4 bytes. Flat or tree?</summary>
 #
 # Tree: 8 latencies one after the other instead of 255. The bytes do not matter.
 # </details>

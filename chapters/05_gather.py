@@ -75,7 +75,7 @@ room = [torch.zeros(r + 1) for r in range(world_size)] if rank == 0 else None
 dist.gather(episode, room, dst=0)
 
 # %% [markdown] name="uneven_explained"
-# A gather wants one size from all. There are two ways out. **Fill up** to the longest, which an `all_reduce` with `MAX` finds out, and send the lengths along. Or **`gather_object`**, which takes anything:
+# A gather wants one size from all. There are two ways out. **Pad** to the longest, which an `all_reduce` with `MAX` finds out, and send the lengths along. Or **`gather_object`**, which takes anything:
 
 # %% name="ways_out"
 # %%ranks
@@ -142,7 +142,7 @@ results, trace = world.trace(play, 3)
 Player(trace)
 
 # %% [markdown] name="trace_explained"
-# These are three rounds as they just ran, on this machine's clock. Each has two collectives of opposite direction. Rank 0 learns between a gather and the next broadcast, and all the others stand still in that
+# `world.trace` runs a function as `world.run` does, and records what was sent: these are three rounds as they just ran, on this machine's clock. Each has two collectives of opposite direction. Rank 0 learns between a gather and the next broadcast, and all the others stand still in that
 # broadcast until it is done. That idle time is the price of keeping step.
 
 # %% [markdown] name="algorithms"
@@ -182,7 +182,7 @@ for k in (10, 100, 1000, 10_000):
     print(f"{k:6} actors: link {1e3 * k * (alpha + m * beta):8.1f} ms a round, GPU {1e3 * gpu_s:.0f} ms")
 
 # %% [markdown] name="answer_explained"
-# (It is kind of us to let the GPU take 50 ms for any amount of experience.) The pattern has a name in networking, *incast*: many senders, one receiver. A faster algorithm can't help, for the root's link is busy without a break.
+# (50 ms for any amount of experience is generous to the GPU.) The pattern has a name in networking, *incast*: many senders, one receiver. A faster algorithm can't help, for the root's link is busy without a break.
 # Only a change of *what is sent* can.
 #
 # **Send less.** What does the learner do with it? If it *adds*, as with gradients, somebody can add on the way. **Predict**: 512 ranks have a gradient of 10 MB each. How many MB must the root receive if they are
@@ -315,7 +315,7 @@ for p, (_, t) in enumerate(times, start=2):
 # %% [markdown] name="yours"
 # ## 8. Yours: who found the best?
 #
-# Each rank has a tensor of rewards, perhaps of another length than the others'. `distributed_argmax` shall tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: at most 16
+# Each rank has a tensor of rewards, perhaps of another length than the others'. `distributed_argmax` is to tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: at most 16
 # bytes a rank suffice. What does a rank need to know of the others?
 
 
@@ -374,6 +374,8 @@ check(distributed_argmax)
 #
 # A gather puts everybody's tensor, all of one size, into a list on one rank, and leaves nothing on the others. What the root receives grows with the number of ranks, so that its link is full sooner or later, with any algorithm; what can be added should be reduced
 # instead. And it waits for the slowest: who can't afford that takes messages as they come, and lives with older weights. **Weights out, experience in: it is the way in that fills the link.**
+#
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) marks `distributed_argmax`, with ties and NaNs.
 #
 # **Next question:** what if the root wants only the sum? What do the others hold then? The next chapter is [Reduce](06_reduce.ipynb).
 #

@@ -8,6 +8,7 @@
 
 # %% name="start_world"
 import statistics
+import time
 
 import torch
 import torch.distributed as dist
@@ -83,7 +84,7 @@ if mean >= 1.2:
 # know**: use `all_reduce`, or let the root decide and broadcast the decision. (Those ranks could not be freed; the world has made new ones.)
 
 # %% [markdown] name="metrics"
-# ## 2. A mean that is one
+# ## 2. Which mean?
 #
 # Batches differ. Rank $r$ has $r+1$ samples and its loss is the mean over them. **Predict** which line below is the mean over all samples: the
 # mean of the ranks' means, or the sum of losses divided by the number of samples?
@@ -228,7 +229,7 @@ for schedule in (reduce, everybody):
     print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
 
 # %% [markdown] name="compare_explained"
-# Just as long: in the tree half of the ranks rest in each step, in recursive doubling they swap. It is the reason why many training loops call `all_reduce` for a
+# Just as long: in the tree half of the ranks rest in each step, in *recursive doubling* ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)) they swap. It is the reason why many training loops call `all_reduce` for a
 # metric and are done. A reduce has fewer messages, which matters where links are shared, and it has one more merit.
 #
 # ### Who waits for whom
@@ -243,8 +244,6 @@ guess
 
 # %% name="waiting"
 def waited_s(collective):
-    import time
-
     x = torch.ones(1)
     dist.barrier()
     if dist.get_rank() == 0:
@@ -276,8 +275,6 @@ guess
 
 # %% name="timing"
 def timings(collective, nbytes, repeats=9):
-    import time
-
     tensor, seconds = torch.zeros(nbytes // 4), []
     for _ in range(repeats + 1):
         dist.barrier()
@@ -305,7 +302,7 @@ for i, n in enumerate(sizes):
 # %% [markdown] name="measure_explained"
 # If the all-reduce is slower than the model of a ring says, look at who shares what: all your ranks may use one memory, and an all-reduce moves twice as
 # much through it in all. And the model assumes algorithms that your backend need not use: the leftovers of section 1 came in pieces, so Gloo
-# cuts the tensor, where a tree would send it whole. NCCL has a ring only for reduce (2.30.7, `tuning.cc`).
+# cuts the tensor, where a tree would send it whole. For a reduce NCCL has the ring only (2.30.7, `tuning.cc`).
 
 # %% [markdown] name="where"
 # ## 5. Where you meet it
@@ -341,7 +338,9 @@ for i, n in enumerate(sizes):
 # A reduce leaves the sum on one rank and leftovers on all others. A tree does it in $\lceil\lg p\rceil$ steps, in which each rank but the root sends once. For a few bytes an
 # all-reduce takes as long, so use it wherever more than one rank looks at the result. **Only the root may read.**
 #
-# **Next:** [All-reduce](07_all_reduce.ipynb), where everybody gets the sum.
+# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for the tree, beside that of the broadcast.
+#
+# **Next question:** what does it cost if *everybody* is to have the sum? [All-reduce](07_all_reduce.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

@@ -282,7 +282,7 @@ for p in (2, 4, 8, 32, 128, 1024):
 # %% [markdown] name="yours"
 # ### Your own ring
 #
-# First a trap. Every rank sends to the right, then receives from the left; the tensor is one number. **Predict**: does it
+# First the trap of [Point to point](02_point_to_point.ipynb), in short. Every rank sends to the right, then receives from the left; the tensor is one number. **Predict**: does it
 # work?
 
 # %% name="guess_send_first"
@@ -543,7 +543,7 @@ print(x.item())
 #
 # **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, without the first half.
 #
-# **Next question:** if the ring loses for short tensors, what wins, and how does NCCL know?
+# **Next question:** if the ring loses for short tensors, what wins, and how does NCCL know? [All-reduce algorithms](08_all_reduce_algorithms.ipynb)
 #
 # **Sources.** P. Patarasuk and X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, J. Parallel Distrib.
 # Comput. 69(2), 2009, [doi:10.1016/j.jpdc.2008.09.002](https://doi.org/10.1016/j.jpdc.2008.09.002) ·

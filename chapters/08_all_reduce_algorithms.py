@@ -9,6 +9,7 @@
 # %% name="start_world"
 import math
 import statistics
+import time
 
 import matplotlib.pyplot as plt
 import torch
@@ -384,8 +385,6 @@ guess
 
 # %% name="timing"
 def timings(algorithm, nbytes, repeats=9):
-    import time
-
     tensor, seconds = torch.zeros(nbytes // 4), []
     for _ in range(repeats + 1):
         dist.barrier()
@@ -528,6 +527,8 @@ for nodes in (1, 2, 4, 16, 128):
 # Flat, tree and recursive doubling move whole vectors, in $2(p-1)$, $2\lg p$ and $\lg p$ steps. Ring, Rabenseifner and the pipelined double tree
 # send about $2n$ a rank and differ in steps, and in whose links they use. A library prices its algorithms for each size and takes the cheapest.
 # **Short vectors want few steps, long ones few bytes, and the placement can turn the order round.**
+#
+# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling, fold included.
 #
 # **Next question:** the ring was two walks. What is each of them good for alone? [All-gather](09_all_gather.ipynb) first.
 #

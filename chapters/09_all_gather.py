@@ -301,7 +301,7 @@ dist.all_gather(out, mine)
 print(out)
 
 # %% [markdown] name="unequal_explained"
-# Gloo wants equal sizes, and says so. What works everywhere: gather the lengths first, pad to the longest, gather, and cut.
+# Gloo wants equal sizes, and says so. What works everywhere is the padding of [Gather](05_gather.ipynb): gather the lengths first, pad to the longest, gather, and cut.
 
 # %% name="padded"
 # %%ranks
@@ -315,7 +315,7 @@ dist.all_gather_single(rows, padded)
 print([row[:k].tolist() for row, k in zip(rows.view(world_size, -1), lengths.tolist(), strict=True)])
 
 # %% [markdown] name="dtype_guess"
-# The second one is from a widely read tutorial: an integer piece, and room made with `torch.zeros(1)`. **Predict.**
+# The second is quickly written: an integer piece, and room made with `torch.zeros(1)`. **Predict.**
 
 # %% name="guess_dtype"
 guess = RadioButtons(options=choices, value=None)
@@ -331,7 +331,7 @@ dist.all_gather(out, mine)
 # `torch.tensor([0])` is int64 and `torch.zeros(1)` float32; on one rank torch can see that, and refuses. (Between ranks nobody checks.) Make room
 # with `torch.empty_like(mine)`.
 #
-# Third: `[torch.empty(2)] * world_size` is one tensor, $p$ times. **Predict** what it holds afterwards.
+# Third, an old acquaintance from [Gather](05_gather.ipynb): `[torch.empty(2)] * world_size` is one tensor, $p$ times. **Predict** what it holds afterwards.
 
 # %% name="guess_alias"
 guess = RadioButtons(options=["rank 0's piece", "the last rank's piece", "an error"], value=None)
@@ -382,6 +382,8 @@ print([t.tolist() for t in out])
 # An all-gather leaves all pieces on every rank, in rank order, and multiplies memory by $p$. Each rank receives what it lacks, $\frac{p-1}{p}$ of the result,
 # in $p-1$ steps round a ring or $\lceil\lg p\rceil$ by Bruck. It cuts the thread of autograd, wants equal sizes and one dtype. **Half of an all-reduce:
 # the half that adds nothing.**
+#
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) begins with the ring.
 #
 # **Next question:** and the other half? [Reduce-scatter](10_reduce_scatter.ipynb).
 #

@@ -8,6 +8,7 @@
 
 # %% name="start_world"
 import statistics
+import time
 
 import torch
 import torch.distributed as dist
@@ -101,7 +102,7 @@ print(f"you said {guess.value}, rank 0 sends chunk {first} first; {ring.steps} s
 # %% [markdown] name="yours"
 # ## 3. Yours
 #
-# Below is the first walk of the ring all-reduce as in [chapter 7](07_all_reduce.ipynb), on a copy, for the input must stay as it was. **Run it, read the
+# Below is the first walk of the ring all-reduce as in [All-reduce](07_all_reduce.ipynb), on a copy, for the input must stay as it was. **Run it, read the
 # verdict, mend it.** Two lines are to change.
 
 
@@ -236,7 +237,7 @@ for name, (bytes_each, volume) in stages.items():
 # %% [markdown] name="answer_explained"
 # ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. The first two are free of extra bytes, because an all-reduce *was* a
 # reduce-scatter and an all-gather. ZeRO-3 pays half as much again, since parameters that were thrown away must be fetched once more. Activations
-# come on top in every case.
+# come on top in every case. [Sharded training](16_sharded_training.ipynb) builds all three on a real model.
 #
 # ### The backward of an all-gather
 #
@@ -299,8 +300,6 @@ display(guess_library, guess_yours)
 
 # %% name="timing"
 def timings(nbytes, repeats=9):
-    import time
-
     length = nbytes // 4 // dist.get_world_size()
     full, chunk = torch.zeros(length * dist.get_world_size()), torch.empty(length)
     calls = {
@@ -422,10 +421,10 @@ print("transposed:  ", column.tolist())
 # halving; followed by an all-gather it is an all-reduce. If something useful fits between the two, such as an update, most of the memory need never
 # be there. **Keep the sum where it is used.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) puts both walks together.
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) asks for this ring and for a ZeRO step made of it; [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) puts both walks together.
 #
-# **Next question:** so far every rank got the same, or a part of the same. What if each has something *different* for each? That is all-to-all,
-# [chapter 11](11_all_to_all.ipynb).
+# **Next question:** so far every rank got the same, or a part of the same. What if each has something *different* for each? That is an
+# [all-to-all](11_all_to_all.ipynb).
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

@@ -170,7 +170,7 @@ print(f"rows back: {len(ids) * row_nbytes / 1e6:.1f} MB, each once: {different *
 
 # %% [markdown] name="embedding_explained"
 # `ids.unique(return_inverse=True)` before the exchange, `rows[inverse]` after it, and rows asked for twice cross the wire once.
-# The lab's `embedding_lookup` counts them.
+# `embedding_lookup` in [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) counts them.
 
 # %% [markdown] name="pairwise"
 # ## 3. Who sends when
@@ -230,7 +230,7 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 # $n/p$ and sends $p-1$ of them:
 #
 # $$T_\text{pairwise} = (p-1)\,\alpha + \frac{p-1}{p}\,n\,\beta
-# \qquad\qquad T_\text{Bruck} = \lceil\log_2 p\rceil\,\alpha + \frac{n}{2}\log_2 p\;\beta$$
+# \qquad\qquad T_\text{Bruck} = \lceil\lg p\rceil\,\alpha + \frac{n}{2}\lg p\;\beta$$
 #
 # (the second for powers of two; there a parcel travels once for each bit that is set). **Predict** the winner on 64 ranks, with 5 µs a message and 50 GB/s, for 64 bytes and for 64 MB.
 
@@ -412,7 +412,7 @@ for gb_per_s in (450, 50):
 # - **Not DDP, FSDP or pipelines**: they add, gather or pass on.
 
 # %% [markdown] name="pitfalls"
-# ## 7. What goes wrong
+# ## 7. Pitfalls
 #
 # **Nothing to send.** By chance the last rank has no token. Its author skips the call. **Predict**: does it matter?
 
@@ -471,6 +471,8 @@ dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
 # An all-to-all transposes: part $s$ of rank $r$'s output is part $r$ of rank $s$'s input, and doing it again brings all home. Each rank sends
 # $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is dear where many GPUs share a way out, where the
 # router is uneven, and where nothing can be computed meanwhile. **No parcel can be added to another, so every one must travel.**
+#
+# **Now you:** [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.
 #
 # **Next question:** what if only some of the ranks should talk? [Barrier and groups](12_barrier_and_groups.ipynb) has the answer.
 #

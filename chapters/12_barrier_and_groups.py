@@ -8,6 +8,7 @@
 
 # %% name="start_world"
 import statistics
+import time
 
 import torch
 import torch.distributed as dist
@@ -63,7 +64,7 @@ dist.barrier()  # without this line?
 print(len(file.read_text().split()), "words")
 
 # %% [markdown] name="file_explained"
-# It would fail now and then, which is worse than always. But most barriers in training code are superstition: an `all_reduce` already waits for everybody whose numbers it needs. Put one
+# It would fail now and then, which is worse than always. But many barriers in training code are superstition: an `all_reduce` already waits for everybody whose numbers it needs. Put one
 # where ranks meet *outside* `torch.distributed`: files, clocks (chapters measure with one), ports.
 
 # %% name="tidy"
@@ -92,7 +93,7 @@ Player(schedules.dissemination_barrier(ranks=8))
 print(f"you said {guess.value}, there are {schedules.dissemination_barrier(ranks=1000).steps}")
 
 # %% [markdown] name="dissemination_explained"
-# All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\log_2 p\rceil$ rounds; NCCL meets this way when its ranks set up (`src/bootstrap.cc`).
+# All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\lg p\rceil$ rounds; NCCL meets this way when its ranks set up (`src/bootstrap.cc`).
 # Here it is, live:
 
 
@@ -109,8 +110,6 @@ def dissemination_barrier():
 
 # %% name="own_wait"
 def waited():
-    import time
-
     dist.barrier()
     time.sleep(0.3 * dist.get_rank())
     came = time.perf_counter()
@@ -125,7 +124,7 @@ Player(trace)
 # %% [markdown] name="price"
 # ## 3. What it costs
 #
-# With $\alpha$ seconds a message, $T = \lceil\log_2 p\rceil\,\alpha$: nothing to carry, so no $\beta$. We measure $\alpha$ as half the time in which one number goes from rank 0 to rank 1 and back,
+# With $\alpha$ seconds a message, $T = \lceil\lg p\rceil\,\alpha$: nothing to carry, so no $\beta$. We measure $\alpha$ as half the time in which one number goes from rank 0 to rank 1 and back,
 # and then time both barriers on all ranks, which are in step already.
 
 
@@ -156,8 +155,6 @@ there_and_back, library = seconds(ping), seconds(dist.barrier)
 
 # %% name="own_timings"
 def timed_barrier():
-    import time
-
     found = []
     for _ in range(20):
         start = time.perf_counter()
@@ -174,7 +171,7 @@ print(f"dist.barrier {1e6 * statistics.median(world['library']):.0f} µs")
 
 # %% [markdown] name="price_explained"
 # The model has two ranks with the machine to themselves; a barrier needs all of them *awake*. With more ranks than cores they take turns, and then a barrier costs turns rather than wires: expect several times
-# the model. With Gloo the library's barrier also passes through a thread of its own that must wake, which plain messages do not. On a GPU cluster the larger part is nearly always the wait of section 1.
+# the model. With Gloo the library's barrier also passes through a thread of its own that must wake, which plain messages do not. On a cluster, look for the wait of section 1 before you blame the barrier.
 
 # %% [markdown] name="groups"
 # ## 4. Groups
@@ -358,10 +355,12 @@ for group in (pair, None) if rank == 1 else (None, pair):
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A barrier makes all wait for the last, in $\lceil\log_2 p\rceil$ rounds of gossip and however long the last one takes. Groups let some ranks meet without the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two
+# A barrier makes all wait for the last, in $\lceil\lg p\rceil$ rounds of gossip and however long the last one takes. Groups let some ranks meet without the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two
 # ranks that share two groups must use them in one order. **Meet with few, and always in the same order.**
 #
-# **Next:** [Composing collectives](13_composing.ipynb): softmax, argmax and the loss, when no rank holds a whole row.
+# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for the whole hierarchical all-reduce.
+#
+# **Next question:** softmax, argmax and the loss need a whole row, and no rank holds one. What do the ranks tell each other? [Composing collectives](13_composing.ipynb)
 #
 # **Sources.** D. Hensgen, R. Finkel and U. Manber, *Two algorithms for barrier synchronization*, Int. J. Parallel Programming 17(1), 1988 ·
 # [PyTorch, groups](https://docs.pytorch.org/docs/stable/distributed.html#groups) ·

@@ -33,7 +33,7 @@ first_guess
 # %% [markdown] name="merge"
 # ## 1. Send the summary, not the data
 #
-# Each rank holds a piece of something, and all want one fact about the whole. What must a rank tell the others? Begin with the mean. Rank $r$ has
+# Each rank holds a piece of something, and all want one fact about the whole. What must a rank tell the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
 # $r+1$ numbers, and all of them are $r$.
 #
 # **Predict**, for four ranks: the mean of all ten numbers, and what you get if each rank's mean is averaged.
@@ -74,7 +74,7 @@ print(f"mean of means {mean.item() / world_size:g}\nsum / count   {summary[0] / 
 # ## 2. Argmax
 #
 # Greedy decoding picks the word with the largest logit. An all-reduce with `MAX` gives the value, but not *whose* it is. So each rank
-# contributes a pair, value and index, and all look through $p$ pairs. Rank order breaks ties.
+# contributes a pair, value and index, and all look through $p$ pairs ([Gather](05_gather.ipynb) asked you for it). Rank order breaks ties.
 
 # %% name="argmax_live"
 # %%ranks
@@ -464,6 +464,8 @@ for tokens, (gather, compose) in measured.items():
 # To learn one fact about data that is spread out, merge summaries instead of moving the data. A summary is good if two of them can be merged in any grouping and if it is
 # safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row of logits of any length shrinks to three numbers.
 # **Move the small thing.**
+#
+# **Now you:** [Lab 6](../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary.
 #
 # **Next question:** what else must the ranks agree on before a whole training run comes out the same? [Data parallel, by hand](14_data_parallel.ipynb)
 #

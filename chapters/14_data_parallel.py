@@ -47,12 +47,12 @@ for tensor in model.state_dict().values():
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_explained"
-# Both. So don't rely on seeds: rank 0 tells the others, buffers (the running means of BatchNorm) included. `DistributedDataParallel` does the same when you wrap
+# Both. So don't rely on seeds: rank 0 tells the others, buffers included ([Broadcast](03_broadcast.ipynb) showed why). `DistributedDataParallel` does the same when you wrap
 # a model. Only rank 0 then needs the checkpoint.
 #
 # ## 2. To each its share
 #
-# The data should be read once, each sample by one rank. PyTorch's `DistributedSampler` hands out indices; ranks exchange nothing, they count alike. **Predict**: a data set
+# The data should be read once, each sample by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) hands out indices; ranks exchange nothing, they count alike. **Predict**: a data set
 # has $2p + 1$ samples for $p$ ranks (9 for four). How many does each rank get?
 
 # %% name="guess_sampler"
@@ -69,8 +69,7 @@ for drop_last in (False, True):
     print(f"drop_last={drop_last}: {list(sampler)}")
 
 # %% [markdown] name="sampler_explained"
-# Every rank gets as many as any other, for a reason that section 6 shows. Without `drop_last` the first samples are dealt again to make it come out even: fine for
-# training, wrong for an accuracy, which then counts some samples twice.
+# Every rank gets as many as any other, for a reason that section 6 shows; without `drop_last` the first samples are dealt again to make it come out even.
 #
 # Shuffling must agree too, or ranks would share some samples and miss others. All shuffle with one seed plus the number of the epoch. **Predict** what happens if you
 # don't tell the sampler the epoch.
@@ -192,7 +191,7 @@ for kind in ("SGD", "Adam"):
 # With SGD the learning rate is secretly multiplied by $p$: what works on two GPUs may diverge on 64. Adam divides each gradient by its own size, so that a factor vanishes; the bug stays
 # hidden until somebody clips gradients.
 #
-# **Yours.** The mean of a tensor over all ranks: one `all_reduce`, the input untouched, any dtype and layout. `check` will tell you what you forgot.
+# **Yours.** The mean of a tensor over all ranks, this time from nothing: one `all_reduce`, the input untouched, any dtype and layout. `check` will tell you what you forgot.
 
 
 # %% name="mean_mine"
@@ -446,6 +445,8 @@ for seed in (0, rank):
 # Data parallelism makes equal copies by a broadcast, gives each its share of every batch, and averages gradients by an all-reduce; from equal weights and equal gradients the copies stay equal to the last bit. It is the same
 # algorithm as one process with the whole batch, apart from rounding. Everything that breaks it is a rank that does something different: another seed, one batch fewer, a parameter skipped. **Collectives
 # meet in the order of the calls, so every rank must make the same ones.**
+#
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) marks `distributed_mean`.
 #
 # **Next question:** how much of the tax can hide behind the backward pass? [Overlap and bucketing](15_overlap_and_bucketing.ipynb).
 #

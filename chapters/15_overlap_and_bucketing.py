@@ -478,6 +478,7 @@ rows = {
     for kind in ("cores", "elsewhere")
     for mib in (1, 2, 4, 8)
 }
+
 # %% name="measured_fit"
 p, nbytes = world.ranks, 8 << 20
 eight, one = (statistics.median(rows[kind, mib][2] for kind in ("cores", "elsewhere")) for mib in (1, 8))
@@ -514,7 +515,7 @@ for kind, guess in (("cores", cores_guess), ("elsewhere", elsewhere_guess)):
 # - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
 # - **Tensor parallelism** can't: the next product *needs* the all-reduced activations.
 #
-# With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 microbatches in one bucket, as written and with `no_sync()` around the first three.
+# With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 micro-batches in one bucket, as written and with `no_sync()` around the first three.
 
 # %% name="guess_no_sync"
 plain_guess, no_sync_guess = IntText(description="as written:"), IntText(description="no_sync:")
@@ -566,7 +567,7 @@ for save in (False, True):
 # Backward finishes the last layers' gradients first, so their all-reduce can run while it goes on; hooks start it, `wait()` ends it, and in between the memory is not yours. Gradients go in buckets, large enough to make $\alpha$
 # small and small enough that the last one is short, and all ranks launch them in the same order. **What overlaps is free, as long as it needs what computing leaves idle.**
 #
-# **Now you:** `bucketed_gradients` above, and `allranks check bucketed_gradients FILE` for it in a file of your own.
+# **Now you:** [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb): `bucketed_gradients`, then `overlapped_gradients`.
 #
 # **Next question:** the gradients arrive for free, but every GPU holds the whole model, its gradients and its optimizer. Must it? [Sharded training](16_sharded_training.ipynb).
 #

@@ -4,10 +4,11 @@
 # **Eight GPUs with 80 GB each train a model with data parallelism and Adam. At 5 billion parameters each of them is full, and all eight hold the same. How large can the model be
 # if no GPU keeps what another one has, and how many more bytes does a step send?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
 
 # %% name="start_world"
 import statistics
+import time
 
 import torch
 import torch.distributed as dist
@@ -50,7 +51,7 @@ state = sum(value.nbytes for value in optimizer.state[weight].values() if value.
 print(*(nbytes / weight.numel() for nbytes in (weight.nbytes, weight.grad.nbytes, state)))
 
 # %% [markdown] name="state_explained"
-# 4 + 4 + 8 = 16: Adam keeps two moments. In mixed precision it is 16 as well: 2 for a bfloat16 weight, 2 for its gradient, and 12 for a float32 master copy and the moments (Rajbhandari et al.).
+# 4 + 4 + 8 = 16: Adam keeps two moments. In mixed precision it is 16 as well, as in [Reduce-scatter](10_reduce_scatter.ipynb): 2 for a bfloat16 weight, 2 for its gradient, and 12 for a float32 master copy and the moments (Rajbhandari et al.).
 #
 # All $p$ ranks hold the same 16 bytes. ZeRO, the *zero redundancy optimizer*, shards them in three stages: **1** the optimizer's state, **2** also gradients, **3** also parameters. For stage $s$ and $P$ parameters:
 #
@@ -78,7 +79,7 @@ print(f"you said {model_guess.value:g} for 8 GPUs with nothing twice, which is s
 #
 # ## 2. Stage 1: each updates a part
 #
-# [Chapter 10](10_reduce_scatter.ipynb) did it with momentum on one vector. Here with a model and AdamW: all parameters lie in one flat vector, padded to a multiple of $p$, and rank $r$ owns the $r$-th part. The same function does it with and without sharding.
+# [Reduce-scatter](10_reduce_scatter.ipynb) did it with momentum on one vector. Here it is with a model and AdamW: all parameters lie in one flat vector, padded to a multiple of $p$, and rank $r$ owns the $r$-th part. The same function does it with and without sharding.
 
 
 # %% name="model_and_data"
@@ -159,7 +160,7 @@ for name, trace, price in (
     print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
 
 # %% [markdown] name="volume_explained"
-# The same training and the same bytes, for an all-reduce *is* a reduce-scatter and an all-gather; what differs from the prediction is padding. Write $2P$ for it: $2\frac{p-1}{p}P$ elements. Only the optimizer
+# The same training and the same bytes, for an all-reduce *is* a reduce-scatter and an all-gather; what differs from the prediction is padding. (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`.) Write $2P$ for it: $2\frac{p-1}{p}P$ elements. Only the optimizer
 # shrank, to $\frac1p$.
 #
 # ### The one in torch
@@ -227,7 +228,7 @@ for drop in (False, True):
     print(f"{'dropping' if drop else 'keeping':9} {whole:g} KiB of whole gradients, {shards:g} KiB of shards")
 
 # %% [markdown] name="peak_explained"
-# One layer at a time (a real implementation: one bucket), and the $\frac1p$ that stays. Still $2P$. With gradient accumulation there is a choice: reduce after every microbatch, or keep whole gradients as in
+# One layer at a time (a real implementation: one bucket), and the $\frac1p$ that stays. Still $2P$. With gradient accumulation there is a choice: reduce after every micro-batch, or keep whole gradients as in
 # stage 1.
 #
 # ## 4. Stage 3: fetch the parameters when they are needed
@@ -321,7 +322,7 @@ print("bytes of weights by rank, FSDP", [nbytes for _, nbytes in fsdp])
 #
 # $$T_\text{DDP} = 2(p-1)\,K\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta \qquad T_\text{ZeRO-3} = 3(p-1)\,L\alpha + 3\,\tfrac{p-1}{p}\,n\,\beta$$
 #
-# ($K$ buckets, chapter 15.) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a message, **predict** the ratio of stage 3 to one bucketless all-reduce on 8 and on 1024 GPUs.
+# ($K$ buckets, as in [Overlap and bucketing](15_overlap_and_bucketing.ipynb).) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a message, **predict** the ratio of stage 3 to one all-reduce of everything on 8 and on 1024 GPUs.
 
 # %% name="guess_price"
 eight, thousand = FloatText(description="8:"), FloatText(description="1024:")
@@ -355,8 +356,6 @@ guess
 
 # %% name="stage_seconds"
 def stage_seconds(repeats=7):
-    import time
-
     p, names = dist.get_world_size(), ("alpha", "DDP", "ZeRO-2", "ZeRO-3")
     size = (1 << 19) // p
     shard, whole, one = torch.zeros(size), torch.zeros(size * p), torch.zeros(1)
@@ -391,7 +390,7 @@ for name, price in prices.items():
 print(f"you said {guess.value:g}")
 
 # %% [markdown] name="measured_explained"
-# On NCCL expect something near the model. With Gloo the ratio is further off, for the reason that chapter 10 found: its `reduce_scatter_single` all-reduces a copy, so that a scatter costs as much as an all-reduce. Read "ZeRO sends no more than DDP"
+# On NCCL expect something near the model. With Gloo the ratio is further off, for the reason that [Reduce-scatter](10_reduce_scatter.ipynb) found: its `reduce_scatter_single` all-reduces a copy, so that a scatter costs as much as an all-reduce. Read "ZeRO sends no more than DDP"
 # as a statement about bytes that an *algorithm* needs.
 #
 # ## 6. Yours
@@ -534,7 +533,7 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # No. They belong to a rank's own samples. Checkpointing, sequence or tensor parallelism shrink them.
 # </details>
 #
-# <details><summary>4. With 4 microbatches a step, how many bytes does stage 3 send?</summary>
+# <details><summary>4. With 4 micro-batches a step, how many bytes does stage 3 send?</summary>
 #
 # The weights are gathered for each: $4\cdot2P$ for the gathers, and $4P$ or (without sync until the last) $P$ for the gradients. Stage 1 stays at $2P$.
 # </details>

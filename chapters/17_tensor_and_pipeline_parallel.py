@@ -595,7 +595,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # bytes. These bytes are activations, in every layer, and somebody waits for them. A pipeline sends far less and pays with a bubble of $\frac{p-1}{m+p-1}$, and 1F1B bounds what it keeps. **Tensor
 # parallelism pays in bytes, the pipeline pays in waiting.**
 #
-# **Now you**: the last layer is cut too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
+# **Now you:** the last layer is cut too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
 #
 # **Next question:** all these calls end in a library. Which, and what does it promise? [Libraries](18_libraries.ipynb)
 #

@@ -52,7 +52,7 @@ print(f"{dist.Backend.default_device_backend_map['cuda']}; this world runs {worl
 # | **UCC** | CPUs and GPUs, by others: UCX, NCCL, RCCL, SHARP | `ucc`, if built with it | where it comes with MPI or with the network's software |
 # | **NVSHMEM** | memory of NVIDIA GPUs, by `put` and `get` from *within* a kernel | no backend | to write kernels that communicate |
 #
-# A wheel from PyPI or pytorch.org has Gloo, and NCCL if it is one for CUDA. MPI needs a build from source. (torchcomms, with backends of its own, is a new interface that its README calls experimental.)
+# A wheel from PyPI or pytorch.org has Gloo, and NCCL if it is one for CUDA. MPI needs a build from source. (torchcomms, with backends of its own, is a new interface that its README calls experimental. In torch 2.15 the name `nccl` stands for a rewritten backend, `nccl-legacy` for the one before.)
 #
 # The next program names no backend. We run it on this world's library and on the **wire**, this course's own backend, which is written in Python. **Predict**: the results agree ...
 
@@ -269,7 +269,7 @@ check(halo_exchange)
 # %% [markdown] name="tuner"
 # ## 4. How NCCL chooses
 #
-# NCCL has no algorithm to choose in the call. A **tuner** predicts, for every pair of algorithm and *protocol*, latency + bytes / bandwidth, and takes the smallest. A protocol is how a chunk is handed over:
+# NCCL's calls name no algorithm. Its **tuner** ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)) predicts, for every pair of algorithm and *protocol*, latency + bytes / bandwidth, and takes the smallest. A protocol is how a chunk is handed over:
 #
 # - **LL**: 8 bytes at a time, 4 of data and 4 of flag. No separate signal, but half the bandwidth.
 # - **LL128**: 128 bytes, 120 of data. Nearly full bandwidth, on hardware that supports it.
@@ -290,8 +290,8 @@ for nbytes in (4, 2**16, 2**20, 2**24, 2**30):
     print(f"{nbytes:14,}" + "".join(f"{t:13.1f}" for t in times), "  " + " ".join(pairs[times.index(min(times))]))
 
 # %% [markdown] name="tuner_explained"
-# You were right with 15 and 56. The choice goes from LL to LL128 to Simple as bytes begin to count, as $\alpha$ and $\beta$ would have it. (This is the core of the model: NCCL also corrects trees by size, caps LL, and has CollNet, PAT and, on 8 H100s with an
-# NVSwitch, NVLS; on several machines it looks different, see [All-reduce algorithms](08_all_reduce_algorithms.ipynb).)
+# The formula gives 15 and 56 µs, and so does the first row. The choice goes from LL to LL128 to Simple as bytes begin to count, as $\alpha$ and $\beta$ would have it. (This is the core of the model: NCCL also corrects trees by size, caps LL, and has CollNet, PAT and, on 8 H100s with an
+# NVSwitch, NVLS; on several machines it looks different, as that chapter showed.)
 #
 # **A pitfall to calculate.** To make runs alike, somebody sets `NCCL_PROTO=Simple` for good. **Predict**: how many times slower are the 4-byte all-reduces of a loss?
 
@@ -412,7 +412,7 @@ dist.init_process_group("gloo")  # in this notebook, which nobody launched as a 
 # This world was launched by none of them: the course forks its ranks from a process that has torch loaded already, and they find each other by a file, which is why section 5 showed no `MASTER_ADDR`.
 
 # %% [markdown] name="quiz"
-# ## 7. How to choose
+# ## 7. Check yourself: which library?
 #
 # <details><summary>1. Eight NVIDIA GPUs, data parallel; and ranks exchange a Python dictionary once an epoch. Which backend?</summary>
 #
@@ -445,7 +445,7 @@ dist.init_process_group("gloo")  # in this notebook, which nobody launched as a 
 # `torch.distributed` is an interface, and a program that names no library runs on each of them. What they leave open differs: the order of additions, dtypes, when a call returns, whether a send waits; so code must be right
 # under every promise, and tests must allow rounding. NCCL chooses algorithm and protocol by a model of latency and bandwidth. **Change the library by its name, and read what it promises before you do.**
 #
-# **Now you**: [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) has the halo exchange for marks.
+# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) has the halo exchange for marks.
 #
 # **Next question:** the library knows the machine. Do you? [Topology](19_topology.ipynb)
 #

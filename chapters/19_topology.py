@@ -167,7 +167,7 @@ for machine in (dgx, cloud):
 #
 # ## 4. Two levels
 #
-# If leaving is dear, leave with less. $m$ nodes of $g$ ranks: reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce that between the ranks with the same place; all-gather in each node.
+# If leaving is dear, leave with less, as the hierarchical all-reduce of [Barrier and groups](12_barrier_and_groups.ipynb) did. $m$ nodes of $g$ ranks: reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce that between the ranks with the same place; all-gather in each node.
 #
 # $$T_\text{two} = \underbrace{2(g-1)\,\alpha_1 + 2\tfrac{g-1}{g}\,n\,\beta_1}_{\text{inside}} + \underbrace{2(m-1)\,\alpha_2 + 2\tfrac{m-1}{m}\,\tfrac{n}{g}\,\beta_2}_{\text{between}}$$
 #
@@ -178,7 +178,7 @@ small = replace(dgx, ranks_per_node=4, nics_per_node=4)
 Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")))
 
 # %% [markdown] name="two_guess"
-# Five ways to sum 1 GB on 32 ranks. *Leader*: one rank of each node sums for it and speaks for it. *Eight rings*: each has an eighth of the vector and leaves its nodes by another card, as NCCL does with its channels. **Predict** the fastest, on each machine.
+# Four ways to sum 1 GB on 32 ranks. *Leader*: one rank of each node sums for it and speaks for it. *Eight rings*: each has an eighth of the vector and leaves its nodes by another card, as NCCL does with its channels. **Predict** the fastest, on each machine.
 
 # %% name="guess_two"
 names = ["ring", "hierarchical", "leader", "eight rings"]
@@ -404,7 +404,7 @@ for what, machine in broken.items():
 #
 # ## 7. Yours
 #
-# This is the leader's way, and its sum is right. **Make each rank carry its own part between the nodes.** `check` counts the bytes that leave a node.
+# In [Barrier and groups](12_barrier_and_groups.ipynb) one group was missing. This is the leader's way, and its sum is right. **Make each rank carry its own part between the nodes.** `check` counts the bytes that leave a node.
 
 
 # %% name="hierarchical"
@@ -476,6 +476,8 @@ check(hierarchical_all_reduce)
 #
 # A collective moves at the pace of its slowest link, so count what crosses it and who shares it. Two levels let every rank carry $n/g$ between nodes over its own card; that pays where cards are many, and only if the program's idea of a node is the launcher's.
 # Rails serve such plans; a slow rank or a dead card slows all. **Find the slowest link, and send little over it, over as many cards as there are.**
+#
+# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) marks it by the bytes that leave a node.
 #
 # **Next question:** and when it does not run slowly, but not at all? [When it hangs](20_when_it_hangs.ipynb)
 #

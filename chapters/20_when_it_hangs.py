@@ -106,7 +106,7 @@ print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 
 # %% [markdown] name="dtype_explained"
 # [All-reduce](07_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. No deadline finds this, for nobody waits. A check before the call does:
-# `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation and shape before each collective. It is slow, so it is for the hunt and not for the run.
+# `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation, shape and dtype before each collective. It is slow, so it is for the hunt and not for the run.
 
 # %% [markdown] name="faults"
 # ## 3. Four ways to break a healthy program

@@ -4,7 +4,7 @@
 # **The same small transformer, on the same four processes: copied (DDP), with a sharded optimizer (ZeRO), with split layers (tensor parallel). Is the loss the same? And can you
 # say, before it runs, how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
+# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
 
 # %% name="start_world"
 import sys
@@ -193,7 +193,7 @@ def zero(model):
 
 # %% [markdown] name="tensor_intro"
 # **Tensor parallel.** Every rank sees the whole batch and has a part of each matrix: some heads, some columns of the perceptron. What the parts produce must be *added* before it is used: that is `leave`. Its mirror
-# image is `enter`: forward every rank already has $x$, so there is nothing to do; backward each rank knows only what its own part wants of $x$, and those wishes are added.
+# image is `enter`: forward every rank already has $x$, so there is nothing to do; backward each rank knows only what its own part wants of $x$, and those wishes are added. (They are $g$ and $f$ of [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb).)
 
 
 # %% name="enter_leave"
@@ -302,7 +302,7 @@ planned = plans(workload.Cluster(p, bytes_per_s=1e9))
 
 # %% [markdown] name="trace_intro"
 # `world.trace` notes what each call was handed. One step is a trace of three steps without the events of a trace of two. What a ring sends for that is our own multiplication: an all-gather is handed a rank's part, the
-# others the whole vector.
+# others the whole vector. (Two calls appear by torch's older names, `reduce_scatter_tensor` and `all_gather_into_tensor`.)
 
 
 # %% name="traced"
@@ -587,7 +587,9 @@ check(zero_sgd_step)
 # DDP, ZeRO and tensor parallelism compute the same step and differ in what is split: the batch, the optimizer, the layers. Their bytes follow from a few numbers that you know before the run, and each byte that is left over has a
 # reason: a loss for the log, a header, a library that took another algorithm. Time adds to that who waits for whom and what can hide. **Predict, count, measure, and explain the rest.**
 #
-# This was the last chapter. Take one of your own training scripts, write its three columns, plan, trace and time, and see what is left over.
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) marks `zero_sgd_step`. Then take one of your own training scripts, write its three columns, plan, trace and time, and see what is left over.
+#
+# This was the last chapter. [Price a training run](93_price_a_training_run.ipynb) plans larger runs than you can trace; [Which collective?](92_which_collective.ipynb) is a drill over everything.
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·

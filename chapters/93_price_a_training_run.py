@@ -4,7 +4,7 @@
 # **65 billion parameters, 64 H100s with 80 GB each, 4 million tokens a step. Which ways to split the model fit into the memory, and
 # which of those sends for the shortest time?**
 #
-# 25 minutes · CPU ok, no ranks needed · before it: [Data parallel, by hand](14_data_parallel.ipynb)
+# 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
 
 # %% name="imports"
 from ipywidgets import FloatText, Layout, RadioButtons
@@ -79,7 +79,7 @@ for stage in range(4):
 # %% [markdown] name="play"
 # ## 3. Your turn
 #
-# Leave 20 GB for activations: find a split of 64 ranks (DP × TP × PP = 64) with at most 60 GB a rank, and the least ms you can. Figures that don't add up
+# Leave 20 GB for activations: find a split of 64 ranks (DP × TP × PP = 64) with at most 60 GB a rank and as few ms of sending as you can. Figures that don't add up
 # cost one sentence, and nothing that you typed.
 
 # %% name="calculator"
@@ -117,7 +117,7 @@ for s in (*found[:4], found[-1]):
 
 # %% [markdown] name="best_explained"
 # Pipelines send the least, for a stage hands on one activation where tensor parallelism all-reduces four a layer. They *wait* instead: with $m$
-# microbatches and $p$ stages, $\frac{p-1}{m+p-1}$ of the time.
+# micro-batches and $p$ stages, $\frac{p-1}{m+p-1}$ of the time.
 #
 # Is a second much? Training takes about 6 operations for each parameter and token (Kaplan et al. 2020). At 400 TFLOP/s a GPU (assumed):
 
@@ -179,7 +179,7 @@ for ep in (1, 8):
 # ## 6. What the price leaves out
 #
 # - **Overlap.** Gradients and gathers hide behind computing, tensor parallelism hardly does. The sum is what you would pay if nothing did.
-# - **Activations**, which often decide the microbatch, and recomputing them.
+# - **Activations**, which often decide the micro-batch, and recomputing them.
 # - **Skew.** Experts are taken to be equally loved, links equally fast, and nobody else on the network.
 #
 # From the shell: `allranks price ddp --parameters 7e9 --ranks 32`, and its neighbours `zero`, `tensor`, `pipeline` and `expert`.
@@ -188,7 +188,7 @@ for ep in (1, 8):
 # ## Recap
 #
 # Memory decides what must be split, links decide which way: tensor parallel inside a machine, pipelines and data parallel across, experts where tokens are cheaper
-# than weights. Sharding trades memory for gathers, once for each microbatch. **Price the split before you rent the machine.**
+# than weights. Sharding trades memory for gathers, once for each micro-batch. **Price the split before you rent the machine.**
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · M. Shoeybi et al., *Megatron-LM*,
 # [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) · J. Kaplan et al., *Scaling laws for neural language models*,

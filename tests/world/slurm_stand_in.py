@@ -2,7 +2,7 @@
 
 It reads the script that ipyparallel writes, sets the variables that Slurm sets (by the names of its manual pages), and starts
 the tasks. It shows that the script starts engines that are numbered rightly; that Slurm accepts it, only Slurm can show.
-Installed by a test as four programs; which one it is, its name says. Jobs are kept under $STAND_IN_JOBS.
+A test installs four programs that call it, each with its name first. Jobs are kept under $STAND_IN_JOBS.
 """
 
 import os
@@ -72,4 +72,4 @@ def scancel(*arguments: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(globals()[Path(sys.argv[0]).name](*sys.argv[1:]))
+    sys.exit(globals()[sys.argv[1]](*sys.argv[2:]))

@@ -6,6 +6,7 @@ them of our own runs a job; where sshd is, one of our own takes the engines.
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -70,7 +71,7 @@ def test_the_script_that_ipyparallel_writes_asks_for_an_engine_a_gpu(tmp_path):
     assert run.startswith(
         "srun --distribution=block sh -c 'export RANK=$SLURM_PROCID ALLRANKS_HOST=$SLURMD_NODENAME; exec "
     )
-    assert f"{sys.executable} -m ipyparallel.engine" in run and "--IPEngine.id=$SLURM_PROCID" in run
+    assert f"{shlex.quote(sys.executable)} -m ipyparallel.engine" in run and "--IPEngine.id=$SLURM_PROCID" in run
     assert subprocess.run(["sh", "-n", str(tmp_path / "engines.sbatch")]).returncode == 0
 
 
@@ -163,7 +164,8 @@ def stand_in(tmp_path, monkeypatch, cluster_dir):
     jobs.mkdir()
     for name in ("sbatch", "srun", "squeue", "scancel"):
         program = programs / name
-        program.write_text(f"#!{sys.executable}\n" + (HERE / "slurm_stand_in.py").read_text())
+        words = shlex.join([sys.executable, str(HERE / "slurm_stand_in.py"), name])
+        program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')  # no "#!python": its path may hold a space
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("STAND_IN_JOBS", str(jobs))
@@ -380,3 +382,7 @@ def test_a_world_over_ssh(daemons, short_path, cluster_dir, monkeypatch):
         assert {f[4] for f in found} == {"lo"} and {f[5] for f in found} == {3.0}
     assert gone([f[6] for f in found]), "engines outlived the world"
     assert not (Path.home() / ".cache" / "allranks-ssh" / f"{socket.gethostname()}-{os.getpid()}").exists()
+    with pytest.raises(ClusterError, match=r"localhost can't run ranks with /no/python: try `ssh .* in a terminal"):
+        World(profile="ssh", backend="gloo", settings={**settings, "python": "/no/python"})
+    with pytest.raises(ClusterError, match=r"ssh can't reach localhost; try `ssh .*-p 1 localhost true` in a terminal"):
+        World(profile="ssh", backend="gloo", settings={**settings, "hosts": {"localhost:1": 2}})

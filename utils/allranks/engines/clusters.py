@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -68,6 +69,24 @@ class SlurmEngines(SlurmEngineSetLauncher):
 
 class NumberedSSHEngine(SSHEngineLauncher):
     """Tells its engine which rank it is, and the name by which its host was given."""
+
+    def start(self, *args, **kwargs):
+        """Starts the engine. Raises ClusterError where ssh can't reach the host, or there is no such Python."""
+        try:
+            return super().start(*args, **kwargs)
+        except Exception as error:
+            failed = (
+                error if isinstance(error, subprocess.CalledProcessError) else error.__context__
+            )  # at times wrapped
+            if not isinstance(failed, subprocess.CalledProcessError):
+                raise
+            login = shlex.join(["ssh", *self.ssh_args, self.location])
+            if failed.returncode == 255:  # ssh's own
+                raise ClusterError(f"ssh can't reach {self.location}; try `{login} true` in a terminal.") from None
+            raise ClusterError(
+                f"{self.location} can't run ranks with {self.remote_python}: try `{login} {self.remote_python} -m ipyparallel.engine "
+                "--version` in a terminal, and name the Python there in settings={'python': ...}."
+            ) from None
 
     def get_env(self) -> dict:
         """The environment of the engine."""
@@ -142,7 +161,7 @@ def job(
     traits = {
         "engines": hosts,
         "delay": 0.0,
-        "remote_python": python,
+        "remote_python": shlex.quote(python),  # the host's shell reads it
         "remote_profile_dir": f".cache/allranks-ssh/{socket.gethostname()}-{os.getpid()}",
         "ssh_args": ["-o", "BatchMode=yes", *more],
         "scp_args": ["-o", "BatchMode=yes", *("-P" if word == "-p" else word for word in more)],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+from test_chapters import execute
 
 pytestmark = [pytest.mark.live, pytest.mark.notebooks, pytest.mark.timeout(300)]
 
@@ -97,7 +97,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
 def test_every_cell_of_the_solution_runs(lab):
     (path,) = (ROOT / "solutions" / lab).glob("*.ipynb")
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=200, kernel_name="python3").execute()  # raises where a cell does
+    execute(notebook, path.parent)  # raises where a cell does
     cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
     for name, expected in SHOWN[lab].items():
         said = text_of(cells[name])

@@ -17,7 +17,8 @@
 # %% [markdown] name="rules"
 # **How it is marked.** `ring_shift` and `halo_exchange` are plain functions on the default group. They must be right for any number of
 # ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is
-# there. `check(function)` tells you now what the marking will tell you later, with other numbers. `fit_line` is tried on links that
+# there. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other
+# numbers. A function asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there. `fit_line` is tried on links that
 # the marker made up, for nobody else can know what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
@@ -290,8 +291,8 @@ print(f"measured   {measured_us:8.0f} µs")
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These three cells give the points of the functions. Each is the share of its cases that pass; you can run them too. The answers in
-# words are read by a person.
+# These three cells give the points of the functions. Each is the exercise's points times the score that `check` gives; you can run them too.
+# The answers in words are read by a person.
 
 # %% nbgrader={"grade_id": "ring_shift-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_shift"}
 round(4 * check(ring_shift).score, 2)

@@ -17,7 +17,7 @@
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
 # from 1 up, any root, any shape (empty and non-contiguous ones too) and any dtype. Every message is counted, and a send may
-# wait until its receiver is there. The *rounds* are counted too, on a clock on which every message takes one second.
+# wait until its receiver is there. What it is not asked to change stays as it was. The *rounds* are counted too, on a clock on which every message takes one second.
 #
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 
@@ -293,7 +293,7 @@ print("the same as dist.gather:", all(map(torch.equal, ours, theirs)))
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These cells give the points. Each is the share of its cases that pass; you can run them too.
+# These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "tree_broadcast-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "tree_broadcast"}
 round(4 * check(tree_broadcast).score, 2)

@@ -14,8 +14,9 @@
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too), and sizes that do not divide by the number of
-# ranks. Every message is counted, and a send may wait until its receiver is there.
+# ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that do not divide by
+# the number of ranks. Every message is counted, and a send may wait until its receiver is there. What it is not asked to change
+# stays as it was. It asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there.
 #
 # `check(function)` tells you now what the marking will tell you later: it plays by the same rules with other numbers.
 # Run it as often as you like.
@@ -54,7 +55,8 @@ print(gradient.tolist())
 # ## 1. The mean of all ranks
 #
 # Data-parallel training averages gradients, but `all_reduce` adds. Return the elementwise mean over the ranks, with
-# **one** `all_reduce`, and leave `tensor` as it was: the caller may still need it.
+# **one** `all_reduce`, and leave `tensor` as it was: the caller may still need it. A mean is asked of floating and complex tensors only, and
+# has their dtype.
 
 
 # %% nbgrader={"grade_id": "distributed_mean", "solution": true}
@@ -88,7 +90,7 @@ check(distributed_mean)
 # flat index *on that rank*. `all_reduce` with `MAX` gives the value and forgets where it was. And nobody should have to see all the scores:
 # whatever the tensors' size, a rank may receive **16 bytes from each rank**, so one value and one index.
 #
-# Return `(value, rank, index)`, the same on every rank. Three traps:
+# Return `(value, rank, index)`, the same on every rank. Tensors of two ranks may differ in size, and none is empty. Three traps:
 #
 # - A tie goes to the lowest rank, then to the lowest index, on *every* rank: if two ranks disagree on the winner, they go different ways.
 # - A NaN wins, as in `torch.argmax`: who hides it, hides a bug. (What does your comparison say of NaN?)
@@ -219,7 +221,7 @@ world.run(ring_of_ranks)
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These three cells give the points. Each is the share of its cases that pass; you can run them too.
+# These three cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "distributed_mean-graded", "grade": true, "locked": true, "points": 3} allranks={"exercise": "distributed_mean"}
 round(3 * check(distributed_mean).score, 2)

@@ -10,11 +10,12 @@
 # | `hierarchical_all_reduce` | hard | 45 | 6 |
 # | one answer in words | medium | 10 | 2 |
 #
-# CPU ok. The chapter *All-reduce algorithms* has the pictures; this notebook has the holes.
+# CPU ok. The chapter *All-reduce algorithms* has the pictures, *Barrier and groups* the groups of the second exercise; this notebook has
+# the holes.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too), and sizes that divide by nothing. Every message is counted,
+# ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that divide by nothing. Every message is counted,
 # and a send may wait until its receiver is there. `check(function)` tells you now what the marking will tell you later, with
 # other numbers.
 
@@ -231,7 +232,7 @@ for event in trace:
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These two cells give the points. Each is the share of its cases that pass; you can run them too.
+# These two cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "recursive_doubling_all_reduce-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "recursive_doubling_all_reduce"}
 round(6 * check(recursive_doubling_all_reduce).score, 2)

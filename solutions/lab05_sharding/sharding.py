@@ -15,8 +15,8 @@
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
-# from 1 up and for sizes that do not divide by it; the first two for empty and non-contiguous tensors too. Every message is
-# counted, and a send may wait until its receiver is there. `check(function)` tells you now what the marking will tell you
+# from 1 up and for sizes that do not divide by it; the first two for empty and non-contiguous tensors and any dtype too. Every message is
+# counted, and a send may wait until its receiver is there. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you
 # later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
@@ -159,8 +159,8 @@ Player(trace)
 # 3. all-gather the new parameters.
 #
 # We do it with plain SGD, $w \leftarrow w - \mathrm{lr} \cdot \bar g$, where $\bar g$ is the *mean* of the gradients. Put all parameters
-# into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. Use the real `dist.reduce_scatter` and
-# `dist.all_gather`.
+# into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. All parameters have a `.grad`, which stays as it
+# was, and one dtype. Use the real `dist.reduce_scatter` and `dist.all_gather`.
 #
 # **Predict**: a plain all-reduce of $P$ numbers moves $2P$ in a rank's share. How many do these two move together?
 
@@ -235,7 +235,7 @@ for event in trace:
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These cells give the points. Each is the share of its cases that pass; you can run them too.
+# These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "ring_all_gather-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_all_gather"}
 round(4 * check(ring_all_gather).score, 2)

@@ -15,8 +15,8 @@
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up,
-# any number of rows (none too) and any floating dtype. Every byte is counted: a function that gathers whole rows gives the right
-# numbers and loses the points for messages. `check(function)` tells you now what the marking will tell you later, with other numbers.
+# any number of rows (none too), any floating dtype, and tensors that aren't contiguous. Every byte is counted: a function that gathers whole
+# rows gives the right numbers and loses the points for messages. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -54,8 +54,8 @@ print((x.exp() / total).item())
 # %% [markdown] name="softmax_task"
 # ## 1. Softmax over a split row
 #
-# `logits` holds this rank's columns of every row; the last dimension is the split one, and the ranks' shares may differ by one column.
-# Return the softmax of *these* columns over the *whole* rows, in the dtype of `logits`. It must be right for logits of 10,000 too.
+# `logits` holds this rank's columns of every row; the last dimension is the split one (and the only one, where there is a single row), and the
+# ranks' shares may differ by one column; everybody has one at least. Return the softmax of *these* columns over the *whole* rows, in the dtype of `logits`. It must be right for logits of 10,000 too.
 #
 # You have at most **two** all-reduces, of **one** value for each row.
 
@@ -108,8 +108,8 @@ for event in trace:
 # - the rank on which each of them is (int64),
 # - its index in that rank's tensor, flattened (int64).
 #
-# Of equal values the one on the lower rank comes first, then the one with the lower index. NaN counts as the largest, as in `torch.topk`.
-# Each rank may receive at most $16 \cdot k \cdot p$ bytes.
+# Of equal values the one on the lower rank comes first, then the one with the lower index. NaN counts as the largest, as in `torch.topk`. Whole
+# numbers come too. `k` may be 0, and is at most the number of all values. Each rank may receive at most $16 \cdot k \cdot p$ bytes.
 
 # %% [markdown] name="top_k_traps"
 # Why are $k$ candidates from each rank enough, and why are fewer not? Two traps:
@@ -222,7 +222,7 @@ for ours, wanted in world.run(loss_of_ranks)[:2]:
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These cells give the points. Each is the share of its cases that pass; you can run them too.
+# These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "distributed_softmax-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "distributed_softmax"}
 round(5 * check(distributed_softmax).score, 2)

@@ -15,7 +15,8 @@
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for
-# pieces of different sizes, and for empty ones. Every message is counted, and a send may wait until its receiver is there.
+# pieces of different sizes, for empty ones, for any dtype and for tensors that aren't contiguous. Every message is counted, and a send may wait
+# until its receiver is there. What it is not asked to change stays as it was.
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
@@ -224,7 +225,7 @@ for rank, made in enumerate(results):
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These cells give the points. Each is the share of its cases that pass; you can run them too.
+# These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "pairwise_all_to_all-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "pairwise_all_to_all"}
 round(4 * check(pairwise_all_to_all).score, 2)

@@ -9,11 +9,11 @@
 # | `overlapped_gradients` | hard | 45 | 6 |
 # | one answer in words | medium | 10 | 2 |
 #
-# CPU ok. The chapter *Data parallel, by hand* has the pictures; this notebook has the holes.
+# CPU ok. The chapters *Data parallel, by hand* and *Overlap and bucketing* have the pictures; this notebook has the holes.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and for
-# gradients of any size. Every call is counted, and in the second exercise also *when* it is launched.
+# gradients of any size and floating dtype (one for all parameters). Every call is counted, and in the second exercise also *when* it is launched.
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
@@ -237,7 +237,7 @@ print("all ranks agree:", all(torch.equal(results[0][1], sums) for _, sums in re
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These cells give the points. Each is the share of its cases that pass; you can run them too.
+# These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "bucketed_gradients-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "bucketed_gradients"}
 round(5 * check(bucketed_gradients).score, 2)

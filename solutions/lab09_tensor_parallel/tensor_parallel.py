@@ -9,11 +9,12 @@
 # | `column_row_linear` | medium | 30 | 6 |
 # | one answer in words | medium | 15 | 2 |
 #
-# CPU ok. The exercise goes with *All-reduce* and *Composing collectives*; this notebook has the holes.
+# CPU ok. The chapter *Tensor and pipeline parallel* has the pictures; this notebook has the holes.
 
 # %% [markdown] name="rules"
 # **How it is marked.** The exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
-# layers that the number of ranks does not divide, any dtype and any layout. Every message is counted.
+# layers that the number of ranks does not divide, any floating dtype, no rows at all and any layout. Every message is counted. What it is not asked
+# to change stays as it was.
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
@@ -142,7 +143,7 @@ for way, numbers in ways.items():
 # %% [markdown] name="marking"
 # ## Marking
 #
-# This cell gives the points, the share of its cases that pass; you can run it too.
+# This cell gives the exercise's points times the score that `check` gives; you can run it too.
 
 # %% nbgrader={"grade_id": "column_row_linear-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "column_row_linear"}
 round(6 * check(column_row_linear).score, 2)

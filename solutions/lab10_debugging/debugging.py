@@ -209,6 +209,7 @@ for name, program in cases.items():
 # `diagnosis("mirror")` is called on every rank and returns `(rank, line, kind)`:
 #
 # - **rank**: the lowest one that does what it should not (not the one that waits or complains), or `EVERY`. With `dist.get_world_size()` ranks it may be another one.
+#   You are asked only about worlds in which the program goes wrong.
 # - **line** of the program's cell: the one that *does* it, not the one that notices.
 # - **kind**: one of the names above, each of which says which line is meant.
 
@@ -373,7 +374,7 @@ for rank, results in enumerate(world.run(all_six, deadline=10)):
 # %% [markdown] name="marking"
 # ## Marking
 #
-# These cells give the points. Each is the share of its cases that pass; you can run them too.
+# These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
 # %% nbgrader={"grade_id": "diagnosis-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "diagnosis"}
 round(6 * check(diagnosis).score, 2)

@@ -5,13 +5,15 @@ STAMP := .venv/.allranks-setup
 # how many tests run at once; live worlds start several processes each
 WORKERS ?= 2
 
-.PHONY: setup lab test test-ranks test-nightly notebooks site bench lint clean
+.PHONY: help setup lab test test-ranks test-nightly coverage notebooks site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make lab        set up what is missing, warm the engines, open JupyterLab at the first chapter"
 	@echo "make test       set up what is missing, run every check and test"
 	@echo "make test-nightly  the same with what takes hours: other world sizes, long storms"
+	@echo "make test-ranks    every chapter on 2, 3 and 8 ranks, with its answers too"
+	@echo "make coverage   the tests once more, counting which lines of the package and the grader they run"
 	@echo "make setup      the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks  build every .ipynb from its percent script"
 	@echo "make site       the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
@@ -41,6 +43,11 @@ test-nightly: $(STAMP) lint
 # every chapter on other world sizes
 test-ranks: $(STAMP)
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/notebooks $(ARGS)
+
+coverage: $(STAMP)
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadfile $(ARGS); status=$$?; \
+	$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered && exit $$status
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py

@@ -9,15 +9,15 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make lab        set up what is missing, warm the engines, open JupyterLab at the first chapter"
-	@echo "make test       set up what is missing, run every check and test"
-	@echo "make test-nightly  the same with what takes hours: other world sizes, long storms"
-	@echo "make test-ranks    every chapter on 2, 3 and 8 ranks, with its answers too"
-	@echo "make coverage   the tests once more, counting which lines of the package and the grader they run"
-	@echo "make setup      the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
-	@echo "make notebooks  build every .ipynb from its percent script"
-	@echo "make site       the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
-	@echo "make bench      measure what the README quotes"
+	@echo "make lab            set up what is missing, warm the engines, open JupyterLab at the first chapter"
+	@echo "make test           set up what is missing, run every check and test"
+	@echo "make test-nightly   the same with what takes hours: other world sizes, long storms"
+	@echo "make test-ranks     every chapter on 2, 3 and 8 ranks, with its answers too"
+	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
+	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
+	@echo "make notebooks      build every .ipynb from its percent script"
+	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
+	@echo "make bench          measure what the README quotes"
 
 $(STAMP): pyproject.toml constraints.txt tools/setup.py
 	$(PYTHON) tools/setup.py $(if $(TORCH),--torch $(TORCH))

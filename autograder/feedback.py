@@ -6,6 +6,7 @@ import base64
 import html
 
 import nbformat
+from allranks.exercises.checking.verdict import told_once
 from nbformat import NotebookNode
 
 MAX_CHARACTERS = 2000
@@ -39,10 +40,10 @@ def as_text(verdict: dict) -> str:
     lines = [_headline(verdict)]
     if verdict.get("reason") and not verdict["passed"]:
         lines.append(_short(verdict["reason"]))
-    for case in verdict["cases"]:
+    for case, why in _cases(verdict):
         lines.append(f"{'pass' if case['passed'] else 'FAIL'}  {case['name']}")
-        if not case["passed"] and case.get("reason"):
-            lines.append(f"      {_short(case['reason'])}")
+        if why:
+            lines.append(f"      {_short(why)}")
     return "\n".join(lines)
 
 
@@ -59,11 +60,18 @@ def as_html(verdict: dict, points: float, max_points: float) -> str:
         rows = "".join(
             f'<tr><td style="{STYLE}">{"&#10003;" if case["passed"] else "&#10007;"}</td>'
             f'<td style="{STYLE}">{_escaped(case["name"])}</td>'
-            f'<td style="{STYLE}">{"" if case["passed"] else _escaped(case.get("reason") or "")}</td></tr>'
-            for case in verdict["cases"]
+            f'<td style="{STYLE}">{_escaped(why)}</td></tr>'
+            for case, why in _cases(verdict)
         )
         parts.append(f"<table><tbody>{rows}</tbody></table>")
     return "\n".join(parts)
+
+
+def _cases(verdict: dict) -> list[tuple[dict, str]]:
+    """Each case, and what is said of it: "" where it passed."""
+    reasons = [case.get("reason") or "" for case in verdict["cases"] if not case["passed"]]
+    told = iter(told_once(verdict.get("reason") or "", reasons))
+    return [(case, "" if case["passed"] else next(told) or "as above") for case in verdict["cases"]]
 
 
 def _headline(verdict: dict) -> str:

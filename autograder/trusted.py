@@ -181,11 +181,15 @@ def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> lis
 
 
 def _forged(cell: NotebookNode, original: NotebookNode | None) -> str:
-    """The names of what nbgrader knows of the cell and is not as it was released."""
+    """The names of what nbgrader knows of the cell and is not as it was released.
+
+    A checksum that is not there accuses nobody: a notebook in the instructor's version has none, and nothing is gained.
+    """
     if original is None:
         return ""
     theirs, ours = cell.metadata["nbgrader"], original.metadata.nbgrader
-    names = [name for name in ours if name != "cell_type" and theirs.get(name) != ours[name]]
+    ignored = {"cell_type"} if "checksum" in theirs else {"cell_type", "checksum"}
+    names = [name for name in ours if name not in ignored and theirs.get(name) != ours[name]]
     if cell.cell_type != original.cell_type:
         names.append("cell_type")
     return ", ".join(names)

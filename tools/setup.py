@@ -67,7 +67,7 @@ def main() -> int:
     [pin] = project["optional-dependencies"][kind]
     size = "about 200 MB" if kind == "cpu" else "about 3 GB, NCCL and the CUDA libraries with it"
     print(
-        f"Setting up {VENV.name}: {pin} for {kind.upper()} ({size}), JupyterLab and the rest (about 150 MB).",
+        f"Setting up {VENV.name}: {pin} for {kind.upper()} ({size}), JupyterLab and the rest (about 260 MB).",
         flush=True,
     )
     if not PYTHON.exists() and not run(sys.executable, "-m", "venv", VENV):

@@ -12,7 +12,7 @@ from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.nbgraderformat import MetadataValidator
 
-from autograder.trusted import RestoreCells
+from autograder.trusted import RestoreCells, incidents_of
 
 GRADED = "ring_all_reduce-graded"
 
@@ -45,6 +45,15 @@ def test_an_honest_submission_keeps_every_word(course):
     found = restored(course, submitted)
     assert [cell.source for cell in found.cells] == [cell.source for cell in submitted.cells]
     assert as_released(course, found, GRADED)
+
+
+def test_a_checksum_that_is_not_there_accuses_nobody(course):
+    """The instructor's own version, handed in to try the way, has none."""
+    notebook = course.answers()
+    del cell_of(notebook, GRADED).metadata.nbgrader["checksum"]
+    found = restored(course, notebook)
+    assert as_released(course, found, GRADED)
+    assert incidents_of(found) == []
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ STORM = {
     "memory": ("if r == 1:\n    x = torch.ones(10**10)\ndist.barrier()", K.MEMORY, 5, ("Rank 1, line 5 asked for more than",)),
     "memory of Python": ("x = []\nwhile True:\n    x.append(bytearray(10**7))", K.MEMORY, 6, ("asked for more",)),
     "megabytes of output": ("while True:\n    print('x' * 10000)", K.OUTPUT, None, ("printed more than",)),
+    "a cell's name": ("torch.ones(1) * rank", K.EXCEPTION, 4, ("NameError: name 'rank' is not defined. Cells of %%ranks have that name; a function asks for it: dist.get_rank().",)),
     "closed output": ("import os\nos.close(1)\nos.close(2)\nprint('x')\nraise ValueError", K.EXCEPTION, (7, 8), ("raised",)),
     "fork": ("import os\nos.fork()", K.FORKED, 5, ("tried to start another process",)),
     "subprocess": ("import subprocess\nsubprocess.run(['true'])", K.FORKED, 5, ("another process",)),

@@ -51,11 +51,12 @@ def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_refused_where_not():
 
 
 @pytest.mark.parametrize("text, words", [(None, "There is no cluster file"), ("not json", "can't be reached")])
-def test_a_cluster_file_that_can_not_be_used_is_one_sentence(tmp_path, text, words):
+def test_a_cluster_file_that_can_not_be_used_is_one_sentence(tmp_path, monkeypatch, text, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
     if text is not None:
         (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(WorldError, match=words):
-        World.attach(tmp_path / "cluster.json")
+        World.attach("~/cluster.json")
 
 
 # ------------------------------------------------------------------------------------------ three "machines"

@@ -14,6 +14,8 @@ from allranks.wire.state import Fault, Op
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\U0010ffff]+")
 _FUNCTION = "the function"
+# names that cells of %%ranks have, and what a function writes for them
+_GIVEN = {"rank": "dist.get_rank()", "world_size": "dist.get_world_size()", "device": "tensor.device"}
 
 
 def clean(text: str) -> str:
@@ -60,8 +62,10 @@ def _of_fault(router: Router, fault: Fault, text_of: TextOf, limits: dict) -> Fa
 
 
 def _raised(router: Router, fault: Fault, place: str, limits: dict) -> str:
-    text = clean(fault.message)
-    return f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}."
+    text = clean(fault.message).rstrip(".")
+    said = f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}."
+    missing = _GIVEN.get(text.partition("'")[2].partition("'")[0]) if fault.error == "NameError" else None
+    return f"{said} Cells of %%ranks have that name; a function asks for it: {missing}." if missing else said
 
 
 def _exited(router: Router, fault: Fault, place: str, limits: dict) -> str:

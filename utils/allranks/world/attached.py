@@ -21,7 +21,7 @@ class Attached(Engines):
 
     def __init__(self, file: str | Path, backend: str | None) -> None:
         super().__init__(Placement(backend or "gloo", (), (), 1), "attached")
-        self.file, self.backend = Path(file), backend
+        self.file, self.backend = Path(file).expanduser(), backend
 
     def _start(self, progress: Callable[[str], None]) -> None:
         import ipyparallel as ipp

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,21 @@ class Case:
     passed: bool
     reason: str = ""
     group: str = ""
+
+
+def told_once(told: str, reasons: Sequence[str]) -> list[str]:
+    """Each reason in turn, or "" where `told` or one before it says the same with other ranks and sizes."""
+    known = {_sort(reason) for reason in reasons if reason in told}
+    news = []
+    for reason in reasons:
+        news.append("" if _sort(reason) in known else reason)
+        known.add(_sort(reason))
+    return news
+
+
+def _sort(reason: str) -> str:
+    cause = re.sub(r"^\d+ ranks?, [^:]*: ", "", reason)  # the case that a rule found it in
+    return re.sub(r"\d+( → \d+)*", "#", cause)
 
 
 @dataclass(frozen=True)
@@ -62,16 +79,17 @@ class Verdict:
         lines = [f"{self.exercise}: {head} ({right} of {len(self.cases)} cases)"]
         if self.reason:
             lines += ["", f"  {self.reason}", ""]
+        failed = [case for cases in self.groups.values() for case in cases if not case.passed]
+        news = dict(zip(failed, told_once(self.reason, [case.reason for case in failed]), strict=True))
         for name, cases in self.groups.items():
             good = sum(c.passed for c in cases)
             count = f" {good}/{len(cases)}" if len(cases) > 1 else ""
-            lines.append(f"  {'✓' if good == len(cases) else '✗'} {name}{count}")
-            shown: set[str] = set()
-            for case in cases:
-                if not case.passed and case.reason not in shown and case.reason != self.reason:
-                    shown.add(case.reason)
-                    where = case.name.removeprefix(f"{name}: ")
-                    lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
+            new = [case for case in cases if news.get(case)]
+            above = ", as above" if good < len(cases) and not new else ""
+            lines.append(f"  {'✓' if good == len(cases) else '✗'} {name}{count}{above}")
+            for case in new:
+                where = case.name.removeprefix(f"{name}: ")
+                lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -24,13 +24,15 @@ import time
 from pathlib import Path
 
 import nbformat
+from allranks.cli.grade import not_graded
+from allranks.engines.parent import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import determine_grade
 from traitlets.config import PyFileConfigLoader
 
 from autograder.intake import Refused, check_files, name_refusal, read_notebook
-from autograder.judge import JudgeError, die_with_parent
+from autograder.judge import JudgeError
 from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, released_cells, restore
 
 HERE = Path.cwd()
@@ -89,7 +91,7 @@ class Writer:
                 wanted = " or ".join(f"{name}.ipynb" for name in self.released)
                 raise Refused(f"There is no {wanted} in {folder.name}. It was not graded.")
         except Refused as reason:
-            return {"row": _not_graded(student, began, str(reason))}
+            return {"row": not_graded(student, str(reason), _seconds_since(began))}
         return {"requests": requests}
 
     def record(self, student: str, requests: list[dict], verdicts: list[dict], seconds: float) -> dict:
@@ -101,7 +103,7 @@ class Writer:
         finally:
             self.api.config.TrustedStep.given = {}
         if not done["success"]:
-            return {"row": _not_graded(student, began, _last_error(done))}
+            return {"row": not_graded(student, _last_error(done), _seconds_since(began))}
         return {"row": self._row(student, began)}
 
     def _gradebook(self) -> Gradebook:
@@ -147,13 +149,11 @@ class Writer:
             submission = gradebook.find_submission(self.lab, student)
             row = {"student": student, "score": float(submission.score), "max_score": float(submission.max_score)}
             row["late_penalty"] = float(submission.late_submission_penalty or 0.0)
-        return row | {"seconds": round(time.monotonic() - began, 2), "reason": "", "incidents": incidents}
+        return row | {"seconds": _seconds_since(began), "reason": "", "incidents": incidents}
 
 
-def _not_graded(student: str, began: float, reason: str) -> dict:
-    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0}
-    row["seconds"] = round(time.monotonic() - began, 2)
-    return row | {"reason": reason, "incidents": [{"kind": "unreadable", "where": "", "what": reason}]}
+def _seconds_since(began: float) -> float:
+    return round(time.monotonic() - began, 2)
 
 
 def _lock(path: Path) -> bool:

@@ -27,6 +27,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from allranks.engines.parent import die_with_parent
+
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
 MAX_REPLY_BYTES = 8 << 20
@@ -144,7 +146,8 @@ class Judge:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            process.stdin.close()
+            with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
+                process.stdin.close()
             process.stdout.close()
 
     def _start(self) -> None:
@@ -300,13 +303,6 @@ def _picture(verdict) -> str | None:
     except Exception:  # a trace of nonsense has no picture; the words stand without it
         return None
     return picture if len(picture) <= MAX_PICTURE_CHARACTERS else None
-
-
-def die_with_parent() -> None:
-    """Asks the kernel to end this process with the one that started it."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _limit_memory() -> None:

@@ -116,6 +116,9 @@ def test_no_such_file_and_folders_and_binaries(tmp_path):
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(SourceError, match="folder"):
         read_source(tmp_path / "folder.py", "f")
+    (tmp_path / "deep.ipynb").write_text("[" * 100_000)
+    with pytest.raises(SourceError, match="no valid JSON"):
+        read_source(tmp_path / "deep.ipynb", "f")
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SourceError, match="UTF-8"):
         read_source(tmp_path / "binary.py", "f")

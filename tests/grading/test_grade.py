@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from allranks.cli.grade import command, in_words, report
+from allranks.cli.grade import _Writer, command, in_words, report
 from click.testing import CliRunner
 from grading_course import LAB, NOTEBOOK, Course, make_course
 
@@ -172,6 +172,15 @@ def test_the_writer_may_die_and_nobody_else_pays_for_it(undisturbed, tmp_path):
     assert sum("the grader ended" in line for line in lines if ": not graded" in line) == 1
     graded(course, "--jobs", "2")
     assert points(course) == points(whole)
+
+
+def test_a_writer_that_ended_before_it_was_asked_is_one_sentence(tmp_path):
+    with _Writer(tmp_path, LAB, force=False) as writer:
+        writer.process = subprocess.Popen(
+            [sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        writer.process.wait(30)
+        assert writer.ask({"read": "ada"}) == {"ended": "the grader ended with code 3."}
 
 
 def test_stopped_from_the_keyboard_it_leaves_nothing_running(undisturbed, tmp_path):

@@ -89,6 +89,15 @@ def test_brought_down_it_says_how_and_the_next_one_is_marked(judge):
     assert judge.mark(request(RIGHT), 120)["passed"]
 
 
+def test_brought_down_while_it_is_asked_it_says_how(judge):
+    judge.warm()
+    os.kill(judge._process.pid, signal.SIGSTOP)
+    threading.Timer(0.3, os.kill, (judge._process.pid, signal.SIGKILL)).start()
+    with pytest.raises(Died, match="the judge was killed by SIGKILL"):
+        judge.mark(request("x = 1\n" * 200_000), 60)  # more than the pipe holds: it is still being written
+    assert judge.mark(request(RIGHT), 120)["passed"]
+
+
 @pytest.mark.parametrize(
     "code", ["(" * 5000 + ")" * 5000, "x = " + "-" * 100_000 + "1", "\0", "def distributed_mean(" * 3000]
 )

@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 from allranks import World
+from allranks.engines.devices import DeviceError
 from allranks.engines.parent import Parent
 from allranks.world import WorldError
 
@@ -102,6 +103,12 @@ def test_the_second_joins_uses_and_leaves_the_same_ranks(other):
         other("w = World(name='team')")
     said = other("w.run(add, 1)")
     assert "has ended, and its ranks with it" in said
+
+
+def test_a_world_that_can_not_be_placed_leaves_its_name_free(other):
+    with pytest.raises(DeviceError, match="at most 64"):
+        World(ranks=65, name="team")
+    assert other("w = World(ranks=2, name='team'); print(w.run(add, 1)); w.stop()") == "[3.0, 3.0]"
 
 
 def test_calls_of_two_notebooks_never_mix(other):

@@ -96,15 +96,14 @@ class Simulation:
                 f"{self.ranks} ranks were simulated by symmetry, so that there is no list of messages; ask for "
                 f"method='events', which goes up to {MAX_EVENT_RANKS} ranks"
             )
-        events = []
-        for event in self.schedule.trace(self.nbytes):
+        events, plain = [], self.schedule.trace(self.nbytes)
+        for event in plain:
             start, end = self.timeline.spans[event.match]
             fields = {name: getattr(event, name) for name in ("chunks", "nbytes", "step", "match", "contrib")}
             events.append(Event(event.rank, event.op, event.peer, start=start, end=end, **fields))
         for idle in self.timeline.idle:
             events.append(Event(idle.rank, "wait", start=idle.start, end=idle.end))
         events.sort(key=lambda e: (e.start, e.step is None, e.match or 0))
-        plain = self.schedule.trace(self.nbytes)
         return Trace(
             kind="simulated",
             ranks=self.ranks,
@@ -167,7 +166,7 @@ def simulate(
     names = build.__code__.co_varnames[: build.__code__.co_argcount]
     if unknown := sorted(set(options) - set(names)):
         raise SimulateError(f"{name.algorithm} {name.collective} has no option {', '.join(unknown)}")
-    options = _defaults(names, name, ranks, nbytes, topology, options)
+    options = _defaults(names, ranks, nbytes, topology, options)
     rules = None
     if method == "symmetry" or (method is None and ranks > 64):
         rules = regular(name.collective, name.algorithm, ranks, options.get("ranks_per_node", options.get("columns")))
@@ -260,7 +259,7 @@ def _node_share(collective: str, ranks: int, topology: Topology, vector: int) ->
     return 0.0  # nodes of different sizes own different parts; the bound of the ranks must do
 
 
-def _defaults(names: tuple, schedule: Schedule, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
+def _defaults(names: tuple, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
     options = {name: value for name, value in options.items() if value is not None}
     if "segments" in names and "segments" not in options:
         link = topology.nic if topology.nodes(ranks) > 1 else topology.inside

@@ -234,7 +234,7 @@ def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bo
                 if "error" in read:
                     raise GradeError(read["error"])
                 if "ended" in read:
-                    yield lost(student, read["ended"])
+                    yield not_graded(student, read["ended"])
                 elif "row" in read:
                     yield read["row"]
                 else:
@@ -250,11 +250,11 @@ def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bo
                     if tries > 1:
                         begin(student, requests, tries - 1)
                     else:
-                        yield lost(student, f"its marking was lost ({type(error).__name__}: {error})")
+                        yield not_graded(student, f"its marking was lost ({type(error).__name__}: {error})")
                     continue
                 decided = {"requests": requests, "verdicts": verdicts, "seconds": seconds}
                 recorded = writer.ask({"record": student, **decided})
-                yield recorded.get("row") or lost(student, recorded["ended"])
+                yield recorded.get("row") or not_graded(student, recorded["ended"])
 
 
 def _hopeless(error: Exception) -> bool:
@@ -262,10 +262,10 @@ def _hopeless(error: Exception) -> bool:
     return "NoJudge" in (type(error).__name__, getattr(error, "ename", ""))
 
 
-def lost(student: str, reason: str) -> dict:
-    """The row of a submission on which nothing was decided."""
+def not_graded(student: str, reason: str, seconds: float = 0.0) -> dict:
+    """The row of a submission on which nothing was decided, as `autograder.grading` gives it too."""
     incident = {"kind": "unreadable", "where": "", "what": reason}
-    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": 0.0}
+    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": seconds}
     return row | {"reason": reason, "incidents": [incident]}
 
 
@@ -316,7 +316,8 @@ class _Writer:
         process, self.process = self.process, None
         if process is None:
             return None
-        process.stdin.close()
+        with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
+            process.stdin.close()
         process.stdout.close()
         try:
             return process.wait(2)

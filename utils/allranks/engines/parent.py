@@ -396,7 +396,6 @@ class Parent:
 class _Client:
     connection: socket.socket
     children: set[int] = field(default_factory=set)
-    greeted: bool = False
 
     def send(self, message: dict) -> None:
         with contextlib.suppress(OSError):

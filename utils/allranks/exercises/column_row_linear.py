@@ -65,17 +65,15 @@ def _mean(x, columns, rows, rank):
 
 
 def _one(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
-    for rank in range(run.ranks):
-        mine = [e for e in run.collectives if e.rank == rank]
-        if len(mine) != run.setup.times:
-            at = run.at(mine[-1].line) if mine else ""
-            return f"rank {rank} calls all_reduce {len(mine)} times{at}: one is enough, after the product with B's rows"
-        wanted = run.setup.size * WIDTH_OUT
-        if mine[0].numel != wanted:
-            return f"rank {rank} reduces {mine[0].numel} elements{run.at(mine[0].line)}, where the result has {wanted}"
+    broken = rules.calls(run, "all_reduce", "one is enough, after the product with B's rows", least=1, most=1)
+    if broken:
+        return broken
+    wanted = run.setup.size * WIDTH_OUT
+    for entry in run.collectives:
+        if entry.numel != wanted:
+            return (
+                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, where the result has {wanted}"
+            )
     return None
 
 

@@ -79,15 +79,13 @@ def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _three_small(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
-    rows, times = run.setup.size, run.setup.times
+    broken = rules.calls(run, "all_reduce", "three are enough, a maximum and two sums", most=3)
+    if broken:
+        return broken
+    rows = run.setup.size
     for rank in range(run.ranks):
         mine = [e for e in run.collectives if e.rank == rank]
-        if len(mine) > 3 * times:
-            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: three are enough, a maximum and two sums"
-        if sum(e.numel for e in mine) > 3 * rows * times:
+        if sum(e.numel for e in mine) > 3 * rows * run.setup.times:
             most = max(mine, key=lambda e: e.numel)
             return f"rank {rank} reduces {most.numel} values{run.at(most.line)} where there are {rows} rows: three values a row are enough in all"
     return None

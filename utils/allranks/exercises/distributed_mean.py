@@ -26,17 +26,15 @@ def _scalar(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _one_all_reduce(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
-    calls = run.setup.times
-    for rank in range(run.ranks):
-        mine = [e for e in run.collectives if e.rank == rank]
-        if len(mine) != calls:
-            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: once is enough"
-        for entry in mine:
-            if entry.numel != run.setup.size:
-                return f"rank {rank} reduces {entry.numel} elements{run.at(entry.line)}, where the tensor has {run.setup.size}"
+    broken = rules.calls(run, "all_reduce", "once is enough", least=1, most=1)
+    if broken:
+        return broken
+    wanted = run.setup.size
+    for entry in run.collectives:
+        if entry.numel != wanted:
+            return (
+                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, where the tensor has {wanted}"
+            )
     return None
 
 

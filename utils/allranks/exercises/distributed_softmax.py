@@ -89,17 +89,13 @@ def _over_rows(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _two_small(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
+    broken = rules.calls(run, "all_reduce", "two are enough, a maximum and a sum", most=2)
+    if broken:
+        return broken
     rows = 1 if run.setup.option("row") else run.setup.size
-    for rank in range(run.ranks):
-        mine = [e for e in run.collectives if e.rank == rank]
-        if len(mine) > 2 * run.setup.times:
-            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: two are enough, a maximum and a sum"
-        for entry in mine:
-            if entry.numel > rows:
-                return f"rank {rank} reduces {entry.numel} values{run.at(entry.line)} where there are {rows} rows: one value a row is enough"
+    for entry in run.collectives:
+        if entry.numel > rows:
+            return f"rank {entry.rank} reduces {entry.numel} values{run.at(entry.line)} where there are {rows} rows: one value a row is enough"
     return None
 
 

@@ -40,14 +40,7 @@ def _of_full_ranks(shards, rank):
 
 
 def _two(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
-    for rank in range(run.ranks):
-        mine = [e for e in run.collectives if e.rank == rank]
-        if len(mine) > 2 * run.setup.times:
-            return f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}, where two are enough"
-    return None
+    return rules.calls(run, "all_reduce", "two are enough", most=2)
 
 
 EXERCISE = Exercise(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import buckets, rules
+from allranks.exercises.checking import buckets
 from allranks.exercises.checking.buckets import SOME
 from allranks.exercises.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
@@ -114,13 +114,9 @@ def _listed(places: Sequence[int]) -> str:
     return ", ".join(map(str, places))
 
 
-def _one_each(run: Run) -> str | None:
-    return rules.went_round_the_wire(run) or buckets.one_all_reduce_each(run)
-
-
 def _in_order(broken):
     """The rule, where the buckets are as they should be: else that is told, by the rule before."""
-    return lambda run: None if _one_each(run) else _once(run) or broken(run)
+    return lambda run: None if buckets.one_all_reduce_each(run) else _once(run) or broken(run)
 
 
 def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more) -> Setup:
@@ -156,7 +152,7 @@ EXERCISE = Exercise(
     oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
     rules=(
-        Rule("one all_reduce a bucket, each full", 2, _one_each),
+        Rule("one all_reduce a bucket, each full", 2, buckets.one_all_reduce_each),
         Rule("each bucket launched as soon as it is complete", 4, _in_order(_launched_when_ready)),
         Rule("nobody waits before backward is over", 4, _in_order(_nobody_waits)),
     ),

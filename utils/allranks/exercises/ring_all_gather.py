@@ -17,7 +17,6 @@ from allranks.exercises.checking.exercise import (
     Exercise,
     Group,
     Rule,
-    Run,
     returning,
 )
 
@@ -40,10 +39,6 @@ def _own_sent(step: int):
     )
 
 
-def _neighbours(run: Run) -> str | None:
-    return rules.went_round_the_wire(run) or rules.ring_neighbours(run) or rules.other_dtype(run)
-
-
 _PLACE = "off by one place: rank r's tensor belongs in place r"
 _ORDER = "in order of arrival instead of rank order: rank r's tensor belongs in place r"
 
@@ -61,7 +56,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("ring neighbours only", 4, _neighbours),),
+    rules=(Rule("ring neighbours only", 4, rules.round_the_ring),),
     blocking_weight=2,
     mistakes=(
         returning(_ORDER, _rotated(-1)),

@@ -14,14 +14,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _one(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
-    if missing:
-        return missing
-    for rank in range(run.ranks):
-        mine = [e for e in run.collectives if e.rank == rank]
-        if len(mine) != run.setup.times:
-            return f"rank {rank} calls broadcast {len(mine)} times{run.at(mine[-1].line)}: one does"
-    return None
+    return rules.calls(run, "broadcast", "one does", least=1, most=1)
 
 
 def _first_of_node(tensors, rank, setup):

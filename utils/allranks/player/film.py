@@ -20,8 +20,6 @@ from allranks.trace import Trace
 
 Bag = tuple[int, ...]
 LAYOUTS = ("ring", "line", "tree", "grid", "all-to-all")
-FULL_RANKS = 16
-FULL_CHUNKS = 64
 _SPOKEN = 16
 
 

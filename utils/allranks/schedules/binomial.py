@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allranks.schedules.core import Move, Schedule, check_ranks
+from allranks.schedules.core import Move, Schedule, after, check_ranks
 
 
 def binomial_broadcast(ranks: int, root: int = 0) -> Schedule:
@@ -30,8 +30,8 @@ def binomial_reduce(ranks: int, root: int = 0) -> Schedule:
 def tree_all_reduce(ranks: int, root: int = 0) -> Schedule:
     """All-reduce as a binomial reduce to `root` and a binomial broadcast from it: 2 ceil(lg p) steps of full vectors."""
     up, down = binomial_reduce(ranks, root), binomial_broadcast(ranks, root)
-    after = [Move(up.steps + m.step, m.src, m.dst, m.chunks) for m in down.moves]
-    return Schedule("all_reduce", "tree", ranks, 1, (*up.moves, *after), root)
+    moves = after(list(up.moves), list(down.moves))
+    return Schedule("all_reduce", "tree", ranks, 1, tuple(moves), root)
 
 
 def binomial_scatter(ranks: int, root: int = 0) -> Schedule:

@@ -261,11 +261,6 @@ def check_segments(segments: int) -> None:
         raise ScheduleError(f"segments is {segments!r}; it must be a whole number above 0")
 
 
-def renamed(moves: list[Move], names: list[int]) -> list[Move]:
-    """The moves with rank i called names[i]."""
-    return [Move(m.step, names[m.src], names[m.dst], m.chunks, m.reduce) for m in moves]
-
-
 def later(moves: list[Move], steps: int) -> list[Move]:
     """The moves, each `steps` steps later."""
     return [Move(m.step + steps, m.src, m.dst, m.chunks, m.reduce) for m in moves]

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
+from allranks.engines.group import PythonGroup, Works
 from allranks.wire.codec import Body
 from allranks.wire.endpoint import Endpoint, checksum
 from allranks.wire.messages import canonical
@@ -21,7 +21,7 @@ NAME = "wire"
 class WireWork(dist._Work):
     """The handle of one operation; the data of a receive arrives by `wait()`, not before."""
 
-    def __init__(self, group: WireGroup, number: int, *, outputs=(), sent=(), shapes=None) -> None:
+    def __init__(self, group: WireGroup, number: int, *, outputs=(), sent=()) -> None:
         super().__init__()
         self.group, self.number = group, number
         self.outputs, self.sent, self.waited, self.source = list(outputs), list(sent), False, None
@@ -93,27 +93,16 @@ class WireWork(dist._Work):
         return future
 
 
-class WireGroup(dist.ProcessGroup):
+class WireGroup(PythonGroup):
     """A process group of the wire. `members` are the global ranks in the order of the group."""
+
+    backend_name = NAME
 
     def __init__(self, endpoint: Endpoint, rank: int, members: list[int], key: str, default: bool) -> None:
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
             endpoint.posted.append({"k": "group", "g": key, "m": members})
-
-    def _get_backend(self, device) -> WireGroup:
-        """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
-        return self
-
-    @property
-    def group_name(self) -> str:
-        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
-        return c10d._world.pg_names[self]
-
-    def getBackendName(self) -> str:
-        """The backend's name."""
-        return NAME
 
     def name(self) -> str:
         """The backend's name."""
@@ -231,9 +220,9 @@ class WireGroup(dist.ProcessGroup):
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> _Works:
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> Works:
         """Several `all_gather_single` at once."""
-        return _Works(
+        return Works(
             [self._collective("all_gather_into_tensor", [i], [o]) for o, i in zip(outputs, inputs, strict=True)]
         )
 
@@ -249,9 +238,9 @@ class WireGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts) -> _Works:
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts) -> Works:
         """Several `reduce_scatter_single` at once."""
-        return _Works([self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
+        return Works([self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -273,22 +262,6 @@ class WireGroup(dist.ProcessGroup):
     def barrier(self, opts=None) -> WireWork:
         """Nobody leaves before all have come."""
         return self._collective("barrier", (), ())
-
-
-class _Works(dist._Work):
-    """Several handles as one."""
-
-    def __init__(self, works: list[WireWork]) -> None:
-        super().__init__()
-        self.works = works
-
-    def wait(self, timeout=None) -> bool:
-        """Waits for all."""
-        return all(work.wait() for work in self.works)
-
-    def is_completed(self) -> bool:
-        """Whether all are complete."""
-        return all(work.is_completed() for work in self.works)
 
 
 def _was_complex(tensor: torch.Tensor) -> bool:

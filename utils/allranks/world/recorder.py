@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from allranks.engines.group import PythonGroup, Works
 from allranks.engines.rank import describe, in_library
 
 NAME = "recorded"
@@ -187,20 +188,14 @@ class RecordedBatch(RecordedWork):
         return answer
 
 
-class RecordedGroup(dist.ProcessGroup):
+class RecordedGroup(PythonGroup):
     """A group that passes every call on to a backend of its own, and notes it."""
+
+    backend_name = NAME
 
     def __init__(self, inner, members: tuple[int, ...]) -> None:
         super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.inner, self.members, self.fault = inner, members, None
-
-    def _get_backend(self, device) -> RecordedGroup:  # type: ignore[override]
-        """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
-        return self
-
-    def getBackendName(self) -> str:
-        """The backend's name."""
-        return NAME
 
     def send(self, tensors, dst: int, tag: int = 0):
         """Sends to the member `dst`."""
@@ -213,11 +208,6 @@ class RecordedGroup(dist.ProcessGroup):
     def recv_anysource(self, tensors, tag: int = 0):
         """Receives from any member; the trace names no peer."""
         return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
-
-    @property
-    def group_name(self) -> str:  # type: ignore[override]
-        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
-        return c10d._world.pg_names[self]
 
     def batch(self, operations: list) -> list:
         """`dist.batch_isend_irecv`, grouped in NCCL; one handle for all, as torch gives. Not yet run on a GPU."""
@@ -259,28 +249,12 @@ class RecordedGroup(dist.ProcessGroup):
         return RecordedWork(function(*arguments, **options), log, number)
 
 
-class _Several(dist._Work):
-    """The one handle of several operations."""
-
-    def __init__(self, works: list) -> None:
-        super().__init__()
-        self.works = works
-
-    def wait(self, *timeout) -> bool:
-        """Waits for all of them."""
-        return all([work.wait(*timeout) for work in self.works])
-
-    def is_completed(self) -> bool:
-        """Whether all are complete."""
-        return all(work.is_completed() for work in self.works)
-
-
 def _one_by_one(function):
     """The call of `function` for each pair of an output and an input."""
 
-    def call(outputs, inputs, *arguments, **options) -> _Several:
+    def call(outputs, inputs, *arguments, **options) -> Works:
         pairs = zip(outputs, inputs, strict=True)
-        return _Several([function(output, source, *arguments, **options) for output, source in pairs])
+        return Works([function(output, source, *arguments, **options) for output, source in pairs])
 
     return call
 

@@ -146,7 +146,12 @@ class World:
             elif cluster is not None:
                 self._engines = Attached(cluster, backend)
             else:
-                placement = place(ranks, backend, memory_bytes=memory_bytes, gpus=gpus, shared=shared)
+                try:
+                    placement = place(ranks, backend, memory_bytes=memory_bytes, gpus=gpus, shared=shared)
+                except BaseException:
+                    if self._shared is not None:
+                        self._shared.give_up()  # else nobody, we included, could use the name while this process lives
+                    raise
                 self._engines = Engines(placement, launcher) if told is None else Borrowed(placement, self._shared)
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}

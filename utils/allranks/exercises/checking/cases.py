@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-WORLD_SIZES = (1, 2, 3, 4, 5, 8)
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 DTYPES = {
     name: getattr(torch, name)

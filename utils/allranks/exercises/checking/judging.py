@@ -188,7 +188,7 @@ def _run_cases(exercise: Exercise, bench: _Bench) -> list[_Ran]:
         if stop:
             ran.append(_Ran(group, name, setup, None, stop))
             continue
-        run = _run_case(exercise, bench, setup)
+        run = _run_case(bench, setup)
         entry = _judged(group, name, run, bench)
         ran.append(entry)
         reason = entry.reason
@@ -201,7 +201,7 @@ def _run_cases(exercise: Exercise, bench: _Bench) -> list[_Ran]:
     return ran
 
 
-def _run_case(exercise: Exercise, bench: _Bench, setup: Setup) -> Run:
+def _run_case(bench: _Bench, setup: Setup) -> Run:
     run = bench.run(setup)
     if bench.blocked is None and run.failure is not None and run.failure.kind is FailureKind.DEADLOCK:
         # would it be right with sends that return at once? then that is the only fault, and the rest is worth judging

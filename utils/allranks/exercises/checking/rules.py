@@ -58,6 +58,11 @@ def ring_neighbours(run: Run) -> str | None:
     )
 
 
+def round_the_ring(run: Run) -> str | None:
+    """The right result without messages, or by others than between neighbours on the ring in the tensor's dtype."""
+    return went_round_the_wire(run) or ring_neighbours(run) or other_dtype(run)
+
+
 def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
     """Each rank must send `steps_per_p` x (p-1)/p of the vector's bytes, up to the rounding of chunks."""
     missing = went_round_the_wire(run) or other_dtype(run)
@@ -96,6 +101,23 @@ def rounds(run: Run, limit: int, what: str) -> str | None:
     centre = set.intersection(*({e.rank, e.peer} for e in run.sends)) if run.sends else set()
     through = f", all of them through rank {min(centre)}" if centre and run.ranks > 2 else ""
     return f"{took} rounds of messages one after the other{through}, where {what} = {limit} are enough"
+
+
+def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -> str | None:
+    """In one call of the function each rank must call its collective `least` to `most` times; `enough` says so to who calls it oftener."""
+    missing = went_round_the_wire(run)
+    if missing:
+        return missing
+    times = run.setup.times
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if len(mine) > most * times:
+            return f"rank {rank} calls {operation} {len(mine)} times{run.at(mine[-1].line)}: {enough}"
+        if len(mine) < least * times:
+            return (
+                f"rank {rank} calls {operation} {len(mine)} times, where every rank must call it {least * times} times"
+            )
+    return None
 
 
 def received_at_most(run: Run, limit: int, what: str) -> str | None:

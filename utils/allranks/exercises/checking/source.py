@@ -78,7 +78,7 @@ def read_source(file: str | Path | dict, function: str, filename: str | None = N
     if path.suffix == ".ipynb":
         try:
             notebook = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise SourceError(
                 f"{name} is not a notebook: it holds no valid JSON. Save it again in JupyterLab."
             ) from None

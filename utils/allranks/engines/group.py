@@ -1,0 +1,43 @@
+"""What torch.distributed asks of any process group in Python, whatever carries its messages: the wire's and the recorder's base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+
+class PythonGroup(dist.ProcessGroup):
+    """A process group in Python, which torch knows under the backend's name `backend_name`; subclasses bring the operations."""
+
+    backend_name: str
+
+    def _get_backend(self, device) -> PythonGroup:  # type: ignore[override]
+        """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
+        return self
+
+    @property
+    def group_name(self) -> str:  # type: ignore[override]
+        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
+        return c10d._world.pg_names[self]
+
+    def getBackendName(self) -> str:
+        """The backend's name."""
+        return self.backend_name
+
+
+class Works(dist._Work):
+    """The handles of several operations as one."""
+
+    def __init__(self, works: Sequence[dist._Work]) -> None:
+        super().__init__()
+        self.works = works
+
+    def wait(self, *timeout) -> bool:
+        """Waits for all of them."""
+        return all([work.wait(*timeout) for work in self.works])
+
+    def is_completed(self) -> bool:
+        """Whether all are complete."""
+        return all(work.is_completed() for work in self.works)

@@ -2,8 +2,10 @@
 
 import copy
 import json
+import os
 import random
 import socket
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from allranks.network import Flat
 from allranks.wire import FailureKind, Rules, explain, record
 from allranks.wire.codec import HEAD, Body, Channel, CodecError
 from allranks.wire.router import Router
+from allranks.wire.session import Member, Session
 from allranks.wire.values import decode, pack, unpack
 
 RAW = [
@@ -70,6 +73,50 @@ def test_lies_from_a_real_rank(pool, program, number):
     assert outcome.failure is not None
     assert outcome.results[0] is None
     assert pool.run(program("return r"), 2).results == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "c.send([], fd=0)",
+        "c.socket.sendmsg([HEAD.pack(1 << 20, 0, 0, 0)], [(1, 1, array.array('i', [0] * 16))])",  # of a frame that never ends
+    ],
+)
+def test_descriptors_that_nobody_asked_for_are_closed_and_end_the_run(pool, program, lie):
+    pool.run(program("return r"), 2)
+    before = len(os.listdir("/proc/self/fd"))
+    code = f"import array\nfrom allranks.wire.codec import HEAD\n{FIND}if r == 0:\n    for _ in range(100): {lie}\ndist.barrier()"
+    assert pool.run(program(code), 2, wall_s=2).failure.kind is FailureKind.KILLED
+    assert pool.run(program("return r"), 2).results == [0, 1]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_rank_that_ends_with_an_answer_still_queued_is_no_error_of_the_router():
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, blocking=False)
+    while not channel.outgoing:
+        channel.send([0] * 10_000)
+    theirs.close()
+    process = SimpleNamespace(pid=0, poll=lambda: 7)
+    session = Session([Member(process, channel)], Router(1, Rules()), {"output_bytes": 0, "output_limit": 0})
+    session.selector.register(channel, session._events(session.members[0]), (0, session.members[0], "frames"))
+    for key, events in session.selector.select(1):
+        session.serve(events, *key.data)
+    (fault,) = session.router.faults
+    assert (fault.kind, fault.message) == ("EXITED", "exit code 7")
+    session.selector.close()
+    channel.close()
+
+
+def test_waiting_again_and_again_makes_no_room_for_more():
+    router = Router(2, Rules())
+    about = {"g": "0", "i": 1, "t": 0, "d": "float32", "c": 1}
+    router.take(0, [{"k": "send", "a": "isend", "p": 1, "b": 4, **about}], Body(b"1234"))
+    router.take(1, [{"k": "recv", "a": "recv", "p": 0, **about}], Body())
+    assert router.undelivered_nbytes == 4
+    for _ in range(3):
+        router.take(1, [{"k": "wait", "w": 1}], Body())
+        assert router.undelivered_nbytes == 0
 
 
 def test_a_rank_can_not_pickle_its_way_into_the_router(tmp_path):

@@ -20,6 +20,7 @@ from typing import Any
 HEAD = struct.Struct("!IIQB")
 INLINE_NBYTES = 64 * 1024
 MAX_HEADER_NBYTES = 8 * 1024 * 1024
+MAX_FDS = 8  # that wait for their frames; each frame announces one at most
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -146,6 +147,8 @@ class Channel:
                 got = array.array("i")
                 got.frombytes(payload[: len(payload) - len(payload) % got.itemsize])
                 self.fds.extend(got)
+        if len(self.fds) > MAX_FDS:
+            raise CodecError("more descriptors came than frames announce")
         self.incoming += data
         return bool(data)
 

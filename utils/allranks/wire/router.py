@@ -294,7 +294,7 @@ class Router:
         body = None
         if op.kind != "send":
             body, op.body = op.body, None
-            if op.partner is not None:
+            if op.partner is not None and op.partner.body is not None:  # once, however often a rank says that it waits
                 op.partner.body = None
                 self.undelivered_nbytes -= op.partner.nbytes
         self.outbox.append((rank, message, body))

@@ -100,14 +100,20 @@ class Session:
         if what == "output":
             self.drain(rank, member)
             return
-        if events & selectors.EVENT_WRITE and member.channel.push():
-            self.selector.modify(member.channel, selectors.EVENT_READ, (rank, member, "frames"))
+        if events & selectors.EVENT_WRITE:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended; its socket will say so
+                if member.channel.push():
+                    self.selector.modify(member.channel, selectors.EVENT_READ, (rank, member, "frames"))
         if not events & selectors.EVENT_READ or member.gone:
             return
         try:
             alive = member.channel.pull()
             while (frame := member.channel.frame()) is not None:
-                self.router.take(rank, frame[0], frame[1])
+                message, body, fd = frame
+                if fd >= 0:
+                    os.close(fd)
+                    raise CodecError("a descriptor that nobody asked for")
+                self.router.take(rank, message, body)
         except CodecError as error:
             self.lose(rank, member, f"sent something that is not the wire's own ({error})")
             return

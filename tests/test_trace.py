@@ -56,6 +56,7 @@ def test_what_contradicts_itself_is_refused(change, reason):
     [
         ({"version": 99}, "version 99"),
         ({"version": 1, "kind": "wire", "ranks": 2, "events": [{"rank": 0, "op": "send", "colour": 1}]}, "colour"),
+        ({"version": 1, "kind": "wire", "ranks": 2, "events": [{"rank": 0}]}, "an event does not fit: .*'op'"),
         ({"version": 1, "kind": "wire", "ranks": 2, "mood": 1, "events": []}, "header does not fit"),
     ],
 )

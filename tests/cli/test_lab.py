@@ -50,6 +50,7 @@ def lab(no_ghosts, tmp_path):
         assert found, (tmp_path / "lab.log").read_text()
         path, token = found.groups()
         assert path == "/lab/tree/chapters/00_start_here.ipynb"
+        assert "WARNING" not in (tmp_path / "lab.log").read_text()  # nothing that a reader must wonder about
 
         def call(path: str, method: str = "GET") -> dict:
             headers = {"Authorization": f"token {token}"}

@@ -26,7 +26,7 @@ def rooms(package: Path) -> dict[str, list[Path]]:
     found = {}
     for path in sorted(package.rglob("*.py")):
         room = path.relative_to(package).parts[0].removesuffix(".py")
-        if room != "__init__":
+        if room not in ("__init__", "jupyter"):  # in jupyter/ are settings, read by programs of Jupyter's
             found.setdefault(room, []).append(path)
     return found
 

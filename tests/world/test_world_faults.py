@@ -200,6 +200,22 @@ def test_use_puts_idleness_off_and_it_is_warned_of_before():
     assert isinstance(told[-2], float), "it stopped without a warning"
 
 
+def test_what_is_started_again_at_once_is_counted_too():
+    """Ended and started, or started while it was stopped, before the thread that counts has noticed."""
+    told = []
+    idle = Idle(
+        0.2, lambda: told.append("stop") or (idle.start() if len(told) < 3 else None) or True, lambda left: None
+    )
+    for _ in range(50):
+        idle.start()
+        idle.end()
+    idle.start()
+    deadline = time.monotonic() + 20
+    while len(told) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert told == ["stop"] * 3
+
+
 def test_what_others_want_is_given_back_without_idleness():
     wanted, stopped = [], []
     idle = Idle(600, lambda: stopped.append(True) or True, lambda left: None, lambda: bool(wanted))

@@ -192,7 +192,10 @@ class Trace:
             for name in ("chunks", "contrib"):
                 if row.get(name) is not None:
                     row[name] = tuple(row[name])
-            events.append(Event(**row))
+            try:
+                events.append(Event(**row))
+            except TypeError as error:
+                raise TraceError(f"an event does not fit: {error}") from None
         try:
             return cls(events=tuple(events), **header)
         except TypeError as error:

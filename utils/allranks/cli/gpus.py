@@ -45,7 +45,7 @@ def command(as_json: bool) -> None:
         click.echo(f"{gpu.index:3}  {gpu.name}  {shared}{'; '.join(words) or 'free'}")
     for place, waiter in enumerate(waiting, start=1):
         wait = _minutes(time.time() - waiter.since)
-        click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, since {wait}")
+        click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, {wait} so far")
 
 
 def _minutes(seconds: float) -> str:

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import faulthandler
-import functools
 import os
 import signal
 import sys
 
 from allranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
+from allranks.engines.usercode import in_library
 
 STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
 WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
@@ -202,18 +202,6 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict:
         "hint": hint,
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }
-
-
-@functools.cache
-def in_library(file: str) -> bool:
-    """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
-    import sysconfig
-
-    if file.startswith("<frozen "):
-        return True
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    roots = {here, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
-    return any(file.startswith(root + os.sep) for root in roots)
 
 
 def _namespace() -> dict:

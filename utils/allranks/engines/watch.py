@@ -16,7 +16,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from allranks.engines.rank import in_library
+from allranks.engines.usercode import in_library
 
 C10D = "distributed_c10d.py"
 # names of torch's plumbing between a public collective and its caller

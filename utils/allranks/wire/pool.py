@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
+from allranks.engines.usercode import by_value
 from allranks.network import Fabric, Flat
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
@@ -16,7 +17,7 @@ from allranks.wire.messages import Program, Rules
 from allranks.wire.outcome import Outcome
 from allranks.wire.router import DELIVERIES, Router
 from allranks.wire.session import Member, Session
-from allranks.wire.source import by_value, filename_of, texts
+from allranks.wire.source import filename_of, texts
 
 MAX_RANKS = 64
 MEMORY_BYTES = 1 << 30

@@ -32,11 +32,12 @@ class Idle:
 
     def start(self) -> None:
         """Begins to count."""
-        self.touch()
-        if self._thread is None or not self._thread.is_alive():
+        with self._changed:
+            self.touch()
             self._over = False
-            self._thread = threading.Thread(target=self._watch, name="allranks-idle", daemon=True)
-            self._thread.start()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="allranks-idle", daemon=True)
+                self._thread.start()
 
     def touch(self) -> None:
         """The world was used: counting begins anew."""
@@ -62,6 +63,7 @@ class Idle:
                         continue
                     left = 0.0
                 if self._over:
+                    self._thread = None
                     return
             if left > warn_at:
                 warned = False
@@ -69,7 +71,12 @@ class Idle:
             elif left > 0:
                 warned = True
                 self._warn(left)
-            elif self._stop():
-                return
             else:
-                self.touch()
+                asked = time.monotonic()
+                if not self._stop():
+                    self.touch()
+                    continue
+                with self._changed:
+                    if self._used < asked:  # else the world was started again while it was stopped
+                        self._thread = None
+                        return

@@ -22,7 +22,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from allranks.engines.group import PythonGroup, Works
-from allranks.engines.rank import describe, in_library
+from allranks.engines.rank import describe
+from allranks.engines.usercode import in_library
 
 NAME = "recorded"
 # the group's methods, and the public function that each stands for

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from allranks.engines.rank import in_library
+from allranks.engines.usercode import in_library
 from allranks.engines.watch import C10D, PLUMBING
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')

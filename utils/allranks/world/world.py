@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import html
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Inventory, Placement, check_request, place
 from allranks.engines.leases import Lease, Ledger
+from allranks.engines.usercode import by_value
 from allranks.errors import CourseError
 from allranks.trace import Trace
 from allranks.world import live
@@ -288,7 +288,7 @@ class World:
         if not callable(fn):
             raise WorldError(f"world.run takes a function that every rank calls; it got {type(fn).__name__}.")
         try:
-            with _by_value(fn):
+            with by_value(fn):
                 payload = cloudpickle.dumps(call)
         except CourseError:
             raise
@@ -445,23 +445,6 @@ def _check_seconds(name: str, value: object, unit: str = "minutes") -> None:
         raise WorldError(
             f"{name}={value!r}: it is a number of {unit} above 0, for example {60 if unit == 'seconds' else 30}."
         )
-
-
-@contextlib.contextmanager
-def _by_value(fn: Callable):
-    """Sends a function of the user's own module as it is now, not by a name that ranks would import once and keep."""
-    import cloudpickle
-
-    module = sys.modules.get(getattr(fn, "__module__", None) or "")
-    file = getattr(module, "__file__", None)
-    if module is None or file is None or module.__name__ == "__main__" or on_rank.in_library(file):
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
 
 
 def _stop_at_exit() -> None:

@@ -1,0 +1,49 @@
+"""Whose code it is decides how a function travels."""
+
+import functools
+import importlib.util
+import sys
+import sysconfig
+from pathlib import Path
+
+import allranks
+import cloudpickle
+import pytest
+import torch
+from allranks.engines.usercode import by_value, in_library
+
+OURS = Path(allranks.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        (str(OURS / "trace.py"), True),
+        (torch.__file__, True),
+        (sysconfig.get_path("stdlib") + "/os.py", True),
+        ("<frozen importlib>", True),
+        (f"{OURS}_mine/ring.py", False),  # beside ours, not in it
+        ("/home/ada/ring.py", False),
+        ("<ipython-input-1>", False),
+    ],
+)
+def test_a_file_is_a_librarys_or_the_users(file, library):
+    assert in_library(file) is library
+
+
+def test_the_users_modules_travel_whole_and_libraries_by_name(tmp_path):
+    path = tmp_path / "ada_ring.py"
+    path.write_text("def ring(tensor):\n    return tensor\n")
+    spec = importlib.util.spec_from_file_location("ada_ring", path)
+    module = sys.modules["ada_ring"] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        assert len(cloudpickle.dumps(module.ring)) < 100  # by name: a rank would have to import it
+        for fn in (module.ring, functools.partial(torch.add, module.ring)):
+            with by_value(fn):
+                assert len(cloudpickle.dumps(module.ring)) > 200
+        with by_value(torch.nn.functional.relu):
+            assert len(cloudpickle.dumps(torch.nn.functional.relu)) < 100
+        assert "ada_ring" not in cloudpickle.list_registry_pickle_by_value()
+    finally:
+        del sys.modules["ada_ring"]

@@ -1,0 +1,49 @@
+"""Whose code a function is, and how the user's own travels to the ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ROOTS = {_HERE, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
+_LIBRARIES = tuple(root.rstrip(os.sep) + os.sep for root in _ROOTS)
+
+
+@functools.cache
+def in_library(file: str) -> bool:
+    """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
+    return file.startswith(("<frozen ", *_LIBRARIES))
+
+
+def functions(fn: Any) -> list[Callable]:
+    """The functions in a callable: itself, or those that a partial binds, the student's before the one that drives it."""
+    if isinstance(fn, functools.partial):
+        bound = [f for value in (*fn.args, *fn.keywords.values()) if callable(value) for f in functions(value)]
+        return [*bound, *functions(fn.func)]
+    return [fn]
+
+
+@contextlib.contextmanager
+def by_value(fn: object) -> Iterator[None]:
+    """Has functions of the user's own modules pickled whole: a rank may not be able to import them, or has them older."""
+    import cloudpickle
+
+    registered = []
+    for function in functions(fn):
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        file = getattr(module, "__file__", None)
+        known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
+        if file is not None and module.__name__ not in known and not in_library(os.path.abspath(file)):
+            cloudpickle.register_pickle_by_value(module)
+            registered.append(module)
+    try:
+        yield
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)

@@ -25,7 +25,7 @@ world
 # **Predict first.** What does the *last* rank hold after the call?
 
 # %% name="guess_sum"
-from ipywidgets import IntText, Layout, RadioButtons
+from ipywidgets import IntText
 
 guess = IntText(description="last rank:")
 guess
@@ -100,10 +100,13 @@ world.run(mean_loss, 2.0)
 # try here.
 #
 # **Predict.** The last rank tries to fold 8 numbers into a 3 × 3 table, which can't work. What do the others do?
+# (`ask` makes buttons to choose with. Your choice is kept for the moment when you see the result, and never graded.)
 
 # %% name="guess_raise"
+from allranks import ask
+
 choices = ["they print their result", "they raise the same error", "they wait for ever"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask(*choices)
 guess
 
 # %% tags=["raises-exception"] name="one_raises"
@@ -120,7 +123,7 @@ print(tuple(batch.shape))
 # **Predict again.** Now rank 0 leaves out one `all_reduce`. What do the others do?
 
 # %% name="guess_absent"
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask(*choices)
 guess
 
 # %% tags=["raises-exception"] name="one_absent"

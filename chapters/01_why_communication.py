@@ -9,9 +9,9 @@
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, Layout, RadioButtons
+from ipywidgets import FloatText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -36,8 +36,7 @@ display(guess_1000, guess_100000)
 # **Predict.** From one row to the next the batch of each rank grows fourfold. What happens to the communication?
 
 # %% name="guess_batch"
-choices = ["it grows fourfold too", "it grows, but less", "it stays as it is"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("it grows fourfold too", "it grows, but less", "it stays as it is")
 guess
 
 # %% name="two_clocks"
@@ -227,8 +226,7 @@ for p, t in enumerate(measured, start=1):
 # more *bytes*, more *messages*, or both?
 
 # %% name="guess_grows"
-grows = ["many more bytes", "many more messages", "many more of both"]
-guess = RadioButtons(options=grows, value=None, layout=Layout(width="auto"))
+guess = ask("many more bytes", "many more messages", "many more of both")
 guess
 
 # %% name="player"
@@ -310,9 +308,7 @@ plt.show()
 # goes into communication?
 
 # %% name="guess_share"
-guess = RadioButtons(
-    options=["it grows", "it stays about the same", "it falls"], value=None, layout=Layout(width="auto")
-)
+guess = ask("it grows", "it stays about the same", "it falls")
 guess
 
 # %% name="shares"
@@ -348,11 +344,7 @@ print(f"work and bytes take equal time at {enough:.0f} tokens a GPU; on 1000 GPU
 # You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second. **Predict**: who is slow?
 
 # %% name="guess_slow"
-guess = RadioButtons(
-    options=["the links of the others", "rank 0's link", "rank 0's computation", "the others' computation"],
-    value=None,
-    layout=Layout(width="auto"),
-)
+guess = ask("the links of the others", "rank 0's link", "rank 0's computation", "the others' computation")
 guess
 
 # %% name="straggler"

@@ -11,16 +11,11 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, plots
+from allranks import World, ask, check, plots
 from allranks.player import Player
 from allranks.wire import run
-
-
-def ask(*options):
-    """Buttons for a prediction; kept, never graded."""
-    return RadioButtons(options=options, value=None, layout=Layout(width="auto"))
 
 
 world = World(ranks=4)

@@ -11,16 +11,11 @@ import math
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, Layout, RadioButtons
+from ipywidgets import FloatText
 
-from allranks import World, schedules
+from allranks import World, ask, schedules
 from allranks.player import Player
 from allranks.wire import run
-
-
-def ask(*options):
-    """Buttons for a prediction; kept, never graded."""
-    return RadioButtons(options=options, value=None, layout=Layout(width="auto"))
 
 
 world = World(ranks=4)

@@ -9,15 +9,10 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
-
-
-def ask(*options):
-    """Buttons for a prediction; kept, never graded."""
-    return RadioButtons(options=options, value=None, layout=Layout(width="auto"))
 
 
 world = World(ranks=4)

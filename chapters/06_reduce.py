@@ -12,9 +12,9 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -36,8 +36,7 @@ first_guess
 # Rank $r$ brings $r+1$; the root is rank 0, and gets 10. **Predict** what rank 1 holds afterwards.
 
 # %% name="guess_others"
-choices = ["2, as before", "10 too", "0", "something else"]
-guess = RadioButtons(options=choices, value=None)
+guess = ask("2, as before", "10 too", "0", "something else")
 guess
 
 # %% name="others"
@@ -66,8 +65,7 @@ print([int(value) for value in x])
 # what happens at the barrier, where the next step begins.
 
 # %% name="guess_stop"
-choices = ["all go on", "all stop", "some stop, and the others wait for them"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("all go on", "all stop", "some stop, and the others wait for them")
 guess
 
 # %% tags=["raises-exception"] name="early_stop"
@@ -90,7 +88,7 @@ if mean >= 1.2:
 # mean of the ranks' means, or the sum of losses divided by the number of samples?
 
 # %% name="guess_mean"
-guess = RadioButtons(options=["the mean of means", "sum over count", "both, they are equal"], value=None)
+guess = ask("the mean of means", "sum over count", "both, they are equal")
 guess
 
 # %% name="mean"
@@ -118,7 +116,7 @@ print(f"you said: {guess.value}; all {everything.numel()} samples in one place: 
 # Some questions are no sums. **Predict** the operation that answers "how long did the slowest rank take?"
 
 # %% name="guess_op"
-guess = RadioButtons(options=["SUM", "AVG", "MAX", "MIN"], value=None)
+guess = ask("SUM", "AVG", "MAX", "MIN")
 guess
 
 # %% name="slowest"
@@ -219,7 +217,7 @@ for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
 # An all-reduce gives the sum to *everybody*. **Predict**: how much longer does that take than a reduce, for 8 bytes, by the best algorithm for each?
 
 # %% name="guess_compare"
-guess = RadioButtons(options=["twice as long", "a little longer", "just as long"], value=None)
+guess = ask("twice as long", "a little longer", "just as long")
 guess
 
 # %% name="compare"
@@ -237,8 +235,7 @@ for schedule in (reduce, everybody):
 # Rank 0 comes half a second late. **Predict**: which ranks have to wait for it, in a reduce to rank 0, and in an all-reduce?
 
 # %% name="guess_wait"
-choices = ["all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce")
 guess
 
 
@@ -269,7 +266,7 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
 # longest. **Predict** which is slower at 8 MiB.
 
 # %% name="guess_measure"
-guess = RadioButtons(options=["reduce", "all_reduce", "about equal"], value=None)
+guess = ask("reduce", "all_reduce", "about equal")
 guess
 
 

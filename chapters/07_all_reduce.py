@@ -12,9 +12,9 @@ import statistics
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -96,8 +96,7 @@ for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
 # is 65,504: which of these three ways gives 60,000?
 
 # %% name="guess_overflow"
-ways = ["sum, then divide", "divide, then sum", "AVG", "all three"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("sum, then divide", "divide, then sum", "AVG", "all three")
 guess
 
 # %% name="overflow"
@@ -128,7 +127,7 @@ print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG
 # **Predict** the three numbers that rank 0 prints, then run. `x` is 1 there before the call.
 
 # %% name="guess_in_place"
-guess = RadioButtons(options=["10, 10, None", "10, 1, None", "1, 1, 10", "10, 1, 10"], value=None)
+guess = ask("10, 10, None", "10, 1, None", "1, 1, 10", "10, 1, 10")
 guess
 
 # %% name="in_place_run"
@@ -159,8 +158,7 @@ print(f"{x.item():g}")
 # **Predict** which entries become 4.
 
 # %% name="guess_view"
-spots = ["the first column", "the first row", "only the corner", "none: an error"]
-guess = RadioButtons(options=spots, value=None, layout=Layout(width="auto"))
+guess = ask("the first column", "the first row", "only the corner", "none: an error")
 guess
 
 # %% tags=["raises-exception"] name="view"
@@ -286,9 +284,7 @@ for p in (2, 4, 8, 32, 128, 1024):
 # work?
 
 # %% name="guess_send_first"
-guess = RadioButtons(
-    options=["yes, one number fits in a buffer", "no, all of them wait"], value=None, layout=Layout(width="auto")
-)
+guess = ask("yes, one number fits in a buffer", "no, all of them wait")
 guess
 
 # %% tags=["raises-exception"] name="send_first"
@@ -379,8 +375,8 @@ world.run(same_as_the_real_one, deadline=5)
 
 # %% name="guess_winner"
 names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", "ring_all_reduce"]
-small = RadioButtons(options=names, value=None, description="1 KB:", layout=Layout(width="auto"))
-large = RadioButtons(options=names, value=None, description="1 GB:", layout=Layout(width="auto"))
+small = ask(*names, description="1 KB:")
+large = ask(*names, description="1 GB:")
 display(small, large)
 
 # %% name="competition"
@@ -417,7 +413,7 @@ print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
 # **Predict**: when the tensor grows from 1 KiB to 4 KiB, the time ...
 
 # %% name="guess_growth"
-guess = RadioButtons(options=["hardly changes", "doubles", "grows fourfold"], value=None)
+guess = ask("hardly changes", "doubles", "grows fourfold")
 guess
 
 # %% name="timings"
@@ -497,11 +493,7 @@ plt.show()
 # Rank 0 brings an int32, the others float32. **Predict**: error, hang, or a number?
 
 # %% name="guess_dtype"
-guess = RadioButtons(
-    options=["an error on every rank", "they wait for ever", "numbers, and they are wrong"],
-    value=None,
-    layout=Layout(width="auto"),
-)
+guess = ask("an error on every rank", "they wait for ever", "numbers, and they are wrong")
 guess
 
 # %% tags=["raises-exception"] name="dtype"

@@ -8,15 +8,13 @@
 
 # %% name="start_world"
 import math
-import statistics
-import time
 
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, bench, check, cost, plots, schedules
+from allranks import World, ask, bench, check, cost, plots, schedules
 from allranks.player import Player
 from allranks.wire import run
 
@@ -151,8 +149,7 @@ for function in (flat_all_reduce, doubling):
 # Now six ranks. **Predict.**
 
 # %% name="guess_six"
-choices = ["it works", "some ranks get a wrong sum", "a rank sends to a rank that isn't there"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("it works", "some ranks get a wrong sum", "a rank sends to a rank that isn't there")
 guess
 
 # %% name="six"
@@ -251,7 +248,7 @@ for p in (8, 12):
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "double binary tree"]
-guess = RadioButtons(options=choices, value=None, description="least:", layout=Layout(width="auto"))
+guess = ask(*choices, description="least:")
 guess
 
 # %% name="crossing"
@@ -293,7 +290,7 @@ Player(schedules.double_binary_tree_all_reduce(ranks=8, segments=4), layout="rin
 # **Predict**: 10 MB on 32 ranks. How many segments should each half have?
 
 # %% name="guess_segments"
-guess = RadioButtons(options=["as few as possible", "about ten", "about a hundred", "as many as possible"], value=None)
+guess = ask("as few as possible", "about ten", "about a hundred", "as many as possible")
 guess
 
 # %% name="segments"
@@ -312,7 +309,7 @@ for k in (1, 2, 4, 8, 16, 32, 64, 256):
 # doubling lose the lead?
 
 # %% name="guess_lead"
-guess = RadioButtons(options=["1 KB", "1 MB", "1 GB", "never"], value=None)
+guess = ask("1 KB", "1 MB", "1 GB", "never")
 guess
 
 # %% name="competition"
@@ -336,8 +333,7 @@ for n in (10**3, 10**5, 10**6, 10**7, 10**9):
 # if that is above 0; else one of them is never slower. **Predict**: ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24?
 
 # %% name="guess_crossing"
-crossings = ["on both", "on 32 only", "on 24 only", "on neither"]
-guess = RadioButtons(options=crossings, value=None, description="they cross:", layout=Layout(width="auto"))
+guess = ask("on both", "on 32 only", "on 24 only", "on neither", description="they cross:")
 guess
 
 
@@ -374,26 +370,18 @@ print(f"you guessed {first_guess.value:g} times; it is {2 * (p - 1) / lg:.0f} fo
 # ### Measured here
 #
 # The model says what should happen if every rank has a link of its own. Your four ranks may share cores and memory. **Predict** the
-# order for 8 MiB: recursive doubling against flat on *this* machine. (It joins where the world is a power of two.)
+# order for 8 MiB: recursive doubling against flat on *this* machine. (It joins where the world is a power of two.) `bench.seconds_of`
+# runs on every rank and gives the median of nine calls, as the slowest rank took them.
 
 # %% name="guess_here"
-guess = RadioButtons(
-    options=["flat is faster", "recursive doubling is faster"], value=None, layout=Layout(width="auto")
-)
+guess = ask("flat is faster", "recursive doubling is faster")
 guess
 
 
 # %% name="timing"
-def timings(algorithm, nbytes, repeats=9):
-    tensor, seconds = torch.zeros(nbytes // 4), []
-    for _ in range(repeats + 1):
-        dist.barrier()
-        start = time.perf_counter()
-        algorithm(tensor)
-        if tensor.is_cuda:
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return seconds[1:]  # the first is a warm-up
+def timing(algorithm, nbytes):
+    tensor = torch.zeros(nbytes // 4)
+    return bench.seconds_of(lambda: algorithm(tensor), iterations=9)[0]
 
 
 # %% name="measured"
@@ -402,7 +390,7 @@ if world.ranks & (world.ranks - 1):  # not a power of two
     del functions["recursive doubling"]
 print(f"{world.ranks} ranks{'1 KiB':>20}{'8 MiB':>12}{'busiest sends':>16}{'all send':>11}")
 for name, function in (functions | {"library": dist.all_reduce}).items():
-    ms = [1e3 * max(map(statistics.median, world.run(timings, function, n))) for n in (2**10, 2**23)]
+    ms = [1e3 * world.run(timing, function, n)[0] for n in (2**10, 2**23)]
     like = schedules.find("all_reduce", "ring" if name == "library" else name)(world.ranks).bytes_sent(2**23)
     print(f"{name:20}{ms[0]:5.2f} ms{ms[1]:9.2f} ms{max(like) / 2**23:14.2f} n{sum(like) / 2**23:9.2f} n")
 
@@ -472,7 +460,7 @@ def tuner_latency_us(nodes, gpus=8):
 # GPUs, and how many times lower it is on 128 machines.
 
 # %% name="guess_tuner"
-guess_one = RadioButtons(options=["ring", "tree"], value=None, description="1 machine:")
+guess_one = ask("ring", "tree", description="1 machine:")
 guess_many = FloatText(description="128, times:")
 display(guess_one, guess_many)
 

@@ -7,13 +7,11 @@
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
 # %% name="start_world"
-import statistics
-
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, bench, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -87,8 +85,7 @@ print(tuple(shard.shape), tuple(weight.shape), torch.equal(outputs, inputs @ who
 # Now the backward pass. `shard` is a parameter, so it should get a gradient. **Predict**: does the gathered tensor have one to give?
 
 # %% name="guess_grad"
-choices = ["yes, autograd sees through", "no, and nothing is said", "no, and there is an error"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("yes, autograd sees through", "no, and nothing is said", "no, and there is an error")
 guess
 
 # %% tags=["raises-exception"] name="grad"
@@ -182,7 +179,7 @@ Player(trace)
 
 # %% name="guess_bruck"
 guess_steps = IntText(description="steps:")
-guess_bytes = RadioButtons(options=["more bytes", "the same"], value=None)
+guess_bytes = ask("more bytes", "the same")
 display(guess_steps, guess_bytes)
 
 # %% name="watch_bruck"
@@ -230,45 +227,27 @@ for layers in (32, 320):
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Real all-gathers on your ranks. **Predict**: a result of 8 MiB by all-gather, and an 8 MiB tensor all-reduced. The all-gather takes ...
+# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of twelve. **Predict**: a result of 8 MiB by all-gather, and an 8 MiB tensor all-reduced. The all-gather takes ...
 
 # %% name="guess_half"
-guess = RadioButtons(options=["about half as long", "about as long", "longer"], value=None)
+guess = ask("about half as long", "about as long", "longer")
 guess
 
 # %% name="timings"
-# %%ranks
-import time
-
-
-def timed(collective, *tensors):
-    dist.barrier()
-    start = time.perf_counter()
-    collective(*tensors)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-pieces = [256 * 4**k for k in range(7)]  # elements of float32
-gathers, reduces = [], []
-for length in pieces:
-    piece, result = torch.zeros(length), torch.zeros(length * world_size)
-    gathers.append([timed(dist.all_gather_single, result, piece) for _ in range(12)][1:])  # first: warm-up
-    reduces.append([timed(dist.all_reduce, result) for _ in range(12)][1:])
+totals, measured = [1024 * 4**k * world.ranks for k in range(7)], {}
+for name in ("all_gather", "all_reduce"):
+    call = bench.Call(name)
+    measured[name] = bench.sweep(world, call, totals, iterations=12, passes=3, warmups=2, budget_s=1.0)
 
 # %% [markdown] name="fit"
-# Of each size the median on the slowest rank. The four smallest sizes give one $\alpha$ (the median of theirs), the largest gives $\beta$; the others are
-# the test.
+# An iteration takes as long as its slowest rank. Every other size goes into the fit of $\alpha$ and $\beta$, in which each counts by its *relative* error; the sizes
+# between them are the test.
 
 # %% name="fit_model"
-p = world.ranks
-totals = [4 * length * p for length in world["pieces"][0]]
-gather_s, reduce_s = (
-    [max(map(statistics.median, ranks)) for ranks in zip(*world[name], strict=True)] for name in ("gathers", "reduces")
-)
-plateau = statistics.median(gather_s[:4])
-alpha, beta = plateau / (p - 1), max(gather_s[-1] - plateau, 1e-9) / ((p - 1) / p * totals[-1])
+p, gathers = world.ranks, measured["all_gather"]
+gather_s, reduce_s = ([row.best_us / 1e6 for row in sweep.rows] for sweep in measured.values())
+fitted = gathers.fit(gathers.rows[::2])
+alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
 print(f"{'result KiB':>10}{'gather ms':>11}{'model ms':>10}{'busbw GB/s':>12}{'all-reduce ms':>15}{'ratio':>7}")
 for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
     model = schedules.ring_all_gather(p).price(total, alpha, beta)
@@ -289,7 +268,7 @@ for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
 
 # %% name="guess_unequal"
 choices = ["it works", "an error", "numbers, and they are wrong"]
-guess = RadioButtons(options=choices, value=None)
+guess = ask(*choices)
 guess
 
 # %% tags=["raises-exception"] name="unequal"
@@ -318,7 +297,7 @@ print([row[:k].tolist() for row, k in zip(rows.view(world_size, -1), lengths.tol
 # The second is quickly written: an integer piece, and room made with `torch.zeros(1)`. **Predict.**
 
 # %% name="guess_dtype"
-guess = RadioButtons(options=choices, value=None)
+guess = ask(*choices)
 guess
 
 # %% tags=["raises-exception"] name="dtype"
@@ -334,7 +313,7 @@ dist.all_gather(out, mine)
 # Third, an old acquaintance from [Gather](05_gather.ipynb): `[torch.empty(2)] * world_size` is one tensor, $p$ times. **Predict** what it holds afterwards.
 
 # %% name="guess_alias"
-guess = RadioButtons(options=["rank 0's piece", "the last rank's piece", "an error"], value=None)
+guess = ask("rank 0's piece", "the last rank's piece", "an error")
 guess
 
 # %% tags=["raises-exception"] name="alias"

@@ -7,14 +7,11 @@
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb)
 
 # %% name="start_world"
-import statistics
-import time
-
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, bench, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -60,7 +57,7 @@ print(full.tolist(), "->", mine.item())
 # prints, before you run it.
 
 # %% name="guess_equal"
-guess = RadioButtons(options=["not even close", "close, other bits", "the same bits"], value=None)
+guess = ask("not even close", "close, other bits", "the same bits")
 guess
 
 # %% name="two_in_a_row_run"
@@ -179,7 +176,7 @@ for p in (8, 12):
 # Here are both, with momentum, on one parameter vector. **Predict** whether `theirs` and `ours` agree after three steps.
 
 # %% name="guess_zero"
-guess = RadioButtons(options=["yes, up to rounding", "no, the momentum differs", "only chunk r on rank r"], value=None)
+guess = ask("yes, up to rounding", "no, the momentum differs", "only chunk r on rank r")
 guess
 
 
@@ -218,7 +215,7 @@ print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(
 # **Predict**: does ZeRO-2 send more bytes than plain data parallelism?
 
 # %% name="guess_volume"
-guess = RadioButtons(options=["more", "the same", "less"], value=None)
+guess = ask("more", "the same", "less")
 guess
 
 # %% name="answer"
@@ -290,16 +287,17 @@ print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
 # (halving for powers of two). Nobody can do with less than $\tfrac{p-1}{p}n$: rank $r$ has $p-1$ chunks that others want. So it should take half as long as an all-reduce.
 #
 # **Predict**, for 8 MiB on *your* ranks: how long does the library's reduce-scatter take, and your ring from section 3?
+# `bench.seconds_of` runs on every rank, times the three in turns, and gives the median of nine for each, as the slowest rank took it.
 
 # %% name="guess_measure"
 choices = ["about half of an all-reduce", "as long or longer"]
-guess_library = RadioButtons(options=choices, value=None, description="library:", layout=Layout(width="auto"))
-guess_yours = RadioButtons(options=choices, value=None, description="yours:", layout=Layout(width="auto"))
+guess_library = ask(*choices, description="library:")
+guess_yours = ask(*choices, description="yours:")
 display(guess_library, guess_yours)
 
 
 # %% name="timing"
-def timings(nbytes, repeats=9):
+def timings(nbytes):
     length = nbytes // 4 // dist.get_world_size()
     full, chunk = torch.zeros(length * dist.get_world_size()), torch.empty(length)
     calls = {
@@ -307,23 +305,13 @@ def timings(nbytes, repeats=9):
         "reduce_scatter": lambda: dist.reduce_scatter_single(chunk, full),
         "your ring": lambda: ring_reduce_scatter(full),
     }
-    seconds = {name: [] for name in calls}
-    for name in list(calls) * (repeats + 1):
-        dist.barrier()
-        start = time.perf_counter()
-        calls[name]()
-        if full.is_cuda:
-            torch.cuda.synchronize()
-        seconds[name].append(time.perf_counter() - start)
-    # the first of each is a warm-up
-    return {name: statistics.median(times[1:]) for name, times in seconds.items()}
+    return dict(zip(calls, bench.seconds_of(*calls.values(), iterations=9), strict=True))
 
 
 # %% name="measured"
 p, names = world.ranks, ["all_reduce", "reduce_scatter", "your ring"]
 print(f"{p} ranks{'1 KiB':>24}{'8 MiB':>12}{'busbw GB/s':>12}{'of all_reduce':>15}{'formula':>9}")
-by_size = [world.run(timings, nbytes) for nbytes in (2**10, 2**23)]
-small, large = ({name: max(r[name] for r in ranks) for name in names} for ranks in by_size)
+small, large = (world.run(timings, nbytes)[0] for nbytes in (2**10, 2**23))
 for name in names:
     walks = 2 if name == "all_reduce" else 1
     busbw = walks * (p - 1) / p * 2**23 / large[name] / 1e9
@@ -345,8 +333,7 @@ for name in names:
 # A vector of $4p+1$ elements. **Predict** what `reduce_scatter_single` does with the one that is left over.
 
 # %% name="guess_left_over"
-choices = ["rank 0 gets it", "it is dropped", "an error"]
-guess = RadioButtons(options=choices, value=None)
+guess = ask("rank 0 gets it", "it is dropped", "an error")
 guess
 
 # %% tags=["raises-exception"] name="left_over"
@@ -370,7 +357,7 @@ print(mine.tolist())
 # 0, 1, 2 ... so column $r$ is full of $r$. **Predict** what rank 1 gets.
 
 # %% name="guess_layout"
-guess = RadioButtons(options=["its column, all 1 times p", "a mixture of columns", "an error"], value=None)
+guess = ask("its column, all 1 times p", "a mixture of columns", "an error")
 guess
 
 # %% name="layout"

@@ -7,13 +7,11 @@
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
 # %% name="start_world"
-import statistics
-
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules, wire
+from allranks import World, ask, bench, check, schedules, wire
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -56,8 +54,7 @@ print("the outputs are the inputs transposed:", torch.equal(table.T, torch.stack
 # **Predict**: what does each rank hold when `received` goes through a second all-to-all?
 
 # %% name="guess_again"
-ways = ["what it sent at first", "the same as after one", "every rank the same"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("what it sent at first", "the same as after one", "every rank the same")
 guess
 
 # %% name="again"
@@ -236,8 +233,8 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 
 # %% name="guess_winner"
 options = ["pairwise", "bruck"]
-small = RadioButtons(options=options, value=None, description="64 bytes:")
-large = RadioButtons(options=options, value=None, description="64 MB:")
+small = ask(*options, description="64 bytes:")
+large = ask(*options, description="64 MB:")
 display(small, large)
 
 # %% name="competition"
@@ -262,42 +259,22 @@ for name in names:
 # %% [markdown] name="measure"
 # ## 5. Measured here
 #
-# The next cell times both on your ranks, on the same tensor. Each pair is measured one after the other, so that a busy machine disturbs both.
+# `bench.sweep` times the library's all-reduce and all-to-all on your ranks, from 1 KiB to 32 MiB, best of twelve. It goes through the sizes three times, so that
+# a busy spell of the machine doesn't fall on one size alone.
 
 # %% name="timings"
-# %%ranks
-import time
-
-
-def seconds(call, *tensors):
-    dist.barrier()
-    start = time.perf_counter()
-    call(*tensors)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-sizes, timings = [1024 * 8**k for k in range(6)], []
-for nbytes in sizes:
-    x = torch.zeros(nbytes // 4 // world_size * world_size)
-    y = torch.empty_like(x)
-    pairs = [(seconds(dist.all_reduce, x), seconds(dist.all_to_all_single, y, x)) for _ in range(12)]
-    timings.append(pairs[1:])  # the first is a warm-up
+sizes, measured = [1024 * 8**k for k in range(6)], {}
+for name in ("all_reduce", "all_to_all"):
+    call = bench.Call(name)
+    measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 
 # %% [markdown] name="fit"
-# We fit $\alpha$ and $\beta$ to the **all-reduce** only: its two smallest sizes give $\alpha$, its largest gives $\beta$. Then the model
-# must say what the all-to-all takes, which it has never seen.
+# We fit $\alpha$ and $\beta$ to the **all-reduce** only, as if it were a ring. Then the model must say what the all-to-all takes, which it has never seen.
 
 # %% name="fit_model"
-p, sizes = world.ranks, world["sizes"][0]
-per_size = list(zip(*world["timings"], strict=True))
-reduce_s, exchange_s = (
-    [max(statistics.median(pair[which] for pair in pairs) for pairs in ranks) for ranks in per_size] for which in (0, 1)
-)
-plateau = statistics.median(reduce_s[:2])
-alpha = plateau / (2 * (p - 1))
-beta = max(reduce_s[-1] - plateau, 0) / (2 * (p - 1) / p * sizes[-1])
+p, fitted = world.ranks, measured["all_reduce"].fit()
+alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
+reduce_s, exchange_s = ([row.best_us / 1e6 for row in sweep.rows] for sweep in measured.values())
 print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s per direction")
 
 # %% name="table"
@@ -417,8 +394,7 @@ for gb_per_s in (450, 50):
 # **Nothing to send.** By chance the last rank has no token. Its author skips the call. **Predict**: does it matter?
 
 # %% name="guess_skip"
-ways = ["no: it had nothing to send anyway", "yes: the others wait", "yes: an error on every rank"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("no: it had nothing to send anyway", "yes: the others wait", "yes: an error on every rank")
 guess
 
 # %% tags=["raises-exception"] name="skip"

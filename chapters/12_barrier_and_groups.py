@@ -12,9 +12,9 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -46,8 +46,7 @@ print(f"waited {time.perf_counter() - came:.1f} s")
 # A barrier orders, it does not tell. Its honest use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
 
 # %% name="guess_file"
-ways = ["nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error")
 guess
 
 # %% name="file"
@@ -200,8 +199,7 @@ print(f"{x.item():g}; rank {rank} is number {dist.get_rank(mine)} of {dist.get_p
 # **Predict**: what happens to a rank that calls a collective of a group that it does not belong to?
 
 # %% name="guess_outsider"
-ways = ["an error", "it waits for ever", "nothing: its tensor stays"]
-guess = RadioButtons(options=ways, value=None)
+guess = ask("an error", "it waits for ever", "nothing: its tensor stays")
 guess
 
 # %% name="outsider"
@@ -221,8 +219,7 @@ print(f"{x.item():g}", *(str(w.message) for w in warned))
 # **A group made by its members only.** Somebody finds it silly that outsiders must call `new_group`. It even works. **Predict** when the trouble comes.
 
 # %% name="guess_members"
-ways = ["never", "when the group is used", "when the next group is made"]
-guess = RadioButtons(options=ways, value=None)
+guess = ask("never", "when the group is used", "when the next group is made")
 guess
 
 # %% tags=["raises-exception"] name="members_only"
@@ -255,7 +252,7 @@ print("data parallel with rank 13:  ", grid[:, column].tolist())
 # Live: **predict** whether summing the rows and then the columns gives the sum of all.
 
 # %% name="guess_both"
-guess = RadioButtons(options=["yes", "only on the diagonal", "no"], value=None)
+guess = ask("yes", "only on the diagonal", "no")
 guess
 
 # %% name="mesh_live"
@@ -313,8 +310,7 @@ check(hierarchical_all_reduce)
 # Groups are independent, so nothing compares the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 does it the other way round. **Predict**.
 
 # %% name="guess_order"
-ways = ["it works: the groups differ", "they wait for ever", "wrong sums"]
-guess = RadioButtons(options=ways, value=None)
+guess = ask("it works: the groups differ", "they wait for ever", "wrong sums")
 guess
 
 # %% tags=["raises-exception"] name="order"

@@ -7,13 +7,11 @@
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
 # %% name="start_world"
-import statistics
-
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -110,7 +108,7 @@ print(
 # Now one rank has a NaN. `torch.max` and `torch.argmax` let a NaN win, so that nobody overlooks it. **Predict** what `all_reduce` with `MAX` gives.
 
 # %% name="guess_nan"
-guess = RadioButtons(options=["NaN on every rank", "3 on every rank", "NaN on some"], value=None)
+guess = ask("NaN on every rank", "3 on every rank", "NaN on some")
 guess
 
 # %% name="nan_live"
@@ -130,7 +128,7 @@ print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item
 # row: an all-reduce. **Predict** where this breaks first.
 
 # %% name="guess_overflow"
-guess = RadioButtons(options=["x = 50", "x = 90", "x = 1000", "it never does"], value=None)
+guess = ask("x = 50", "x = 90", "x = 1000", "it never does")
 guess
 
 # %% name="naive_softmax"
@@ -218,7 +216,7 @@ Player(schedules.recursive_doubling_all_reduce(ranks=8))
 # $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1. **Predict** what float32 makes of it.
 
 # %% name="guess_variance"
-guess = RadioButtons(options=["1.0", "0.9 to 1.1", "anything, even below 0"], value=None)
+guess = ask("1.0", "0.9 to 1.1", "anything, even below 0")
 guess
 
 # %% name="variances"
@@ -367,9 +365,7 @@ print(f"largest difference from autograd: {max(world.run(gradient_error)):.1e}")
 # The second sends far less, in four times as many steps. **Predict**: does it also win for a *single* token, as in decoding?
 
 # %% name="guess_single"
-guess = RadioButtons(
-    options=["yes, always", "no, gathering one row is faster"], value=None, layout=Layout(width="auto")
-)
+guess = ask("yes, always", "no, gathering one row is faster")
 guess
 
 
@@ -386,40 +382,35 @@ for tokens in (1, 64, 8192):
 
 # %% [markdown] name="measure"
 # With 5 µs a message and 200 GB/s: for one token steps count, and gathering wins. (Recursive doubling would need 6 steps, not 28.) Now the same
-# on your ranks, with 4096 columns on each. Only the collectives are timed.
+# on your ranks, with 4096 columns on each. Only the collectives are timed: `bench.seconds_of` runs on every rank, makes both
+# forms eleven times in turns, and gives the median for each; a call takes as long as its slowest rank.
 
 # %% name="timings"
 # %%ranks
-import time
+from allranks import bench
 
 
-def seconds(calls):
-    dist.barrier()
-    start = time.perf_counter()
-    for call, *tensors in calls:
-        call(*tensors)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+def gather():
+    dist.all_gather_single(whole, part)
 
 
-columns, timings = 4096 * world_size, {}
+def compose():
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    dist.all_reduce(sums)
+
+
+columns, measured = 4096 * world_size, {}
 for tokens in (1, 16, 256):
     part, whole = torch.zeros(tokens, 4096), torch.empty(world_size * tokens, 4096)
-    gather = [(dist.all_gather_single, whole, part)]
-    compose = [(dist.all_reduce, torch.zeros(tokens), dist.ReduceOp.MAX), (dist.all_reduce, torch.zeros(2, tokens))]
-    timings[tokens] = [(seconds(gather), seconds(compose)) for _ in range(12)][1:]
+    largest, sums = torch.zeros(tokens), torch.zeros(2, tokens)
+    measured[tokens] = bench.seconds_of(gather, compose)
 
 # %% [markdown] name="fit"
 # $\alpha$ comes from the composed form with one token ($4(p-1)$ steps and next to no bytes), $\beta$ from the largest gather. Those two figures are on the
 # model because we put them there; the other four are the test.
 
 # %% name="table"
-measured = {
-    tokens: [max(statistics.median(pair[i] for pair in rank[tokens]) for rank in world["timings"]) for i in (0, 1)]
-    for tokens in (1, 16, 256)
-}
-p, columns = world.ranks, world["columns"][0]
+p, columns, measured = world.ranks, world["columns"][0], world["measured"][0]
 alpha = measured[1][1] / (4 * (p - 1))
 beta = max(measured[256][0] - (p - 1) * alpha, 0) / ((p - 1) / p * 4 * 256 * columns)
 print(f"alpha {1e6 * alpha:.0f} µs a message\n{'tokens':>8}{'gather ms':>11}{'model':>8}{'compose ms':>12}{'model':>8}")

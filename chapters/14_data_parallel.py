@@ -7,14 +7,12 @@
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
 # %% name="start_world"
-import statistics
-
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules
+from allranks import World, ask, check, schedules
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -36,8 +34,7 @@ print(f"{model.weight[0, 0].item():+.4f}")
 # One could give all of them the same seed. **Predict**: which of these would make the copies differ *in spite* of equal seeds?
 
 # %% name="guess_seed"
-ways = ["one rank draws a random number before it builds the model", "one rank loads a checkpoint", "both"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("one rank draws a random number before it builds the model", "one rank loads a checkpoint", "both")
 guess
 
 # %% name="broadcast"
@@ -75,8 +72,7 @@ for drop_last in (False, True):
 # don't tell the sampler the epoch.
 
 # %% name="guess_epoch"
-ways = ["every epoch has a new order", "every epoch has the same order", "an error"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("every epoch has a new order", "every epoch has the same order", "an error")
 guess
 
 # %% name="epochs"
@@ -133,8 +129,8 @@ def train(way, steps=50):
 
 # %% name="guess_difference"
 options = ["exactly 0", "about 1e-7", "about 1e-3", "about 0.1"]
-ranks_guess = RadioButtons(options=options, value=None, description="ranks:")
-alone_guess = RadioButtons(options=options, value=None, description="alone:")
+ranks_guess = ask(*options, description="ranks:")
+alone_guess = ask(*options, description="alone:")
 display(ranks_guess, alone_guess)
 
 # %% name="runs"
@@ -272,31 +268,29 @@ guess
 
 # %% name="timings"
 # %%ranks
-import time
+from allranks import bench
 
 
-def seconds(tensors):
-    dist.barrier()
-    start = time.perf_counter()
+def reduce_all(tensors):
     for tensor in tensors:
         dist.all_reduce(tensor)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 gradients = [torch.zeros(4096) for _ in range(100)]
-small, flat = torch.zeros(1), torch.cat(gradients)
-timings = [[seconds([small] * 100) / 100, seconds([flat]), seconds(gradients)] for _ in range(6)][1:]
+small, flat = [torch.zeros(1)] * 100, [torch.cat(gradients)]
+measured = bench.seconds_of(
+    lambda: reduce_all(small), lambda: reduce_all(flat), lambda: reduce_all(gradients), iterations=5
+)
 
 # %% [markdown] name="fit"
+# `bench.seconds_of` runs on every rank, times the three in turns, and gives the median of five for each, as the slowest rank took it.
 # A hundred calls with one number each give $\alpha$, the flat call gives $\beta$. The hundred calls with gradients are the test.
 
 # %% name="table"
 p, n = world.ranks, 100 * 4096 * 4
-one, flat, many = (max(statistics.median(row[i] for row in rank) for rank in world["timings"]) for i in range(3))
-alpha = one / (2 * (p - 1))
-beta = max(flat - one, 0) / (2 * (p - 1) / p * n)
+small, flat, many = world["measured"][0]
+alpha = small / 100 / (2 * (p - 1))
+beta = max(flat - small / 100, 0) / (2 * (p - 1) / p * n)
 model = 100 * schedules.ring_all_reduce(p).price(n // 100, alpha, beta)
 print(f"alpha {1e6 * alpha:.0f} µs a message; flat {1e3 * flat:.1f} ms")
 print(f"100 calls: measured {1e3 * many:.1f} ms, model {1e3 * model:.1f} ms")
@@ -328,8 +322,7 @@ for p in (2, 8, 32, 128, 1024):
 # **One batch short.** The last rank has 3 batches, the others 4. **Predict** what the others do at the end of the epoch.
 
 # %% name="guess_uneven"
-ways = ["they finish, with one gradient missing", "they wait for ever", "an error at once"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("they finish, with one gradient missing", "they wait for ever", "an error at once")
 guess
 
 # %% tags=["raises-exception"] name="uneven_run"
@@ -364,7 +357,7 @@ def two_heads(skip_unused):
 # On four ranks head A should get $1 + 3 = 4$ and head B $2 + 4 = 6$. **Predict** what rank 0 gets for head A.
 
 # %% name="guess_unused"
-guess = RadioButtons(options=["4", "10", "an error", "a hang"], value=None)
+guess = ask("4", "10", "an error", "a hang")
 guess
 
 # %% name="unused_run"
@@ -408,7 +401,7 @@ world.run(ddp_unused, False)
 # **The same dice.** All ranks began with `torch.manual_seed(0)`, to have equal weights. **Predict**: are their dropout masks equal too?
 
 # %% name="guess_dropout"
-guess = RadioButtons(options=["yes", "no"], value=None)
+guess = ask("yes", "no")
 guess
 
 # %% name="dropout"

@@ -14,10 +14,10 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import World, check, workload
+from allranks import World, ask, check, workload
 from allranks.player import Player
 from allranks.trace import Event
 
@@ -40,7 +40,7 @@ first_guess
 # **Predict**: three layers, 0 to 2 in the order of the forward pass. Whose gradient is ready first?
 
 # %% name="guess_ready"
-guess = RadioButtons(options=["layer 0", "layer 2", "all at the same time"], value=None)
+guess = ask("layer 0", "layer 2", "all at the same time")
 guess
 
 # %% name="ready_run"
@@ -61,7 +61,7 @@ print(", ".join(ready))
 # **Predict** what `x` holds on rank 1 right after the call.
 
 # %% name="guess_async"
-guess = RadioButtons(options=["1", "4", "nobody can say"], value=None)
+guess = ask("1", "4", "nobody can say")
 guess
 
 # %% name="async_run"
@@ -114,7 +114,7 @@ def one_step(overlap, width=512, layers=6):
 # **Predict**: do both ways give the same gradients?
 
 # %% name="guess_same"
-guess = RadioButtons(options=["yes", "no"], value=None)
+guess = ask("yes", "no")
 guess
 
 
@@ -155,7 +155,7 @@ Player(after, during)
 
 
 # %% name="guess_order"
-guess = RadioButtons(options=["1", "5.5", "an error", "a hang"], value=None)
+guess = ask("1", "5.5", "an error", "a hang")
 guess
 
 
@@ -215,9 +215,7 @@ def diary(model, inputs, **options):
 # **Predict** for the second pass: rank 1 has A ready first. Which bucket does it launch first?
 
 # %% name="guess_diary"
-guess = RadioButtons(
-    options=["[A], because it is ready", "[B], as rank 0 does"], value=None, layout=Layout(width="auto")
-)
+guess = ask("[A], because it is ready", "[B], as rank 0 does")
 guess
 
 
@@ -252,8 +250,7 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 # when?
 
 # %% name="guess_tied"
-choices = ["twice: first and last", "once, first (the head is the last layer)", "once, last"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("twice: first and last", "once, first (the head is the last layer)", "once, last")
 guess
 
 
@@ -287,7 +284,7 @@ print("body.0 skipped, found:", world.run(tied_diary, 1)[0])
 # **Never.** On the last rank a layer is skipped, as in stochastic depth. **Predict** what the hooks of section 3 do.
 
 # %% name="guess_never"
-guess = RadioButtons(options=["right gradients", "wrong gradients", "an error", "a hang"], value=None)
+guess = ask("right gradients", "wrong gradients", "an error", "a hang")
 guess
 
 # %% tags=["raises-exception"] name="never"
@@ -362,7 +359,7 @@ check(bucketed_gradients)
 # %% name="guess_size"
 sizes_mib = [1, 5, 25, 50, 100, 400, 3200]
 choices = [f"{size} MiB" for size in sizes_mib] + ["one bucket for all"]
-size_guess = RadioButtons(options=choices, value=None)
+size_guess = ask(*choices)
 size_guess
 
 # %% name="sizes"

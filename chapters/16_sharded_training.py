@@ -7,18 +7,15 @@
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
 
 # %% name="start_world"
-import statistics
-import time
-
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from allranks import World, check, workload
+from allranks import World, ask, bench, check, workload
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -131,8 +128,8 @@ def train(sharded, steps=3):
 # **Predict** the largest difference between the weights of the two after three steps, and which of them sends more bytes.
 
 # %% name="guess_train"
-difference_guess = RadioButtons(options=["0, or rounding", "about 0.01, one step's length"], value=None)
-volume_guess = RadioButtons(options=["sharded sends more", "both the same", "sharded sends less"], value=None)
+difference_guess = ask("0, or rounding", "about 0.01, one step's length")
+volume_guess = ask("sharded sends more", "both the same", "sharded sends less")
 display(difference_guess, volume_guess)
 
 # %% name="train_run"
@@ -168,7 +165,7 @@ for name, trace, price in (
 # `ZeroRedundancyOptimizer` wraps any optimizer, next to DDP: each rank updates the parameters that it owns. **Predict** its volume in units of $P$.
 
 # %% name="guess_redundancy"
-guess = RadioButtons(options=["1 P", "2 P", "3 P"], value=None)
+guess = ask("1 P", "2 P", "3 P")
 guess
 
 
@@ -346,7 +343,7 @@ for p in (8, 32, 128, 1024):
 #
 # ### Measured here
 #
-# The collectives of each stage alone, for 8 MiB of weights in 4 layers, on your ranks. $\alpha$ and $\beta$ come from an all-reduce of one number and from DDP's row, so that row fits by construction. **Predict** the ratio of ZeRO-3 to DDP that
+# The collectives of each stage alone, for 8 MiB of weights in 4 layers, on your ranks. `bench.seconds_of` times the stages in turns and gives the median of six for each, as the slowest rank took it. $\alpha$ and $\beta$ come from an all-reduce of one number and from DDP's row, so that row fits by construction. **Predict** the ratio of ZeRO-3 to DDP that
 # you will see.
 
 # %% name="guess_measured"
@@ -355,27 +352,27 @@ guess
 
 
 # %% name="stage_seconds"
-def stage_seconds(repeats=7):
-    p, names = dist.get_world_size(), ("alpha", "DDP", "ZeRO-2", "ZeRO-3")
+def four_times(*calls):
+    for call, *tensors in calls * 4:
+        call(*tensors)
+
+
+def stage_seconds():
+    p = dist.get_world_size()
     size = (1 << 19) // p
     shard, whole, one = torch.zeros(size), torch.zeros(size * p), torch.zeros(1)
     gather, scatter = (dist.all_gather_single, whole, shard), (dist.reduce_scatter_single, shard, whole)
-    calls = [[(dist.all_reduce, one)], [(dist.all_reduce, whole)], [scatter, gather], [gather, gather, scatter]]
-    seconds = {name: [] for name in names}
-    for name, layer in list(zip(names, calls, strict=True)) * repeats:
-        dist.barrier()
-        start = time.perf_counter()
-        for call, *tensors in layer * 4:
-            call(*tensors)
-        if whole.is_cuda:
-            torch.cuda.synchronize()
-        seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times[1:]) for name, times in seconds.items()}
+    stages = {
+        "alpha": lambda: four_times((dist.all_reduce, one)),
+        "DDP": lambda: four_times((dist.all_reduce, whole)),
+        "ZeRO-2": lambda: four_times(scatter, gather),
+        "ZeRO-3": lambda: four_times(gather, gather, scatter),
+    }
+    return dict(zip(stages, bench.seconds_of(*stages.values(), iterations=6), strict=True))
 
 
 # %% name="measured"
-ranks, p, nbytes = world.run(stage_seconds), world.ranks, 8 << 20
-took = {name: max(rank[name] for rank in ranks) for name in ranks[0]}
+took, p, nbytes = world.run(stage_seconds)[0], world.ranks, 8 << 20
 alpha = took["alpha"] / (4 * 2 * (p - 1))
 beta = max(took["DDP"] - took["alpha"], 1e-9) / (2 * (p - 1) / p * nbytes)
 machine = workload.Cluster(p, 1 / beta, alpha)
@@ -431,8 +428,7 @@ check(zero_sgd_step)
 # **Only rank 0 evaluates.** With DDP that is a habit. **Predict** what it does here.
 
 # %% name="guess_evaluate"
-choices = ["it works", "rank 0 computes with its shard only", "rank 0 waits for the others"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("it works", "rank 0 computes with its shard only", "rank 0 waits for the others")
 guess
 
 
@@ -452,8 +448,7 @@ world.run(evaluate_on_rank_0, deadline=3)
 # **The head forgotten.** Blocks are sharded, the call for the whole model is missing, so the head is in no group. **Predict** what happens to it in training.
 
 # %% name="guess_forgotten"
-choices = ["an error", "it is averaged as in DDP", "each rank trains its own"]
-guess = RadioButtons(options=choices, value=None, layout=Layout(width="auto"))
+guess = ask("an error", "it is averaged as in DDP", "each rank trains its own")
 guess
 
 
@@ -480,8 +475,8 @@ for forget in (False, True):
 # **An optimizer made too early, and a norm of one's own.** The optimizer below is made before `fully_shard` replaces the parameters; and each rank takes the norm of the gradients that it has. **Predict** both.
 
 # %% name="guess_early"
-moved_guess = RadioButtons(options=["it trains", "nothing moves", "an error"], value=None, description="early:")
-norm_guess = RadioButtons(options=["the norm is right", "too small", "too large"], value=None, description="norm:")
+moved_guess = ask("it trains", "nothing moves", "an error", description="early:")
+norm_guess = ask("the norm is right", "too small", "too large", description="norm:")
 display(moved_guess, norm_guess)
 
 

@@ -7,15 +7,14 @@
 # 50 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
 
 # %% name="start_world"
-import statistics
 import time
 
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, schedules, wire, workload
+from allranks import World, ask, check, schedules, wire, workload
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -38,7 +37,7 @@ display(tensor_guess, pipeline_guess)
 # $X$; it makes a matrix of full size. **Predict**: which of the two results is of no use before a collective?
 
 # %% name="guess_cut"
-guess = RadioButtons(options=["by columns", "by rows", "both"], value=None)
+guess = ask("by columns", "by rows", "both")
 guess
 
 # %% name="cut_live"
@@ -154,7 +153,7 @@ def pairs(leave_out=False):
 # **Predict**: without $f$, which of the gradients of $x, A_1, B_1, A_2, B_2$ are wrong?
 
 # %% name="guess_forgot"
-guess = RadioButtons(options=["none", "only x", "x, A1, B1", "all", "an error"], value=None)
+guess = ask("none", "only x", "x, A1, B1", "all", "an error")
 guess
 
 # %% name="forgot_run"
@@ -205,7 +204,7 @@ print(f"before {everywhere.item():g}, after {once.item():g}")
 # **Predict**: the bytes on the wires become ...
 
 # %% name="guess_sequence"
-guess = RadioButtons(options=["fewer", "the same", "more"], value=None)
+guess = ask("fewer", "the same", "more")
 guess
 
 
@@ -296,29 +295,27 @@ for split_tokens in (False, True):
 #
 # $$T_\text{layer} = 4\left[2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,s\,h\,e\,\beta\right]$$
 #
-# First a test of the model on your ranks: 32 calls with 4 bytes give $\alpha$, one with 4 MiB gives $\beta$; the 32 all-reduces of eight layers with 64 KiB of activations are the test.
+# First a test of the model on your ranks: 32 calls with 4 bytes give $\alpha$, one with 4 MiB gives $\beta$; the 32 all-reduces of eight layers with 64 KiB of activations are the test. `bench.seconds_of` runs
+# on every rank, times the three in turns, and gives the median of seven for each, as the slowest rank took it.
 
 # %% name="timings"
 # %%ranks
-import time
+from allranks import bench
 
 
-def seconds(tensors):
-    dist.barrier()
-    start = time.perf_counter()
+def reduce_all(tensors):
     for tensor in tensors:
         dist.all_reduce(tensor)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
-jobs = [[torch.zeros(1)] * 32, [torch.zeros(2**20)], [torch.zeros(2**14)] * 32]
-timings = [[seconds(job) for job in jobs] for _ in range(8)][1:]
+small, large, layers = [torch.zeros(1)] * 32, [torch.zeros(2**20)], [torch.zeros(2**14)] * 32
+measured = bench.seconds_of(
+    lambda: reduce_all(small), lambda: reduce_all(large), lambda: reduce_all(layers), iterations=7
+)
 
 # %% name="table"
 p = world.ranks
-small, large, layers = (max(statistics.median(row[i] for row in rank) for rank in world["timings"]) for i in range(3))
+small, large, layers = world["measured"][0]
 alpha = small / 32 / (2 * (p - 1))
 beta = max(large - small / 32, 0) / (2 * (p - 1) / p * 2**22)
 model = 32 * schedules.ring_all_reduce(p).price(2**16, alpha, beta)
@@ -454,8 +451,7 @@ for m in (1, 2, 4, 8):
 # Now **1F1B**: one forward, one backward. A rank runs ahead only as far as the stages behind it need to be fed, then alternates. **Predict**: what does that change?
 
 # %% name="guess_1f1b"
-ways = ["the bubble shrinks", "less is kept for backward", "both"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("the bubble shrinks", "less is kept for backward", "both")
 guess
 
 
@@ -520,7 +516,7 @@ for name, ranks in runs.items():
 # Let `send` wait for its receiver. **Predict**: which of the two orders comes to an end?
 
 # %% name="guess_deadlock"
-guess = RadioButtons(options=["both", "only GPipe", "only 1F1B", "neither"], value=None)
+guess = ask("both", "only GPipe", "only 1F1B", "neither")
 guess
 
 # %% name="blocking_gpipe"
@@ -542,7 +538,7 @@ wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, dist.send)).deadloc
 # Large runs use every cut: 512 GPUs as 8 (layers cut) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches. **Predict** which sends most, a GPU and step.
 
 # %% name="guess_axes"
-guess = RadioButtons(options=["tensor", "pipeline", "data"], value=None)
+guess = ask("tensor", "pipeline", "data")
 guess
 
 # %% name="axes_table"

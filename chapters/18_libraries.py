@@ -8,7 +8,6 @@
 
 # %% name="start_world"
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, RadioButtons, SelectMultiple
+from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import World, check, cost, schedules, wire
+from allranks import World, ask, bench, check, cost, wire
 from allranks.player import Player
 
 world = World(ranks=4)
@@ -57,8 +56,7 @@ print(f"{dist.Backend.default_device_backend_map['cuda']}; this world runs {worl
 # The next program names no backend. We run it on this world's library and on the **wire**, this course's own backend, which is written in Python. **Predict**: the results agree ...
 
 # %% name="guess_agree"
-options = ["to the last bit", "up to rounding", "not at all"]
-guess = RadioButtons(options=options, value=None)
+guess = ask("to the last bit", "up to rounding", "not at all")
 guess
 
 
@@ -148,7 +146,7 @@ print("now", x.item())
 # And `bool`? "Did any rank see a NaN?" is often asked by a `SUM` of flags. All flags below are `True`, and the call is repeated on its own result. **Predict** what it says after eight times.
 
 # %% name="guess_bool"
-guess = RadioButtons(options=["True", "False", "8"], value=None)
+guess = ask("True", "False", "8")
 guess
 
 # %% name="bool_sum"
@@ -202,8 +200,7 @@ print(f"waited  {time.perf_counter() - start:.1f} s")
 # **May I count on buffers?** Each rank sends to the right, then receives from the left. MPI's standard allows a `send` to copy the message and return, or to wait. The wire can play both. **Predict** the two outcomes.
 
 # %% name="guess_buffers"
-outcomes = ["both come to an end", "only with buffers", "neither"]
-guess = RadioButtons(options=outcomes, value=None)
+guess = ask("both come to an end", "only with buffers", "neither")
 guess
 
 
@@ -307,33 +304,21 @@ for nbytes in (4, 2**20, 2**30):
 # %% [markdown] name="measure_intro"
 # ### Measured here
 #
-# And your backend? One $\alpha$ from 32 calls with 4 bytes, one $\beta$ from 4 MiB, and 256 KiB as the test of the ring model.
-
+# And your backend? `bench.sweep` times its all-reduce on your ranks, best of twelve. All sizes but 256 KiB go into the fit of $\alpha$ and $\beta$; 256 KiB is the test of the ring model.
 
 # %% name="timings"
-# %%ranks
-def seconds(tensors):
-    dist.barrier()
-    start = time.perf_counter()
-    for tensor in tensors:
-        dist.all_reduce(tensor)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-jobs = [[torch.zeros(1)] * 32, [torch.zeros(2**20)], [torch.zeros(2**16)]]
-timings = [[seconds(job) for job in jobs] for _ in range(8)][1:]
+sizes = [4, 2**10, 2**14, 2**18, 2**20, 2**22]
+call = bench.Call("all_reduce")
+measured = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 
 # %% name="table"
-p = world.ranks
-small, large, middle = (max(statistics.median(row[i] for row in rank) for rank in world["timings"]) for i in range(3))
-alpha = small / 32 / (2 * (p - 1))
-beta = max(large - small / 32, 0) / (2 * (p - 1) / p * 2**22)
-model = schedules.ring_all_reduce(p).price(2**18, alpha, beta)
+rows = list(measured.rows)
+middle = rows.pop(sizes.index(2**18))
+fitted = measured.fit(rows)
+alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
 print(f"{world.backend}: alpha {1e6 * alpha:.1f} µs a message, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
 print(f"NCCL's tuner, ring LL on NVLink: {cost.NCCL_HOP_US['NVLink']['ring', 'LL']} µs a hop")
-print(f"256 KiB: measured {1e3 * middle:.2f} ms, model {1e3 * model:.2f} ms")
+print(f"256 KiB: measured {middle.best_us / 1e3:.2f} ms, model {1e3 * fitted.seconds(2**18):.2f} ms")
 
 # %% [markdown] name="measure_explained"
 # On a CPU your $\alpha$ is a system call, a trip through the kernel's TCP and the waking of a process; NCCL's is a flag in a neighbour's memory that a running kernel polls. That, more than bandwidth, is what the libraries differ in. (NCCL keeps GPU

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from ipywidgets import Checkbox, FloatText, IntText, Layout, RadioButtons
+from ipywidgets import Checkbox, FloatText, IntText, Layout
 
-from allranks import World, check, cost, doctor, schedules, topology
+from allranks import World, ask, check, cost, doctor, schedules, topology
 from allranks.player import Player
 from allranks.simulate import run_schedule, simulate
 
@@ -64,9 +64,7 @@ else:
 # Tables can be wrong; a stopwatch is not. **Predict**: are some pairs of our ranks nearer to each other than others?
 
 # %% name="guess_near"
-guess = RadioButtons(
-    options=["yes, by a factor of 2 or more", "no, all alike"], value=None, layout=Layout(width="auto")
-)
+guess = ask("yes, by a factor of 2 or more", "no, all alike")
 guess
 
 
@@ -182,8 +180,8 @@ Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring"
 
 # %% name="guess_two"
 names = ["ring", "hierarchical", "leader", "eight rings"]
-on_dgx = RadioButtons(options=names, value=None, description="DGX:")
-on_cloud = RadioButtons(options=names, value=None, description="cloud:")
+on_dgx = ask(*names, description="DGX:")
+on_cloud = ask(*names, description="cloud:")
 display(on_dgx, on_cloud)
 
 
@@ -375,7 +373,7 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
 # **A slow rank.** Rank 5 needs twice as long for each message. **Predict** who suffers: the flat ring, two levels, or both?
 
 # %% name="guess_straggler"
-guess = RadioButtons(options=["the ring", "two levels", "both"], value=None)
+guess = ask("the ring", "two levels", "both")
 guess
 
 # %% name="stragglers"

@@ -14,9 +14,9 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 
-from allranks import World, check, plots
+from allranks import World, ask, bench, check, plots
 from allranks.player import Player
 from allranks.wire import run
 from allranks.world import RanksStuck
@@ -56,8 +56,7 @@ for step in range(5):
 # Rank 0 wants to hand out new weights while the others average gradients. **Predict**: what do the ranks get?
 
 # %% name="guess_desync"
-ways = ["an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong")
 guess
 
 
@@ -90,7 +89,7 @@ run(two_plans, ranks=world.ranks).failure
 # Rank 0 has a counter in int32, the others in float32: four bytes each. Everybody brings 1. **Predict**: an error, a hang or a number?
 
 # %% name="guess_dtype"
-guess = RadioButtons(options=["an error", "a hang", "a number"], value=None)
+guess = ask("an error", "a hang", "a number")
 guess
 
 
@@ -126,8 +125,7 @@ def training():
 # **A rank dies.** After half a second rank 1 gets SIGKILL, as from a system that is out of memory. **Predict**: what do the others see?
 
 # %% name="guess_kill"
-ways = ["all get an error at once", "all wait for the deadline", "some get an error, some may wait"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("all get an error at once", "all wait for the deadline", "some get an error, some may wait")
 guess
 
 # %% tags=["raises-exception"] name="kill"
@@ -145,8 +143,7 @@ world.run(training, deadline=3)
 # **A rank stops without dying.** Rank 1 gets SIGSTOP: it is there, its connections are open, it does nothing. So does a rank in a stuck file system or a debugger. **Predict**.
 
 # %% name="guess_pause"
-ways = ["a broken connection, as before", "all others wait, and no error ever comes", "the others go on without it"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("a broken connection, as before", "all others wait, and no error ever comes", "the others go on without it")
 guess
 
 # %% tags=["raises-exception"] name="pause"
@@ -161,12 +158,9 @@ world.run(training, deadline=2)
 # **A message is lost.** Each rank receives from its left and passes on to its right, as in a pipeline of model stages. Rank 0's message never leaves. **Predict**: who waits, and for whom?
 
 # %% name="guess_drop"
-ways = [
-    "rank 1, for rank 0; the others are done",
-    "each of the others, for its left neighbour",
-    "all ranks, rank 0 too",
-]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask(
+    "rank 1, for rank 0; the others are done", "each of the others, for its left neighbour", "all ranks, rank 0 too"
+)
 guess
 
 
@@ -229,7 +223,7 @@ print(
 # On the wire a rank can break itself. **Predict** which of these four is found only by waiting.
 
 # %% name="guess_wire"
-guess = RadioButtons(options=["dies", "stops", "loses", "dawdles"], value=None)
+guess = ask("dies", "stops", "loses", "dawdles")
 guess
 
 
@@ -273,7 +267,7 @@ for program in (dies, stops, loses, dawdles):
 # rank's error names rank 1.
 
 # %% name="guess_monitored"
-guess = RadioButtons(options=["every rank's", "rank 0's only", "rank 1's"], value=None)
+guess = ask("every rank's", "rank 0's only", "rank 1's")
 guess
 
 # %% tags=["raises-exception"] name="monitored_run"
@@ -347,13 +341,7 @@ def averaging(pieces):
 
 
 def timed(pieces):
-    times = []
-    for _ in range(5):
-        dist.barrier()
-        start = time.perf_counter()
-        averaging(pieces)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return bench.seconds_of(lambda: averaging(pieces), iterations=5)[0]
 
 
 _, trace = world.trace(averaging, 64)
@@ -364,11 +352,12 @@ read(trace)
 #
 # $$T(k) = k \cdot 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta.$$
 #
-# Only the first term knows $k$: a straight line. One piece and 64 pieces fix it (so they fit by construction); 4 and 16 are the test.
+# Only the first term knows $k$: a straight line. One piece and 64 pieces fix it (so they fit by construction); 4 and 16 are the test. `bench.seconds_of` gives
+# the median of five, as the slowest rank took it.
 
 # %% name="pieces_measured"
 counts = (1, 4, 16, 64)
-measured = {k: max(world.run(timed, k)) for k in counts}
+measured = {k: world.run(timed, k)[0] for k in counts}
 per_call = (measured[64] - measured[1]) / 63
 for k in counts:
     model = measured[1] + (k - 1) * per_call

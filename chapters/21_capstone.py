@@ -14,11 +14,11 @@ import matplotlib.pyplot as plt
 import psutil
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, Layout, RadioButtons
+from ipywidgets import FloatText, IntText
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import World, check, topology, workload
+from allranks import World, ask, check, topology, workload
 from allranks.player import Player
 from allranks.simulate import simulate
 
@@ -135,8 +135,7 @@ print(", ".join(f"{loss:.3f}" for loss in losses["alone"][::7]))
 # That is the truth that the three ways are held to. **Predict** how far their losses will be from it, at most, over 50 steps.
 
 # %% name="guess_losses"
-options = ["exactly 0", "below 0.0001", "about 0.01", "about 0.1"]
-guess = RadioButtons(options=options, value=None)
+guess = ask("exactly 0", "below 0.0001", "about 0.01", "about 0.1")
 guess
 
 # %% [markdown] name="ddp_intro"
@@ -241,8 +240,7 @@ for way in (ddp, zero, tensor_parallel):
 # **Without `enter`.** One might think that it can be left out, since it does nothing forward. **Predict** what you would notice.
 
 # %% name="guess_careless"
-ways = ["an error", "the loss does not fall", "the loss falls, nearly as before"]
-guess = RadioButtons(options=ways, value=None, layout=Layout(width="auto"))
+guess = ask("an error", "the loss does not fall", "the loss falls, nearly as before")
 guess
 
 
@@ -350,7 +348,7 @@ Player(world.trace(train, zero, 1)[1], world.trace(train, tensor_parallel, 1)[1]
 # planned? ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
 
 # %% name="guess_wire"
-guess = RadioButtons(options=["none", "ddp", "zero", "tensor_parallel"], value=None)
+guess = ask("none", "ddp", "zero", "tensor_parallel")
 guess
 
 
@@ -383,7 +381,7 @@ for name, nbytes in sent.items():
 # *without* calls. Then we add. **Predict** which of the three is the slowest here.
 
 # %% name="guess_time"
-guess = RadioButtons(options=["ddp", "zero", "tensor_parallel"], value=None)
+guess = ask("ddp", "zero", "tensor_parallel")
 guess
 
 

@@ -7,8 +7,9 @@
 # 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
 
 # %% name="imports"
-from ipywidgets import FloatText, Layout, RadioButtons
+from ipywidgets import FloatText
 
+from allranks import ask
 from allranks.calculator import Calculator
 from allranks.plan import Plan, plan
 from allranks.workload import WorkloadError
@@ -60,8 +61,7 @@ print(f"you said {guess.value:g} ms; it is {1e3 * data.seconds:.1f} ms in {data.
 # **Predict**: which stages fit into 80 GB on 64 ranks?
 
 # %% name="guess_memory"
-stages = ["all", "2 and 3", "3 only", "none"]
-guess = RadioButtons(options=stages, value=None, layout=Layout(width="auto"))
+guess = ask("all", "2 and 3", "3 only", "none")
 guess
 
 # %% name="stages"
@@ -137,7 +137,7 @@ for s in (found[0], found[-1]):
 
 # %% name="guess_machine"
 machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
-guess = RadioButtons(options=machines, value=None, layout=Layout(width="auto"))
+guess = ask(*machines)
 guess
 
 # %% name="machines"
@@ -158,9 +158,7 @@ for machine in machines:
 # **Predict**: with EP 8, does a rank send more bytes, or fewer? And does it take longer?
 
 # %% name="guess_experts"
-guess = RadioButtons(
-    options=["more, longer", "fewer, shorter", "fewer, and yet longer"], value=None, layout=Layout(width="auto")
-)
+guess = ask("more, longer", "fewer, shorter", "fewer, and yet longer")
 guess
 
 # %% name="experts_price"

@@ -163,6 +163,52 @@ def test_every_collective_comes_out_right_on_real_ranks():
             bench.sweep(world, Call("all_gather"), [8])
 
 
+def taking_turns(iterations, warmups):
+    """Runs on every rank: two calls, of which the second is slow on rank 1 only, and the first at first."""
+    import time
+
+    import torch.distributed as dist
+    from allranks import bench
+
+    turns = []
+
+    def quick():
+        time.sleep(0 if turns else 0.5)
+        turns.append("quick")
+
+    def slow_on_one():
+        time.sleep(0.1 if dist.get_rank() == 1 else 0)
+        turns.append("slow")
+
+    return bench.seconds_of(quick, slow_on_one, iterations=iterations, warmups=warmups), turns
+
+
+@pytest.mark.live
+def test_calls_are_timed_in_turns_on_the_slowest_rank():
+    with World(ranks=3, backend="gloo") as world:
+        found = world.run(taking_turns, 3, 1)
+        assert [turns for _, turns in found] == [["quick", "slow"] * 4] * 3
+        figures = [seconds for seconds, _ in found]
+        assert figures[0] == figures[1] == figures[2], "every rank gets the same figures"
+        quick, slow = figures[0]
+        assert 0 < quick and slow >= 0.1
+        (first, _), _ = world.run(taking_turns, 1, 0)[0]
+        assert first >= 0.5 > quick, "a warm-up doesn't count"
+
+
+@pytest.mark.parametrize(
+    ("calls", "how", "words"),
+    [
+        ((), {}, "There are 0 calls, 11 iterations and 1 warm-ups; at least 1, 1 and 0 are needed"),
+        ((print,), {"iterations": 0}, "1 calls, 0 iterations"),
+        ((print,), {"warmups": -1}, "-1 warm-ups"),
+    ],
+)
+def test_nothing_to_time_is_refused(calls, how, words):
+    with pytest.raises(BenchError, match=words):
+        bench.seconds_of(*calls, **how)
+
+
 @pytest.mark.live
 def test_the_bench_of_predictions_says_how_far_off_it_was(monkeypatch):
     """`python -m bench predict`, small: a fit on half of the sizes foretells the rest, and another world."""

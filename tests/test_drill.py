@@ -1,9 +1,11 @@
-"""Quizzes and drills: what they say to each answer, what they count, and what they show where no kernel is."""
+"""Predictions, quizzes and drills: what they say to each answer, what they count, and what they show where no kernel is."""
 
 import re
 
+import allranks
+import ipywidgets
 import pytest
-from allranks.drill import SITUATIONS, Drill, DrillError, Question, Quiz
+from allranks.drill import SITUATIONS, Drill, DrillError, Question, Quiz, ask
 from allranks.schedules import COLLECTIVES
 
 REASONS = {"rank 0": "No: that is `reduce`.", "all <ranks>": "Yes.", "nobody": "No."}
@@ -102,3 +104,42 @@ def test_the_right_one_is_not_always_in_the_same_place():
 def test_chapters_that_reasons_name_are_chapters_of_the_course():
     named = {int(n) for q in SITUATIONS for r in q.reasons.values() for n in re.findall(r"\d+", "".join(re.findall(r"\(chapters? ([^)]*)\)", r)))}  # fmt: skip
     assert named and named <= set(range(22))
+
+
+def test_a_prediction_begins_with_nothing_chosen_and_keeps_what_is():
+    guess = ask("the sum", "the mean", "an error", description="rank 0:")
+    assert isinstance(guess, ipywidgets.RadioButtons) and guess.value is None
+    assert (guess.options, guess.description) == (("the sum", "the mean", "an error"), "rank 0:")
+    guess.value = "an error"
+    assert guess.value == "an error"
+    with pytest.raises(Exception, match="Invalid selection"):
+        guess.value = "a hang"
+
+
+def test_a_prediction_is_shown_with_its_style_and_without_a_kernel_as_text():
+    guess = ask("yes", "no", description="at once:")
+    shown = guess._repr_mimebundle_()
+    assert shown["text/plain"] == "at once:\n( ) yes\n( ) no"
+    box = ipywidgets.widgets.widget._instances[shown["application/vnd.jupyter.widget-view+json"]["model_id"]]
+    style, buttons = box.children
+    assert buttons is guess and ".ar-ask" in style.value and "ar-ask" in guess._dom_classes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "at least two options to choose from; there are 0"),
+        (("yes",), "at least two options to choose from; there are 1"),
+        (("yes", "no", "yes"), "the option 'yes' is there twice"),
+        ((["yes", "no"],), r"\['yes', 'no'\] can't be offered .* of its own: ask\(\*options\)$"),
+        ((1, 2), "1 can't be offered as an answer; give each option as a text of its own$"),
+        (("yes", " "), "' ' can't be offered"),
+    ],
+)
+def test_a_prediction_that_cannot_be_asked_is_refused(options, said):
+    with pytest.raises(DrillError, match=said):
+        ask(*options)
+
+
+def test_the_package_hands_out_ask():
+    assert allranks.ask is ask and "ask" in allranks.__all__

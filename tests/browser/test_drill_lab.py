@@ -54,3 +54,32 @@ def test_the_drill_is_answered_with_the_keyboard(lab, new_page):
     cells = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.length")
     assert cells == len(json.loads((CHAPTERS / name).read_text())["cells"])
     lab.close_sessions()
+
+
+PREDICTION = """\
+from allranks import ask
+
+guess = ask("rank 0 raises an error, and all of the others wait for it until somebody ends the job by hand", "no", "yes")
+guess
+"""
+
+
+def test_a_long_option_of_a_prediction_wraps_beside_its_button(lab, new_page):
+    page = new_page(viewport={"width": 520, "height": 700})
+    lab.open(page, lab.write(PREDICTION))
+    lab.run_all(page)
+    labels, buttons = page.locator(".ar-ask .widget-radio-box label"), page.locator(".ar-ask input[type=radio]")
+    labels.nth(2).wait_for()
+    assert page.locator(".ar-ask input:checked").count() == 0
+    long, no, yes = (labels.nth(number).bounding_box() for number in range(3))
+    assert long["height"] > 2 * no["height"] == 2 * yes["height"], "the long option takes several lines"
+    assert long["y"] + long["height"] <= no["y"] and no["y"] + no["height"] <= yes["y"], "no option runs over the next"
+    output = page.locator(".jp-OutputArea-output").first.bounding_box()
+    assert long["x"] + long["width"] <= output["x"] + output["width"], "none is cut off"
+    assert labels.nth(0).evaluate("label => label.scrollWidth <= label.clientWidth")
+    assert buttons.nth(0).bounding_box()["y"] < long["y"] + no["height"], "the button stands at the first line"
+    labels.nth(0).click()
+    assert ask(page, "print(guess.value == guess.options[0])") == "True"
+    violations = Axe().run(page, context=".ar-ask").response["violations"]
+    assert not violations, [(v["id"], v["nodes"][0]["html"]) for v in violations]
+    lab.close_sessions()

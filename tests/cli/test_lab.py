@@ -73,7 +73,7 @@ def run(runtime: Path, kernel: str, code: str) -> str:
     client.load_connection_file()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=120)
         printed = []
 
         def keep(message):

@@ -1,17 +1,22 @@
 """All Ranks: collective communication, live on real ranks.
 
-    from allranks import World, check
+    from allranks import World, ask, check
 
-Both load what they need when they are first used: importing this package costs no torch.
+All of them load what they need when they are first used: importing this package costs no torch.
 """
 
 from __future__ import annotations
 
 import importlib
 
-_LAZY = {"World": "allranks.world", "WorldError": "allranks.world", "check": "allranks.exercises"}
+_LAZY = {
+    "World": "allranks.world",
+    "WorldError": "allranks.world",
+    "ask": "allranks.drill",
+    "check": "allranks.exercises",
+}
 
-__all__ = ["World", "WorldError", "check"]
+__all__ = ["World", "WorldError", "ask", "check"]
 
 
 def __getattr__(name: str):

@@ -5,6 +5,7 @@ all_to_all: what one rank sends), `count` the elements that a rank gives the cal
 `time` is the mean over the iterations, averaged over ranks; algbw = size / time; busbw = algbw times the collective's
 factor; `wrong` the elements of all ranks that differ from what local arithmetic says. Fits and predictions are about
 `best`: an iteration takes as long as its slowest rank, and the fastest iteration is the one that nobody disturbed.
+`seconds_of` times calls that are no single collective, on the ranks that make them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from allranks import cost
 from allranks.errors import CourseError
 from allranks.schedules import Schedule, ScheduleError, find
+
+if TYPE_CHECKING:
+    import torch
 
 COLLECTIVES = (
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter",
@@ -299,7 +304,7 @@ def measure(
     import torch.distributed as dist
 
     ranks, rank = dist.get_world_size(), dist.get_rank()
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device, finish = _clock()
     numel = count * ranks if call.collective in IN_PARTS else count
     wrong = 0
     if check:
@@ -308,7 +313,6 @@ def measure(
         del result
     # zeros, so that sums of sums stay what they are
     once = _runner(call, schedule, torch.zeros(numel, dtype=getattr(torch, call.dtype), device=device), ranks, rank)
-    finish = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     longest = 0.0
     for _ in range(max(1, warmups)):
         began = time.perf_counter()
@@ -334,6 +338,47 @@ def measure(
         "torch": torch.__version__,
         "device": name,
     }
+
+
+def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int = 1) -> list[float]:
+    """The seconds that each of these calls takes: the median of its iterations, each counted on its slowest rank.
+
+    Every rank of the default group calls this with the same number of calls, each without arguments, and all get the same
+    figures. In each iteration the calls are timed one after the other, so that a busy spell of the machine meets them all.
+    A barrier lets all ranks begin together; under NCCL the clock waits until the GPU is done. The first `warmups`
+    iterations don't count. Raises BenchError where there is nothing to time.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not calls or iterations < 1 or warmups < 0:
+        raise BenchError(
+            f"There are {len(calls)} calls, {iterations} iterations and {warmups} warm-ups; at least 1, 1 and 0 are needed."
+        )
+    device, finish = _clock()
+    seconds: list[list[float]] = []
+    for _ in range(warmups + iterations):
+        seconds.append([])
+        for call in calls:
+            dist.barrier()
+            finish()
+            began = time.perf_counter()
+            call()
+            finish()
+            seconds[-1].append(time.perf_counter() - began)
+    slowest = torch.tensor(seconds[warmups:], dtype=torch.float64, device=device)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return [statistics.median(column) for column in slowest.T.tolist()]
+
+
+def _clock() -> tuple[torch.device, Callable[[], None]]:
+    """The device that the default group's collectives run on, and what waits until it has done all it was given."""
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_backend() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device()), torch.cuda.synchronize
+    return torch.device("cpu"), lambda: None
 
 
 def _data(call: Call, rank: int, numel: int, device):

@@ -4,6 +4,11 @@ BIN := .venv/bin
 STAMP := .venv/.allranks-setup
 # how many tests run at once; live worlds start several processes each
 WORKERS ?= 2
+# the tools' caches lie in the checkout, unless it can't be written to
+CACHE := $(shell test -w . && pwd || echo "$${XDG_CACHE_HOME:-$$HOME/.cache}/allranks-tests")
+export RUFF_CACHE_DIR := $(CACHE)/.ruff_cache
+export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
+PYTEST := $(BIN)/python -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile
 
 .PHONY: help setup lab test test-ranks test-nightly coverage notebooks site bench lint clean
 .DEFAULT_GOAL := help
@@ -33,20 +38,20 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # what takes too long for every change: chapters with their answers and on other world sizes, the long storms
 test-nightly: $(STAMP) lint
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --timeout=3600 $(ARGS)
+	$(PYTEST) --timeout=3600 $(ARGS)
 
 # every chapter on other world sizes
 test-ranks: $(STAMP)
-	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/notebooks $(ARGS)
+	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(PYTEST) tests/notebooks $(ARGS)
 
 coverage: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadfile $(ARGS); status=$$?; \
+	$(BIN)/coverage run -m $(subst $(BIN)/python -m ,,$(PYTEST)) $(ARGS); status=$$?; \
 	$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered && exit $$status
 
 notebooks: $(STAMP)

@@ -28,6 +28,7 @@ from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
+READS = 5  # of what a holder writes, until it makes sense
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -209,8 +210,8 @@ class Ledger:
         ]
         held = Counter(map(_owner, locked))
         tickets = []
-        for path in self.directory.glob("ticket-*"):
-            if self._is_locked(path):
+        for path in self.directory.glob("*ticket-*"):
+            if path.name.startswith("ticket-") and self._is_locked(path):
                 with contextlib.suppress(OSError):
                     tickets.append((path.stat().st_uid, _number(path.name), path.name))
             elif sweep:
@@ -226,12 +227,14 @@ class Ledger:
 
     @contextlib.contextmanager
     def _ticket(self, count: int) -> Iterator[str]:
-        with self._mutex():  # nobody must find it between its making and its lock
+        with self._mutex():  # nobody must find it before it is locked and says whose it is
             path = self.directory / f"ticket-{time.time_ns()}-{os.getpid()}"
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            unready = path.with_name(f"new-{path.name}")
+            descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
             _write(descriptor, asdict(Waiter(_user(), os.getpid(), count, time.time())))
+            unready.rename(path)
+        try:
             yield path.name
         finally:
             with contextlib.suppress(OSError):
@@ -293,8 +296,10 @@ class Ledger:
         """What a locked file says; None where it is free."""
         if not path.exists() or not self._is_locked(path):
             return None
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return kind(**json.loads(path.read_text(encoding="utf-8")))
+        for _ in range(READS):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                return kind(**json.loads(path.read_text(encoding="utf-8")))
+            time.sleep(0.01)  # it may be written just now
         return kind("?", *([0] * (len(kind.__dataclass_fields__) - 1)))
 
 

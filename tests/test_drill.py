@@ -6,6 +6,7 @@ import allranks
 import ipywidgets
 import pytest
 from allranks.drill import SITUATIONS, Drill, DrillError, Question, Quiz, ask
+from allranks.drill.buttons import Keys, Options
 from allranks.schedules import COLLECTIVES
 
 REASONS = {"rank 0": "No: that is `reduce`.", "all <ranks>": "Yes.", "nobody": "No."}
@@ -116,13 +117,28 @@ def test_a_prediction_begins_with_nothing_chosen_and_keeps_what_is():
         guess.value = "a hang"
 
 
-def test_a_prediction_is_shown_with_its_style_and_without_a_kernel_as_text():
+def test_a_prediction_is_shown_with_its_keys_and_style_and_without_a_kernel_as_text():
     guess = ask("yes", "no", description="at once:")
     shown = guess._repr_mimebundle_()
     assert shown["text/plain"] == "at once:\n( ) yes\n( ) no"
     box = ipywidgets.widgets.widget._instances[shown["application/vnd.jupyter.widget-view+json"]["model_id"]]
-    style, buttons = box.children
-    assert buttons is guess and ".ar-ask" in style.value and "ar-ask" in guess._dom_classes
+    buttons, keys = box.children
+    assert buttons is guess and isinstance(keys, Keys)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [ask("yes", "no"), Quiz("Yes?", {"yes": "Yes.", "no": "No."}, "yes").choice, Drill(SITUATIONS).quiz.choice],
+)
+def test_predictions_quizzes_and_drills_have_the_same_buttons_and_one_style(options):
+    assert isinstance(options, Options) and "ar-options" in options._dom_classes and options.value is None
+    assert ".ar-options " in Keys._css and ".ar-drill " in Keys._css
+
+
+def test_screen_readers_hear_what_the_buttons_are_about():
+    assert ask("yes", "no", description="at once:").tooltip == "at once:"
+    assert ask("yes", "no").tooltip == "", "None would be shown as the word null"
+    assert Quiz("Does `send` wait?", {"yes": "Yes.", "no": "No."}, "yes").choice.tooltip == "Does send wait?"
 
 
 @pytest.mark.parametrize(

@@ -56,30 +56,94 @@ def test_the_drill_is_answered_with_the_keyboard(lab, new_page):
     lab.close_sessions()
 
 
-PREDICTION = """\
-from allranks import ask
+LONG = "rank 0 raises an error, and all of the others wait for it until somebody ends the job by hand"
+WRAPPED = {
+    "ask": "guess = buttons = ask(LONG, 'no', 'yes')",
+    "Quiz": "guess = Quiz('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes'); buttons = guess.choice",
+    "Drill": "guess = Drill([Question('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes')]); buttons = guess.quiz.choice",
+}
 
-guess = ask("rank 0 raises an error, and all of the others wait for it until somebody ends the job by hand", "no", "yes")
-guess
-"""
 
-
-def test_a_long_option_of_a_prediction_wraps_beside_its_button(lab, new_page):
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_a_long_option_wraps_beside_its_button(lab, new_page, kind):
     page = new_page(viewport={"width": 520, "height": 700})
-    lab.open(page, lab.write(PREDICTION))
+    lab.open(page, lab.write(f"from allranks.drill import *\nLONG = {LONG!r}\n{WRAPPED[kind]}\nguess"))
     lab.run_all(page)
-    labels, buttons = page.locator(".ar-ask .widget-radio-box label"), page.locator(".ar-ask input[type=radio]")
-    labels.nth(2).wait_for()
-    assert page.locator(".ar-ask input:checked").count() == 0
+    labels, buttons = page.locator(".ar-options .widget-radio-box label"), page.locator(".ar-options input[type=radio]")
+    page.locator(".ar-options [role=radiogroup]").wait_for()
+    assert page.locator(".ar-options input:checked").count() == 0
     long, no, yes = (labels.nth(number).bounding_box() for number in range(3))
     assert long["height"] > 2 * no["height"] == 2 * yes["height"], "the long option takes several lines"
     assert long["y"] + long["height"] <= no["y"] and no["y"] + no["height"] <= yes["y"], "no option runs over the next"
     output = page.locator(".jp-OutputArea-output").first.bounding_box()
     assert long["x"] + long["width"] <= output["x"] + output["width"], "none is cut off"
     assert labels.nth(0).evaluate("label => label.scrollWidth <= label.clientWidth")
-    assert buttons.nth(0).bounding_box()["y"] < long["y"] + no["height"], "the button stands at the first line"
+    button = buttons.nth(0).bounding_box()
+    assert button["y"] < long["y"] + no["height"], "the button stands at the first line"
+    words = labels.nth(0).evaluate("""(label) => { const range = document.createRange(); range.selectNodeContents(label.firstChild);
+      return [...range.getClientRects()].map((line) => line.x); }""")
+    assert len(words) > 2 and min(words) >= button["x"] + button["width"], "every line stands beside the button"
     labels.nth(0).click()
-    assert ask(page, "print(guess.value == guess.options[0])") == "True"
-    violations = Axe().run(page, context=".ar-ask").response["violations"]
+    assert ask(page, "print(buttons.value == buttons.options[0])") == "True"
+    violations = Axe().run(page, context=".jp-OutputArea-output").response["violations"]
     assert not violations, [(v["id"], v["nodes"][0]["html"]) for v in violations]
+    lab.close_sessions()
+
+
+PREDICTIONS = """\
+from allranks import ask
+
+first, second = ask("yes", "no", description="at once:"), ask("1", "2", "4")
+display(first, second, first)
+"""
+FOCUSED = """() => { const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+  const group = document.activeElement.closest("[role=radiogroup]");
+  return { outline: `${outlineStyle} ${outlineWidth}`, option: document.activeElement.closest("label")?.textContent,
+    group: [...document.querySelectorAll("[role=radiogroup]")].indexOf(group) }; }"""
+
+
+def hears(page, code: str, said: str) -> None:
+    """Waits until the kernel prints this: ipywidgets sends a second choice only after the first has been taken."""
+    for _ in range(200):
+        if ask(page, code) == said:
+            return
+        page.wait_for_timeout(50)
+    assert ask(page, code) == said
+
+
+def test_each_prediction_is_one_group_for_the_keyboard(lab, new_page):
+    page = new_page(viewport={"width": 1180, "height": 900})
+    lab.open(page, lab.write(PREDICTIONS, "late = ask('a', 'b')\nlate"))
+    lab.run_all(page)
+    groups = page.locator(".ar-options [role=radiogroup]")
+    groups.nth(2).wait_for()
+    assert [groups.nth(number).get_attribute("aria-label") for number in range(2)] == ["at once:", "options"]
+
+    groups.nth(0).locator("input").nth(0).focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED) == {"group": 1, "option": "1", "outline": "solid 2px"}
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(FOCUSED) == {"group": 1, "option": "4", "outline": "solid 2px"}
+    hears(page, "print(first.value, second.value)", "None 4")
+    page.keyboard.press("ArrowDown")
+    hears(page, "print(first.value, second.value)", "None 1")  # from the last to the first
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Space")
+    focused = page.evaluate(FOCUSED)  # browsers differ in which option of an unanswered group they enter backwards
+    assert (focused["group"], focused["outline"]) == (0, "solid 2px")
+    hears(page, "print(first.value, second.value)", f"{focused['option']} 1")
+    # shown twice, chosen once: the other view follows, and the group between them is left alone
+    groups.nth(2).get_by_label(focused["option"]).and_(page.locator(":checked")).wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED) == {"group": 1, "option": "1", "outline": "solid 2px"}, "Tab enters at what is chosen"
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUSED)["group"] == 2
+
+    late = groups.filter(has_text="b").last
+    late.get_by_label("a", exact=True).focus()
+    page.keyboard.press("ArrowDown")
+    hears(page, "print(late.value)", "b")
+    # the keys were the buttons' own: Lab still stands where it stood, with no cell more or less
+    assert page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length") == 2
     lab.close_sessions()

@@ -6,9 +6,10 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import anywidget
 import ipywidgets
 import traitlets
+
+from allranks.drill.buttons import Keys, Options
 
 
 class DrillError(ValueError):
@@ -49,48 +50,6 @@ class Question:
         return option in self.right, self.reasons[option]
 
 
-_STYLE = """<style>
-.ar-drill{max-width:900px;padding:8px 12px!important;border:1px solid var(--jp-border-color2,#bbb);border-radius:4px;box-sizing:border-box}
-.ar-drill .widget-html-content{line-height:1.45;white-space:normal}
-.ar-drill .widget-html{height:auto}
-.ar-drill .widget-toggle-buttons,.ar-drill .widget-radio,.ar-drill .widget-radio-box{width:auto;max-width:100%}
-.ar-drill .widget-radio-box label{font-size:13px;white-space:normal;height:auto;width:auto;max-width:none;overflow:visible;margin-bottom:3px}
-.ar-drill .widget-radio-box{height:auto;padding-left:2px}
-.ar-drill-said{display:block;padding:6px 10px;margin:4px 0;border-left:4px solid;background:var(--jp-layout-color2,#eee);color:var(--jp-content-font-color1,#222)}
-.ar-drill-right{border-color:#009e73}.ar-drill-wrong{border-color:#d55e00}
-.ar-drill :focus-visible{outline:2px solid var(--jp-brand-color1,#1976d2);outline-offset:1px}
-</style>"""
-
-
-class _Keys(anywidget.AnyWidget):
-    """Nothing to see: makes the radio buttons of the box around it one group for the keyboard and for screen readers.
-
-    ipywidgets gives them no common name, so that arrow keys don't move between them, and JupyterLab takes those keys.
-    """
-
-    _esm = """
-    export default { render({ el }) {
-      el.style.display = "none";
-      const name = `ar-drill-${Math.random()}`;
-      const group = (box) => {
-        for (const radio of box.querySelectorAll("input[type=radio]")) radio.name = name;
-        const list = box.querySelector(".widget-radio-box");
-        list?.setAttribute("role", "radiogroup");
-        list?.setAttribute("aria-label", "options");
-      };
-      const find = (left) => {
-        const box = el.closest(".ar-drill");
-        if (!box) { if (left) setTimeout(() => find(left - 1), 50); return; }
-        box.dataset.lmSuppressShortcuts = "true";
-        box.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); });
-        new MutationObserver(() => group(box)).observe(box, { childList: true, subtree: true });
-        group(box);
-      };
-      find(200);
-    } };
-    """
-
-
 class Quiz(ipywidgets.VBox):
     """One question as radio buttons; whatever is chosen, its reason follows at once. Choosing again is allowed.
 
@@ -107,7 +66,7 @@ class Quiz(ipywidgets.VBox):
         if not isinstance(question, Question):
             question = Question(question, reasons or {}, right)
         self.question = question
-        self._text, self.said, self._keys = ipywidgets.HTML(), ipywidgets.HTML(), _Keys()
+        self._text, self.said, self._keys = ipywidgets.HTML(), ipywidgets.HTML(), Keys()
         super().__init__(**box_options)
         self.add_class("ar-drill")
         self.ask(question)
@@ -115,13 +74,11 @@ class Quiz(ipywidgets.VBox):
     def ask(self, question: Question) -> None:
         """Shows another question in the same place, unanswered."""
         self.question, self.tries, self.solved = question, (), False
-        self._text.value = f"{_STYLE}<b>{_prose(question.text)}</b>"
+        self._text.value = f"<b>{_prose(question.text)}</b>"
         self.said.value = _said("", "")
         # a new group of buttons: giving an old one new options would choose the first of them
         old = getattr(self, "choice", None)
-        self.choice = ipywidgets.RadioButtons(
-            options=question.options, value=None, tooltip=question.text, layout=ipywidgets.Layout(width="auto")
-        )
+        self.choice = Options(question.options, tooltip=question.text.replace("`", ""))
         self.choice.observe(self._chosen, "value")
         self.children = [self._text, self.choice, self.said, self._keys]
         if old is not None:
@@ -174,7 +131,8 @@ class Drill(ipywidgets.VBox):
         self.next = _button("Next", "the next question", lambda: self.go(self.place + 1))
         self.again = _button("Again, the wrong ones", "go through those that were wrong at the first try", self.repeat)
         self.count = ipywidgets.HTML()
-        super().__init__([self.count, self.quiz, ipywidgets.HBox([self.back, self.next, self.again])], **box_options)
+        buttons = ipywidgets.HBox([self.back, self.next, self.again], layout=ipywidgets.Layout(flex_flow="row wrap"))
+        super().__init__([self.count, self.quiz, buttons], **box_options)
         self.add_class("ar-drill")
         self.quiz.observe(self._answered, "tries")
         self._tell()
@@ -213,7 +171,7 @@ class Drill(ipywidgets.VBox):
         self.next.disabled = self.place == len(self._order) - 1
         self.again.disabled = not self.first_tries
         self.count.value = (
-            f"{_STYLE}<span>Question {self.place + 1} of {len(self._order)} · right at the first try: "
+            f"<span>Question {self.place + 1} of {len(self._order)} · right at the first try: "
             f"{self.right_at_once} of {len(self.first_tries)}</span>"
         )
 

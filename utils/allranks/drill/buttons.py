@@ -1,0 +1,77 @@
+"""The radio buttons of predictions, quizzes and drills: how they look, and how the keyboard moves among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import anywidget
+import ipywidgets
+
+
+class Options(ipywidgets.RadioButtons):
+    """Radio buttons one below the other, none of them chosen; options too long for the page wrap beside their button.
+
+    Screen readers name the group by `description`, else by `tooltip`, which nobody sees. They need a `Keys` in the box
+    around them, which brings their style too.
+    """
+
+    def __init__(self, options: Iterable[str], description: str = "", tooltip: str = "") -> None:
+        layout = ipywidgets.Layout(width="auto", max_width="100%")
+        super().__init__(
+            options=tuple(options), value=None, description=description, tooltip=tooltip or description, layout=layout
+        )
+        self.add_class("ar-options")
+
+
+class Keys(anywidget.AnyWidget):
+    """Nothing to see: makes the radio buttons of the box around it one group for the keyboard and for screen readers.
+
+    That box is the one with the class `ar-drill`, else the VBox it stands in; each `Options` in it becomes a group of its
+    own. ipywidgets gives buttons no common name: Tab stops at each of them, where arrow keys lead is up to the browser, and
+    JupyterLab takes those keys too. With it comes the style of all questions, once for a page.
+    """
+
+    _esm = """
+    const group = (list) => {
+      const radios = [...list.querySelectorAll("input[type=radio]")];
+      const name = radios.find((radio) => radio.name)?.name ?? `ar-options-${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+      for (const radio of radios) if (radio.name !== name) radio.name = name;
+      const label = list.parentElement.querySelector(":scope > .widget-label");
+      list.setAttribute("role", "radiogroup");
+      list.setAttribute("aria-label", label?.textContent.trim() || label?.title || "options");
+    };
+    export default { render({ el }) {
+      el.style.display = "none";
+      // rendered first, put on the page later: at once in a cell, when somebody opens it in a folded box
+      const wait = setInterval(() => {
+        if (!el.isConnected) return;
+        clearInterval(wait);
+        const box = el.closest(".ar-drill") ?? el.closest(".widget-vbox");
+        const groups = () => box.querySelectorAll(".ar-options .widget-radio-box").forEach(group);
+        box.dataset.lmSuppressShortcuts = "true";
+        box.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); });
+        new MutationObserver(groups).observe(box, { childList: true, subtree: true });
+        groups();
+      }, 50);
+      return () => clearInterval(wait);
+    } };
+    """
+
+    # ipywidgets gives a label the height of one line, so that a long option runs over the next, and puts its button after the text
+    _css = """
+    .ar-options, .ar-options .widget-radio-box, .ar-options > .widget-label { height: auto; max-width: 100%; }
+    .ar-options { margin: 2px 0 8px; padding-left: 4px; box-sizing: border-box; }
+    .ar-options > .widget-label { width: auto; white-space: normal; }
+    .ar-options .widget-radio-box { width: auto; margin: 0; padding: 0; }
+    .ar-options .widget-radio-box label { display: flex; flex-direction: row-reverse; justify-content: flex-end; align-items: flex-start;
+      width: auto; max-width: 100%; height: auto; margin: 0 0 3px; line-height: 20px; white-space: normal; overflow-wrap: anywhere; }
+    .ar-options .widget-radio-box input { flex: none; width: 14px; height: 14px; margin: 3px 7px 3px 0; }
+    .ar-drill { max-width: 900px; padding: 8px 12px !important; border: 1px solid var(--jp-border-color2, #bbb); border-radius: 4px; box-sizing: border-box; }
+    .ar-drill .widget-html { height: auto; }
+    .ar-drill .widget-html-content { line-height: 1.45; white-space: normal; }
+    .ar-drill-said { display: block; padding: 6px 10px; margin: 4px 0; border-left: 4px solid;
+      background: var(--jp-layout-color2, #eee); color: var(--jp-content-font-color1, #222); }
+    .ar-drill-right { border-color: #009e73; }
+    .ar-drill-wrong { border-color: #d55e00; }
+    .ar-drill :focus-visible, .ar-options :focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2); outline-offset: 1px; }
+    """

@@ -1,149 +1,221 @@
 # %% [markdown] name="title"
 # # Libraries
 #
-# **A training script uses NCCL on 64 GPUs. Its tests should run on a laptop, a partner has AMD GPUs, and the physics group next door speaks MPI. Which of
-# its lines must change, and which of its results change although no line did?**
+# **A training step calls `torch.distributed` five times. It was written for eight H100s; now it must also run on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
+# Which library carries each call there, how do you find out, and which of the five comes out different?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [All-reduce](07_all_reduce.ipynb)
 
 # %% name="start_world"
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import World, ask, bench, check, cost, wire
+from allranks import World, ask, bench, cost, wire
 from allranks.player import Player
 
 world = World(ranks=4)
 world
 
-# %% [markdown] name="here"
-# ## 1. One interface, many libraries
+# %% [markdown] name="the_step"
+# ## 1. The step
 #
-# `torch.distributed` moves no bytes. It hands each call to a **backend**, and the backend calls a library. **Predict**: which of these five can *this* machine's torch use? (Ctrl and click.)
+# Here it is, as small as it gets: the data loader's tokens from rank 0, activations to the next pipeline stage, the gradient, "did any rank overflow?", and the mean number of samples. Each line yields a name, its tensor and its call.
 
-# %% name="guess_here"
-guess = SelectMultiple(options=["gloo", "mpi", "nccl", "ucc", "xccl"])
+
+# %% name="step"
+def step():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    tokens = torch.full((4,), rank + 7, dtype=torch.int16)
+    yield "tokens", tokens, lambda: dist.broadcast(tokens, src=0)
+    mine, arriving = torch.full((4,), rank + 0.5), torch.empty(4)
+    pair = [dist.P2POp(dist.isend, mine, (rank + 1) % p), dist.P2POp(dist.irecv, arriving, (rank - 1) % p)]
+    yield "activations", arriving, lambda: [work.wait() for work in dist.batch_isend_irecv(pair)]
+    torch.manual_seed(rank)
+    gradient = torch.randn(1000)
+    yield "gradient", gradient, lambda: dist.all_reduce(gradient)
+    overflow = torch.ones(1, dtype=torch.bool)
+    yield "overflow", overflow, lambda: dist.all_reduce(overflow)
+    samples = torch.full((1,), 100, dtype=torch.int32)
+    yield "samples", samples, lambda: dist.all_reduce(samples, op=dist.ReduceOp.AVG)
+
+
+# %% [markdown] name="step_guess"
+# No line names a library. **Predict**: how many of the five calls does *your* library carry out?
+
+# %% name="guess_step"
+guess = IntText(description="of five:")
 guess
+
+
+# %% name="carry"
+def carry(names):
+    """What the tensors of these lines hold afterwards, and "ok" or what the library said."""
+    found = {}
+    for name, tensor, call in step():
+        if name in names:
+            try:
+                call()
+                found[name] = tensor.tolist(), "ok"
+            except (RuntimeError, TypeError, ValueError) as error:
+                found[name] = tensor.tolist(), f"refused: {error}".splitlines()[0]
+    return found
+
+
+# %% name="carry_run"
+lines = ["tokens", "activations", "gradient", "overflow", "samples"]
+live, trace = world.trace(carry, lines)
+for name, (values, said) in live[-1].items():
+    print(f"{name:12} {', '.join(f'{value:.4g}' for value in values[:4]):32} {said}")
+print(f"{sum(said == 'ok' for _, said in live[-1].values())} of 5 on {world.backend}; you said {guess.value}")
+Player(trace)
+
+# %% [markdown] name="step_explained"
+# The last rank's tensors are shown; the picture has all five calls, carried or not. What is not `ok` is a correct call that was turned down by what carries it here. So it matters who that is. Who decides it?
+#
+# ## 2. Who carries a call?
+#
+# `torch.distributed` moves no bytes. It looks at the *device* of the tensor, takes the **backend** that the group has for it, and the backend calls a library. So the choice is made once, by a name in `init_process_group`. **Predict** the name for each machine.
+
+# %% name="guess_names"
+machines = ["laptop, no GPU", "8 H100", "8 MI300X (AMD)", "MPI cluster, CPUs"]
+names = {machine: ask("gloo", "nccl", "rccl", "mpi", description=machine) for machine in machines}
+display(*names.values())
 
 # %% name="inspect"
 for name, devices in sorted(dist.Backend.backend_capability.items()):
     if name != "fake":  # for tests: it moves nothing
         there = dist.is_backend_available(name)
         print(f"{name:6} for {'/'.join(devices):10} {'available' if there else 'not in this build of torch'}")
-print(f"for tensors on the CPU torch takes {dist.Backend.default_device_backend_map['cpu']}, on cuda", end=" ")
-print(f"{dist.Backend.default_device_backend_map['cuda']}; this world runs {world.backend}")
+print(f"if you name none: {dist.Backend.default_device_backend_map}")
 
 # %% [markdown] name="libraries"
-# | library | moves data between | name in torch | choose it |
-# |---|---|---|---|
-# | **NCCL** | NVIDIA GPUs: NVLink, PCIe, InfiniBand, sockets | `nccl` | for NVIDIA GPUs |
-# | **RCCL** | AMD GPUs: xGMI, PCIe, InfiniBand, sockets | `nccl` (same interface) | for AMD GPUs |
-# | **oneCCL** | Intel GPUs and CPUs | `xccl` | for Intel GPUs |
-# | **Gloo** | CPUs by TCP; GPU tensors for most operations | `gloo` | on CPUs; for tests; *beside* NCCL, for objects and `monitored_barrier` |
-# | **MPI** | whatever its implementation supports: a standard (Open MPI, MPICH, ...) | `mpi`, if torch was built with it | where the program is an MPI program already |
-# | **UCC** | CPUs and GPUs, by others: UCX, NCCL, RCCL, SHARP | `ucc`, if built with it | where it comes with MPI or with the network's software |
-# | **NVSHMEM** | memory of NVIDIA GPUs, by `put` and `get` from *within* a kernel | no backend | to write kernels that communicate |
+# | library | moves data between | name in torch |
+# |---|---|---|
+# | **NCCL** | NVIDIA GPUs, by NVLink, PCIe, InfiniBand, sockets | `nccl` |
+# | **RCCL** | AMD GPUs, by xGMI, PCIe, InfiniBand, sockets | `nccl`: same interface, so no script changes |
+# | **Gloo** | CPUs by TCP; GPU tensors for most calls | `gloo` |
+# | **MPI** | what its implementation supports (Open MPI, MPICH, ...) | `mpi`; torch must be built from source with it |
+# | **UCC** | CPUs and GPUs, through others: UCX, NCCL, SHARP | `ucc`, if built with it |
+# | **oneCCL** | Intel GPUs | `xccl` |
 #
-# A wheel from PyPI or pytorch.org has Gloo, and NCCL if it is one for CUDA. MPI needs a build from source. (torchcomms, with backends of its own, is a new interface that its README calls experimental. In torch 2.15 the name `nccl` stands for a rewritten backend, `nccl-legacy` for the one before.)
+# (Beside these stands torchcomms, an interface with backends of its own that its README calls experimental. And in torch 2.15 `nccl` names a rewritten backend, `nccl-legacy` the one before.)
 #
-# The next program names no backend. We run it on this world's library and on the **wire**, this course's own backend, which is written in Python. **Predict**: the results agree ...
-
-# %% name="guess_agree"
-guess = ask("to the last bit", "up to rounding", "not at all")
-guess
-
-
-# %% name="two_backends"
-def program():
-    rank, p = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(rank)
-    x = torch.randn(1000)
-    dist.all_reduce(x)
-    sending = dist.isend(x[:100], (rank + 1) % p)
-    dist.recv(x[100:200], (rank - 1) % p)
-    sending.wait()
-    return dist.get_backend(), x.cpu()
-
-
-# %% name="two_runs"
-(live, live_trace), on_wire = world.trace(program), wire.run(program, ranks=world.ranks)
-calls = [sorted((e.op, e.nbytes) for e in t if e.op != "wait") for t in (live_trace, on_wire.trace)]
-one, other = live[0][1], on_wire.results[0][1]
-print(f"{world.backend} and {on_wire.results[0][0]}: the same calls: {calls[0] == calls[1]},", end=" ")
-print(f"results differ by at most {(one - other).abs().max():.0e}")
-print(f"rank 0 and the last on {world.backend}: differ by {(one - live[-1][1]).abs().max():g}")
-Player(live_trace)
-
-# %% [markdown] name="agree_explained"
-# The calls are those in the picture; what messages an all-reduce is made of is the library's affair. It adds in its own order, so results agree up to rounding (with two ranks there is only one order). Between the ranks of *one* run nothing differs. So: **no line changes but the name of the backend, and tests that compare bits with another library are wrong.**
+# So: gloo, nccl, nccl, and on the cluster `mpi` *or* `gloo`. Can `mpi` carry what the step needs? From torch's documentation:
 #
-# ## 2. What each can do
-#
-# | (torch's documentation) | Gloo, CPU | Gloo, GPU | NCCL, GPU | MPI, CPU |
+# | | Gloo, CPU | Gloo, GPU | NCCL, GPU | MPI, CPU |
 # |---|---|---|---|---|
 # | send, recv | yes | no | yes | yes |
 # | broadcast, all_reduce, reduce, all_gather, gather, scatter, all_to_all | yes | yes | yes | yes |
 # | reduce_scatter | yes | yes | yes | **no** |
 # | barrier | yes | no | yes | yes |
 #
-# So "Gloo is for CPUs" is half true, and NCCL takes no CPU tensors at all. The table is silent about dtypes. **Predict**: which of these can your backend not even *broadcast*?
+# By name, all of our calls are there (dtypes are for section 4). But **decide**: next month the optimizer is sharded by [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric sits on the CPU. Which line fails, on which machine?
 
-# %% name="guess_dtype"
-guess = SelectMultiple(options=["float16", "bfloat16", "float8_e5m2", "int16", "bool", "complex64"])
+# %% name="guess_fails"
+fails = ["ZeRO on the MPI cluster", "ZeRO on the laptop", "the CPU metric on the laptop", "the CPU metric on 8 H100"]
+guess = SelectMultiple(options=fails, rows=4)
 guess
 
-
-# %% name="try_dtypes"
-def attempt(dtype, op):
-    x = torch.ones(3).to(getattr(torch, dtype))
-    try:
-        dist.broadcast(x, 0) if op == "broadcast" else dist.all_reduce(x, op=getattr(dist.ReduceOp, op))
-    except (RuntimeError, ValueError, TypeError):
-        return "no"
-    right = dist.get_world_size() if op == "SUM" and dtype != "bool" else 1
-    return "yes" if (x.float() if dtype.startswith("float8") else x).eq(right).all() else "wrong"
-
-
-def attempts(dtypes, ops):
-    return {dtype: [attempt(dtype, op) for op in ops] for dtype in dtypes}
-
-
-dtypes = ["float32", "float16", "bfloat16", "float8_e5m2", "int64", "int16", "uint8", "bool", "complex64"]
-ops = ["broadcast", "SUM", "AVG", "MAX", "BAND"]
-print(f"{world.backend:12}" + "".join(f"{op:>11}" for op in ops))
-for dtype, row in world.run(attempts, dtypes, ops)[0].items():
-    print(f"{dtype:12}" + "".join(f"{word:>11}" for word in row))
-
-# %% [markdown] name="dtypes_explained"
-# A broadcast does no arithmetic, and yet Gloo (torch 2.13) refuses `int16` and float8: it has no name for them. NCCL knows both kinds of float8, but no 16-bit integers either. To *move* such a tensor,
-# show it as bytes: `x.view(torch.uint8)`. Complex numbers torch hands on as pairs of reals, so they can be added, not compared.
+# %% [markdown] name="fails_explained"
+# <details><summary><b>Answer</b></summary>
 #
-# `AVG` of integers is refused. **Predict** what is in the tensor after the refusal, if each rank brings 100.
+# The first and the last. ZeRO needs reduce-scatter, so on the MPI cluster take Gloo. And NCCL has no CPU tensors: name one library for each device, `init_process_group("cpu:gloo,cuda:nccl")`. Objects (`broadcast_object_list`) need not pass through GPU memory then.
+# </details>
+#
+# ## 3. How do you find out?
+#
+# Don't believe the script: ask the ranks. First torch, then the operating system, which counts every byte that a process writes to a socket and knows where each socket leads.
+#
+# One all-reduce of 20 MB. **Predict** the MB that a rank writes if Gloo carries it by TCP as a ring ([All-reduce](07_all_reduce.ipynb)), and the MB if NCCL does, within one machine.
 
-# %% name="guess_avg"
-guess = IntText(description="value:")
-guess
+# %% name="guess_written"
+gloo_mb, nccl_mb = FloatText(description="Gloo, MB:"), FloatText(description="NCCL, MB:")
+display(gloo_mb, nccl_mb)
 
-# %% name="refused_avg"
-# %%ranks
-x = torch.full((1,), 100, dtype=torch.int32)
+
+# %% name="follow_bytes"
+def written_by_an_all_reduce(nbytes):
+    x, me = torch.ones(nbytes // 4), psutil.Process()
+    dist.all_reduce(x)  # the first call also makes connections
+    dist.barrier()
+    before = me.io_counters().write_chars
+    dist.all_reduce(x)
+    x[0].item()  # on a GPU, waits until it is done
+    after = me.io_counters().write_chars
+    peers = {c.raddr.ip for c in me.net_connections("tcp") if c.status == "ESTABLISHED"}
+    return dist.get_backend_config(), (after - before) / 1e6, sorted(peers)
+
+
+for rank, (config, megabytes, peers) in enumerate(world.run(written_by_an_all_reduce, 20_000_000)):
+    print(f"rank {rank}: {config}; wrote {megabytes:.2f} MB; connected to {', '.join(peers)}")
+
+# %% name="follow_formula"
+p = world.ranks
+print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB; you said {gloo_mb.value:g}")
+
+# %% [markdown] name="follow_explained"
+# With Gloo the count *is* the formula, to the last few kB: every byte of the ring goes through the kernel's TCP, here by the loopback address. With NCCL it is next to nothing: GPUs of one machine write into each other's memory, and the operating system never sees it. There you ask the library:
+#
+# - `NCCL_DEBUG=INFO`: version, network (`NET/IB` or `NET/Socket`) and every ring. **A line that says `NET/Socket` on an InfiniBand cluster is the most expensive line of a log.**
+# - `NCCL_DEBUG_SUBSYS=TUNING` adds the tuner's table ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)).
+# - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
+#
+# Both libraries pick a network interface by themselves, and both can be told: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Such variables are read when a group is made. The classic mistake: a job file from another cluster, where the interface had another name.
+
+# %% tags=["raises-exception"] name="wrong_interface"
+# %%ranks --deadline 20
+import os
+
+mine = os.environ.get("GLOO_SOCKET_IFNAME")
+os.environ["GLOO_SOCKET_IFNAME"] = "ib7"
 try:
-    dist.all_reduce(x, op=dist.ReduceOp.AVG)
-except RuntimeError as error:
-    print(error)
-print("now", x.item())
+    dist.new_group(backend="gloo")
+finally:
+    os.environ.pop("GLOO_SOCKET_IFNAME") if mine is None else os.environ.update(GLOO_SOCKET_IFNAME=mine)
 
-# %% [markdown] name="refused_explained"
-# If yours is the sum, the backend added first and failed at the division: an error *after* the damage. Who catches it and goes on has a wrong number.
+# %% [markdown] name="interface_explained"
+# That is the good case: it fails at once, and names the culprit. The bad case is an interface that exists and is slow.
 #
-# And `bool`? "Did any rank see a NaN?" is often asked by a `SUM` of flags. All flags below are `True`, and the call is repeated on its own result. **Predict** what it says after eight times.
+# ## 4. Which of the five come out different?
+#
+# We let a second library carry the same step: the **wire**, this course's own backend, written in Python. **Predict** line by line what will be the *same*.
+
+# %% name="guess_same"
+same = SelectMultiple(options=lines, rows=5)
+same
+
+# %% name="two_libraries"
+for name, (values, said) in live[-1].items():
+    on_wire = wire.run(carry, ranks=world.ranks, args=([name],))
+    print(f"{name:12} {world.backend}: {said[:8]:9}", end="")
+    if on_wire.failure:
+        print("wire: refused:", on_wire.failure.message)
+    else:
+        other, other_said = on_wire.results[-1][name]
+        apart = max(abs(a - b) for a, b in zip(values, other, strict=True))
+        print(f"wire: {other_said:9} they differ by at most {apart:.1e}")
+
+# %% name="one_run"
+apart = max(abs(a - b) for a, b in zip(live[0]["gradient"][0], live[-1]["gradient"][0], strict=True))
+print(f"the gradient on the first and the last rank of one run: differ by {apart:g}")
+
+# %% [markdown] name="same_explained"
+# **activations**: moved, not calculated, so the same everywhere.
+#
+# **gradient**: the same up to rounding, since each library adds in an order of its own (with two ranks there is only one order). Within one run all ranks agree to the bit. A test that compares bits with another library's is wrong.
+#
+# **tokens**: refused by Gloo and by NCCL alike, for neither has a name for 16-bit integers, not even to copy them. The wire has.
+#
+# **samples**: look at the *value*. Each rank brought 100. If yours holds the sum, as with Gloo, the backend added first and failed at the division: an error *after* the damage. Who catches it and goes on has a wrong number. (The wire refuses before it adds.)
+#
+# **overflow** looks harmless. But a training loop asks again in each step, and a flag that is kept ("has *any* step overflowed?") is summed again and again. It is `True` on every rank. **Predict** what it says after eight steps.
 
 # %% name="guess_bool"
 guess = ask("True", "False", "8")
@@ -158,292 +230,194 @@ for _ in range(8):
 print("\n".join(seen))
 
 # %% [markdown] name="bool_explained"
-# In brackets is the byte underneath. Gloo adds bytes: with four ranks 4, 16, 64, and then 256, for which a byte has no room. On 256 ranks the *first* sum would say `False`. (With an odd number of ranks it never happens.) NCCL's
-# backend turns the sum of flags into a `MAX` for this reason (`ProcessGroupNCCL.cpp`). The same line, two libraries, two answers. **Ask for what you mean**: `MAX` for any, `MIN` for all.
-
-# %% [markdown] name="promises"
-# ## 3. What each promises
+# In brackets is the byte underneath. Gloo adds bytes: with four ranks 4, 16, 64, and then 256, for which a byte has no room. (An odd number of ranks never gets there; with 256 ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this reason (`ProcessGroupNCCL.cpp`). One line, two libraries, two answers, no error.
 #
-# | | MPI | NCCL | Gloo |
-# |---|---|---|---|
-# | a blocking call returns when | the buffer is yours again | the work is *queued* on a stream | the work is done |
-# | a blocking `send` | may wait for the receiver, or not | waits, on the GPU | waits |
-# | tags | yes | no | yes |
-# | in place | if asked: `MPI_IN_PLACE` | if both buffers are the same | torch's `all_reduce`: always |
-# | messages of one pair | don't overtake each other | in the order of the calls | in order, for each tag |
-# | collectives of one group | same order on all ranks | same order on all ranks | same order on all ranks |
+# ### Yours: a step for any library
 #
-# **When does it return?** The last rank comes half a second late. **Predict** when rank 0 has its handle, and when `wait()` lets it go on.
-
-# %% name="guess_return"
-handle, waited = FloatText(description="handle, s:"), FloatText(description="wait, s:")
-display(handle, waited)
-
-# %% name="when_returns"
-# %%ranks
-import time
-
-x = torch.ones(4)
-dist.barrier()
-time.sleep(0.5 if rank == world_size - 1 else 0)
-start = time.perf_counter()
-work = dist.all_reduce(x, async_op=True)
-print(f"handle  {time.perf_counter() - start:.1f} s")
-print(f"complete: {work.is_completed()}")
-work.wait()
-print(f"waited  {time.perf_counter() - start:.1f} s")
-
-# %% [markdown] name="returns_explained"
-# With Gloo `wait()` means done. With NCCL it returns at once as well: it makes the *stream* wait, and only `torch.cuda.synchronize()`, or a look at a value, makes the CPU wait. Who
-# times NCCL calls without that measures how fast they are *queued*.
-#
-# **May I count on buffers?** Each rank sends to the right, then receives from the left. MPI's standard allows a `send` to copy the message and return, or to wait. The wire can play both. **Predict** the two outcomes.
-
-# %% name="guess_buffers"
-guess = ask("both come to an end", "only with buffers", "neither")
-guess
+# Below are the three lines as they were. **Mend them**, in place, so that both libraries agree: whoever asks for what they mean, and no more, needs no particular library. The next cell judges it on your backend and on the wire.
 
 
-# %% name="both_promises"
-def send_first():
-    rank, p = dist.get_rank(), dist.get_world_size()
-    x, arriving = torch.tensor([float(rank)]), torch.empty(1)
-    dist.send(x, (rank + 1) % p)
-    dist.recv(arriving, (rank - 1) % p)
-    return arriving.item()
+# %% name="portable"
+def portable(tokens, overflow, samples):
+    dist.broadcast(tokens, src=0)  # your turn, from here
+    dist.all_reduce(overflow)
+    dist.all_reduce(samples, op=dist.ReduceOp.AVG)
 
 
-for delivery in ("buffered", "rendezvous"):
-    outcome = wire.run(send_first, ranks=4, delivery=delivery)
-    print(f"{delivery:12}", "deadlock" if outcome.deadlock else outcome.results)
-
-# %% [markdown] name="buffers_explained"
-# A correct program is correct under *every* promise that the standard leaves open. This one runs for years, until messages grow or the library is changed. (The cheapest test: `MPI_Ssend`, a send that always waits.)
-#
-# **Yours.** The physics group's program: a grid is cut into strips, one a rank, and each step needs the edges of both neighbours on the ring, a **halo exchange**. Return the left neighbour's edge and the right neighbour's. Below is the version
-# that hangs; make it right for any library.
-
-
-# %% name="halo_mine"
-def halo_exchange(edge):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    left, right = (rank - 1) % p, (rank + 1) % p
-    from_left, from_right = torch.empty_like(edge), torch.empty_like(edge)
-    dist.send(edge, left)  # your turn, from here
-    dist.recv(from_right, right)
-    dist.send(edge, right)
-    dist.recv(from_left, left)
-    return from_left, from_right
+# %% name="judge"
+def judge():
+    rank, p, overflow = dist.get_rank(), dist.get_world_size(), torch.ones(1, dtype=torch.bool)
+    for _ in range(8):  # eight steps; the flag is kept
+        tokens = torch.full((4,), rank + 7, dtype=torch.int16)
+        samples = torch.full((1,), 100 + 2 * rank, dtype=torch.int32)
+        try:
+            portable(tokens, overflow, samples)
+        except (RuntimeError, TypeError, ValueError) as error:
+            return f"refused: {error}".splitlines()[0]
+    right = {"tokens": (tokens == 7).all(), "overflow": overflow.item(), "samples": samples.item() == 100 + p - 1}
+    return ", ".join(f"{name} {'right' if good else 'wrong'}" for name, good in right.items())
 
 
-check(halo_exchange)
+# %% name="judge_run"
+on_wire = wire.run(judge, ranks=world.ranks)
+print(f"{world.backend}:", *set(world.run(judge)))
+print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.results).pop())
 
-# %% [markdown] name="halo_answer"
+# %% [markdown] name="portable_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# Start everything, then wait: `dist.batch_isend_irecv` is right on Gloo and NCCL alike. With one rank you are your own neighbour. An edge may be a view with gaps.
+# A copy needs no arithmetic: show the tokens as bytes, `view(torch.uint8)`. What do you mean by "any"? And the mean of whole numbers is a sum, then *your* division.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
 # ```python
-# def halo_exchange(edge):
-#     rank, p = dist.get_rank(), dist.get_world_size()
-#     left, right = (rank - 1) % p, (rank + 1) % p
-#     edge = edge.contiguous()
-#     if p == 1:
-#         return edge.clone(), edge.clone()
-#     from_left, from_right = torch.empty_like(edge), torch.empty_like(edge)
-#     pairs = [(dist.isend, edge, left), (dist.irecv, from_right, right)]
-#     pairs += [(dist.isend, edge, right), (dist.irecv, from_left, left)]
-#     for work in dist.batch_isend_irecv([dist.P2POp(*pair) for pair in pairs]):
-#         work.wait()
-#     return from_left, from_right
+# def portable(tokens, overflow, samples):
+#     dist.broadcast(tokens.view(torch.uint8), src=0)
+#     dist.all_reduce(overflow, op=dist.ReduceOp.MAX)
+#     dist.all_reduce(samples)
+#     samples //= dist.get_world_size()
 # ```
 # </details>
 #
-# MPI has the pair of them as one call, `MPI_Sendrecv`, which can't deadlock. NCCL's user guide says the same in its own words: fuse what must progress together in one group.
+# Two differences no run of yours may show, for the promise is open: a blocking `send` may wait for its receiver or not (MPI's standard allows both; [Point to point](02_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and bucketing](15_overlap_and_bucketing.ipynb)). Write for the stricter of each.
 
-# %% [markdown] name="tuner"
-# ## 4. How NCCL chooses
+# %% [markdown] name="price"
+# ## 5. What the library costs
 #
-# NCCL's calls name no algorithm. Its **tuner** ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)) predicts, for every pair of algorithm and *protocol*, latency + bytes / bandwidth, and takes the smallest. A protocol is how a chunk is handed over:
+# The call is the same, $\alpha$ and $\beta$ are the library's. A ring all-reduce of $n$ bytes takes
 #
-# - **LL**: 8 bytes at a time, 4 of data and 4 of flag. No separate signal, but half the bandwidth.
-# - **LL128**: 128 bytes, 120 of data. Nearly full bandwidth, on hardware that supports it.
-# - **Simple**: large pieces and a signal after each. Full bandwidth, slow to start.
+# $$T = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta$$
 #
-# For a ring on one machine the tuner's latency is base + $2(p-1)$ × hop. Its constants (2.30.7, `tuning.cc`): LL 6.6 and 0.6 µs, Simple 8.4 and 3.4 µs. **Calculate** both for 8 GPUs.
+# `bench.sweep` times your library's all-reduce and fits both; the last two sizes of the table are not among those it sees, so they test the model. Beside it stands NCCL's own prediction for 8 H100s: its tuner's constants are 0.6 µs a hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
 
-# %% name="guess_tuner"
-low, simple = FloatText(description="LL, µs:"), FloatText(description="Simple, µs:")
-display(low, simple)
+# %% name="guess_price"
+flag_times, bucket_times = FloatText(description="flag:"), FloatText(description="bucket:")
+display(flag_times, bucket_times)
 
-# %% name="tuner_table"
-bus = cost.NCCL_NVLINK_GB_PER_S["H100"]
-pairs = [(algorithm, protocol) for algorithm in ("ring", "tree") for protocol in ("LL", "LL128", "Simple")]
-print(f"{'µs, 8 H100s':>14}" + "".join(f"{' '.join(pair):>13}" for pair in pairs) + "   choice")
-for nbytes in (4, 2**16, 2**20, 2**24, 2**30):
-    times = [cost.nccl_time_us(*pair, 8, nbytes, bus) for pair in pairs]
-    print(f"{nbytes:14,}" + "".join(f"{t:13.1f}" for t in times), "  " + " ".join(pairs[times.index(min(times))]))
-
-# %% [markdown] name="tuner_explained"
-# The formula gives 15 and 56 µs, and so does the first row. The choice goes from LL to LL128 to Simple as bytes begin to count, as $\alpha$ and $\beta$ would have it. (This is the core of the model: NCCL also corrects trees by size, caps LL, and has CollNet, PAT and, on 8 H100s with an
-# NVSwitch, NVLS; on several machines it looks different, as that chapter showed.)
-#
-# **A pitfall to calculate.** To make runs alike, somebody sets `NCCL_PROTO=Simple` for good. **Predict**: how many times slower are the 4-byte all-reduces of a loss?
-
-# %% name="guess_forced"
-guess = FloatText(description="times:")
-guess
-
-# %% name="forced"
-for nbytes in (4, 2**20, 2**30):
-    best, forced = cost.nccl_choice(8, nbytes, bus)[2], cost.nccl_time_us("ring", "Simple", 8, nbytes, bus)
-    print(f"{nbytes:14,} bytes: {forced / best:.2f} times as long as the tuner's choice")
-
-# %% [markdown] name="measure_intro"
-# ### Measured here
-#
-# And your backend? `bench.sweep` times its all-reduce on your ranks, best of twelve. All sizes but 256 KiB go into the fit of $\alpha$ and $\beta$; 256 KiB is the test of the ring model.
-
-# %% name="timings"
-sizes = [4, 2**10, 2**14, 2**18, 2**20, 2**22]
-call = bench.Call("all_reduce")
-measured = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
-
-# %% name="table"
-rows = list(measured.rows)
-middle = rows.pop(sizes.index(2**18))
-fitted = measured.fit(rows)
+# %% name="sweep"
+sweep_sizes, call = [4, 2**12, 2**16, 2**20, 2**22], bench.Call("all_reduce")
+fitted = bench.sweep(world, call, sweep_sizes, iterations=10, passes=2, warmups=2, budget_s=1.0).fit()
 alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
 print(f"{world.backend}: alpha {1e6 * alpha:.1f} µs a message, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
-print(f"NCCL's tuner, ring LL on NVLink: {cost.NCCL_HOP_US['NVLink']['ring', 'LL']} µs a hop")
-print(f"256 KiB: measured {middle.best_us / 1e3:.2f} ms, model {1e3 * fitted.seconds(2**18):.2f} ms")
 
-# %% [markdown] name="measure_explained"
-# On a CPU your $\alpha$ is a system call, a trip through the kernel's TCP and the waking of a process; NCCL's is a flag in a neighbour's memory that a running kernel polls. That, more than bandwidth, is what the libraries differ in. (NCCL keeps GPU
-# cores busy for it.) If 256 KiB is far above the model, ranks take turns on your cores.
+# %% name="step_seconds"
+sizes = {"flag": 4, "loss of 4096 samples": 2**14, "gradient bucket": 25 * 2**20}
+
+
+def measure(nbytes):
+    x = torch.zeros(nbytes // 4)
+    return bench.seconds_of(lambda: dist.all_reduce(x), iterations=7)[0]
+
+
+took = {name: world.run(measure, nbytes)[0] for name, nbytes in sizes.items()}
+
+# %% name="price_table"
+print(f"{'':22}{'model':>11}{'measured':>11}{'8 H100, NCCL':>14}{'measured / NCCL':>17}")
+for name, nbytes in sizes.items():
+    algorithm, protocol, nccl_us = cost.nccl_choice(8, nbytes, cost.NCCL_NVLINK_GB_PER_S["H100"])
+    print(f"{name:22}{1e6 * fitted.seconds(nbytes):8.0f} µs{1e6 * took[name]:8.0f} µs{nccl_us:11.1f} µs", end="")
+    print(f"{1e6 * took[name] / nccl_us:17.0f}   ({algorithm}, {protocol})")
+
+# %% [markdown] name="price_explained"
+# (NCCL's column is its tuner's, a calculation for another machine and, unless you took eight, another $p$.) On a CPU your $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy in and a copy out of the kernel; NCCL's is a flag in a neighbour's memory, polled by a kernel that keeps GPU cores busy for it. If measured is far above the model, ranks take turns on your cores.
 #
-# ## 5. Knobs
+# So Gloo beside NCCL is for what is rare and small, the objects and the odd metric, never for gradients. And tests on Gloo tell you that a program is *right*; they say nothing of its speed.
 #
-# Libraries are configured by environment variables, read when a group is made: changing them later does nothing to it. What has this course set on your ranks?
-
-# %% name="environment"
-# %%ranks
-import os
-
-for name in sorted(os.environ):
-    if name.startswith(("NCCL_", "GLOO_", "TORCH_", "RANK", "LOCAL_", "WORLD_", "MASTER_", "OMP_")):
-        print(f"{name}={os.environ[name]}")
-
-# %% [markdown] name="knobs"
-# | variable | what for |
-# |---|---|
-# | `NCCL_DEBUG=INFO` | **first** when something is wrong: version, network, rings; with `NCCL_DEBUG_SUBSYS=TUNING` the table of section 4 |
-# | `NCCL_SOCKET_IFNAME`, `GLOO_SOCKET_IFNAME` | which network interface: look here first when ranks don't find each other |
-# | `NCCL_IB_HCA`, `NCCL_IB_DISABLE` | which InfiniBand cards; or none |
-# | `NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE` | to find out whether one of these paths is broken |
-# | `NCCL_ALGO`, `NCCL_PROTO` | to *test* a suspicion; then unset. Forcing LL128 where it is unsupported can corrupt data |
-# | `NCCL_TOPO_DUMP_FILE` | what NCCL believes the machine to be |
-# | `TORCH_DISTRIBUTED_DEBUG=DETAIL` | compares every call between ranks; slow |
+# ## 6. Who starts it?
 #
-# **The classic.** A job file from another cluster names an interface that this machine lacks:
-
-# %% tags=["raises-exception"] name="wrong_interface"
-# %%ranks --deadline 20
-mine = os.environ.get("GLOO_SOCKET_IFNAME")
-os.environ["GLOO_SOCKET_IFNAME"] = "ib7"
-try:
-    dist.new_group(backend="gloo")
-finally:
-    os.environ.pop("GLOO_SOCKET_IFNAME") if mine is None else os.environ.update(GLOO_SOCKET_IFNAME=mine)
-
-# %% [markdown] name="launchers"
-# ## 6. Launchers
-#
-# Who starts the ranks? A **launcher** does two things: it starts processes, and it tells each its place by environment variables. **Predict**: which of its six or so variables does `init_process_group` need at the least?
+# One thing is left that differs on the four machines. A **launcher** starts the processes and tells each its place by environment variables. **Predict**: which of these does `init_process_group` need at the least?
 
 # %% name="guess_variables"
-names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
-guess = SelectMultiple(options=names, rows=6)
+variables = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+guess = SelectMultiple(options=variables, rows=6)
 guess
 
-# %% name="torchrun"
-text = """import os, sys
-sys.stdout.write(" ".join(f"{name}={os.environ[name]}" for name in sys.argv[1:]) + "\\n")
-"""
+# %% name="no_launcher"
+try:
+    dist.init_process_group("gloo")  # in this notebook, which nobody launched as a rank
+except ValueError as error:
+    print(error)
+
+# %% [markdown] name="launchers"
+# It names the first that it misses; four are needed: who am I (`RANK`), of how many (`WORLD_SIZE`), and where does rank 0 listen (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *your* `torch.cuda.set_device`.
+#
+# | launcher | rank | number of ranks | local rank |
+# |---|---|---|---|
+# | `torchrun` | `RANK` | `WORLD_SIZE` | `LOCAL_RANK` |
+# | Open MPI's `mpiexec` | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_RANK` |
+# | Slurm's `srun` | `SLURM_PROCID` | `SLURM_NTASKS` | `SLURM_LOCALID` |
+#
+# A careful colleague writes a script that also runs without a launcher: rank 0 of 1 if nothing else is said. **Predict** what two processes of it print under `torchrun`, and under the physics group's `mpiexec` (the cell sets the variables that it would).
+
+# %% name="guess_launched"
+guess = ask("0 of 2 and 1 of 2, both times", "0 of 1 twice, under mpiexec", "an error, under mpiexec")
+guess
+
+# %% name="launched"
+text = "import os\nprint(f\"rank {os.environ.get('RANK', 0)} of {os.environ.get('WORLD_SIZE', 1)}\\n\", end='')\n"
 with tempfile.TemporaryDirectory() as folder:
-    script = Path(folder) / "where.py"
+    script = Path(folder) / "train.py"
     script.write_text(text)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    torchrun += ["--log-dir", folder]  # else it leaves a directory in /tmp
-    print(subprocess.run([*torchrun, script, *names], capture_output=True, text=True, timeout=100).stdout)
-print("on this machine:", {name: shutil.which(name) is not None for name in ("mpiexec", "srun")})
+    torchrun += ["--log-dir", folder, script]  # else it leaves a directory in /tmp
+    print("torchrun:", subprocess.run(torchrun, capture_output=True, text=True, timeout=100).stdout.split("\n"))
+    for rank in range(2):
+        told = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"}
+        ran = subprocess.run([sys.executable, script], env=told, capture_output=True, text=True, timeout=100)
+        print("mpiexec: ", ran.stdout.strip())
 
-# %% tags=["raises-exception"] name="no_launcher"
-dist.init_process_group("gloo")  # in this notebook, which nobody launched as a rank
+# %% [markdown] name="launched_explained"
+# Two worlds of one: the same training twice, no error, and twice the bill. Defaults for a rank are a mistake; let a missing variable raise. Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if somebody hands its names on as torch's. (This course's ranks were launched by none of them: they are forked, and find each other by a file.)
 
-# %% [markdown] name="launchers_explained"
-# Four: who am I (`RANK`), how many (`WORLD_SIZE`), and where does rank 0 listen (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *you*: `torch.cuda.set_device(local_rank)`. Forget it, and all ranks of a machine sit on GPU 0.
+# %% [markdown] name="where"
+# ## 7. Where you meet it
 #
-# | launcher | rank | local rank | for |
-# |---|---|---|---|
-# | `torchrun` | `RANK` | `LOCAL_RANK` | torch; starts a failed job again |
-# | Open MPI's `mpiexec` | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_LOCAL_RANK` | MPI programs |
-# | Slurm's `srun` | `SLURM_PROCID` | `SLURM_LOCALID` | clusters with Slurm |
+# - **DDP, FSDP**: gradients and weights, by the GPU's library. `torch.distributed.checkpoint` agrees on its plan with Python objects, where a second library beside NCCL helps.
+# - **Pipeline stages**: `batch_isend_irecv`, which Gloo does not have for GPU tensors.
+# - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM), which no backend name stands for.
 #
-# Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if somebody copies its names into torch's. A usual job is `srun` with one `torchrun` a machine.
+# ## 8. Check yourself
 #
-# This world was launched by none of them: the course forks its ranks from a process that has torch loaded already, and they find each other by a file, which is why section 5 showed no `MASTER_ADDR`.
-
-# %% [markdown] name="quiz"
-# ## 7. Check yourself: which library?
+# <details><summary>1. The script for NVIDIA GPUs goes to AMD's. What do you change, and what do you measure again?</summary>
 #
-# <details><summary>1. Eight NVIDIA GPUs, data parallel; and ranks exchange a Python dictionary once an epoch. Which backend?</summary>
-#
-# NCCL for tensors on GPUs. For objects a second group with Gloo, or `init_process_group("cpu:gloo,cuda:nccl")`, where the tensor's device decides: objects need not go through GPU memory then.
+# No line: torch for ROCm calls RCCL under the name `nccl`. All times: on an MI300X every pair has a link of its own, where NVSwitch gives any pair the full bandwidth.
 # </details>
 #
-# <details><summary>2. The same script on AMD GPUs: what do you change?</summary>
+# <details><summary>2. Tests pass with Gloo on CPU tensors. Name three things that can still go wrong with NCCL.</summary>
 #
-# Nothing: torch for ROCm calls RCCL under the name `nccl`. Measure anew, though: on an MI300X every pair has a link of its own, where NVSwitch gives any pair the full bandwidth.
+# Tags and `recv` from any source, which it lacks; CPU tensors; views with gaps; and timing, or reading on another stream, before the work is done.
 # </details>
 #
-# <details><summary>3. You start 8 processes with <code>mpiexec</code>, and every one prints "rank 0 of 1". Why?</summary>
+# <details><summary>3. The log of an InfiniBand cluster says <code>NET/Socket</code>. What did you lose?</summary>
 #
-# The program was told its place by a launcher that it doesn't listen to: another MPI's `mpiexec`, or a script that reads `RANK` and takes 0 and 1 where there is none. Eight worlds of one, eight times the same training, and nothing fails but the bill.
+# RDMA: bytes go through the kernel's TCP as Gloo's do in section 3. Look at `NCCL_IB_HCA`, `NCCL_IB_DISABLE`, and whether the container sees the cards.
 # </details>
 #
-# <details><summary>4. Tests pass with Gloo on CPU tensors. What can still go wrong with NCCL?</summary>
+# <details><summary>4. A job on 256 CPU ranks never notices an overflow. Which line?</summary>
 #
-# Tags and `recv` from any source, which it lacks; CPU tensors; reading a value before the stream is done; views with gaps; sends and receives that must go in one batch; and timing without synchronisation.
-# </details>
-#
-# <details><summary>5. Is Gloo slow?</summary>
-#
-# On GPU tensors, against NCCL, yes. On CPUs it is what torch recommends. Ask what it is compared with.
+# `all_reduce(flag)` of a bool: 256 fits no byte.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# `torch.distributed` is an interface, and a program that names no library runs on each of them. What they leave open differs: the order of additions, dtypes, when a call returns, whether a send waits; so code must be right
-# under every promise, and tests must allow rounding. NCCL chooses algorithm and protocol by a model of latency and bandwidth. **Change the library by its name, and read what it promises before you do.**
+# The device of a tensor chooses the backend, and a name chose that once. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs, `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI where torch was built with it and the program needs no reduce-scatter. Then ask the ranks who carries what: torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same everywhere, sums up to rounding, and dtypes are where libraries part. **Ask for what you mean, then find out who carries it.**
 #
-# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) has the halo exchange for marks.
+# **Now you:** the halo exchange of [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right under *every* promise of a `send`.
 #
 # **Next question:** the library knows the machine. Do you? [Topology](19_topology.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) (backends; which to use) ·
-# [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (point-to-point; environment variables) ·
-# [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) ·
-# Z. Hu et al., *Demystifying NCCL*, [arXiv:2507.04786](https://arxiv.org/abs/2507.04786) (protocols) ·
+# [PyTorch, ProcessGroupNCCL.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) ·
+# [NVIDIA, NCCL environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
+# [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) (0.6 µs) and [topo.h](https://github.com/NVIDIA/nccl/blob/master/src/graph/topo.h) (371 GB/s) ·
 # [AMD, What is RCCL?](https://rocm.docs.amd.com/projects/rccl/en/latest/what-is-rccl.html) ·
 # [Intel, oneCCL](https://oneapi-src.github.io/oneCCL/) · [Gloo](https://github.com/pytorch/gloo) · [UCC](https://github.com/openucx/ucc) ·
 # [NVIDIA, NVSHMEM](https://docs.nvidia.com/nvshmem/api/latest/) · [torchcomms](https://github.com/meta-pytorch/torchcomms) ·
-# [MPI report, communication modes](https://netlib.org/mpi/mpi-report/node40.html) and [order](https://netlib.org/mpi/mpi-report-1.0/node40.html) ·
+# [MPI report, communication modes](https://netlib.org/mpi/mpi-report/node40.html) ·
 # [Open MPI, environment variables](https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html) ·
-# [PyTorch, torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html)
+# [PyTorch, torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html) ·
+# [Slurm, srun](https://slurm.schedmd.com/srun.html)
 
 # %% name="stop_world"
 world.stop()

@@ -211,3 +211,26 @@ def test_trace_carries_bytes_and_contributions():
     last_reduce = [m for m in trace.messages() if m.step == 2]
     assert all(len(m.contrib) == 3 and m.reduce for m in last_reduce)
     assert all(m.contrib == (0, 1, 2, 3) and not m.reduce for m in trace.messages() if m.step >= 3)
+
+
+@pytest.mark.parametrize(
+    "name", ["ring_all_reduce", "hierarchical_all_reduce", "binomial_broadcast", "binomial_reduce"]
+)
+def test_an_algorithm_placed_otherwise_still_ends_right(name):
+    good, seats = schedules.ALGORITHMS[name](6), [3, 0, 5, 1, 4, 2]
+    other = good.placed(seats)
+    other.verify()
+    assert [(m.src, m.dst) for m in other.moves] == [(seats[m.src], seats[m.dst]) for m in good.moves]
+    assert other.root == (None if good.root is None else 3)
+    assert other.placed([seats.index(rank) for rank in range(6)]) == good
+
+
+@pytest.mark.parametrize("seats", [[0, 1, 2], [0, 1, 2, 2], [1, 2, 3, 4]])
+def test_seats_that_are_no_order_of_the_ranks_are_refused(seats):
+    with pytest.raises(ScheduleError, match="they must name each of the 4 ranks once"):
+        schedules.ring_all_reduce(4).placed(seats)
+
+
+def test_where_ranks_have_parts_of_their_own_they_stay_in_place():
+    with pytest.raises(ScheduleError, match="all_gather can't be placed otherwise"):
+        schedules.ring_all_gather(4).placed([1, 0, 2, 3])

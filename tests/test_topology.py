@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from allranks.topology import PRESETS, Link, Topology, TopologyError, preset, uniform
+from allranks.topology import PRESETS, Link, Topology, TopologyError, preset, round_robin, uniform
 
 H100 = preset("dgx-h100")
 ETHERNET = preset("cloud-ethernet")
@@ -131,3 +131,26 @@ def test_units_that_repeat():
 def test_impossible_machines_are_refused(make, words):
     with pytest.raises(TopologyError, match=words):
         make()
+
+
+def test_round_robin_deals_the_ranks_out_to_the_nodes():
+    assert round_robin(6, 3) == [0, 3, 1, 4, 2, 5]
+    assert round_robin(8, 4, together=2) == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert round_robin(4, 4) == round_robin(4, 1) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+@pytest.mark.parametrize(("ranks_per_node", "together"), [(1, 1), (4, 1), (4, 2), (6, 3), (6, 6)])
+def test_neighbours_turns_are_on_different_nodes_and_no_seat_is_taken_twice(nodes, ranks_per_node, together):
+    seats = round_robin(nodes * ranks_per_node, ranks_per_node, together)
+    assert sorted(seats) == list(range(len(seats)))
+    for rank, seat in enumerate(seats):
+        assert seat // ranks_per_node == rank // together % nodes
+
+
+@pytest.mark.parametrize("sizes", [(6, 4, 1), (8, 4, 3), (0, 1, 1), (4, 0, 1), (4, 2, 0)])
+def test_ranks_that_do_not_fill_their_nodes_are_refused(sizes):
+    with pytest.raises(
+        TopologyError, match=f"{sizes[0]} ranks, dealt {sizes[2]} at a time, don't fill nodes of {sizes[1]}"
+    ):
+        round_robin(*sizes)

@@ -1,4 +1,4 @@
-"""The chapter on libraries: what this torch's Gloo can and cannot do, what each promise means, and its answer."""
+"""The chapter on libraries: what this torch's Gloo carries of one step, how its bytes are counted, and its answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 
 import pytest
 import torch.distributed as dist
+from allranks import cost
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "18_libraries"
+LINES = ["tokens", "activations", "gradient", "overflow", "samples"]
 
 
 def source(name: str) -> str:
@@ -19,7 +21,7 @@ def source(name: str) -> str:
 
 def answer() -> str:
     """The function that the folded answer gives."""
-    return re.search(r"```python\n(.*?)```", source("halo_answer"), flags=re.S).group(1).rstrip()
+    return re.search(r"```python\n(.*?)```", source("portable_answer"), flags=re.S).group(1).rstrip()
 
 
 def numbers(text: str) -> list[float]:
@@ -30,75 +32,80 @@ def numbers(text: str) -> list[float]:
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
 def test_libraries(ranks, solved):
-    replace = {"halo_mine": answer() + "\n\n\ncheck(halo_exchange)"} if solved else {}
-    chapter = execute(read(CHAPTER, ranks, **replace))
+    chapter = execute(read(CHAPTER, ranks, **({"portable": answer()} if solved else {})))
     errors = chapter.errors()
-    assert set(errors) == {"wrong_interface", "no_launcher"}
+    assert set(errors) == {"wrong_interface"}
+
+    *rows, total = chapter.text("carry_run").splitlines()[:6]
+    held = {row[:12].strip(): (numbers(row[13:46]), row[46:]) for row in rows}
+    assert list(held) == LINES
+    assert held["tokens"] == ([ranks + 6] * 4, "refused: Invalid scalar type")
+    assert held["activations"] == ([ranks - 1.5] * 4, "ok")  # from the last rank's left neighbour
+    assert held["gradient"][1] == "ok"
+    assert held["overflow"] == ([1 if ranks % 256 else 0], "ok")
+    assert held["samples"][0] == [100 * ranks]  # added, and then refused
+    assert "can't be cast" in held["samples"][1]
+    assert total == "3 of 5 on gloo; you said 0"
+    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("carry_run"))
 
     there = dict(re.findall(r"^(\w+) +for \S+ +(available|not in this build)", chapter.text("inspect"), flags=re.M))
-    assert there["gloo"] == "available"
     assert {name: word == "available" for name, word in there.items()} == {
         name: dist.is_backend_available(name) for name in ("gloo", "mpi", "nccl", "ucc", "xccl")
     }
-    between, within, *_ = chapter.text("two_runs").splitlines()
-    assert "gloo and wire: the same calls: True" in between
-    assert numbers(between)[-1] < 1e-4
-    assert within.endswith("differ by 0")
-    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("two_runs"))
 
-    head, *rows = [line.split() for line in chapter.text("try_dtypes").splitlines()]
-    assert head == ["gloo", "broadcast", "SUM", "AVG", "MAX", "BAND"]
-    can = {row[0]: row[1:] for row in rows}
-    assert not any("wrong" in row for row in can.values())
-    floats, integers = ["yes", "yes", "yes", "yes", "no"], ["yes", "yes", "no", "yes", "yes"]
-    assert can["float32"] == can["float16"] == can["bfloat16"] == floats
-    assert can["int64"] == can["uint8"] == can["bool"] == integers
-    assert can["int16"] == can["float8_e5m2"] == ["no"] * 5
-    assert can["complex64"] == ["yes", "yes", "yes", "no", "no"]
-    for text in chapter.by_rank("refused_avg").values():
-        assert text.splitlines()[-1] == f"now {100 * ranks}"
-        assert "can't be cast" in text
+    # the ring's bytes, as the kernel counted them
+    ring_mb = 2 * (ranks - 1) / ranks * 20
+    followed = chapter.text("follow_bytes").splitlines()
+    assert len(followed) == ranks
+    for line in followed:
+        assert "cpu:gloo" in line
+        assert float(re.search(r"wrote ([\d.]+) MB", line)[1]) == pytest.approx(ring_mb, rel=0.01)
+        assert line.endswith("connected to 127.0.0.1")
+    assert f"= {ring_mb:.2f} MB" in chapter.text("follow_formula")
+    assert "Unable to find address for: ib7" in errors["wrong_interface"]
+
+    compared = dict(re.match(r"(\w+) +(.*)", line).groups() for line in chapter.text("two_libraries").splitlines())
+    assert list(compared) == LINES
+    assert re.search(r"gloo: refused:.*wire: ok", compared["tokens"])
+    assert numbers(compared["activations"])[-1] == 0
+    assert numbers(compared["gradient"])[-1] < 1e-4
+    assert re.search(r"gloo: refused:.*wire: refused: .*AVG is not defined for int32", compared["samples"])
+    assert chapter.text("one_run").endswith("differ by 0")
+
     byte, expected = 1, []
     for _ in range(8):
         byte = byte * ranks % 256
         expected.append(f"{bool(byte)} ({byte})")
     assert set(chapter.by_rank("bool_sum").values()) == {"\n".join(expected)}
 
-    for text in chapter.by_rank("when_returns").values():
-        assert re.fullmatch(r"handle +[\d.]+ s\ncomplete: (True|False)\nwaited +[\d.]+ s", text)
-    buffered, rendezvous = chapter.text("both_promises").splitlines()
-    assert buffered.endswith("[3.0, 0.0, 1.0, 2.0]")
-    assert rendezvous.split()[1] == "deadlock"
-    verdict = chapter.text("halo_mine")
-    assert ("passed" in verdict, "every rank sends before it receives" in verdict) == (solved, not solved)
+    judged = chapter.text("judge_run").splitlines()
+    if solved:
+        assert judged == [f"{name}: tokens right, overflow right, samples right" for name in ("gloo", "wire")]
+    else:
+        assert judged[0] == "gloo: refused: Invalid scalar type"
+        assert "AVG is not defined for int32" in judged[1]
 
-    choices = [line.split()[-2:] for line in chapter.text("tuner_table").splitlines()[1:]]
-    assert choices == [["ring", "LL"]] * 3 + [["ring", "LL128"], ["ring", "Simple"]]
-    four_bytes = numbers(chapter.text("tuner_table").splitlines()[1])
-    assert (four_bytes[1], four_bytes[3]) == (15.0, 56.0)
-    assert [float(x) for x in re.findall(r"bytes: ([\d.]+) times", chapter.text("forced"))] == [3.73, 2.45, 1.0]
-    alpha, hop, compared = chapter.text("table").splitlines()
-    assert numbers(alpha)[0] > 0
-    assert hop.endswith("0.6 µs a hop")
-    assert all(x > 0 for x in numbers(compared.split(":")[1]))
+    assert numbers(chapter.text("sweep"))[0] > 0
+    head, *rows = chapter.text("price_table").splitlines()
+    assert "8 H100, NCCL" in head
+    assert [re.search(r"\((ring|tree), (\w+)\)$", row).groups() for row in rows] == [
+        cost.nccl_choice(8, nbytes, cost.NCCL_NVLINK_GB_PER_S["H100"])[:2] for nbytes in (4, 2**14, 25 * 2**20)
+    ]
+    for row in rows:
+        model, measured, nccl = (float(x) for x in re.findall(r"([\d.]+) µs", row))
+        assert model > nccl
+        assert measured > nccl
+        assert float(re.search(r"(\d+)   \(", row)[1]) == pytest.approx(measured / nccl, rel=0.05, abs=1)
+    assert re.search(r"([\d.]+) µs +\d+   \(", rows[0])[1] == "15.0"
 
-    for rank, text in chapter.by_rank("environment").items():
-        told = dict(line.split("=", 1) for line in text.splitlines())
-        assert (told["RANK"], told["WORLD_SIZE"]) == (str(rank), str(ranks))
-        assert told["GLOO_SOCKET_IFNAME"]
-    assert "Unable to find address for: ib7" in errors["wrong_interface"]
-    lines = [line for line in chapter.text("torchrun").splitlines() if line.startswith("RANK=")]
-    launched = [dict(pair.split("=") for pair in line.split()) for line in lines]
-    assert sorted(told["RANK"] for told in launched) == ["0", "1"]
-    assert all(told["WORLD_SIZE"] == "2" and told["MASTER_PORT"] for told in launched)
-    assert "environment variable RANK expected, but not set" in errors["no_launcher"]
+    assert "environment variable RANK expected, but not set" in chapter.text("no_launcher")
+    launched = chapter.text("launched").splitlines()
+    assert sorted(re.findall(r"rank (\d) of (\d)", launched[0])) == [("0", "2"), ("1", "2")]
+    assert [re.findall(r"rank (\d) of (\d)", line) for line in launched[1:]] == [[("0", "1")], [("0", "1")]]
 
 
-def test_the_answer_is_right(tmp_path):
-    from allranks import check
-
-    file = tmp_path / "halo.py"
-    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{answer()}\n")
-    namespace: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), namespace)
-    assert check(namespace["halo_exchange"]).passed
+def test_what_the_text_says_of_the_tuner():
+    bus = cost.NCCL_NVLINK_GB_PER_S["H100"]
+    assert f"{cost.NCCL_HOP_US['NVLink']['ring', 'LL']} µs a hop with small packets, and {bus:.0f} GB/s" in source(
+        "price"
+    )

@@ -35,10 +35,10 @@ class Executed:
         return self.cells[name].outputs
 
     def text(self, name: str) -> str:
-        """Everything that the cell showed as plain text."""
+        """Everything that the cell showed as plain text, but for how long it took on a slow machine ("4 s")."""
         # what is printed may come in several pieces that end anywhere
         parts = [o.get("text") or o.get("data", {}).get("text/plain", "") + "\n" for o in self.outputs(name)]
-        return "".join(parts).strip()
+        return "".join(part for part in parts if not re.fullmatch(r"\d+ s\n", part)).strip()
 
     def by_rank(self, name: str) -> dict[int, str]:
         """What each rank printed in a `%%ranks` cell."""

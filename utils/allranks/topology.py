@@ -234,6 +234,24 @@ class Topology:
         )
 
 
+def round_robin(ranks: int, ranks_per_node: int, together: int = 1) -> list[int]:
+    """The seat of each rank where a launcher deals ranks out to the nodes in turns, `together` of them at a time.
+
+    Seats are counted node by node, so that seat s is on node s // ranks_per_node; dealt in order, rank r would have seat r.
+    Raises TopologyError where the ranks don't fill the nodes, or the turns a node.
+    """
+    if min(ranks, ranks_per_node, together) < 1 or ranks % ranks_per_node or ranks_per_node % together:
+        raise TopologyError(
+            f"{ranks} ranks, dealt {together} at a time, don't fill nodes of {ranks_per_node}; "
+            "each number must divide the one before it: ranks, ranks of a node, ranks of a turn"
+        )
+    nodes, seats = ranks // ranks_per_node, []
+    for rank in range(ranks):
+        turn, place = divmod(rank, together)
+        seats.append(turn % nodes * ranks_per_node + turn // nodes * together + place)
+    return seats
+
+
 def uniform(alpha_s: float, bytes_per_s: float) -> Topology:
     """Every pair of ranks joined by a link of its own."""
     return Topology("uniform", 1 << 30, Link("the link", alpha_s, bytes_per_s))

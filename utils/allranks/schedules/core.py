@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -81,6 +81,19 @@ class Schedule:
         vectors = self.ranks if self.collective == "all_to_all" else 1
         base, longer = divmod(nbytes, self.chunks // vectors)
         return [base + (i < longer) for i in range(self.chunks // vectors)] * vectors
+
+    def placed(self, seats: Sequence[int]) -> Schedule:
+        """The same algorithm with rank `seats[i]` in the place of rank i, as if a launcher had numbered the ranks otherwise.
+
+        Raises ScheduleError where `seats` does not name each rank once, or where the collective gives each rank a part of
+        its own, which would then be another rank's.
+        """
+        if sorted(seats) != list(range(self.ranks)):
+            raise ScheduleError(f"the seats are {list(seats)}; they must name each of the {self.ranks} ranks once")
+        if self.collective not in ("broadcast", "reduce", "all_reduce"):
+            raise ScheduleError(f"{self.collective} can't be placed otherwise: each rank has a part of its own in it")
+        moves = tuple(Move(m.step, seats[m.src], seats[m.dst], m.chunks, m.reduce) for m in self.moves)
+        return replace(self, moves=moves, root=None if self.root is None else seats[self.root])
 
     def initial(self) -> dict[tuple[int, int], Counter]:
         """What each (rank, chunk) holds before the first step, as a bag of contributing ranks."""

@@ -36,7 +36,8 @@ body {
   --mystnb-source-border-color: var(--color-background-border);
   --jp-ui-font-family: var(--font-stack); --jp-code-font-family: var(--font-stack--monospace);
 }
-.content { width: min(60em, 100%); }
+.main { min-width: 0; }  /* else a wide table or line of code widens the page, not its own box */
+.content { width: min(60em, 100%); min-width: 0; box-sizing: border-box; }
 article details { margin: 0.5em 0; padding: 0.3em 0.8em; border-left: 3px solid var(--color-background-border); }
 article summary { cursor: pointer; }
 .cell_output .output.text_html > table, .cell_output table.dataframe { border-collapse: collapse; }

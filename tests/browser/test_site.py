@@ -129,3 +129,13 @@ def test_links_to_what_the_site_lacks_become_words(tool, tmp_path):
     found = tool.relinked(text, page, [page, Path("docs/a.md")], tmp_path, tmp_path / "source")
     assert found == "[a](a.md#top) [tool](../tool.py) gone folder [web](https://example.org) up"
     assert (tmp_path / "source" / "tool.py").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("width", [480, 800, 1100, 1440])
+def test_no_page_is_wider_than_its_window(site, new_page, width):
+    """Long lines of code and wide tables scroll in a box of their own."""
+    page = new_page(offline=True)
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in ("chapters/00_start_here", "chapters/18_libraries", "docs/cost_model"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name

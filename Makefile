@@ -8,7 +8,7 @@ WORKERS ?= 2
 CACHE := $(shell test -w . && pwd || echo "$${XDG_CACHE_HOME:-$$HOME/.cache}/allranks-tests")
 export RUFF_CACHE_DIR := $(CACHE)/.ruff_cache
 export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
-PYTEST := $(BIN)/python -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile
+PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile
 
 .PHONY: help setup lab test test-ranks test-nightly coverage notebooks site bench lint clean
 .DEFAULT_GOAL := help
@@ -38,21 +38,21 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: $(STAMP) lint
-	$(PYTEST) $(ARGS)
+	$(BIN)/python $(PYTEST) $(ARGS)
 
 # what takes too long for every change: chapters with their answers and on other world sizes, the long storms
 test-nightly: $(STAMP) lint
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
-	$(PYTEST) --timeout=3600 $(ARGS)
+	$(BIN)/python $(PYTEST) --timeout=3600 $(ARGS)
 
 # every chapter on other world sizes
 test-ranks: $(STAMP)
-	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(PYTEST) tests/notebooks $(ARGS)
+	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(BIN)/python $(PYTEST) tests/notebooks $(ARGS)
 
 # a process that was killed while it wrote leaves a file that combine can't read, and says so
 coverage: $(STAMP)
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m $(subst $(BIN)/python -m ,,$(PYTEST)) $(ARGS); status=$$?; \
+	$(BIN)/coverage run $(PYTEST) $(ARGS); status=$$?; \
 	$(BIN)/coverage combine -q; $(BIN)/coverage report --skip-covered && exit $$status
 
 notebooks: $(STAMP)
@@ -69,4 +69,4 @@ bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)
 
 clean:
-	rm -rf .venv build dist site .pytest_cache .ruff_cache
+	rm -rf .venv build dist site .pytest_cache .ruff_cache .mypy_cache .coverage .coverage.*

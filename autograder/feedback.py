@@ -68,10 +68,10 @@ def as_html(verdict: dict, points: float, max_points: float) -> str:
 
 
 def _cases(verdict: dict) -> list[tuple[dict, str]]:
-    """Each case, and what is said of it: "" where it passed."""
-    reasons = [case.get("reason") or "" for case in verdict["cases"] if not case["passed"]]
-    told = iter(told_once(verdict.get("reason") or "", reasons))
-    return [(case, "" if case["passed"] else next(told) or "as above") for case in verdict["cases"]]
+    """Each case, and what is said of it: "" where it passed, or gave no reason."""
+    reasons = ["" if case["passed"] else case.get("reason") or "" for case in verdict["cases"]]
+    news = told_once(verdict.get("reason") or "", reasons)
+    return [(c, new or (reason and "as above")) for c, reason, new in zip(verdict["cases"], reasons, news, strict=True)]
 
 
 def _headline(verdict: dict) -> str:

@@ -75,9 +75,8 @@ class NumberedSSHEngine(SSHEngineLauncher):
         try:
             return super().start(*args, **kwargs)
         except Exception as error:
-            failed = (
-                error if isinstance(error, subprocess.CalledProcessError) else error.__context__
-            )  # at times wrapped
+            # ipyparallel wraps it at times
+            failed = error if isinstance(error, subprocess.CalledProcessError) else error.__context__
             if not isinstance(failed, subprocess.CalledProcessError):
                 raise
             login = shlex.join(["ssh", *self.ssh_args, self.location])

@@ -28,7 +28,6 @@ from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
-READS = 5  # of what a holder writes, until it makes sense
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -296,10 +295,8 @@ class Ledger:
         """What a locked file says; None where it is free."""
         if not path.exists() or not self._is_locked(path):
             return None
-        for _ in range(READS):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                return kind(**json.loads(path.read_text(encoding="utf-8")))
-            time.sleep(0.01)  # it may be written just now
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return kind(**json.loads(path.read_text(encoding="utf-8")))
         return kind("?", *([0] * (len(kind.__dataclass_fields__) - 1)))
 
 

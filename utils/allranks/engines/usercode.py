@@ -12,13 +12,13 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ROOTS = {_HERE, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
-_LIBRARIES = tuple(root.rstrip(os.sep) + os.sep for root in _ROOTS)
+_LIBRARIES = ("<frozen ", *(root.rstrip(os.sep) + os.sep for root in _ROOTS))
 
 
 @functools.cache
 def in_library(file: str) -> bool:
     """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
-    return file.startswith(("<frozen ", *_LIBRARIES))
+    return file.startswith(_LIBRARIES)
 
 
 def functions(fn: Any) -> list[Callable]:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from types import FrameType, TracebackType
 
 import torch
 
+from allranks.engines.usercode import in_library
+
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _C10D = os.path.join(_TORCH, "distributed", "distributed_c10d.py")
-_PATHS = sysconfig.get_paths()
-_OURS = (
-    _TORCH,
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
-    *{_PATHS[name].rstrip(os.sep) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-    "<frozen",
-    "<__array_function__",
-)
+_NOBODYS = (_TORCH, "<__array_function__")  # torch may lie elsewhere than installed packages do
 
 
 class Places:
@@ -31,7 +25,7 @@ class Places:
         """Whether the file is the student's."""
         answer = self.known.get(filename)
         if answer is None:
-            answer = self.known[filename] = not filename.startswith(_OURS)
+            answer = self.known[filename] = not (filename.startswith(_NOBODYS) or in_library(filename))
         return answer
 
     def of_frame(self, frame: FrameType | None) -> tuple[str | None, str | None, int | None]:

@@ -79,8 +79,7 @@ class Verdict:
         lines = [f"{self.exercise}: {head} ({right} of {len(self.cases)} cases)"]
         if self.reason:
             lines += ["", f"  {self.reason}", ""]
-        failed = [case for cases in self.groups.values() for case in cases if not case.passed]
-        news = dict(zip(failed, told_once(self.reason, [case.reason for case in failed]), strict=True))
+        news = self._news()
         for name, cases in self.groups.items():
             good = sum(c.passed for c in cases)
             count = f" {good}/{len(cases)}" if len(cases) > 1 else ""
@@ -91,6 +90,11 @@ class Verdict:
                 where = case.name.removeprefix(f"{name}: ")
                 lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
         return "\n".join(lines)
+
+    def _news(self) -> dict[Case, str]:
+        """What each failed case adds to what was told before it, in the order in which the verdict shows them."""
+        failed = [case for cases in self.groups.values() for case in cases if not case.passed]
+        return dict(zip(failed, told_once(self.reason, [case.reason for case in failed]), strict=True))
 
     def __repr__(self) -> str:
         return self.text()
@@ -122,8 +126,9 @@ class Verdict:
             parts.append(f'<p class="reason">{say(self.reason)}</p>')
         if self.svg:
             parts.append(f'<div class="cycle">{self.svg}</div>')
+        news = self._news()
         for name, cases in self.groups.items():
-            parts.append(_group_html(name, cases, self.reason))
+            parts.append(_group_html(name, cases, news))
         if hint and self.trace is not None and len(self.trace):
             shown = f" ({say(self.shown)})" if self.shown else ""
             parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
@@ -156,7 +161,7 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
     return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
 
 
-def _group_html(name: str, cases: list[Case], told: str) -> str:
+def _group_html(name: str, cases: list[Case], news: dict[Case, str]) -> str:
     say = html.escape
     good = sum(c.passed for c in cases)
     done = good == len(cases)
@@ -169,9 +174,8 @@ def _group_html(name: str, cases: list[Case], told: str) -> str:
         if case.passed:
             rows.append(f'<li class="good">{where}</li>')
         else:
-            why = "as above" if case.reason == told else say(case.reason)
-            rows.append(f'<li class="bad"><b>{where}</b>: {why}</li>')
-    if len(cases) == 1 and cases[0].name == name and (done or cases[0].reason == told):
+            rows.append(f'<li class="bad"><b>{where}</b>: {say(news[case]) or "as above"}</li>')
+    if len(cases) == 1 and cases[0].name == name and (done or not news[cases[0]]):
         return f'<div class="group {kind}">{label}</div>'
     return f'<details class="group {kind}"><summary>{label}</summary><ul>{"".join(rows)}</ul></details>'
 

@@ -6,7 +6,7 @@ import base64
 import html
 
 import nbformat
-from allranks.exercises.checking.verdict import told_once
+from allranks.exercises.checking.verdict import repeats
 from nbformat import NotebookNode
 
 MAX_CHARACTERS = 2000
@@ -69,9 +69,9 @@ def as_html(verdict: dict, points: float, max_points: float) -> str:
 
 def _cases(verdict: dict) -> list[tuple[dict, str]]:
     """Each case, and what is said of it: "" where it passed, or gave no reason."""
-    reasons = ["" if case["passed"] else case.get("reason") or "" for case in verdict["cases"]]
-    news = told_once(verdict.get("reason") or "", reasons)
-    return [(c, new or (reason and "as above")) for c, reason, new in zip(verdict["cases"], reasons, news, strict=True)]
+    failed = [case for case in verdict["cases"] if not case["passed"]]
+    found = iter(repeats(verdict.get("reason") or "", [(c["name"], c.get("reason") or "") for c in failed]))
+    return [(c, "" if c["passed"] else next(found) or c.get("reason") or "") for c in verdict["cases"]]
 
 
 def _headline(verdict: dict) -> str:

@@ -22,14 +22,14 @@ class Case:
     group: str = ""
 
 
-def told_once(told: str, reasons: Sequence[str]) -> list[str]:
-    """Each reason in turn, or "" where `told` or one before it says the same with other ranks and sizes."""
-    known = {_sort(reason) for reason in reasons if reason in told}
-    news = []
-    for reason in reasons:
-        news.append("" if _sort(reason) in known else reason)
-        known.add(_sort(reason))
-    return news
+def repeats(told: str, cases: Sequence[tuple[str, str]]) -> list[str]:
+    """For each (name, reason) of a failed case "" where its reason is new, else where the same was said, of other ranks and sizes."""
+    said = {_sort(reason): "as at the top" for _, reason in cases if reason and reason in told}
+    found = []
+    for name, reason in cases:
+        found.append(said.get(_sort(reason), "") if reason else "")
+        said.setdefault(_sort(reason), f'as for "{name}"')
+    return found
 
 
 def _sort(reason: str) -> str:
@@ -79,11 +79,11 @@ class Verdict:
         lines = [f"{self.exercise}: {head} ({right} of {len(self.cases)} cases)"]
         if self.reason:
             lines += ["", f"  {self.reason}", ""]
-        news = self._news()
+        repeated = self._repeats()
         for name, cases in self.groups.items():
             good = sum(c.passed for c in cases)
             count = f" {good}/{len(cases)}" if len(cases) > 1 else ""
-            new = [case for case in cases if news.get(case)]
+            new = [case for case in cases if case.reason and not case.passed and not repeated[case]]
             above = ", as above" if good < len(cases) and not new else ""
             lines.append(f"  {'✓' if good == len(cases) else '✗'} {name}{count}{above}")
             for case in new:
@@ -91,10 +91,16 @@ class Verdict:
                 lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
         return "\n".join(lines)
 
-    def _news(self) -> dict[Case, str]:
-        """What each failed case adds to what was told before it, in the order in which the verdict shows them."""
-        failed = [case for cases in self.groups.values() for case in cases if not case.passed]
-        return dict(zip(failed, told_once(self.reason, [case.reason for case in failed]), strict=True))
+    def _repeats(self) -> dict[Case, str]:
+        """What to say of each failed case instead of its reason, "" where that is new; in the order in which they are shown."""
+        named = [
+            (case, (case.name.removeprefix(f"{name}: "), case.reason))
+            for name, cases in self.groups.items()
+            for case in cases
+            if not case.passed
+        ]
+        found = repeats(self.reason, [words for _, words in named])
+        return {case: where for (case, _), where in zip(named, found, strict=True)}
 
     def __repr__(self) -> str:
         return self.text()
@@ -126,9 +132,9 @@ class Verdict:
             parts.append(f'<p class="reason">{say(self.reason)}</p>')
         if self.svg:
             parts.append(f'<div class="cycle">{self.svg}</div>')
-        news = self._news()
+        repeated = self._repeats()
         for name, cases in self.groups.items():
-            parts.append(_group_html(name, cases, news))
+            parts.append(_group_html(name, cases, repeated))
         if hint and self.trace is not None and len(self.trace):
             shown = f" ({say(self.shown)})" if self.shown else ""
             parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
@@ -161,7 +167,7 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
     return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
 
 
-def _group_html(name: str, cases: list[Case], news: dict[Case, str]) -> str:
+def _group_html(name: str, cases: list[Case], repeated: dict[Case, str]) -> str:
     say = html.escape
     good = sum(c.passed for c in cases)
     done = good == len(cases)
@@ -174,8 +180,8 @@ def _group_html(name: str, cases: list[Case], news: dict[Case, str]) -> str:
         if case.passed:
             rows.append(f'<li class="good">{where}</li>')
         else:
-            rows.append(f'<li class="bad"><b>{where}</b>: {say(news[case]) or "as above"}</li>')
-    if len(cases) == 1 and cases[0].name == name and (done or not news[cases[0]]):
+            rows.append(f'<li class="bad"><b>{where}</b>: {say(repeated[case] or case.reason)}</li>')
+    if len(cases) == 1 and cases[0].name == name and (done or repeated[cases[0]]):
         return f'<div class="group {kind}">{label}</div>'
     return f'<details class="group {kind}"><summary>{label}</summary><ul>{"".join(rows)}</ul></details>'
 

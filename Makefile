@@ -2,20 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.allranks-setup
-# how many tests run at once; live worlds start several processes each
-WORKERS ?= 2
+# how many test files run at once; one more than the two cores that the tests are made for, since many wait
+WORKERS ?= 3
 # the tools' caches lie in the checkout, unless it can't be written to
 CACHE := $(shell test -w . && pwd || echo "$${XDG_CACHE_HOME:-$$HOME/.cache}/allranks-tests")
 export RUFF_CACHE_DIR := $(CACHE)/.ruff_cache
 export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
-PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile
+PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lab test test-ranks test-nightly coverage notebooks site bench lint clean
+.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make lab            set up what is missing, warm the engines, open JupyterLab at the first chapter"
 	@echo "make test           set up what is missing, run every check and test"
+	@echo "make test-servers   JupyterHub, Slurm, SSH and several machines, played on this one; needs root and their programs"
 	@echo "make test-nightly   the same with what takes hours: other world sizes, long storms"
 	@echo "make test-ranks     every chapter on 2, 3 and 8 ranks, with its answers too"
 	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
@@ -45,6 +46,10 @@ test-nightly: $(STAMP) lint
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
 	$(BIN)/python $(PYTEST) --timeout=3600 $(ARGS)
 
+# what administrators rely on: JupyterHub, Slurm, SSH, several machines; a test says so where their programs are not there
+test-servers: $(STAMP)
+	$(BIN)/python $(PYTEST) -m servers $(ARGS)
+
 # every chapter on other world sizes
 test-ranks: $(STAMP)
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,8 $(BIN)/python $(PYTEST) tests/notebooks $(ARGS)
@@ -56,7 +61,7 @@ coverage: $(STAMP)
 	$(BIN)/coverage combine -q; $(BIN)/coverage report --skip-covered && exit $$status
 
 notebooks: $(STAMP)
-	$(BIN)/python tools/notebooks.py
+	$(BIN)/python tools/notebooks.py $(ARGS)
 
 .venv/.allranks-site: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"

@@ -68,12 +68,14 @@ def settings(role: str) -> None:
 
 
 def warm_engines() -> None:
-    """Starts the parent that all notebooks of this server share; it ends with this process."""
+    """Starts the parent that all notebooks of this server share, kernels and ranks; it ends with this process."""
+    from allranks.engines.kernels import name_to_jupyter
     from allranks.engines.parent import Parent, ParentError, forking_is_safe
 
     if forking_is_safe():
         try:
             os.environ["ALLRANKS_PARENT"] = str(Parent.start().path)
+            name_to_jupyter()
         except ParentError as error:  # worlds start all the same, later and slower
             print(error, file=sys.stderr)
 

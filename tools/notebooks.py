@@ -42,6 +42,8 @@ METADATA = {
 }
 NBGRADER = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False}
 # jupytext's bookkeeping of blank lines and of how prose was quoted: of no use to a reader of the notebook
+# a chapter's folded answer to what its reader is to write
+ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\n?", re.DOTALL)
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -151,6 +153,25 @@ def build(root: Path = ROOT, only: list[Path] | None = None) -> dict[Path, str]:
     return texts
 
 
+def without_answers(texts: dict[Path, str], folder: Path) -> dict[Path, str]:
+    """The chapters among `texts`, by their path in `folder`, less the folded answers: for courses whose labs are marked.
+
+    Raises NotebookError where an answer stands otherwise than folded away by itself, for it would stay.
+    """
+    less = {}
+    for path, text in texts.items():
+        if path.parts[0] != "chapters":
+            continue
+        notebook = nbformat.reads(text, as_version=4)
+        for cell in notebook.cells:
+            cell.source = ANSWER.sub("", cell.source).rstrip("\n")
+            if "<b>An answer" in cell.source:
+                raise NotebookError(f"{path}, cell {cell.id!r}: this answer's <details> has no end.")
+        notebook.cells = [cell for cell in notebook.cells if cell.source]  # some held nothing else
+        less[folder / path.name] = as_text(notebook)
+    return less
+
+
 def differences(root: Path, texts: dict[Path, str]) -> list[str]:
     """One sentence for each notebook in `texts` that the tree has not, or has otherwise."""
     found = []
@@ -197,6 +218,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Builds every notebook from its percent script.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 naming each file that differs")
     parser.add_argument("--no-outputs", action="store_true", help="only look whether the given .ipynb hold outputs")
+    parser.add_argument(
+        "--without-answers",
+        type=Path,
+        metavar="FOLDER",
+        help="write only the chapters, into FOLDER, less their answers",
+    )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     parser.add_argument(
         "paths", nargs="*", type=Path, help="only these percent scripts (or, with --no-outputs, notebooks)"
@@ -207,6 +234,8 @@ def main(arguments: list[str] | None = None) -> int:
             faults = with_outputs(options.paths)
         else:
             texts, faults = build(options.root, options.paths or None), []
+            if options.without_answers:
+                texts = without_answers(texts, options.without_answers.absolute())
             if options.check:
                 faults = differences(options.root, texts) + ([] if options.paths else orphans(options.root, texts))
             else:

@@ -10,8 +10,11 @@ myst-nb makes the pages; players come as what they show without a kernel, and ot
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import hashlib
 import html
+import os
 import re
 import shutil
 import sys
@@ -61,6 +64,18 @@ def fingerprint(notebook: Path, root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+@functools.cache
+def warm() -> dict[str, str]:
+    """What a kernel's environment needs to be forked from the warm parent that ends with this process; nothing where none can be had."""
+    from allranks.engines.kernels import name_to_jupyter
+    from allranks.engines.parent import Parent, ParentError
+
+    name_to_jupyter()
+    with contextlib.suppress(ParentError):
+        return {"ALLRANKS_PARENT": str(Parent.start().path)}
+    return {}
+
+
 def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
     """The notebook with the outputs of a run, from `kept` where nothing has changed since. Raises SiteError."""
     from nbclient import NotebookClient
@@ -78,7 +93,7 @@ def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
         resources={"metadata": {"path": str(notebook.parent)}},
     )
     try:
-        client.execute()
+        client.execute(env={**os.environ, **warm()})
     except CellExecutionError as error:
         raise SiteError(f"{notebook.name} does not run to its end: {error.ename}: {error.evalue}") from None
     kept.mkdir(parents=True, exist_ok=True)

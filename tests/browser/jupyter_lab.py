@@ -169,6 +169,14 @@ def running_chromium() -> Iterator:
             browser.close()
 
 
+def heard(page, code: str, wanted: str, patience_s: float = 20) -> str:
+    """What `ask` gives, once it is `wanted` or patience is over: a widget sends a change when the kernel has taken the one before."""
+    until = time.monotonic() + patience_s
+    while (said := ask(page, code)) != wanted and time.monotonic() < until:
+        time.sleep(0.05)
+    return said
+
+
 def ask(page, code: str) -> str:
     """What the kernel of the notebook on this page prints for this code."""
     return page.evaluate(

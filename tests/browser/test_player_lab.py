@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_lab import ask
+from jupyter_lab import ask, heard
 
 pytestmark = pytest.mark.browser
 
@@ -61,7 +61,7 @@ def test_the_chunks_move_and_the_kernel_hears_nothing_of_it(page):
     assert page.locator('[data-meter="bytes"]').inner_text() == "busiest rank sent 6.14 kB"
     # one update when it stopped, and nothing for any frame
     assert len([f for f in page.sent if "comm_msg" in str(f)]) <= 2
-    assert ask(page, "print(player.step, player.playing)") == "6 False"
+    assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
 
 
 def test_keys_reach_the_player_and_not_the_notebook(page):
@@ -82,7 +82,7 @@ def test_keys_reach_the_player_and_not_the_notebook(page):
         .text_content()
         .startswith("step 5 of 6: rank 0 sends chunk 0 to rank 1, which stores it")
     )
-    assert ask(page, "print(player.step)") == "5"
+    assert heard(page, "print(player.step)", "5") == "5"
 
 
 def test_the_kernel_moves_the_player(page):
@@ -95,10 +95,10 @@ def test_the_kernel_moves_the_player(page):
     page.locator(".ar-scrub").fill("3")
     page.locator(".ar-player").press("ArrowRight")
     done(page, 4)
-    assert ask(page, "print(player.step)") == "4"
+    assert heard(page, "print(player.step)", "4") == "4"
     ask(page, "player.playing = True")
     done(page, 6)
-    assert ask(page, "print(player.step, player.playing)") == "6 False"
+    assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
 
 
 def test_it_follows_the_theme(page):
@@ -118,7 +118,7 @@ def test_saved_and_opened_again_it_plays_without_its_kernel(page, lab, new_page)
     page.locator(".ar-player").press("Home")
     page.locator(".ar-player").press("ArrowRight")
     done(page, 1)
-    assert ask(page, "print(player.step)") == "1"
+    assert heard(page, "print(player.step)", "1") == "1"
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     lab.close_sessions()

@@ -18,10 +18,11 @@ pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = """
+import os
 from allranks import World
 from allranks.engines.parent import Parent
 with World(ranks=2) as world:
-    print(world.run(lambda: 7), Parent.ensure().pid, Parent.ensure().process)
+    print(world.run(lambda: 7), Parent.ensure().pid, Parent.ensure().process, os.getppid())
 """
 
 
@@ -96,6 +97,7 @@ def test_two_notebooks_share_one_warm_parent_and_nothing_is_left(lab):
     parents = {a.split()[2] for a in answers}
     assert len(parents) == 1 and parents != {"None"}
     assert all(a.split()[3] == "None" for a in answers), "a kernel started a parent of its own"
+    assert {a.split()[4] for a in answers} == parents, "a kernel was launched and not forked"
 
 
 def test_outside_of_the_course_it_says_where_to_go(tmp_path):

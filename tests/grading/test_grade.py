@@ -85,7 +85,7 @@ def undisturbed(tmp_path_factory) -> tuple[Course, list[dict]]:
 
 def twin(course: Course, root: Path) -> Course:
     """The same course with the same secret, in which nothing is graded."""
-    made = make_course(root, record=False)
+    made = make_course(root)
     shutil.copy(course.root / "autograder" / "secret.txt", root / "autograder" / "secret.txt")
     hand_in(made)
     return made
@@ -128,7 +128,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_gradebook(undistu
             time.sleep(wait_s)
             run.send_signal(signal.SIGKILL)
         first = written(course)
-    again = graded(course, "--jobs", "2")
+    again = graded(course, "--jobs", "1")
     assert points(course) == points(whole)
     tell = ("student", "score", "max_score", "reason", "incidents")
     assert [{k: row[k] for k in tell} for row in again] == [{k: row[k] for k in tell} for row in rows]
@@ -170,7 +170,7 @@ def test_the_writer_may_die_and_nobody_else_pays_for_it(undisturbed, tmp_path):
         lines += run.stdout.read().splitlines()
     assert any("the grader ended with code -9" in line for line in lines)
     assert sum("the grader ended" in line for line in lines if ": not graded" in line) == 1
-    graded(course, "--jobs", "2")
+    graded(course, "--jobs", "1")
     assert points(course) == points(whole)
 
 
@@ -286,7 +286,7 @@ def test_what_it_can_not_do_is_one_sentence(tmp_path, arguments, said):
 
 
 def test_without_a_sandbox_it_stops_at_once(tmp_path):
-    course = make_course(tmp_path, record=False)
+    course = make_course(tmp_path)
     course.submit("ada", course.answers())
     for name in ("alembic", "python"):
         (tmp_path / "bin").mkdir(exist_ok=True)

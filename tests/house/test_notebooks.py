@@ -89,6 +89,35 @@ def test_writing_makes_the_check_pass(course, capsys):
     assert notebooks.main(["--check", "--root", str(course)]) == 0
 
 
+def test_chapters_can_be_written_without_what_the_labs_mark(tmp_path, capsys):
+    assert notebooks.main(["--without-answers", str(tmp_path / "new" / "chapters")]) == 0
+    written = sorted((tmp_path / "new" / "chapters").glob("*"))
+    assert [path.name for path in written] == [path.name for path in sorted((ROOT / "chapters").glob("*.ipynb"))]
+    assert len(capsys.readouterr().out.splitlines()) == len(written)
+    folded = 0
+    for path in written:
+        whole = nbformat.read(ROOT / "chapters" / path.name, as_version=4)
+        less = {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+        for cell in whole.cells:
+            left = less.pop(cell.id, "")
+            if "<b>An answer" in cell.source:
+                folded += 1
+                assert "<b>An answer" not in left and "```python" not in left
+                assert left.count("<details>") == left.count("</details>") == cell.source.count("<details>") - 1
+            else:
+                assert left == cell.source
+        assert less == {}
+    assert folded > 15
+
+
+def test_an_answer_that_can_not_be_left_out_is_named(course, capsys):
+    script = course / "chapters" / "07_all_reduce.py"
+    script.write_text(script.read_text(encoding="utf-8").replace("</details>", ""), encoding="utf-8")
+    assert notebooks.main(["--without-answers", str(course / "less"), "--root", str(course)]) == 2
+    assert "07_all_reduce.ipynb, cell 'ring_answer': this answer's <details> has no end." in capsys.readouterr().err
+    assert not (course / "less").exists()
+
+
 def test_outputs_are_found(course, capsys):
     path = course / "labs" / "lab03_all_reduce" / "all_reduce.ipynb"
     notebook = nbformat.read(path, as_version=4)

@@ -44,6 +44,7 @@ def what_is_missing() -> str | None:
 
 @pytest.mark.live
 @pytest.mark.notebooks
+@pytest.mark.servers
 @pytest.mark.timeout(420)
 def test_two_students_and_an_instructor():
     reason = what_is_missing()

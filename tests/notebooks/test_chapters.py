@@ -12,7 +12,9 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from allranks.engines import kernels
 from allranks.engines.parent import Parent
+from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -73,6 +75,8 @@ def read(chapter: str, ranks: int = 4, **replace: str) -> nbformat.NotebookNode:
 @functools.cache
 def warm_parent() -> Parent:
     """One for all notebooks that this process runs, as `make lab` has one for all kernels. It ends with this process."""
+    # as name_to_jupyter does for a process that starts: in this one other tests may have started kernels before
+    KernelProvisionerFactory.instance().default_provisioner_name = kernels.NAME
     parent = Parent.start()
     parent.wait_warm()
     return parent
@@ -81,7 +85,7 @@ def warm_parent() -> Parent:
 def execute(notebook: nbformat.NotebookNode, folder: Path = CHAPTERS, warm: bool = True) -> Executed:
     """Runs it in a fresh kernel, then waits until every process that it started is gone.
 
-    With `warm` as under `make lab`; else as in any other Jupyter, where the kernel starts a parent of its own.
+    With `warm` as under `make lab`: a fork of the warm parent. Else as in any other Jupyter, where it starts a parent of its own.
     """
     mark = uuid.uuid4().hex
     shared = {"ALLRANKS_PARENT": str(warm_parent().path)} if warm else {}

@@ -28,6 +28,14 @@ SHOWN = {
         "try_pipeline": ["step 6 of 6"],
         "try_pieces": ["[[0.0, 0.0], [2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]", "the same as dist.gather: True"],
     },
+    "lab03_all_reduce": {
+        "first_all_reduce": [f"[rank {rank}] [10.0, 20.0, 30.0]" for rank in range(4)],
+        "try_mean": [
+            "[tensor([1.5000, 1.5000]),\n" + " tensor([1.5000, 1.5000]),\n" * 2 + " tensor([1.5000, 1.5000])]"
+        ],
+        "try_argmax": ["[(9.0, 1, 2), (9.0, 1, 2), (9.0, 1, 2), (9.0, 1, 2)]"],
+        "try_ring": ["10., 20., 30., 40., 50., 60., 70., 80., 90."],
+    },
     "lab04_algorithms": {
         "one_swap": ["[rank 0] 11", "[rank 3] 1100"],
         "try_doubling": ["[[1111.0, 1111.0, 1111.0]", "step 2 of 2"],

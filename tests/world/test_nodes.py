@@ -132,6 +132,7 @@ def three_nodes():
 
 
 @pytest.mark.live
+@pytest.mark.servers
 def test_the_capstones_first_steps_over_two_machines_and_one_machine_lost_is_said(three_nodes, tmp_path):
     directory, log = tempfile.mkdtemp(prefix="art-"), open(tmp_path / "log", "w+")
     running = []

@@ -181,6 +181,7 @@ def gone(pids: list[int]) -> bool:
 
 @linux
 @pytest.mark.live
+@pytest.mark.servers
 @pytest.mark.timeout(400)
 def test_a_world_of_two_nodes_that_a_stand_in_for_slurm_started(stand_in, monkeypatch):
     with World(profile="slurm", ranks=4, nodes=2, backend="gloo", settings={"address": "127.0.0.1"}) as world:
@@ -207,6 +208,7 @@ def test_a_world_of_two_nodes_that_a_stand_in_for_slurm_started(stand_in, monkey
 
 @linux
 @pytest.mark.live
+@pytest.mark.servers
 @pytest.mark.timeout(400)
 def test_a_job_that_slurm_refuses_or_that_fails_is_one_sentence(stand_in, cluster_dir, monkeypatch, tmp_path):
     here = {"address": "127.0.0.1"}
@@ -340,6 +342,7 @@ def slurm(daemons, short_path, monkeypatch, cluster_dir):
 
 @linux
 @pytest.mark.live
+@pytest.mark.servers
 @pytest.mark.timeout(400)
 def test_a_world_that_slurm_itself_started(slurm):
     """One node only: that ranks of several nodes are numbered right, the stand-in and the network namespaces show."""
@@ -356,6 +359,7 @@ def test_a_world_that_slurm_itself_started(slurm):
 
 @linux
 @pytest.mark.live
+@pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_a_world_over_ssh(daemons, short_path, cluster_dir, monkeypatch):
     """An sshd of our own, on a free port of this machine, which goes by two names and so counts as two hosts."""

@@ -1,9 +1,11 @@
 """Two notebooks, one world: the second joins by the name, they take turns, and neither outlives the owner."""
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import psutil
@@ -12,6 +14,7 @@ from allranks import World
 from allranks.engines.devices import DeviceError
 from allranks.engines.parent import Parent
 from allranks.world import WorldError
+from allranks.world.shared import Borrowed, Shared
 
 pytestmark = [
     pytest.mark.live,
@@ -156,6 +159,36 @@ def test_a_borrower_that_hangs_the_ranks_gets_fresh_ones_and_so_does_the_owner(o
         world.reset()
         assert other("print(w.run(add, 3))") == "[7.0, 7.0]"
         assert other("w.reset(); print(w.run(add, 4))") == "[9.0, 9.0]"
+        assert world.run(add, 0) == [1.0, 1.0]
+
+
+def test_a_reset_makes_new_ranks_once_whoever_sees_the_old_ones_end(monkeypatch):
+    with World(ranks=2, name="team") as world:
+        renew, renewed = world._engines.renew, []
+
+        def slowly():
+            renewed.append(threading.current_thread().name)
+            for pid in world.pids:
+                os.kill(pid, 9)
+            time.sleep(1)  # the keeper looks five times
+            renew()
+
+        monkeypatch.setattr(world._engines, "renew", slowly)
+        world.reset()
+        assert world.run(add, 0) == [1.0, 1.0]
+    assert renewed == [threading.current_thread().name]
+
+
+def test_a_borrower_that_comes_while_the_ranks_are_made_anew_waits_for_where_they_are(monkeypatch):
+    with World(ranks=2, name="team") as world:
+        borrower = Borrowed(world._engines.placement, Shared("team"))
+        shared = borrower.shared
+        stale = [{"directory": "/nowhere"}] * 3
+        monkeypatch.setattr(shared, "has_owner", lambda: True)
+        monkeypatch.setattr(shared, "read", lambda: stale.pop() if stale else json.loads(shared.notice.read_text()))
+        borrower.start(lambda _: None)
+        assert borrower.pids == world.pids and not stale
+        borrower.stop()
         assert world.run(add, 0) == [1.0, 1.0]
 
 

@@ -12,19 +12,19 @@ from allranks.schedules import ceil_lg
 
 
 @dataclass(frozen=True)
-class Traffic:
+class Amount:
     """What a rank sends and receives, in units of n (the full vector): as words, and as a function of p."""
 
     text: str
     of: Callable[[int], Fraction | int]
 
 
-NOTHING = Traffic("", lambda p: 0)
-WHOLE = Traffic("n", lambda p: 1)
-PART = Traffic("n/p", lambda p: Fraction(1, p))
-REST = Traffic("n(p-1)/p", lambda p: Fraction(p - 1, p))
-TWICE_REST = Traffic("2n(p-1)/p", lambda p: Fraction(2 * (p - 1), p))
-TREE_TIMES = Traffic("⌈lg p⌉·n", ceil_lg)
+NOTHING = Amount("", lambda p: 0)
+WHOLE = Amount("n", lambda p: 1)
+PART = Amount("n/p", lambda p: Fraction(1, p))
+REST = Amount("n(p-1)/p", lambda p: Fraction(p - 1, p))
+TWICE_REST = Amount("2n(p-1)/p", lambda p: Fraction(2 * (p - 1), p))
+TREE_TIMES = Amount("⌈lg p⌉·n", ceil_lg)
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Entry:
     long: str
     use: str
     chapter: int
-    root_sends: Traffic = NOTHING
-    root_receives: Traffic = NOTHING
-    sends: Traffic = NOTHING
-    receives: Traffic = NOTHING
+    root_sends: Amount = NOTHING
+    root_receives: Amount = NOTHING
+    sends: Amount = NOTHING
+    receives: Amount = NOTHING
 
     @property
     def rooted(self) -> bool:
@@ -66,13 +66,13 @@ class Entry:
         return [(name, FORMULAS[self.collective, name].text) for name in names]
 
 
-def _flow(who: str, out: Traffic, into: Traffic) -> str:
+def _flow(who: str, out: Amount, into: Amount) -> str:
     if out.text == into.text:
         return f"{who} out and in {out.text}" if out.text else ""
     return who + "".join(f" {word} {flow.text}" for word, flow in (("out", out), ("in", into)) if flow.text)
 
 
-def _everyone(flow: Traffic) -> dict[str, Traffic]:
+def _everyone(flow: Amount) -> dict[str, Amount]:
     return dict.fromkeys(("root_sends", "root_receives", "sends", "receives"), flow)
 
 

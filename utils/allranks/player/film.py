@@ -12,7 +12,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from allranks.schedules import COLLECTIVES, Schedule
@@ -64,7 +64,10 @@ def ranges(held: Bag) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One message on its way, with the bag that each of its chunks carries and the bag its cell holds afterwards."""
+    """One message on its way, with the bag that each of its chunks carries and the bag its cell holds afterwards.
+
+    `told` is False where nobody saw what the receiver did with it: live ranks add with a line of their own.
+    """
 
     step: int
     src: int
@@ -78,6 +81,12 @@ class Leg:
     start: float | None = None
     end: float | None = None
     line: int | None = None
+    told: bool = True
+
+    @property
+    def does(self) -> str:
+        """What the receiver does with it."""
+        return "adds" if self.reduce else "stores" if self.told else "receives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +200,7 @@ class Film:
                 leg.src,
                 leg.dst,
                 leg.nbytes,
-                2 * leg.delivered + leg.reduce,
+                4 * leg.told + 2 * leg.delivered + leg.reduce,
                 list(leg.chunks),
                 [known(b) for b in leg.cargo],
                 [known(b) for b in leg.after],
@@ -254,9 +263,8 @@ def _read(trace: Trace) -> tuple[list[Leg], list[Bar], dict[int, Bag], bool]:
         m = messages[i]
         end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
-        legs.append(
-            Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, start=m.start, end=end, line=m.line)
-        )
+        leg = Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, start=m.start, end=end, line=m.line)
+        legs.append(leg if chunks and trace.kind != "live" else replace(leg, told=False))
         if m.contrib is not None:
             given[number] = bag(m.contrib)
     return legs, _bars(trace, legs), given, inferred
@@ -372,6 +380,7 @@ def _develop(source, kind, nbytes, clock, raw, bars, given, inferred) -> Film:
                     leg.start,
                     leg.end,
                     leg.line,
+                    leg.told,
                 )
             )
         start = stop
@@ -493,10 +502,8 @@ def _leg_words(leg: Leg) -> str:
     line = f" (line {leg.line})" if leg.line and not leg.delivered else ""
     if not leg.delivered:
         return f"rank {leg.src} tries to send {_what(leg)} to rank {leg.dst}, which never receives it{line}"
-    does = "adds" if leg.reduce else "stores" if leg.chunks else "receives"
-    return (
-        f"rank {leg.src} sends {_what(leg)} to rank {leg.dst}, which {does} {'it' if len(leg.chunks) < 2 else 'them'}"
-    )
+    them = "it" if len(leg.chunks) < 2 else "them"
+    return f"rank {leg.src} sends {_what(leg)} to rank {leg.dst}, which {leg.does} {them}"
 
 
 def _bar_words(item: Bar) -> str:

@@ -49,7 +49,8 @@ def _picture(f: Film) -> tuple[str, float, float]:
     left, top = 62.0, 52.0
     wide = left + len(keep) * column + (len(keep) - 1) * gap + 16
     high = top + rows * row + 8
-    out = _head(f, f"{f.steps} steps; + adds, = stores", rows, top, row, tall)
+    signs = "; + adds, = stores" if any(leg.told for leg in f.legs) else ""
+    out = _head(f, f"{f.steps} steps{signs}", rows, top, row, tall)
     paths: dict[str, list[str]] = defaultdict(list)
     for number, step in enumerate(keep):
         x = left + number * (column + gap)
@@ -168,7 +169,7 @@ def _arrow(leg: Leg, x: float, wide: float, top: float, row: float, rows: int) -
     if not leg.delivered:
         colour, dash, end, b = "#c62828", ' stroke-dasharray="4 3"', x + wide * 0.55, a + (b - a) * 0.55
     label = f"c{leg.chunks[0]}" if leg.chunks else ""
-    sign = ("+" if leg.reduce else "=") if leg.delivered else "✗"
+    sign = {"adds": "+", "stores": "=", "receives": ""}[leg.does] if leg.delivered else "✗"
     # the label stands near the sender, where arrows have not crossed yet
     near = 0.2 if abs(leg.dst - leg.src) < rows / 2 else 0.08
     tx, ty = x + wide * near, a + (b - a) * near - 3

@@ -138,6 +138,24 @@ class Borrowed(Engines):
 
         deadline = time.monotonic() + START_TIMEOUT_S
         progress(f"looking for the world {self.shared.name!r}")
+        while self._client is None:
+            told = self._told(deadline)
+            self.directory = Path(told["directory"])
+            try:
+                self._client = ipp.Client(str(self.directory / "security" / "ipcontroller-client.json"), timeout=30)
+            except OSError as error:  # the file has gone: the owner is about to tell where the ranks are now
+                if time.monotonic() > deadline:
+                    raise WorldError(f"The owner of the world {self.shared.name!r} did not answer: {error}") from None
+                time.sleep(0.05)
+        while len(self._client.ids) < self.placement.ranks:
+            if time.monotonic() > deadline:
+                raise WorldError(f"Not all ranks of the world {self.shared.name!r} answer.")
+            time.sleep(0.02)
+        self._views = [self._client[i] for i in sorted(self._client.ids)]
+        self.described = told["described"]
+
+    def _told(self, deadline: float) -> dict:
+        """What the owner published of ranks that are not gone, awaited until the deadline."""
         while (told := self.shared.read()) is None or Path(told["directory"]) == self._gone:
             if not self.shared.has_owner():
                 raise WorldError(
@@ -147,14 +165,7 @@ class Borrowed(Engines):
             if self._cancelled or time.monotonic() > deadline:
                 raise WorldError(f"The owner of the world {self.shared.name!r} did not answer.")
             time.sleep(0.05)
-        self.directory = Path(told["directory"])
-        self._client = ipp.Client(str(self.directory / "security" / "ipcontroller-client.json"), timeout=30)
-        while len(self._client.ids) < self.placement.ranks:
-            if time.monotonic() > deadline:
-                raise WorldError(f"Not all ranks of the world {self.shared.name!r} answer.")
-            time.sleep(0.02)
-        self._views = [self._client[i] for i in sorted(self._client.ids)]
-        self.described = told["described"]
+        return told
 
     def _stop(self) -> None:
         self._let_go()

@@ -311,7 +311,14 @@ class World:
     def reset(self) -> None:
         """A fresh set of ranks, whatever state the old ones are in. The notebook's own variables stay."""
         if self._shared is not None and self.running:
-            self._renew()
+            held = self._busy.acquire(
+                blocking=False
+            )  # else the keeper, who sees the old ranks end, would make new ones too
+            try:
+                self._renew()
+            finally:
+                if held:
+                    self._busy.release()
             return
         if self._shared is not None and self._engines.ours and not self._shared.claim():
             raise WorldError(

@@ -112,12 +112,14 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
     for rank in range(run.ranks):
         mine = [e for e in run.collectives if e.rank == rank]
         if len(mine) > most * times:
-            return f"rank {rank} calls {operation} {len(mine)} times{run.at(mine[-1].line)}: {enough}"
+            return f"rank {rank} calls {operation} {_often(len(mine))}{run.at(mine[-1].line)}: {enough}"
         if len(mine) < least * times:
-            return (
-                f"rank {rank} calls {operation} {len(mine)} times, where every rank must call it {least * times} times"
-            )
+            return f"rank {rank} calls {operation} {_often(len(mine))}, where every rank must call it {_often(least * times)}"
     return None
+
+
+def _often(times: int) -> str:
+    return {0: "not at all", 1: "once"}.get(times, f"{times} times")
 
 
 def received_at_most(run: Run, limit: int, what: str) -> str | None:

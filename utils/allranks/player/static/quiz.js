@@ -9,7 +9,7 @@ function ask(reel, step) {
   const kinds = [];
   if (reel.chunks > 1 && leg.chunks.length === 1) kinds.push(askChunk);
   else if (alone && reel.ranks > 2) kinds.push(askPeer);
-  if (leg.chunks.length === 1 && leg.after.length) kinds.push(askHeld);
+  if (leg.chunks.length === 1 && leg.after.length && leg.does !== "receives") kinds.push(askHeld);
   return kinds.length ? kinds[step % kinds.length](reel, leg, step) : null;
 }
 
@@ -18,7 +18,7 @@ function askChunk(reel, leg, step) {
   return {
     text: `Step ${step + 1}: which chunk does rank ${leg.src} send to rank ${leg.dst}?`,
     options: mix(right, reel.chunks).map((c) => ({ text: `chunk ${c}`, right: c === right })),
-    why: `Rank ${leg.src} sends chunk ${right}, which ${carries(reel, leg)}; rank ${leg.dst} ${leg.reduce ? "adds" : "stores"} it.`,
+    why: `Rank ${leg.src} sends chunk ${right}, which ${carries(reel, leg)}; rank ${leg.dst} ${leg.does} it.`,
   };
 }
 
@@ -26,7 +26,7 @@ function askPeer(reel, leg, step) {
   return {
     text: `Step ${step + 1}: to which rank does rank ${leg.src} send?`,
     options: mix(leg.dst, reel.ranks, leg.src).map((r) => ({ text: `rank ${r}`, right: r === leg.dst })),
-    why: `Rank ${leg.src} sends to rank ${leg.dst}, which ${leg.reduce ? "adds" : "stores"} it.`,
+    why: `Rank ${leg.src} sends to rank ${leg.dst}, which ${leg.does} it.`,
   };
 }
 

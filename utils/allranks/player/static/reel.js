@@ -12,6 +12,9 @@ class Reel {
     this.legs = film.legs.map(([step, src, dst, nbytes, flags, chunks, cargo, after, line, start, end], index) => ({
       index, step, src, dst, nbytes, chunks, cargo, after, line, start, end,
       reduce: Boolean(flags & 1), delivered: Boolean(flags & 2),
+      // of live ranks nobody saw what the receiver did with it
+      does: flags & 1 ? "adds" : flags & 4 ? "stores" : "receives",
+      sign: !(flags & 2) ? "✗" : flags & 1 ? "+" : flags & 4 ? "=" : "",
     }));
     this.bars = film.bars.map(([rank, op, step, endStep, peer, nbytes, line, label, start, end]) => ({
       rank, op, step, endStep, peer, nbytes, line, label, start, end,

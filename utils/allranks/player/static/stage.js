@@ -237,7 +237,7 @@ class Stage {
     if (this.middle) {
       const step = Math.ceil(this.reel.position - 1e-6), legs = this.reel.byStep[step - 1] ?? [];
       this.middle[0].textContent = step ? `step ${step}` : "start";
-      this.middle[1].textContent = !legs.length || !this.reel.chunks ? "" : legs.every((leg) => !leg.delivered) ? "✗ nobody receives" : legs.every((leg) => leg.reduce) ? "+ the receiver adds" : legs.some((leg) => leg.reduce) ? "" : "= the receiver stores";
+      this.middle[1].textContent = !legs.length || !this.reel.chunks ? "" : legs.every((leg) => !leg.delivered) ? "✗ nobody receives" : legs.every((leg) => leg.reduce) ? "+ the receiver adds" : legs.every((leg) => leg.does === "stores") ? "= the receiver stores" : "";
     }
   }
 
@@ -284,7 +284,7 @@ class Stage {
     const middle = x + wide + (w / 2 - x - wide) / 2;
     const name = chunkName(leg);
     make("text", { x: middle, y: -1, class: name.length > 3 ? "ar-tag ar-small" : "ar-tag" }, g, name);
-    make("text", { x: middle, y: h / 2 - 4, class: "ar-op" }, g, leg.delivered ? (leg.reduce ? "+" : "=") : "✗");
+    make("text", { x: middle, y: h / 2 - 4, class: "ar-op" }, g, leg.sign);
     return g;
   }
 }

@@ -168,7 +168,7 @@ class Timeline {
       const [from, to] = reel.span(leg);
       if (leg.delivered) {
         if (lane > 5) bar(leg.src, from, to, 0, half, tones.send, `→${leg.dst} ${chunkName(leg)}`);
-        bar(leg.dst, from, to, lane > 5 ? half : 0, lane > 5 ? half : lane, leg.reduce ? tones.add : tones.copy, `${leg.reduce ? "+" : "="} ${chunkName(leg)}`);
+        bar(leg.dst, from, to, lane > 5 ? half : 0, lane > 5 ? half : lane, leg.reduce ? tones.add : tones.copy, `${leg.sign} ${chunkName(leg)}`.trim());
       } else {
         this.#hatch(pen, top + leg.src * lane, from, reel.length, half * 2, tones.stuck);
         bar(leg.src, from, from + (reel.length - from) / 1e6, 0, half * 2, tones.stuck, "");

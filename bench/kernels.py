@@ -1,0 +1,53 @@
+"""From a notebook that is opened to its first cell's end, with the kernel forked from the warm parent and launched as always."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from bench.common import Result, alternate, median, ratio, spread
+
+FIRST_CELL = "import torch\nfrom allranks import World"
+
+
+def run(rounds: int, progress) -> Result:
+    """Measures in turns; each kernel is new and ends before the next begins."""
+    from allranks.engines.kernels import NAME
+    from allranks.engines.parent import Parent
+    from jupyter_client import KernelManager
+    from jupyter_client.provisioning import KernelProvisionerFactory
+
+    KernelProvisionerFactory.instance().default_provisioner_name = NAME
+    parent = Parent.ensure()
+    parent.wait_warm()
+
+    def first_cell(shared: dict[str, str]) -> float:
+        env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_PARENT"}
+        manager = KernelManager(kernel_name="python3")
+        began = time.perf_counter()
+        manager.start_kernel(env=env | shared)
+        client = manager.client()
+        client.start_channels()
+        client.wait_for_ready(timeout=120)
+        reply = client.execute_interactive(FIRST_CELL, timeout=120)
+        seconds = time.perf_counter() - began
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        assert reply["content"]["status"] == "ok", reply  # noqa: S101 - a bench of a cell that failed is void
+        return seconds
+
+    variants = {
+        "forked from the warm parent (`allranks lab`)": lambda: first_cell({"ALLRANKS_PARENT": str(parent.path)}),
+        "launched (any other Jupyter)": lambda: first_cell({}),
+    }
+    seconds = alternate(variants, rounds, progress)
+    forked, launched = seconds.values()
+    result = Result(
+        "From a kernel's start to the end of `import torch; from allranks import World`",
+        ("kernel", "median s", "spread s", "times as long as forked"),
+    )
+    for name, values in seconds.items():
+        times = "" if values is forked else f"{ratio(launched, forked):.1f}"
+        result.rows.append((name, f"{median(values):.2f}", spread(values), times))
+    result.notes.append(f"{rounds} rounds in alternation.")
+    return result

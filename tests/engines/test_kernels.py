@@ -1,0 +1,192 @@
+"""Kernels forked from the warm parent behave as launched ones: run, interrupt, restart, end; and what can't be forked is launched."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from allranks.engines import kernels
+from allranks.engines.parent import Parent
+from jupyter_client import KernelManager
+from jupyter_client.provisioning import KernelProvisionerFactory
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux only"),
+]
+
+
+@pytest.fixture(scope="module")
+def parent():
+    started = Parent.start()
+    started.wait_warm()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path):
+    """Starts a kernel as `allranks lab` has Jupyter start them; a function that runs code there and gives what it printed."""
+    monkeypatch.setattr(KernelProvisionerFactory.instance(), "default_provisioner_name", kernels.NAME)
+    managers = []
+
+    def begin(shared: str | None, command: list[str] | None = None) -> tuple[KernelManager, Callable[[str], str]]:
+        manager = KernelManager(kernel_name="python3")
+        managers.append(manager)
+        manager.kernel_spec.argv = command or manager.kernel_spec.argv
+        env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_PARENT"}
+        manager.start_kernel(env=env | ({"ALLRANKS_PARENT": shared} if shared else {}), cwd=str(tmp_path))
+        return manager, lambda code: run(manager, code)
+
+    yield begin
+    for manager in managers:
+        manager.shutdown_kernel(now=True)
+
+
+def run(manager: KernelManager, code: str) -> str:
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        said = []
+        client.execute_interactive(
+            code,
+            timeout=60,
+            output_hook=lambda m: said.append(m["content"].get("text") or m["content"].get("ename", "")),
+        )
+        return "".join(said).strip()
+    finally:
+        client.stop_channels()
+
+
+def kernel_of(manager: KernelManager) -> psutil.Process:
+    return psutil.Process(manager.provisioner.pid)
+
+
+def test_it_is_a_fork_in_which_everything_is_as_in_a_launched_kernel(parent, start, tmp_path):
+    forked, there = start(str(parent.path))
+    launched, elsewhere = start(None)
+    assert kernel_of(forked).ppid() == parent.pid and kernel_of(launched).ppid() == os.getpid()
+    assert there("pass") == "" and kernel_of(forked).name() == "ipykernel"
+    assert there("import sys; print('torch' in sys.modules)") == "True"
+    assert elsewhere("import sys; print('torch' in sys.modules)") == "False"
+    for code in (
+        "print(sys.path, sys.argv[0].rpartition('/')[2].removesuffix('.py'))",
+        "import os; print(os.getcwd(), os.getpgid(0) == os.getpid())",
+        "import allranks; print(sorted(allranks.__all__))",
+        "print(sorted(get_ipython().magics_manager.magics['cell']))",
+        "import torch; print(torch.get_num_threads(), torch.utils.data.get_worker_info())",
+        "import matplotlib.pyplot as plt; print(plt.get_backend())",
+        "!echo from a child process",
+    ):
+        assert there(code) == elsewhere(code) != "", code
+    assert there("print(os.getcwd())") == str(tmp_path)
+    random = "import random, numpy; print(random.random(), numpy.random.rand(), torch.rand(1).item())"
+    _, third = start(str(parent.path))
+    assert not set(there(random).split()) & set(third(f"import torch; {random}").split())
+
+
+def test_it_can_be_interrupted_restarted_and_shut_down(parent, start):
+    manager, there = start(str(parent.path))
+    first = kernel_of(manager)
+    assert there("x = 1; print(x)") == "1"
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    number = client.execute("import time; print('on its way', flush=True); time.sleep(600)")
+    while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":
+        pass
+    manager.interrupt_kernel()
+    reply = client.get_shell_msg(timeout=60)
+    client.stop_channels()
+    assert reply["parent_header"]["msg_id"] == number and reply["content"]["ename"] == "KeyboardInterrupt"
+    assert there("print(x)") == "1"
+    manager.restart_kernel()
+    second = kernel_of(manager)
+    assert second.pid != first.pid and second.ppid() == parent.pid
+    assert there("print(x)") == "NameError"
+    manager.shutdown_kernel()
+    assert psutil.wait_procs([first, second], timeout=10)[1] == []
+    assert parent.alive and not manager.has_kernel
+
+
+def test_a_kernel_that_kills_itself_is_known_to_be_dead(parent, start):
+    manager, _ = start(str(parent.path))
+    assert manager.is_alive()
+    kernel_of(manager).send_signal(signal.SIGKILL)
+    until = time.monotonic() + 10
+    while manager.is_alive() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not manager.is_alive()
+
+
+def test_what_it_says_to_its_descriptors_goes_where_the_servers_goes(parent, start, capfd):
+    manager, there = start(str(parent.path))
+    there("import sys; sys.__stderr__.write('a line of a C library\\n'); sys.__stderr__.flush()")
+    manager.shutdown_kernel()
+    assert "a line of a C library" in capfd.readouterr().err
+
+
+def test_where_no_parent_can_be_reached_it_is_launched_and_says_so(start, tmp_path, caplog):
+    manager, there = start(str(tmp_path / "gone.sock"))
+    assert kernel_of(manager).ppid() == os.getpid()
+    assert there("print(6 * 7)") == "42"
+    assert "The kernel is not forked from the warm parent but launched" in caplog.text
+
+
+def test_a_kernel_that_is_another_programs_is_launched(parent, start, tmp_path):
+    other = tmp_path / "bin" / "python"
+    other.parent.mkdir()
+    other.symlink_to(sys.executable)
+    for command in (
+        [str(other), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        [sys.executable, "-Xutf8", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+    ):
+        manager, _ = start(str(parent.path), command)
+        assert kernel_of(manager).ppid() == os.getpid()
+
+
+SERVER = """
+import os, sys
+from jupyter_client import KernelManager
+manager = KernelManager(kernel_name="python3")
+manager.start_kernel(stdout=None)
+print(manager.provisioner.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ["server", "parent"])
+def test_it_ends_with_the_server_and_with_the_parent(end):
+    parent = Parent.start()
+    parent.wait_warm()
+    env = os.environ | {"ALLRANKS_PARENT": str(parent.path), kernels.NAME_ENV: kernels.NAME}
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SERVER)],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            kernel = psutil.Process(int(server.stdout.readline()))
+            assert kernel.ppid() == parent.pid
+            os.kill(server.pid if end == "server" else parent.pid, signal.SIGKILL)
+            assert psutil.wait_procs([kernel], timeout=10)[1] == []
+        finally:
+            server.kill()
+            parent.close()
+
+
+def test_a_user_who_named_another_way_keeps_it(monkeypatch):
+    monkeypatch.setenv(kernels.NAME_ENV, "local-provisioner")
+    kernels.name_to_jupyter()
+    assert os.environ[kernels.NAME_ENV] == "local-provisioner"
+    monkeypatch.delenv(kernels.NAME_ENV)
+    kernels.name_to_jupyter()
+    assert os.environ[kernels.NAME_ENV] == "allranks-warm"

@@ -1,0 +1,113 @@
+"""Notebook kernels forked from the warm parent: a kernel is there at once, and `import torch` costs it nothing.
+
+`allranks lab` names this way of starting kernels to Jupyter (`name_to_jupyter`). What is not this environment's ipykernel,
+and any kernel where no warm parent can be reached, is launched as always.
+https://jupyter-client.readthedocs.io/en/stable/provisioning.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning import LocalProvisioner
+
+from allranks.engines.parent import Child, Parent, ParentError
+
+NAME = "allranks-warm"  # as in pyproject.toml
+NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
+_PR_SET_NAME = 15
+_connections: dict[str, Parent] = {}  # held for as long as this process lives: the kernels go with them
+
+
+def name_to_jupyter() -> None:
+    """Makes this the way in which a Jupyter started from this process starts kernels, unless the user named another."""
+    if entry_points(group="jupyter_client.kernel_provisioners", name=NAME):
+        os.environ.setdefault(NAME_ENV, NAME)
+
+
+class WarmProvisioner(LocalProvisioner):
+    """Forks the kernel from the parent that `ALLRANKS_PARENT` names in the kernel's environment."""
+
+    process: Any = None
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Starts the kernel; returns its connection."""
+        env = kwargs.get("env") or dict(os.environ)
+        shared = env.get("ALLRANKS_PARENT")
+        if not shared or not _is_our_ipykernel(cmd):
+            return await super().launch_kernel(cmd, **kwargs)
+        cwd = kwargs.get("cwd") or Path.cwd()
+        try:
+            child = await asyncio.to_thread(_fork, shared, cmd[3:], env, str(cwd))
+        except (OSError, ParentError) as error:
+            self.log.warning("The kernel is not forked from the warm parent but launched: %s", error)
+            return await super().launch_kernel(cmd, **kwargs)
+        self.process = _Process(child)
+        self.pid = self.pgid = child.pid  # it leads a session of its own
+        self.cwd = cwd
+        return self.connection_info
+
+
+class _Process:
+    """A forked kernel with what LocalProvisioner asks of a Popen."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, child: Child) -> None:
+        self.pid = child.pid
+        self.poll, self.wait = child.poll, child.wait
+        self.send_signal, self.kill = child.kill, child.kill
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def _is_our_ipykernel(cmd: list[str]) -> bool:
+    found = shutil.which(cmd[0])
+    return cmd[1:3] == ["-m", "ipykernel_launcher"] and found is not None and _same(found, sys.executable)
+
+
+def _same(a: str, b: str) -> bool:
+    """Whether two paths name one environment's Python: their folders, for all environments link to the same binary."""
+    return Path(a).parent.resolve() == Path(b).parent.resolve()
+
+
+def _fork(shared: str, argv: list[str], env: dict[str, str], cwd: str) -> Child:
+    parent = _connections.get(shared)
+    if parent is None or not parent.alive:
+        parent = _connections[shared] = Parent(Path(shared))
+    said = [fd for fd in (1, 2) if _is_open(fd)]
+    return parent.spawn(f"{__name__}:kernel", args={"argv": argv, "said": said}, env=env, fds=said, cwd=cwd)
+
+
+def _is_open(fd: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.fstat(fd)
+        return True
+    return False
+
+
+def kernel(args: dict, fds: list[int]) -> None:
+    """In the fork: runs ipykernel with the arguments `args["argv"]` until it is told to stop."""
+    for fd, number in zip(fds, args["said"], strict=True):  # as a launched kernel's, it goes where the server's goes
+        os.dup2(fd, number)
+        os.close(fd)
+    with contextlib.suppress(ValueError):
+        sys.path.remove("/")  # the folder in which the parent was started; the notebook's is added by IPython
+    for name in [name for name in sys.modules if name.partition(".")[0] == "allranks"]:
+        del sys.modules[name]  # importing it in a notebook defines the magics, and what was edited since is seen
+    from ipykernel.kernelapp import IPKernelApp
+
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # for who looks at `top`: the command line is the parent's
+    sys.argv = ["ipykernel_launcher", *args["argv"]]
+    IPKernelApp.launch_instance(args["argv"], parent_handle=os.getppid())

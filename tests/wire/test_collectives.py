@@ -28,6 +28,15 @@ def check(pool, program, body, expected, ranks=P):
     return outcome
 
 
+@pytest.mark.parametrize("op", ["SUM", "AVG", "MAX"])
+def test_a_long_tensor_is_reduced_to_its_end(pool, program, op):
+    """The wire reduces slice by slice."""
+    n = 3 * 16_384 + 5
+    each = torch.stack([torch.arange(n).float() + 10 * r + 1 for r in range(P)])
+    wanted = {"SUM": each.sum(0), "AVG": each.mean(0), "MAX": each.amax(0)}[op]
+    check(pool, program, f"x = data(r, {n})\ndist.all_reduce(x, dist.ReduceOp.{op}); return x", lambda r: wanted)
+
+
 CASES = {
     "broadcast": ("dist.broadcast(x, 2); return x", lambda r: ALL[2]),
     "all_reduce": ("dist.all_reduce(x); return x", lambda r: TOTAL),

@@ -68,6 +68,23 @@ def test_the_cycle_is_named_and_not_its_victims(pool, program):
     assert outcome.failure.line == 8
 
 
+def test_a_cycle_is_the_cause_and_not_those_who_wait_for_it_in_a_collective(pool, program):
+    """Ranks 0 and 1 wait for each other; 2 and 3 for all four."""
+    outcome = pool.run(
+        program("""
+        t = torch.zeros(1)
+        if r < 2:
+            dist.recv(t, 1 - r)
+        dist.all_reduce(t)
+        """),
+        4,
+        **FOR_EVER,
+    )
+    assert outcome.failure.kind is FailureKind.DEADLOCK
+    assert (outcome.failure.cycle, outcome.failure.line) == ((0, 1), 6)
+    assert "rank 0 waits for rank 1 in recv, line 6" in outcome.failure.message
+
+
 def test_a_wait_names_its_own_line_and_the_operation(pool, program):
     outcome = pool.run(
         program("""

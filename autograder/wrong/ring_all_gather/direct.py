@@ -1,6 +1,6 @@
 """Everybody sends to everybody.
 
-Must get: not its neighbour
+Must get: rank 0 sends to rank 2 (line 15), which is not its neighbour on the ring: only ranks 3 and 1 are
 """
 
 import torch

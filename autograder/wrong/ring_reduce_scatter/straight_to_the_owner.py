@@ -1,6 +1,6 @@
 """Sends each chunk straight to its rank.
 
-Must get: not its neighbour
+Must get: rank 0 sends to rank 2 (line 16), which is not its neighbour on the ring: only ranks 3 and 1 are
 """
 
 import torch

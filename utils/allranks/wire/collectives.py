@@ -116,7 +116,7 @@ def _fits(op, p: int) -> bool:
     inputs, outputs, at_root = op.inputs, op.outputs, op.root == op.rank
     match op.collective:
         case "all_gather" | "all_gather_coalesced":
-            return list(outputs) == (list(inputs) * p if len(inputs) == 1 else [n for _ in range(p) for n in inputs])
+            return list(outputs) == list(inputs) * p
         case "gather":
             return not at_root or (len(outputs) == p and set(outputs) <= set(inputs))
         case "scatter":

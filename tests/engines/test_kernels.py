@@ -139,6 +139,23 @@ def test_where_no_parent_can_be_reached_it_is_launched_and_says_so(start, tmp_pa
     assert "The kernel is not forked from the warm parent but launched" in caplog.text
 
 
+def test_a_parent_that_took_anothers_place_is_the_one_that_forks(start):
+    first = Parent.start()
+    try:
+        manager, _ = start(str(first.path))
+        assert kernel_of(manager).ppid() == first.pid
+        second = Parent.start()
+        try:
+            assert second.path == first.path
+            manager, _ = start(str(second.path))
+            assert kernel_of(manager).ppid() == second.pid != first.pid
+            manager.shutdown_kernel(now=True)
+        finally:
+            second.close()
+    finally:
+        first.close()
+
+
 def test_a_kernel_that_is_another_programs_is_launched(parent, start, tmp_path):
     other = tmp_path / "bin" / "python"
     other.parent.mkdir()

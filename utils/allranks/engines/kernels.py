@@ -26,7 +26,8 @@ from allranks.engines.parent import Child, Parent, ParentError
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
-_connections: dict[str, Parent] = {}  # held for as long as this process lives: the kernels go with them
+# by path and inode of their sockets, held for as long as this process lives: the kernels go with them
+_connections: dict[tuple[str, int], Parent] = {}
 
 
 def name_to_jupyter() -> None:
@@ -83,9 +84,10 @@ def _same(a: str, b: str) -> bool:
 
 
 def _fork(shared: str, argv: list[str], env: dict[str, str], cwd: str) -> Child:
-    parent = _connections.get(shared)
+    key = (shared, os.stat(shared).st_ino)
+    parent = _connections.get(key)
     if parent is None or not parent.alive:
-        parent = _connections[shared] = Parent(Path(shared))
+        parent = _connections[key] = Parent(Path(shared))
     said = [fd for fd in (1, 2) if _is_open(fd)]
     return parent.spawn(f"{__name__}:kernel", args={"argv": argv, "said": said}, env=env, fds=said, cwd=cwd)
 

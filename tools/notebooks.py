@@ -41,9 +41,9 @@ METADATA = {
     },
 }
 NBGRADER = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False}
-# jupytext's bookkeeping of blank lines and of how prose was quoted: of no use to a reader of the notebook
 # a chapter's folded answer to what its reader is to write
 ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\n?", re.DOTALL)
+# jupytext's bookkeeping of blank lines and of how prose was quoted: of no use to a reader of the notebook
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -12,7 +12,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from allranks.schedules import COLLECTIVES, Schedule
@@ -263,8 +263,10 @@ def _read(trace: Trace) -> tuple[list[Leg], list[Bar], dict[int, Bag], bool]:
         m = messages[i]
         end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
-        leg = Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, start=m.start, end=end, line=m.line)
-        legs.append(leg if chunks and trace.kind != "live" else replace(leg, told=False))
+        told = bool(chunks) and trace.kind != "live"
+        legs.append(
+            Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, (), (), m.start, end, m.line, told)
+        )
         if m.contrib is not None:
             given[number] = bag(m.contrib)
     return legs, _bars(trace, legs), given, inferred

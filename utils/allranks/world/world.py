@@ -311,9 +311,8 @@ class World:
     def reset(self) -> None:
         """A fresh set of ranks, whatever state the old ones are in. The notebook's own variables stay."""
         if self._shared is not None and self.running:
-            held = self._busy.acquire(
-                blocking=False
-            )  # else the keeper, who sees the old ranks end, would make new ones too
+            # else the keeper, who sees the old ranks end, would make new ones too
+            held = self._busy.acquire(blocking=False)
             try:
                 self._renew()
             finally:

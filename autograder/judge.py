@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import selectors
@@ -322,8 +323,11 @@ def _spawner(kind: str):
 
     try:
         sandbox = Sandbox()
+        gc.disable()
         import torch.distributed  # noqa: F401 - while the sandbox warms
 
+        gc.freeze()
+        gc.enable()
         sandbox.wait_warm()
     except SandboxError as error:
         raise JudgeError(

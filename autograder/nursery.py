@@ -97,10 +97,12 @@ class Nursery:
         signal.set_wakeup_fd(self.wake_write.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.disable()
         for module in WARM:
             importlib.import_module(module)
         gc.collect()
         gc.freeze()
+        gc.enable()
         self.send({"warm": True})
         selector = selectors.DefaultSelector()
         selector.register(self.control, selectors.EVENT_READ, self.read)

@@ -45,6 +45,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
         items[:] = [item for item in items if item not in left_out]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the folder that all workers of a run share, for what takes seconds to make."""
+    if not hasattr(config, "workerinput"):
+        os.environ["ALLRANKS_TEST_SHARED"] = tempfile.mkdtemp(prefix="art-shared-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop("ALLRANKS_TEST_SHARED"), ignore_errors=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def private_run_dir():
     """Tests must not meet the worlds of the person who runs them. Short, for sockets have short paths."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
+import fcntl
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -107,13 +105,16 @@ def make_course(root: Path, record: bool = True) -> Course:
     return Course(root)
 
 
-@functools.cache
 def _recorded() -> Path:
-    """A course whose gradebook is new: nbgrader takes seconds to make one, and a copy is as good."""
-    root = Path(tempfile.mkdtemp(prefix="art-course-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
-    said = make_course(root, record=False).nbgrader("generate_assignment", LAB, "--force")
-    assert said.returncode == 0, said.stdout
+    """A course whose gradebook is new, made once in a run of the tests: nbgrader takes seconds to, and a copy is as good."""
+    root = Path(os.environ["ALLRANKS_TEST_SHARED"]) / "course"
+    with open(f"{root}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            course = make_course(root.with_name("unfinished"), record=False)
+            said = course.nbgrader("generate_assignment", LAB, "--force")
+            assert said.returncode == 0, said.stdout
+            course.root.rename(root)
     return root
 
 

@@ -26,8 +26,8 @@ from allranks.engines.parent import Child, Parent, ParentError
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
-# by path and inode of their sockets, held for as long as this process lives: the kernels go with them
-_connections: dict[tuple[str, int], Parent] = {}
+# by the paths of their sockets, held for as long as this process lives: the kernels go with them
+_connections: dict[str, Parent] = {}
 
 
 def name_to_jupyter() -> None:
@@ -84,10 +84,9 @@ def _same(a: str, b: str) -> bool:
 
 
 def _fork(shared: str, argv: list[str], env: dict[str, str], cwd: str) -> Child:
-    key = (shared, os.stat(shared).st_ino)
-    parent = _connections.get(key)
+    parent = _connections.get(shared)
     if parent is None or not parent.alive:
-        parent = _connections[key] = Parent(Path(shared))
+        parent = _connections[shared] = Parent(Path(shared))
     said = [fd for fd in (1, 2) if _is_open(fd)]
     return parent.spawn(f"{__name__}:kernel", args={"argv": argv, "said": said}, env=env, fds=said, cwd=cwd)
 

@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import itertools
 import json
 import os
 import selectors
@@ -61,6 +62,7 @@ WARM = (
     "allranks.wire.rank",
 )
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_numbers = itertools.count(1)  # of the parents that this process has started
 
 
 class ParentError(RuntimeError):
@@ -236,10 +238,11 @@ class Parent:
             raise ParentError(str(error)) from None
         sweep(directory)
         read, write = os.pipe()
-        log = directory / f"parent-{os.getpid()}.log"
+        name = f"parent{next(_numbers)}-{os.getpid()}"  # a second one must not take the first one's place
+        log = directory / f"{name}.log"
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        path = directory / f"parent-{os.getpid()}.sock"
+        path = directory / f"{name}.sock"
         path.unlink(missing_ok=True)
         try:
             listening.bind(str(path))
@@ -423,10 +426,12 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         began = time.monotonic()
+        gc.disable()  # looking through what imports make takes a sixth of their time
         for module in WARM:
             importlib.import_module(module)
         gc.collect()
         gc.freeze()  # the children share these pages only as long as nobody writes to them
+        gc.enable()
         self.warm_s = time.monotonic() - began
         self.selector.register(self.listening, selectors.EVENT_READ, self.accept)
         self.selector.register(self.lifeline, selectors.EVENT_READ, self.stop)

@@ -141,7 +141,7 @@ class Channel:
 
     def pull(self) -> bool:
         """Reads once from the socket; False at its end."""
-        data, rights, _, _ = self.socket.recvmsg(1 << 18, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC)
+        data, rights, _, _ = self.socket.recvmsg(INLINE_NBYTES, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC)
         for level, kind, payload in rights:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 got = array.array("i")

@@ -7,13 +7,14 @@ this process, the warm parent (`allranks.wire.rank:main`), or a sandbox (`python
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import linecache
 import os
 import random
 import socket
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 
 import numpy
 import torch
@@ -80,7 +81,9 @@ class Rank:
         seed = job["seed"] * 1009 + job["rank"]
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(
+            seed
+        )  # torch.manual_seed asks every kind of accelerator too, here for nothing
         # a store of its own is enough: nothing but the wire connects the ranks
         dist.init_process_group(backend.NAME, store=dist.HashStore(), rank=job["rank"], world_size=job["ranks"])
         results = []
@@ -120,7 +123,7 @@ class Rank:
             return fn
         linecache.cache[fn.filename] = (len(fn.source), None, fn.source.splitlines(keepends=True), fn.filename)
         try:
-            code = compile(fn.source, fn.filename, "exec")
+            code = _compiled(fn.source, fn.filename)
         except SyntaxError as error:
             raise _Missing("SYNTAX", f"{error.msg} (line {error.lineno})", error.lineno) from None
         except ValueError as error:
@@ -168,6 +171,12 @@ class Rank:
         _, *where = self.places.of_frame(frame)
         if where[0] is not None:
             self.endpoint.posted.append({"k": "write", "path": path[:_TEXT_NCHARS], "l": where})
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled(source: str, filename: str) -> CodeType:
+    """The code of a program, which comes again with every case."""
+    return compile(source, filename, "exec")
 
 
 def _safe_text(error: BaseException) -> str:

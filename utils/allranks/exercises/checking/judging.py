@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,10 +57,22 @@ def judge(
     `spawner` forks the ranks (see allranks.wire.Ranks); a `pool` of 8 ranks may be lent instead, by callers that trust
     the answers not to spoil it for each other. After `wall_s` seconds the remaining cases fail as not run.
     """
-    with _Bench(exercise, answer, secret, pool or Ranks(MAX_RANKS, spawner=spawner), pool is None, wall_s) as bench:
+    ranks = pool or Ranks(MAX_RANKS, spawner=spawner)
+    with _one_thread(), _Bench(exercise, answer, secret, ranks, pool is None, wall_s) as bench:
         ran = _run_cases(exercise, bench)
         _vote(ran)
         return _verdict(exercise, bench, ran)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """The inputs are small: torch's threads would take longer to wake, some hundred times, than the work takes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Bench:

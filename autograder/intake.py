@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import stat
-import unicodedata
 from datetime import datetime
 from pathlib import Path
 
@@ -34,8 +33,8 @@ class Refused(ValueError):
 
 def name_refusal(student: str) -> str | None:
     """Why a folder's name can be nobody's, or None. nbgrader takes * ? [ for patterns and + for its own use."""
-    if any(unicodedata.category(character).startswith("C") for character in student) or set(student) & set("*?[]+/"):
-        return "its folder's name holds one of * ? [ ] + or a control character; rename it"
+    if not student.isprintable() or set(student) & set("*?[]+/"):
+        return "its folder's name holds one of * ? [ ] + or a character that can't be seen; rename it"
     if student.strip() != student or student.startswith("."):
         return "its folder's name begins or ends with a space, or begins with a dot; rename it"
     return None

@@ -23,6 +23,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -76,6 +77,7 @@ class Judge:
     def __init__(self, sandbox: str = "bubblewrap") -> None:
         self.sandbox = sandbox
         self._process: subprocess.Popen | None = None
+        self._reading = threading.RLock()
         self._pending = b""
         self._errors: deque[str] = deque(maxlen=20)
 
@@ -101,12 +103,7 @@ class Judge:
         Raises OutOfTime, Died, or JudgeError.
         """
         self.warm()
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise self._died() from None
-        reply = self._reply(limit_s)
+        reply = self._ask(request, limit_s)
         if "error" in reply:
             raise JudgeError(reply["error"])
         return reply["verdict"]
@@ -134,22 +131,21 @@ class Judge:
         if self._process is None or self._process.poll() is not None:
             return
         try:
-            self._process.stdin.write(b'{"release": true}\n')
-            self._process.stdin.flush()
-            self._reply(GRACE_S)
-        except (OSError, OutOfTime, Died):
+            self._ask({"release": True}, GRACE_S)
+        except (OutOfTime, Died):
             self.close()
 
     def close(self) -> None:
-        """Ends the judge, its sandbox and every rank."""
+        """Ends the judge, its sandbox and every rank. Any thread may: one that waits for an answer gets Died at once."""
         process, self._process, self._pending = self._process, None, b""
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
-                process.stdin.close()
-            process.stdout.close()
+            with self._reading:  # a descriptor closed under a thread that waits for it would never wake that thread
+                with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
+                    process.stdin.close()
+                process.stdout.close()
 
     def _start(self) -> None:
         self.close()
@@ -165,30 +161,46 @@ class Judge:
             start_new_session=True,
         )
         try:
-            first = self._reply(120)
+            first = self._reply(self._process, 120)
         except (OutOfTime, Died) as error:
             raise NoJudge(f"The judge could not be started: {error}.") from None
         if "error" in first:
             raise NoJudge(first["error"])
 
-    def _reply(self, limit_s: float) -> dict:
+    def _ask(self, message: dict, limit_s: float) -> dict:
+        process = self._process
+        if process is None:
+            raise Died("the judge was stopped")
+        try:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+        except (OSError, ValueError):  # it has ended, or was closed
+            raise self._died(process) from None
+        return self._reply(process, limit_s)
+
+    def _reply(self, process: subprocess.Popen, limit_s: float) -> dict:
         deadline = time.monotonic() + limit_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+        with self._reading, selectors.DefaultSelector() as selector:
+            if process.stdout.closed:
+                raise Died("the judge was stopped")
+            selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._pending:
                 left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
+                if left <= 0:
                     self.close()
                     raise OutOfTime(f"it took longer than {limit_s:g} s")
-                part = os.read(self._process.stdout.fileno(), 65536)
+                if not selector.select(min(left, 1.0)):
+                    if self._process is not process:  # and something of its keeps the pipe open
+                        raise Died("the judge was stopped")
+                    continue
+                part = os.read(process.stdout.fileno(), 65536)
                 if not part or len(self._pending) > MAX_REPLY_BYTES:
-                    raise self._died()
+                    raise self._died(process)
                 self._pending += part
-        line, _, self._pending = self._pending.partition(b"\n")
+            line, _, self._pending = self._pending.partition(b"\n")
         return json.loads(line)
 
-    def _died(self) -> Died:
-        process = self._process
+    def _died(self, process: subprocess.Popen) -> Died:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)
         code = process.poll()

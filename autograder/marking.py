@@ -10,6 +10,8 @@ import time
 
 from autograder.judge import Judge, JudgeError
 
+STOPPED = "The marking was stopped."
+
 
 class Marker:
     """Judges that stay warm, one for each thread that marks."""
@@ -29,11 +31,13 @@ class Marker:
         if judge is None or judge.sandbox != sandbox:
             judge = self._own.judge = Judge(sandbox)
             self._judges.append(judge)
+        if self._over:
+            raise JudgeError(STOPPED)
         judge.warm()
         verdicts = []
         for request in requests:
             if self._over:
-                raise JudgeError("The marking was stopped.")
+                raise JudgeError(STOPPED)
             verdicts.append(judge.verdict(request))
         judge.release()
         return verdicts, time.monotonic() - began

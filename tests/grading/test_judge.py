@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
+import time
 
 import psutil
 import pytest
@@ -79,6 +81,34 @@ def test_past_the_limit_it_is_killed_with_all_its_ranks_and_the_next_one_is_mark
     _, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
     assert judge.mark(request(RIGHT), 120)["passed"]
+
+
+def test_stopped_by_another_thread_it_says_so_even_where_its_pipe_is_held_open():
+    """Nobody hears the end of a pipe that a process of the judge's still holds."""
+    judge = Judge("none")
+    judge._process = subprocess.Popen(
+        ["sh", "-c", "setsid sleep 600 & echo $!; exec sleep 600"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    stray = psutil.Process(int(judge._process.stdout.readline()))
+    found = []
+
+    def wait() -> None:
+        with pytest.raises(Died) as raised:
+            judge.mark(request(RIGHT), 600)
+        found.append(str(raised.value))
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    try:
+        waiting.start()
+        time.sleep(0.3)  # most often it waits by now; where it does not yet, it must be told all the same
+        judge.close()
+        waiting.join(60)
+        assert found == ["the judge was stopped"]
+    finally:
+        stray.kill()
 
 
 def test_brought_down_it_says_how_and_the_next_one_is_marked(judge):

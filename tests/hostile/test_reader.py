@@ -173,6 +173,11 @@ def test_a_name_that_is_taken_is_safe_to_use_and_to_print(name):
         assert name.isprintable() and not set(name) & set("*?[]+/\n\x00") and name.strip() == name
 
 
+@pytest.mark.parametrize("name", ["a\u1680b", "a\u2028b", "a\nb", "a\x1b[31m", "a*", ".ada", " ada", "ada+lab"])
+def test_names_that_mislead_are_refused(name):
+    assert "rename it" in name_refusal(name)
+
+
 @pytest.mark.parametrize("name", ["ada", "Zoë Ünal-Ødegård", "学生 一", "o'brien", "a.b@uni.edu"])
 def test_peoples_names_are_taken(name):
     assert name_refusal(name) is None

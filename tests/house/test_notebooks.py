@@ -27,10 +27,13 @@ def built() -> dict[Path, str]:
 
 @pytest.fixture
 def course(tmp_path) -> Path:
-    """A copy of the course's sources, to be spoilt."""
-    for name in ("chapters", "solutions", "labs"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    (tmp_path / "autograder").mkdir()
+    """A copy of a chapter and of a lab, to be spoilt."""
+    for name in ("chapters", "autograder"):
+        (tmp_path / name).mkdir()
+    for path in (ROOT / "chapters").glob("07_all_reduce.*"):
+        shutil.copy(path, tmp_path / "chapters")
+    for name in ("solutions", "labs"):
+        shutil.copytree(ROOT / name / "lab03_all_reduce", tmp_path / name / "lab03_all_reduce")
     shutil.copy(ROOT / "autograder" / "nbgrader_config.py", tmp_path / "autograder")
     return tmp_path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -119,8 +120,11 @@ def marked(process: psutil.Process, mark: str) -> bool:
 
 def test_the_mark_finds_processes():
     mark = uuid.uuid4().hex
-    child = psutil.Popen(["sleep", "60"], env={**os.environ, MARK: mark})
+    child = psutil.Popen(["cat"], env={**os.environ, MARK: mark}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        child.stdin.write(b"here\n")
+        child.stdin.flush()
+        child.stdout.readline()  # until now it may be nobody yet: exec gives a process its environment last
         assert len(remaining(mark, patience_s=0)) == 1
     finally:
         child.kill()

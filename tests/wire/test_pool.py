@@ -212,6 +212,18 @@ def test_several_calls_in_one_run(pool):
     assert [a[0].item() for a in outcome.all_final_args[0]] == [1, 3, 5]
 
 
+def test_arguments_need_not_come_back():
+    def adds(t):
+        t += 1
+        return t.sum().item()
+
+    with Ranks(2) as pool:
+        jobs = [[(torch.zeros(2),)] * 2] * 2
+        less = pool.run(adds, per_rank=jobs, calls=2, final_args=False)
+        assert (less.results, less.all_final_args, less.final_args) == ([[2.0, 2.0]] * 2, [[], []], [None, None])
+        assert pool.run(adds, per_rank=jobs, calls=2).final_args[1][0].tolist() == [1, 1]
+
+
 def test_random_numbers_follow_the_seed_and_differ_by_rank(pool):
     source = "import torch, random\ndef f(): return [float(torch.rand(1)), random.random()]"
     first, again, other = (pool.run(Program(source, "f"), 2, seed=s).results for s in (1, 1, 2))

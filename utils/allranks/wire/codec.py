@@ -83,8 +83,9 @@ class Body:
             os.close(fd)
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            self.close()
+        if self.fd >= 0:
+            with contextlib.suppress(OSError):
+                self.close()
 
 
 def _checked(fd: int, nbytes: int) -> Body:

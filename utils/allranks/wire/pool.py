@@ -80,6 +80,7 @@ class Ranks:
         per_rank: Sequence | None = None,
         calls: int | None = None,
         guard: bool = False,
+        final_args: bool = True,
         allow: Sequence[str] | None = None,
         rules: Rules | None = None,
         delivery: str = "rendezvous",
@@ -120,6 +121,7 @@ class Ranks:
             "seed": _told(seed),
             "contiguous": rules.contiguous,
             "guard": guard,
+            "final_args": final_args,
         }
         try:
             with by_value(fn):
@@ -130,7 +132,7 @@ class Ranks:
             raise
         text_of = texts(fn, filename)
         session.strays()
-        results, finals = session.results(calls is not None, jobs)
+        results, finals = session.results(calls is not None, jobs, final_args)
         failure = explain.verdict(router, text_of, limits)
         self._discard(session.recall())
         return Outcome(
@@ -202,7 +204,7 @@ def run(
 
     `fn` is a function or a Program. `per_rank[r]` are the arguments of rank r alone; with `calls=N` fn is called N
     times, per_rank[r][k] being those of call k, and a result is the list of N. `allow` are the operations that may be
-    called, `rules` say more. `delivery` is "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as
+    called, `rules` say more. Without `final_args` the arguments, as they were left, don't come back. `delivery` is "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as
     rendezvous, but one rank runs at a time, in an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make
     the virtual clock. A failure never raises: see `Outcome.failure`.
     """

@@ -94,9 +94,8 @@ class Rank:
                     if number:
                         self.endpoint.posted.append({"k": "call"})
                     results.append(fn(*args))
-            message, body = values.pack(
-                {"k": "done"}, [results, [[_only_data(a) for a in args] for args in calls]], guard=job["guard"]
-            )
+            left = [[_only_data(a) for a in args] for args in calls] if job["final_args"] else []
+            message, body = values.pack({"k": "done"}, [results, left], guard=job["guard"])
         except Stopped:
             self.guard.active = False
             message, body = None, None

@@ -195,8 +195,8 @@ class Session:
             if router.ranks[rank].state == "running":
                 router.fault("WALL_LIMIT", rank)
 
-    def results(self, many: bool, jobs: list) -> tuple[list, list]:
-        """(what each rank returned, its arguments after each call)."""
+    def results(self, many: bool, jobs: list, final_args: bool) -> tuple[list, list]:
+        """(what each rank returned, its arguments after each call; none of these without `final_args`)."""
         results, finals = [], []
         for rank, state in enumerate(self.router.ranks):
             made, after = None, None
@@ -205,7 +205,8 @@ class Session:
                 try:
                     returned, after = values.unpack(op, body)
                     made = returned if many else returned[0]
-                    after = [_filled(new, old) for new, old in zip(after, jobs[rank], strict=True)]
+                    wanted = jobs[rank] if final_args else []
+                    after = [_filled(new, old) for new, old in zip(after, wanted, strict=True)]
                 except (CodecError, KeyError, TypeError, ValueError, IndexError) as error:
                     made = after = None
                     self.router.faults.append(

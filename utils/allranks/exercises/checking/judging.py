@@ -121,6 +121,7 @@ class _Bench:
             ranks=setup.ranks,
             per_rank=cases,
             calls=setup.times,
+            final_args=False,
             # gloo and NCCL refuse a view with gaps
             rules=Rules(allow=self.exercise.allow, contiguous=True),
             delivery=delivery,

@@ -8,6 +8,8 @@ WORKERS ?= 3
 CACHE := $(shell test -w . && pwd || echo "$${XDG_CACHE_HOME:-$$HOME/.cache}/allranks-tests")
 export RUFF_CACHE_DIR := $(CACHE)/.ruff_cache
 export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
+# else each of the many processes that tests start would compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks site bench lint clean

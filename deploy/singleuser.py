@@ -68,14 +68,13 @@ def settings(role: str) -> None:
 
 
 def warm_engines() -> None:
-    """Starts the parent that all notebooks of this server share, kernels and ranks; it ends with this process."""
-    from allranks.engines.kernels import name_to_jupyter
-    from allranks.engines.parent import Parent, ParentError, forking_is_safe
+    """Starts the parent that all notebooks of this server share, where one can be had."""
+    from allranks.engines.kernels import warm_for_jupyter
+    from allranks.engines.parent import ParentError, forking_is_safe
 
     if forking_is_safe():
         try:
-            os.environ["ALLRANKS_PARENT"] = str(Parent.start().path)
-            name_to_jupyter()
+            warm_for_jupyter()
         except ParentError as error:  # worlds start all the same, later and slower
             print(error, file=sys.stderr)
 

@@ -57,6 +57,16 @@ def test_a_fat_tree_picks_uplinks_by_port():
     assert fat.links(13, 16)[1] == ("leaf up", 0, (0, 1))
 
 
+@pytest.mark.parametrize(("factor", "uplinks"), [(1, 16), (4, 4), (3, 6), (32, 1), (20.5, 1)])
+def test_uplinks_have_the_bandwidth_that_the_oversubscription_leaves(factor, uplinks):
+    """Where it leaves no whole number of links, there is one more and each is slower."""
+    fat = replace(H100, nodes_per_leaf=2, oversubscription=factor)
+    assert {fat.links(rank, 16)[1][2][1] for rank in range(16)} == set(range(uplinks))
+    n, near = 1 << 40, H100.seconds(0, 16, 1 << 40)
+    assert fat.seconds(0, 16, n) * 16 / uplinks == pytest.approx(near * factor)
+    assert fat.seconds(0, 8, n) == H100.seconds(0, 8, n)  # under one leaf switch
+
+
 def test_rails_stay_on_their_own_leaf():
     rails = replace(H100, nodes_per_leaf=4, rails=True)
     assert len(rails.links(0, 24)) == 2  # card 0 to card 0: one switch

@@ -14,7 +14,6 @@ import contextlib
 import functools
 import hashlib
 import html
-import os
 import re
 import shutil
 import sys
@@ -65,15 +64,13 @@ def fingerprint(notebook: Path, root: Path) -> str:
 
 
 @functools.cache
-def warm() -> dict[str, str]:
-    """What a kernel's environment needs to be forked from the warm parent that ends with this process; nothing where none can be had."""
-    from allranks.engines.kernels import name_to_jupyter
-    from allranks.engines.parent import Parent, ParentError
+def warm() -> None:
+    """Has kernels forked from a warm parent from now on, where one can be had."""
+    from allranks.engines.kernels import warm_for_jupyter
+    from allranks.engines.parent import ParentError
 
-    name_to_jupyter()
     with contextlib.suppress(ParentError):
-        return {"ALLRANKS_PARENT": str(Parent.start().path)}
-    return {}
+        warm_for_jupyter()
 
 
 def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
@@ -85,6 +82,7 @@ def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
     if there.exists():
         return nbformat.read(there, as_version=4)
     print(f"running {notebook.name}", flush=True)
+    warm()
     found = nbformat.read(notebook, as_version=4)
     client = NotebookClient(
         found,
@@ -93,7 +91,7 @@ def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
         resources={"metadata": {"path": str(notebook.parent)}},
     )
     try:
-        client.execute(env={**os.environ, **warm()})
+        client.execute()
     except CellExecutionError as error:
         raise SiteError(f"{notebook.name} does not run to its end: {error.ename}: {error.evalue}") from None
     kept.mkdir(parents=True, exist_ok=True)

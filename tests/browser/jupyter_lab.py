@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
+from allranks.engines import kernels
+from allranks.engines.parent import Parent
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -122,6 +123,9 @@ def running_lab(base: Path) -> Iterator[Lab]:
         *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
         *("--expose-app-in-browser", "--LabApp.extension_manager=readonly", "--allow-root"),
     ]
+    # as under `allranks lab`, kernels are forked from a warm parent
+    parent = Parent.start(lasting=True)
+    env |= {"ALLRANKS_PARENT": str(parent.path), kernels.NAME_ENV: kernels.NAME}
     server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=root)
     found = Lab(f"http://127.0.0.1:{port}/", token, root)
     try:
@@ -129,12 +133,13 @@ def running_lab(base: Path) -> Iterator[Lab]:
         yield found
         found.close_sessions()
     finally:
-        server.send_signal(signal.SIGINT)
+        server.terminate()  # an interrupt would make it ask whether that is meant
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+        parent.close()
         log.close()
         shutil.rmtree(base, ignore_errors=True)
 

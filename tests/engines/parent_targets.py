@@ -15,6 +15,10 @@ def write_environment(args, fds):
     os.write(fds[0], "\n".join(words).encode())
 
 
+def write_modules(args, fds):
+    os.write(fds[0], " ".join(name for name in args if name in sys.modules).encode())
+
+
 def leave_a_process_behind(args, fds):
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     os.write(fds[0], str(process.pid).encode())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from allranks.engines.parent import Parent, ParentError, describe_exit
+from allranks.engines.parent import LATER, QUIET_S, Parent, ParentError, describe_exit
 
 pytestmark = [
     pytest.mark.live,
@@ -22,7 +22,7 @@ pytestmark = [
 def parent():
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that it can import parent_targets
-    started = Parent.start()
+    started = Parent.start(lasting=True)
     yield started
     started.close()
     assert not started.path.exists()
@@ -52,6 +52,14 @@ def gone(pid: int) -> bool:
     while psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not psutil.pid_exists(pid)
+
+
+def test_a_lasting_parent_imports_what_optimizers_need_once_nobody_asks(parent):
+    until = time.monotonic() + 60
+    while (found := spawn_reading(parent, "write_modules", LATER)) != " ".join(LATER):
+        assert time.monotonic() < until, found
+        time.sleep(QUIET_S + 0.5)
+    assert len(psutil.Process(parent.pid).threads()) <= 2  # and a process that forks starts no others
 
 
 def test_each_child_gets_its_own_environment_directory_and_seeds(parent, tmp_path):

@@ -78,7 +78,7 @@ def warm_parent() -> Parent:
     """One for all notebooks that this process runs, as `make lab` has one for all kernels. It ends with this process."""
     # as name_to_jupyter does for a process that starts: in this one other tests may have started kernels before
     KernelProvisionerFactory.instance().default_provisioner_name = kernels.NAME
-    parent = Parent.start()
+    parent = Parent.start(lasting=True)
     parent.wait_warm()
     return parent
 

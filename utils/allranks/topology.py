@@ -155,7 +155,8 @@ class Topology:
             link, kinds = self._nic(), ("nic",)
             if self.nodes_per_leaf is not None and len(self.links(src, dst)) > 2:
                 kinds = ("nic", "leaf")
-        seconds = link.alpha_s + nbytes * link.beta_s_per_byte * max(self._crowding[kind] for kind in kinds)
+        crowded = max(self._crowding[kind] * (self._uplinks[1] if kind == "leaf" else 1) for kind in kinds)
+        seconds = link.alpha_s + nbytes * link.beta_s_per_byte * crowded
         return seconds * max(self._slow.get(src, 1), self._slow.get(dst, 1)) if self._slow else seconds
 
     def repeats_every(self, ranks: int) -> int | None:
@@ -212,10 +213,17 @@ class Topology:
         near, far = self._port(a, out), self._port(b, into)
         if near[:1] == far[:1] and near[1] == far[1]:
             return ()
-        ports = self.nodes_per_leaf * (1 if self.rails else self.nics_per_node)
-        count = max(1, int(ports / self.oversubscription))
+        count, _ = self._uplinks
         up, down = (self._next_whole("leaf", where, port % count, count) for where, _, port in (near, far))
         return ("leaf up", near[0], (near[1], up)), ("leaf down", far[0], (far[1], down))
+
+    @cached_property
+    def _uplinks(self) -> tuple[int, float]:
+        """How many a leaf switch has, and how many times as long as a port each takes for a byte: whole links, which have the
+        right bandwidth together."""
+        ports = self.nodes_per_leaf * (1 if self.rails else self.nics_per_node)
+        count = math.ceil(ports / self.oversubscription)
+        return count, count * self.oversubscription / ports
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
         """(group of nodes, rail, port of that leaf switch)"""

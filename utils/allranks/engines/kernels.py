@@ -1,6 +1,6 @@
 """Notebook kernels forked from the warm parent: a kernel is there at once, and `import torch` costs it nothing.
 
-`allranks lab` names this way of starting kernels to Jupyter (`name_to_jupyter`). What is not this environment's ipykernel,
+Servers name this way of starting kernels to Jupyter (`name_to_jupyter`). What is not this environment's ipykernel,
 and any kernel where no warm parent can be reached, is launched as always.
 https://jupyter-client.readthedocs.io/en/stable/provisioning.html
 """
@@ -28,6 +28,15 @@ NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
 # by the paths of their sockets, held for as long as this process lives: the kernels go with them
 _connections: dict[str, Parent] = {}
+
+
+def warm_for_jupyter() -> None:
+    """Starts the warm parent that all notebooks of this process's Jupyter share, kernels and ranks; it ends with this process.
+
+    Raises ParentError where none can be had.
+    """
+    os.environ["ALLRANKS_PARENT"] = str(Parent.start(lasting=True).path)
+    name_to_jupyter()
 
 
 def name_to_jupyter() -> None:

@@ -61,6 +61,9 @@ WARM = (
     "allranks.trace",
     "allranks.wire.rank",
 )
+# what the first optimizer or DDP of a process imports, for more than a second
+LATER = ("sympy", "torch._dynamo")
+QUIET_S = 1.0  # of nobody asking, before such an import
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _numbers = itertools.count(1)  # of the parents that this process has started
 
@@ -228,8 +231,11 @@ class Parent:
             return cls._current
 
     @classmethod
-    def start(cls) -> Parent:
-        """Starts a new warm parent that ends with this process. Returns at once; the first request waits until warm."""
+    def start(cls, *, lasting: bool = False) -> Parent:
+        """Starts a new warm parent that ends with this process. Returns at once; the first request waits until warm.
+
+        A `lasting` one, which will fork for many notebooks, imports what optimizers need too, once nobody asks anything.
+        """
         if not forking_is_safe():
             raise ParentError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
         try:
@@ -248,7 +254,11 @@ class Parent:
             listening.bind(str(path))
             listening.listen(64)
             process = subprocess.Popen(
-                [sys.executable, "-m", "allranks.engines.parent", str(path), str(read), str(listening.fileno())],
+                [
+                    *(sys.executable, "-m", "allranks.engines.parent"),
+                    *(str(path), str(read), str(listening.fileno())),
+                    *(["lasting"] if lasting else []),
+                ],
                 pass_fds=[read, listening.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
@@ -408,8 +418,9 @@ class _Client:
 class _Server:
     """The parent's loop: one thread, one selector."""
 
-    def __init__(self, path: Path, lifeline: int, listening: socket.socket) -> None:
+    def __init__(self, path: Path, lifeline: int, listening: socket.socket, lasting: bool) -> None:
         self.path, self.lifeline, self.listening = path, lifeline, listening
+        self.later = list(LATER) if lasting else []
         self.selector = selectors.DefaultSelector()
         self.clients: dict[int, _Client] = {}
         self.owners: dict[int, _Client] = {}
@@ -426,19 +437,31 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         began = time.monotonic()
-        gc.disable()  # looking through what imports make takes a sixth of their time
-        for module in WARM:
-            importlib.import_module(module)
-        gc.collect()
-        gc.freeze()  # the children share these pages only as long as nobody writes to them
-        gc.enable()
+        self.bring_in(*WARM)
         self.warm_s = time.monotonic() - began
         self.selector.register(self.listening, selectors.EVENT_READ, self.accept)
         self.selector.register(self.lifeline, selectors.EVENT_READ, self.stop)
         self.selector.register(self.wake, selectors.EVENT_READ, self.reap)
         while True:
-            for key, _ in self.selector.select():
+            ready = self.selector.select(QUIET_S if self.later else None)
+            for key, _ in ready:
                 key.data()
+            if not ready and self.later:
+                try:
+                    self.bring_in(self.later.pop(0))
+                except Exception:  # the children import it themselves, or don't; it stands in the log
+                    traceback.print_exc()
+
+    def bring_in(self, *modules: str) -> None:
+        """Imports what the children will need."""
+        gc.disable()  # looking through what imports make takes a sixth of their time
+        try:
+            for module in modules:
+                importlib.import_module(module)
+            gc.collect()
+            gc.freeze()  # the children share these pages only as long as nobody writes to them
+        finally:
+            gc.enable()
 
     def accept(self) -> None:
         connection, _ = self.listening.accept()
@@ -585,10 +608,10 @@ def _seed() -> None:
     torch.seed()
 
 
-def main(path: str, lifeline: str, listening: str) -> None:
+def main(path: str, lifeline: str, listening: str, lasting: str = "") -> None:
     """Runs the parent on a listening socket and a lifeline that were inherited."""
-    _Server(Path(path), int(lifeline), socket.socket(fileno=int(listening))).serve()
+    _Server(Path(path), int(lifeline), socket.socket(fileno=int(listening)), bool(lasting)).serve()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

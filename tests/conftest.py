@@ -10,21 +10,24 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parent
-# the files that take longest, begun first, so that no worker is left alone with one at the end
+# the files that take longest, begun first, then the folders in this order: what takes seconds comes last, so that no worker is left
+# alone at the end
 LONGEST = (
     "exercises/test_answers.py",
-    "hub/test_hub.py",
-    "hostile/test_corpus.py",
     "grading/test_round_trip.py",
     "grading/test_grade.py",
-    "world/test_profiles.py",
+    "hostile/test_corpus.py",
+    "hub/test_hub.py",
     "notebooks/test_labs_run.py",
+    "world/test_shared.py",
+    "world/test_profiles.py",
+    "world/test_world.py",
     "exercises/test_check.py",
     "grading/test_autograde.py",
-    "world/test_world.py",
-    "world/test_shared.py",
-    "grading/test_labs.py",
+    "house/test_contributing.py",
+    "browser/test_site.py",
 )
+FOLDERS = ("grading", "browser", "notebooks", "world", "hostile", "engines", "cli", "house")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
@@ -33,9 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     Chapters with their answers filled in, and servers, run in `make test-nightly` and whenever their file is named; servers also
     in `make test-servers`.
     """
-    turn = {ROOT / name: number for number, name in enumerate(LONGEST)}
-    assert all(path.is_file() for path in turn), "LONGEST names a file that is not there"
-    items.sort(key=lambda item: turn.get(item.path, len(turn)))
+    turn = {ROOT / name: number for number, name in enumerate((*LONGEST, *FOLDERS))}
+    assert all(path.exists() for path in turn), "LONGEST or FOLDERS names what is not there"
+    items.sort(key=lambda item: min(turn.get(path, len(turn)) for path in (item.path, item.path.parent)))
     everything = [Path(argument).resolve() for argument in config.args] == [ROOT]
     if everything and not os.environ.get("ALLRANKS_NIGHTLY"):
         solved = {item for item in items if item.path.parent.name == "notebooks" and "[solved" in item.name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
@@ -33,7 +34,8 @@ class WarmLauncher(LocalProcessLauncher):
             self.target, args={"argv": self.args[1:]}, env=self.get_env(), log=self.output_file, cwd=self.work_dir
         )
         self.pid = self.child.pid
-        self.process = psutil.Process(self.pid) if self.child.poll() is None else None
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already; the child will say how
+            self.process = psutil.Process(self.pid)
         self.notify_start(self.pid)
         self._start_waiting()
         return self.pid

@@ -152,7 +152,7 @@ class Judge:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NBGRADER"))}
         environment["PYTHONPATH"] = str(COURSE)
         # Its errors go where the grader's go: they are the instructor's to read.
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             [sys.executable, "-m", "autograder.judge", self.sandbox],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,7 +161,7 @@ class Judge:
             start_new_session=True,
         )
         try:
-            first = self._reply(self._process, 120)
+            first = self._reply(process, 120)
         except (OutOfTime, Died) as error:
             raise NoJudge(f"The judge could not be started: {error}.") from None
         if "error" in first:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
 import json
 import os
 import selectors
@@ -25,11 +24,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from pathlib import Path
 from typing import Any
 
-from allranks.engines.parent import die_with_parent
+from allranks.engines.parent import bring_in, die_with_parent
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
@@ -79,7 +77,6 @@ class Judge:
         self._process: subprocess.Popen | None = None
         self._reading = threading.RLock()
         self._pending = b""
-        self._errors: deque[str] = deque(maxlen=20)
 
     @classmethod
     def shared(cls, sandbox: str) -> Judge:
@@ -335,11 +332,7 @@ def _spawner(kind: str):
 
     try:
         sandbox = Sandbox()
-        gc.disable()
-        import torch.distributed  # noqa: F401 - while the sandbox warms
-
-        gc.freeze()
-        gc.enable()
+        bring_in("torch.distributed")  # while the sandbox warms
         sandbox.wait_warm()
     except SandboxError as error:
         raise JudgeError(

@@ -44,6 +44,15 @@ def ratio(ours: list[float], theirs: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
+def compared(seconds: dict[str, list[float]]) -> list[tuple[str, ...]]:
+    """The rows of what `alternate` gave: name, median, spread, and how many times as long as the first it takes."""
+    first = next(iter(seconds.values()))
+    return [
+        (name, f"{median(values):.2f}", spread(values), "" if values is first else f"{ratio(values, first):.1f}")
+        for name, values in seconds.items()
+    ]
+
+
 def spread(values: list[float]) -> str:
     """Smallest to largest."""
     return f"{min(values):.2f} to {max(values):.2f}"

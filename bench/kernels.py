@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from bench.common import Result, alternate, median, ratio, spread
+from bench.common import Result, alternate, compared
 
 FIRST_CELL = "import torch\nfrom allranks import World"
 
@@ -41,13 +41,10 @@ def run(rounds: int, progress) -> Result:
         "launched (any other Jupyter)": lambda: first_cell({}),
     }
     seconds = alternate(variants, rounds, progress)
-    forked, launched = seconds.values()
     result = Result(
         "From a kernel's start to the end of `import torch; from allranks import World`",
         ("kernel", "median s", "spread s", "times as long as forked"),
     )
-    for name, values in seconds.items():
-        times = "" if values is forked else f"{ratio(launched, forked):.1f}"
-        result.rows.append((name, f"{median(values):.2f}", spread(values), times))
+    result.rows += compared(seconds)
     result.notes.append(f"{rounds} rounds in alternation.")
     return result

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bench.common import Result, alternate, median, ratio, spread
+from bench.common import Result, alternate, compared
 
 if TYPE_CHECKING:
     from allranks.engines.parent import Parent
@@ -39,7 +39,9 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     for parent in (plain, lasting):
         parent.wait_warm()
     until = time.monotonic() + 60
-    while not _first(lasting)[1] and time.monotonic() < until:
+    while not _first(lasting)[1]:
+        if time.monotonic() > until:
+            raise RuntimeError("The lasting parent has not imported what was to be measured.")
         time.sleep(len(LATER) * QUIET_S + 3)
     variants = {
         "a server's (`allranks lab`, the hub)": lambda: _first(lasting)[0],
@@ -48,14 +50,11 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     seconds = alternate(variants, rounds, progress)
     for parent in (plain, lasting):
         parent.close()
-    ahead, late = seconds.values()
     result = Result(
         "The first `torch.optim.SGD(...)` on 4 new ranks",
         ("forked from a warm parent", "median s", "spread s", "times as long as from a server's"),
     )
-    for name, values in seconds.items():
-        times = "" if values is ahead else f"{ratio(late, ahead):.0f}"
-        result.rows.append((name, f"{median(values):.2f}", spread(values), times))
+    result.rows += compared(seconds)
     result.notes.append(
         f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's parent does so once nobody asks anything."
     )

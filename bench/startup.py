@@ -12,7 +12,7 @@ import textwrap
 import time
 from pathlib import Path
 
-from bench.common import Result, alternate, clock, median, ratio, spread
+from bench.common import Result, alternate, clock, compared, median
 
 RANKS = 4
 PROGRAM = """
@@ -133,14 +133,11 @@ def run(rounds: int, progress) -> Result:
     if with_mpi:
         variants["mpiexec, mpi4py and torch"] = mpiexec
     seconds = alternate(variants, rounds, progress)
-    warm = seconds["World, warm"]
     result = Result(
         f"Start-up: {RANKS} ranks to their first all-reduce (gloo)",
         ("variant", "median s", "spread s", "World, warm, is this times as fast"),
     )
-    for name, values in seconds.items():
-        times = "" if values is warm else f"{1 / ratio(warm, values):.1f}"
-        result.rows.append((name, f"{median(values):.2f}", spread(values), times))
+    result.rows += compared(seconds)
     result.notes.append(
         f"{rounds} rounds in alternation. Stop: World {median(stops['ours']):.2f} s, ipyparallel as it comes "
         f"{median(stops['ipyparallel']):.2f} s. The cold World, like torchrun, includes Python's start and its end."

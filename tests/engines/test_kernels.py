@@ -177,10 +177,11 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("end", ["server", "parent"])
-def test_it_ends_with_the_server_and_with_the_parent(end):
+def test_it_ends_with_the_server_and_with_the_parent(end, tmp_path):
     parent = Parent.start()
     parent.wait_warm()
-    env = os.environ | {"ALLRANKS_PARENT": str(parent.path), kernels.NAME_ENV: kernels.NAME}
+    # killed, it leaves its kernel's connection file behind
+    env = os.environ | {"ALLRANKS_PARENT": str(parent.path), kernels.NAME_ENV: kernels.NAME, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(SERVER)],
         env=env,

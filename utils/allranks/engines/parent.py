@@ -415,6 +415,18 @@ class _Client:
             self.connection.send(json.dumps(message).encode())
 
 
+def bring_in(*modules: str) -> None:
+    """Imports what is to stay for the life of this process and of its forks."""
+    gc.disable()  # looking through what imports make takes a sixth of their time
+    try:
+        for module in modules:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # forks share these pages only as long as nobody writes to them
+    finally:
+        gc.enable()
+
+
 class _Server:
     """The parent's loop: one thread, one selector."""
 
@@ -437,7 +449,7 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         began = time.monotonic()
-        self.bring_in(*WARM)
+        bring_in(*WARM)
         self.warm_s = time.monotonic() - began
         self.selector.register(self.listening, selectors.EVENT_READ, self.accept)
         self.selector.register(self.lifeline, selectors.EVENT_READ, self.stop)
@@ -448,20 +460,9 @@ class _Server:
                 key.data()
             if not ready and self.later:
                 try:
-                    self.bring_in(self.later.pop(0))
+                    bring_in(self.later.pop(0))
                 except Exception:  # the children import it themselves, or don't; it stands in the log
                     traceback.print_exc()
-
-    def bring_in(self, *modules: str) -> None:
-        """Imports what the children will need."""
-        gc.disable()  # looking through what imports make takes a sixth of their time
-        try:
-            for module in modules:
-                importlib.import_module(module)
-            gc.collect()
-            gc.freeze()  # the children share these pages only as long as nobody writes to them
-        finally:
-            gc.enable()
 
     def accept(self) -> None:
         connection, _ = self.listening.accept()

@@ -264,9 +264,8 @@ def _read(trace: Trace) -> tuple[list[Leg], list[Bar], dict[int, Bag], bool]:
         end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
         told = bool(chunks) and trace.kind != "live"
-        legs.append(
-            Leg(steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered, (), (), m.start, end, m.line, told)
-        )
+        what = steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered
+        legs.append(Leg(*what, start=m.start, end=end, line=m.line, told=told))
         if m.contrib is not None:
             given[number] = bag(m.contrib)
     return legs, _bars(trace, legs), given, inferred

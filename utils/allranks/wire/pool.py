@@ -204,9 +204,9 @@ def run(
 
     `fn` is a function or a Program. `per_rank[r]` are the arguments of rank r alone; with `calls=N` fn is called N
     times, per_rank[r][k] being those of call k, and a result is the list of N. `allow` are the operations that may be
-    called, `rules` say more. Without `final_args` the arguments, as they were left, don't come back. `delivery` is "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as
-    rendezvous, but one rank runs at a time, in an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make
-    the virtual clock. A failure never raises: see `Outcome.failure`.
+    called, `rules` say more. Without `final_args` the arguments, as they were left, don't come back. `delivery` is
+    "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as rendezvous, but one rank runs at a time, in
+    an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make the virtual clock. A failure never raises: see `Outcome.failure`.
     """
     with Ranks(ranks, spawner=spawner, launch=launch) as pool:
         return pool.run(fn, ranks, args, **options)

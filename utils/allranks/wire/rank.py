@@ -81,9 +81,8 @@ class Rank:
         seed = job["seed"] * 1009 + job["rank"]
         random.seed(seed)
         numpy.random.seed(seed % 2**32)
-        torch.default_generator.manual_seed(
-            seed
-        )  # torch.manual_seed asks every kind of accelerator too, here for nothing
+        # torch.manual_seed asks every kind of accelerator too, here for nothing
+        torch.default_generator.manual_seed(seed)
         # a store of its own is enough: nothing but the wire connects the ranks
         dist.init_process_group(backend.NAME, store=dist.HashStore(), rank=job["rank"], world_size=job["ranks"])
         results = []

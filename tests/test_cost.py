@@ -222,3 +222,9 @@ def test_nccls_model_goes_from_ll_to_simple_with_size():
 def test_what_has_no_price_is_refused_in_one_sentence(call, words):
     with pytest.raises(CostError, match=words):
         call()
+
+
+def test_a_value_that_is_set_to_zero_is_not_certain():
+    fitted = cost.fit("all_reduce", 4, [8, 16, 32, 64, 128], [5e-6, 4.9e-6, 5.1e-6, 4.8e-6, 5.0e-6])
+    assert (fitted.s_per_byte.value, fitted.s_per_byte.low) == (0, 0)
+    assert fitted.s_per_byte.high > 1e-9

@@ -158,3 +158,8 @@ def test_imports_without_torch():
 
     code = "import sys, allranks.network; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_scatter_takes_as_long_as_the_gather_of_its_parts():
+    assert collective_seconds("scatter", 4, 4000, 2, 1) == collective_seconds("gather", 4, 1000, 2, 1) == 3006
+    assert collective_seconds("reduce_scatter_tensor", 4, 4000, 2, 1) == 3006

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 from allranks import workload
+from allranks.network import Recv, Send, Wait, replay
 from allranks.plan import MODELS, Model, Plan, changed, plan
-from allranks.simulate import simulate
+from allranks.simulate import Fabric, simulate
 from allranks.topology import PRESETS, Topology, preset, uniform
 from allranks.workload import Cluster, WorkloadError
 
@@ -155,3 +156,17 @@ def test_the_presets_are_models_that_can_be_priced():
         assert model.source, name
         for machine in PRESETS:
             assert plan(name, machine, dp=8, zero_stage=3).seconds > 0
+
+
+def test_stages_on_other_leaf_switches_share_the_uplinks():
+    """All 128 ranks of a leaf send to the next one at once, 4:1; against every message of that moment, replayed."""
+    cloud = preset("cloud-ethernet")
+    part = plan("7B", cloud, dp=16, tp=8, pp=2, batch=16).prices["pipeline"].parts[0]
+    sends = [[Send(rank, rank + 128, int(part.nbytes)), Wait(rank, sent=True)] for rank in range(128)]
+    takes = [[Recv(rank, rank), Wait(rank, sent=False)] for rank in range(128)]
+    assert part.seconds / part.calls == pytest.approx(replay(sends + takes, Fabric(cloud)).seconds, rel=0.05)
+
+
+def test_weights_in_float32_are_their_own_master_copy():
+    assert plan("7B", "dgx-h100", dtype="float32").state_nbytes == 16 * 7e9  # 4 + 4 + 8
+    assert plan("7B", "dgx-h100").state_nbytes == 16 * 7e9  # 2 + 2 + 12

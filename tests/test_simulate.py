@@ -244,3 +244,39 @@ def test_there_is_no_trace_of_what_was_not_followed():
 def test_imports_without_torch():
     code = "import sys; sys.modules['torch'] = None; import allranks.simulate, allranks.cost, allranks.topology"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_node_reaches_as_many_nodes_in_a_round_as_it_has_ranks():
+    """One byte to 72 ranks, inside the root's node first: no bound may lie above it."""
+
+    def inside(node, step):
+        return [Move(step + k, 8 * node + i, 8 * node + i + (1 << k), (0,)) for k in range(3) for i in range(1 << k)]
+
+    out = [Move(3, rank, 8 * rank + 8, (0,)) for rank in range(8)]
+    moves = (*inside(0, 0), *out, *(move for node in range(1, 9) for move in inside(node, 4)))
+    schedule = Schedule("broadcast", "inside first", 72, 1, moves, 0)
+    schedule.verify()
+    found = run_schedule(schedule, 1, H100)
+    assert found.lower_bound_seconds <= found.seconds == pytest.approx(17e-6, rel=1e-3)
+
+
+def test_adding_may_hide_behind_receiving():
+    k = 8
+    swap = [Move(0, a, 1 - a, (half * k + i,), True) for i in range(k) for a, half in ((0, 1), (1, 0))]
+    back = [Move(1, 0, 1, tuple(range(k))), Move(1, 1, 0, tuple(range(k, 2 * k)))]
+    schedule = Schedule("all_reduce", "segments", 2, 2 * k, (*swap, *back))
+    schedule.verify()
+    found = run_schedule(schedule, 1 << 26, uniform(0.0, 1e9), gamma=1e-9)
+    assert found.lower_bound_seconds <= found.seconds
+
+
+@pytest.mark.parametrize("algorithm", ["binary tree", "double binary tree"])
+def test_segments_are_the_best_of_the_algorithms_own_formula(algorithm):
+    found = simulate("all_reduce", algorithm, 64, 1 << 20, H100)
+    few = simulate("all_reduce", algorithm, 64, 1 << 20, H100, segments=3)
+    assert found.seconds <= 1.1 * few.seconds
+
+
+def test_an_endless_reduction_is_refused():
+    with pytest.raises(SimulateError, match="gamma is inf"):
+        simulate("all_reduce", "ring", 4, 4, H100, gamma=math.inf)

@@ -136,6 +136,10 @@ def test_units_that_repeat():
         (lambda: H100.with_background("nic", 1.0), "can't take 1.0 of 'nic'"),
         (lambda: H100.with_background("nvlink", 0.1), "it can't take 0.1 of 'nvlink'"),
         (lambda: H100.with_failure("gpu", 0, 0), "not 'gpu'"),
+        (lambda: H100.with_failure("nic", 7, 99), "nic link 99 of 7 can't fail; one has 8, from 0 on"),
+        (lambda: H100.with_failure("leaf", 0, 0), "one has 0, from 0 on"),
+        (lambda: H100.with_background("leaf", 0.9), "dgx-h100 has no leaf links for others to use"),
+        (lambda: uniform(0.0, 1e9).with_background("nic", 0.1), "has no nic links"),
     ],
 )
 def test_impossible_machines_are_refused(make, words):

@@ -33,10 +33,34 @@ def test_ddp_with_buckets():
 def test_ddp_hides_what_backward_has_room_for_but_never_the_last_bucket():
     price = workload.ddp(7e9, CLUSTER, backward_s=0.1, compute_s=0.15)
     last = price.seconds / 535
-    assert price.exposed_s == pytest.approx(price.seconds - 0.1 + last)
+    assert price.exposed_s == pytest.approx(price.seconds - 0.1 + 0.1 / 535)
     assert price.efficiency == pytest.approx(0.15 / (0.15 + price.exposed_s))
     assert workload.ddp(7e9, CLUSTER, backward_s=1.0).exposed_s == pytest.approx(last)
     assert workload.ddp(7e9, CLUSTER, backward_s=0.0).exposed_s == pytest.approx(price.seconds)
+
+
+@pytest.mark.parametrize(("bucket", "backward_s"), [(3.4e9, 0.03), (8e9, 0.03), (25e6, 0.1), (25e6, 0.6)])
+def test_exposed_is_what_buckets_that_come_evenly_leave_over(bucket, backward_s):
+    price = workload.ddp(7e9, Cluster(32, 200e9, 5e-6), bucket_nbytes=bucket, backward_s=backward_s)
+    end = 0.0
+    for number in range(1, price.calls + 1):
+        end = max(end, backward_s * number / price.calls) + price.seconds / price.calls
+    assert price.exposed_s == pytest.approx(end - backward_s)
+
+
+def test_with_two_stages_each_sends_one_way():
+    price = workload.pipeline_parallel(8, 1, 2048, 4096, Cluster(2, 200e9))
+    assert price.calls == 8
+    assert price.bytes_sent == 8 * 2048 * 4096 * 2
+    assert price.efficiency == pytest.approx(8 / 9)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("backward_s", float("inf")), ("compute_s", -1.0), ("compute_s", float("nan"))]
+)
+def test_times_that_no_step_takes_are_refused(field, value):
+    with pytest.raises(WorkloadError, match="can't be negative, and is finite"):
+        workload.ddp(7e9, CLUSTER, **{"backward_s": 0.1, "compute_s": 0.2, field: value})
 
 
 def test_zero_sends_two_or_three_times_the_parameters():

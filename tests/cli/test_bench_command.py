@@ -34,6 +34,30 @@ def test_a_sweep_on_two_world_sizes(tmp_path):
     assert "<svg" in (tmp_path / "t.svg").read_text()
 
 
+@pytest.mark.live
+def test_too_few_sizes_for_a_fit_still_give_both_tables():
+    ran = bench(
+        "--ranks",
+        "2",
+        "--also-ranks",
+        "1",
+        "--backend",
+        "gloo",
+        "-b",
+        "8",
+        "-e",
+        "16",
+        "-n",
+        "2",
+        "-w",
+        "1",
+        "--passes",
+        "1",
+    )
+    assert ran.exit_code == 0, ran.stderr
+    assert ran.stdout.count("# all_reduce (gloo's own)") == 2
+
+
 def test_the_table_in_words():
     sizes = sizes_from(8, 1 << 20)
     rows = [

@@ -97,3 +97,29 @@ def test_a_mistake_gets_one_sentence_and_status_2(arguments, words, form):
     assert ran.stdout == ""
     assert ran.stderr.startswith(words), ran.stderr
     assert ran.stderr.count("\n") == 1 and "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("extra", [("--oversubscription", "8"), ("--rails",)])
+def test_what_is_about_leaf_switches_needs_some(extra):
+    ran = run("--ranks", "64", *extra)
+    assert ran.exit_code == 2
+    assert "dgx-h100 has none; give --nodes-per-leaf too." in ran.stderr
+
+
+def test_decimals_are_exact():
+    for text, nbytes in (("2.01k", 2010), ("1.001kB", 1001), ("8.581GB", 8_581_000_000)):
+        assert json.loads(run("--bytes", text, "--json").stdout)["bytes"] == nbytes
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--bytes", "1e400"),
+        ("--bytes", "4", "--gamma", "1e400"),
+        ("--bandwidth", "1e9", "--bytes", "0", "--straggler", "0=inf"),
+        ("--topology", "cloud-ethernet", "--ranks", "256", "--oversubscription", "inf"),
+    ],
+)
+def test_infinity_is_one_sentence(arguments):
+    ran = run(*arguments)
+    assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)

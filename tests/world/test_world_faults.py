@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 
 import psutil
@@ -129,6 +130,55 @@ def test_who_is_missing_from_which_collective_is_said(world):
     assert (second.op, second.shape, second.dtype) == ("all_reduce", (3,), "int64")
     assert "rank 1 waits in all_reduce (collective" in str(caught.value)
     assert "rank 0 is in dist.recv, rank 2 is done." in str(caught.value)
+
+
+def only_queued(raises: bool):
+    """With NCCL a collective returns at once and the GPU waits for the others: a GPU is pretended on all ranks but 0."""
+    import functools
+    import time
+
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_rank() > 0:
+        torch.cuda.is_initialized = lambda: True
+        torch.cuda.synchronize = functools.partial(time.sleep, 60)
+    elif raises:
+        raise ValueError("no batch")
+
+
+def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world):
+    with pytest.raises(RanksStuck) as caught:
+        world.run(only_queued, False, deadline=1)
+    assert [(s.rank, s.settling, s.op) for s in caught.value.standings] == [(1, True, None), (2, True, None)]
+    said = str(caught.value)
+    assert "rank 2: waits for its GPU, where something begun does not end" in said
+    assert re.search(r"^ranks 1, 2 wait for the GPU \(collectives begun: \d+\); rank 0 is done\.$", said, re.M)
+    works(world)
+
+
+def test_a_gpu_that_waits_for_a_rank_that_failed_is_not_waited_for(world):
+    with pytest.raises(RanksStuck, match="no batch") as caught:
+        world.run(only_queued, True, deadline=50)
+    assert "wait for what can't come any more" in str(caught.value)
+    assert "rank 0 failed." in str(caught.value)
+    works(world)
+
+
+def test_what_a_gpu_says_late_is_the_cells_error(world):
+    def broken():
+        import torch
+
+        def synchronize():
+            raise RuntimeError("device-side assert triggered")
+
+        torch.cuda.is_initialized, torch.cuda.synchronize = lambda: True, synchronize
+
+    with pytest.raises(RanksError, match="device-side assert"):
+        world.run(broken)
+    with pytest.raises(RanksError, match="device-side assert"):
+        world.cell("x = 1")
+    world.reset()
 
 
 def test_a_rank_that_dies_between_calls_is_said_within_moments(world):

@@ -470,16 +470,18 @@ def fit(
         raise CostError("a fit needs times above 0")
     design = np.stack([np.ones_like(n), n], axis=1) / t[:, None]
     values, half_widths = _least_squares(design)
+    lows, highs = values - half_widths, values + half_widths
     for other, gone in ((1, 0), (0, 1)):
         if values[gone] < 0:
             one, width = _least_squares(design[:, [other]])
-            values, half_widths = np.zeros(2), np.zeros(2)
-            values[other], half_widths[other] = one[0], width[0]
+            values[[other, gone]] = one[0], 0
+            # none was found, but none is not certain: up to the end of its interval
+            lows[[other, gone]], highs[[other, gone]] = (one[0] - width[0], 0), (one[0] + width[0], max(0, highs[gone]))
             break
     counts = terms(collective, algorithm, ranks, 1)
     divisors = [float(counts.messages) or math.inf, float(counts.nbytes) or math.inf]
     latency, per_byte = (
-        Estimate(float(v), float(v - w), float(v + w)) for v, w in zip(values, half_widths, strict=True)
+        Estimate(float(v), float(low), float(high)) for v, low, high in zip(values, lows, highs, strict=True)
     )
     alpha, beta = (
         Estimate(e.value / d, e.low / d, e.high / d) for e, d in zip((latency, per_byte), divisors, strict=True)

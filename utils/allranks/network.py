@@ -45,9 +45,9 @@ def collective_seconds(name: str, ranks: int, nbytes: int, alpha, beta):
         return 0 * alpha
     if name.startswith("all_reduce"):
         return 2 * (p - 1) * alpha + 2 * (p - 1) * nbytes * beta / p
-    if name.startswith(("all_gather", "gather", "scatter")):
+    if name.startswith(("all_gather", "gather")):
         return (p - 1) * (alpha + nbytes * beta)
-    if name.startswith(("reduce_scatter", "all_to_all")):
+    if name.startswith(("reduce_scatter", "all_to_all", "scatter")):  # the root's input has a part for each
         return (p - 1) * alpha + (p - 1) * nbytes * beta / p
     if name == "barrier":
         return ceil_lg(p) * alpha

@@ -42,7 +42,7 @@ MODELS: dict[str, Model] = {
         Model("LLaMA 65B", 65.2e9, 80, 8192, 2048, source="arXiv:2302.13971, table 2"),
         Model("GPT-3 175B", 175e9, 96, 12288, 2048, source="arXiv:2005.14165, table 2.1"),
         # three matrices of hidden x 14336 an expert, 8 experts a layer
-        Model("Mixtral 8x7B", 46.7e9, 32, 4096, 4096, 8, 2, 32 * 8 * 3 * 4096 * 14336, "arXiv:2401.04088, table 1"),
+        Model("Mixtral 8x7B", 46.7e9, 32, 4096, 4096, 8, 2, 32 * 8 * 3 * 4096 * 14336, "arXiv:2401.04088, table 1; sequences chosen here"),
     )
 }  # fmt: skip
 
@@ -115,11 +115,12 @@ class Plan:
         ZeRO shards the optimizer's 12 bytes a parameter (stage 1), the gradients as well (2), the weights as well (3).
         """
         element = workload.nbytes_of(self.dtype)
+        optimizer = OPTIMIZER_NBYTES - (4 if element == 4 else 0)  # float32 weights need no copy
         dense, expert = self._parameters
         total = 0.0
         for count, ways in ((dense, self.dp), (expert, self.dp // self.ep)):
             shards = [ways if self.zero_stage >= stage else 1 for stage in (1, 2, 3)]
-            total += count * (OPTIMIZER_NBYTES / shards[0] + element / shards[1] + element / shards[2])
+            total += count * (optimizer / shards[0] + element / shards[1] + element / shards[2])
         return total
 
     @cached_property
@@ -188,6 +189,11 @@ class Plan:
             cards = machine.nics_per_node * machine.nic.bytes_per_s
             rates.append(cards / (node if to_all else min(stride, node)))
             alphas.append(machine.nic.alpha_s)
+        leaf = node * (machine.nodes_per_leaf or 0)
+        if leaf and not _within(stride, size, leaf, self.ranks):
+            rates.append(
+                cards * machine.nodes_per_leaf / machine.oversubscription / (leaf if to_all else min(stride, leaf))
+            )
         return Cluster(size, min(rates), max(alphas))
 
     @property

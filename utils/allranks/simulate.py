@@ -2,7 +2,7 @@
 
 The clock is `network.replay`, the one that the wire runs on: a message starts when its sender and receiver are there and
 every port and link on its way is free. Where all nodes are alike and do alike, one unit of the machine stands for all of
-them, which gives the same times and allows large worlds. Imports without torch.
+them, which gives the same times, with chunks rounded up to equal ones, and allows large worlds. Imports without torch.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found. `bytes_per_rank` is what the busiest rank sends; `method` is "events" or "symmetry"."""
+    """What a simulation found. `bytes_per_rank` is what the busiest rank sends, by symmetry of chunks that are rounded up;
+    `method` is "events" or "symmetry"."""
 
     collective: str
     algorithm: str
@@ -159,14 +160,14 @@ def simulate(
         raise SimulateError(f"the bytes are {nbytes!r}; they are a whole number, 0 or more")
     if method not in (None, "events", "symmetry"):
         raise SimulateError(f"the method is {method!r}; it is 'events' or 'symmetry'")
-    if not gamma >= 0:
-        raise SimulateError(f"gamma is {gamma!r} seconds a byte; it can't be negative")
+    if not 0 <= gamma < math.inf:
+        raise SimulateError(f"gamma is {gamma!r} seconds a byte; it is 0 or more, and finite")
     name = build(1)
     _check_world(ranks, topology)
     names = build.__code__.co_varnames[: build.__code__.co_argcount]
     if unknown := sorted(set(options) - set(names)):
         raise SimulateError(f"{name.algorithm} {name.collective} has no option {', '.join(unknown)}")
-    options = _defaults(names, ranks, nbytes, topology, options)
+    options = _defaults(name, names, ranks, nbytes, topology, options)
     rules = None
     if method == "symmetry" or (method is None and ranks > 64):
         rules = regular(name.collective, name.algorithm, ranks, options.get("ranks_per_node", options.get("columns")))
@@ -241,14 +242,18 @@ def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topo
     alpha = min(link.alpha_s for link in links)
     if ranks <= (topology.ranks_per_island or topology.ranks_per_node):
         fastest = topology.inside
-    rank = cost.lower_bound(collective, ranks, nbytes).seconds(alpha, fastest.beta_s_per_byte, gamma)
+    bound = cost.lower_bound(collective, ranks, nbytes)
+    # one segment can be added while the next arrives: the two do not add up
+    rank = max(float(bound.seconds(alpha, fastest.beta_s_per_byte)), float(bound.reduced_nbytes) * gamma)
     if m == 1:
         return rank
     # the nodes as ranks of a smaller world, each with all its cards; in all_to_all a node sends for all its ranks
     vector = nbytes * (topology.ranks_per_node if collective == "all_to_all" else 1)
     share = _node_share(collective, ranks, topology, vector)
-    alpha_terms = cost.lower_bound(collective, m, 0).seconds(topology.nic.alpha_s, 0.0)
-    return max(rank, float(alpha_terms) + share / (topology.nics_per_node * topology.nic.bytes_per_s))
+    rounds, reached = 0, 1
+    while reached < m:  # in one round each rank of a node can reach another node
+        rounds, reached = rounds + 1, reached * (topology.ranks_per_node + 1)
+    return max(rank, rounds * topology.nic.alpha_s + share / (topology.nics_per_node * topology.nic.bytes_per_s))
 
 
 def _node_share(collective: str, ranks: int, topology: Topology, vector: int) -> float:
@@ -259,12 +264,12 @@ def _node_share(collective: str, ranks: int, topology: Topology, vector: int) ->
     return 0.0  # nodes of different sizes own different parts; the bound of the ranks must do
 
 
-def _defaults(names: tuple, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
+def _defaults(one: Schedule, names: tuple, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
     options = {name: value for name, value in options.items() if value is not None}
     if "segments" in names and "segments" not in options:
         link = topology.nic if topology.nodes(ranks) > 1 else topology.inside
-        ideal = cost.best_segments(ranks, nbytes, link.alpha_s, link.beta_s_per_byte)
-        options["segments"] = max(1, min(ideal, 64))
+        what = one.collective, one.algorithm, ranks, nbytes, link.alpha_s, link.beta_s_per_byte
+        options["segments"] = min(range(1, max(1, min(nbytes, 64)) + 1), key=lambda k: cost.price(*what, segments=k))
     for name in ("ranks_per_node", "columns"):
         g = topology.ranks_per_node
         if name in names and name not in options and g < ranks and ranks % g == 0:

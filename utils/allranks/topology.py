@@ -80,22 +80,32 @@ class Topology:
             raise TopologyError(f"{self.name}: islands of {island} ranks do not fill nodes of {g}")
         if island not in (None, g) and self.host is None:
             raise TopologyError(f"{self.name}: a node of several islands needs a host link between them")
-        if not self.oversubscription >= 1:
-            raise TopologyError(f"{self.name}: the oversubscription is {self.oversubscription}; it is 1 or more")
+        if not 1 <= self.oversubscription < math.inf:
+            raise TopologyError(
+                f"{self.name}: the oversubscription is {self.oversubscription}; it is 1 or more, and finite"
+            )
         if self.nodes_per_leaf is not None and self.nodes_per_leaf < 1:
             raise TopologyError(f"{self.name}: a leaf switch serves at least one node")
         for rank, factor in self.stragglers:
-            if rank < 0 or not factor > 0:
-                raise TopologyError(f"{self.name}: rank {rank} can't be {factor} times as slow; the factor is above 0")
+            if rank < 0 or not 0 < factor < math.inf:
+                raise TopologyError(
+                    f"{self.name}: rank {rank} can't be {factor} times as slow; the factor is above 0, and finite"
+                )
         for kind, share in self.background:
             if kind not in KINDS or not 0 <= share < 1:
                 raise TopologyError(
                     f"{self.name}: background traffic takes a share from 0 to below 1 of {', '.join(KINDS)}; "
                     f"it can't take {share} of {kind!r}"
                 )
-        for kind, _, _ in self.failed:
+            if not self._links_of[kind]:
+                raise TopologyError(f"{self.name} has no {kind} links for others to use")
+        for kind, where, index in self.failed:
             if kind not in ("inside", "nic", "leaf"):
                 raise TopologyError(f"{self.name}: inside, nic and leaf links can fail, not {kind!r}")
+            if where < 0 or not 0 <= index < self._links_of[kind]:
+                raise TopologyError(
+                    f"{self.name}: {kind} link {index} of {where} can't fail; one has {self._links_of[kind]}, from 0 on"
+                )
 
     # ------------------------------------------------------------------------------------------------------ variants
 
@@ -155,7 +165,7 @@ class Topology:
             link, kinds = self._nic(), ("nic",)
             if self.nodes_per_leaf is not None and len(self.links(src, dst)) > 2:
                 kinds = ("nic", "leaf")
-        crowded = max(self._crowding[kind] * (self._uplinks[1] if kind == "leaf" else 1) for kind in kinds)
+        crowded = max(self._crowding[kind] * (self._uplink_slowness if kind == "leaf" else 1) for kind in kinds)
         seconds = link.alpha_s + nbytes * link.beta_s_per_byte * crowded
         return seconds * max(self._slow.get(src, 1), self._slow.get(dst, 1)) if self._slow else seconds
 
@@ -213,17 +223,36 @@ class Topology:
         near, far = self._port(a, out), self._port(b, into)
         if near[:1] == far[:1] and near[1] == far[1]:
             return ()
-        count, _ = self._uplinks
-        up, down = (self._next_whole("leaf", where, port % count, count) for where, _, port in (near, far))
+        up, down = (
+            self._next_whole("leaf", where, port % self._uplinks, self._uplinks) for where, _, port in (near, far)
+        )
         return ("leaf up", near[0], (near[1], up)), ("leaf down", far[0], (far[1], down))
 
+    @property
+    def _links_of(self) -> dict[str, int]:
+        """How many links of each kind a node has, and of "leaf" a leaf switch."""
+        nic, leaf = self.nic is not None, self.nodes_per_leaf is not None
+        return {
+            "inside": self.ranks_per_node,
+            "host": 0 if self.host is None else self.ranks_per_node,
+            "nic": self.nics_per_node if nic else 0,
+            "leaf": self._uplinks if leaf else 0,
+        }
+
+    @property
+    def _leaf_ports(self) -> int:
+        """How many ports a leaf switch has towards its nodes."""
+        return self.nodes_per_leaf * (1 if self.rails else self.nics_per_node)
+
     @cached_property
-    def _uplinks(self) -> tuple[int, float]:
-        """How many a leaf switch has, and how many times as long as a port each takes for a byte: whole links, which have the
-        right bandwidth together."""
-        ports = self.nodes_per_leaf * (1 if self.rails else self.nics_per_node)
-        count = math.ceil(ports / self.oversubscription)
-        return count, count * self.oversubscription / ports
+    def _uplinks(self) -> int:
+        """How many a leaf switch has: whole links, which have the right bandwidth together."""
+        return math.ceil(self._leaf_ports / self.oversubscription)
+
+    @cached_property
+    def _uplink_slowness(self) -> float:
+        """How many times as long as a port an uplink takes for a byte."""
+        return self._uplinks * self.oversubscription / self._leaf_ports
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
         """(group of nodes, rail, port of that leaf switch)"""

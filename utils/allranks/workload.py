@@ -109,15 +109,15 @@ def ddp(
 ) -> Price:
     """Distributed data parallel: one all_reduce a bucket of gradients; `bucket_nbytes` None is one call for all.
 
-    With `backward_s`, what stays exposed: max(0, communication - backward) and the last bucket, which nothing can hide;
-    an approximation that leaves out that communication slows computing down. `compute_s` is the whole step's computing.
+    With `backward_s`, what stays exposed where the K buckets become ready evenly over it and go one after the other: the
+    last bucket, which nothing can hide, or communication - backward (1 - 1/K) where that is more. It leaves out that
+    communication slows computing down. `compute_s` is the whole step's computing.
     """
     total = _positive("parameters", parameters) * nbytes_of(dtype)
     bucket = total if bucket_nbytes is None else min(_positive("bucket_nbytes", bucket_nbytes), total)
     calls = math.ceil(total / bucket)
     part = _collective("gradients", "all_reduce", calls, total / calls, cluster)
-    last = part.seconds / calls
-    return _overlapped(f"DDP, {calls} buckets", (part,), backward_s, compute_s, last)
+    return _overlapped(f"DDP, {calls} buckets", part, backward_s, compute_s)
 
 
 def zero(
@@ -181,9 +181,11 @@ def pipeline_parallel(
     ) * nbytes_of(dtype)  # fmt: skip
     p = cluster.ranks
     calls = m if p > 1 else 0
+    # with two stages there is no inner one: the first sends activations, the last their gradients
+    ways = ("activations", "their gradients") if p > 2 else ("activations, or their gradients",)
     parts = tuple(
         Traffic(what, "send", calls, nbytes, calls * nbytes, calls * (cluster.alpha_s + nbytes / cluster.bytes_per_s))
-        for what in ("activations", "their gradients")
+        for what in ways
     )
     return Price("pipeline parallel", parts, efficiency=m / (m + p - 1))
 
@@ -231,15 +233,16 @@ def _collective(what: str, collective: str, calls: int, nbytes: float, cluster: 
     return Traffic(what, collective, calls, nbytes, sent, seconds)
 
 
-def _overlapped(name: str, parts: tuple, backward_s: float | None, compute_s: float | None, last: float) -> Price:
+def _overlapped(name: str, part: Traffic, backward_s: float | None, compute_s: float | None) -> Price:
+    for what, value in (("backward pass", backward_s), ("step's computing", compute_s)):
+        if value is not None and not 0 <= value < math.inf:
+            raise WorkloadError(f"the {what} takes {value} s; it can't be negative, and is finite")
     if backward_s is None:
-        return Price(name, parts)
-    if not backward_s >= 0:
-        raise WorkloadError(f"the backward pass takes {backward_s} s; it can't be negative")
-    seconds = sum(part.seconds for part in parts)
-    exposed = min(seconds, max(0.0, seconds - backward_s) + last)
+        return Price(name, (part,))
+    # the first bucket is complete after its share of backward, and the last one when backward is over
+    exposed = max(part.seconds - backward_s * (1 - 1 / part.calls), part.seconds / part.calls)
     compute = backward_s if compute_s is None else compute_s
-    return Price(name, parts, exposed, compute / (compute + exposed) if compute + exposed > 0 else None)
+    return Price(name, (part,), exposed, compute / (compute + exposed) if compute + exposed > 0 else None)
 
 
 def _positive(name: str, value: float) -> float:

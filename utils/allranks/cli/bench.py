@@ -65,7 +65,9 @@ def command(
             csv_file.write_text(found.to_csv(), encoding="utf-8")
         if plot:
             _draw(found, plot)
-        carried = other.prediction(found.fit()) if other is not None else None
+        # one rank has no link to fit, nor to foretell
+        known = other is not None and len(found.rows) >= 3 and min(found.ranks, other.ranks) > 1
+        carried = other.prediction(found.fit()) if known else None
     except (CourseError, CostError) as error:
         raise Sentence(sentence(error)) from None
     except (OSError, ValueError) as error:
@@ -74,13 +76,15 @@ def command(
         raise Sentence(f"The file can't be written: {error}.") from None
     if as_json:
         data = found.to_dict()
-        if carried is not None:
-            data |= {"also": other.to_dict(), "prediction_for_also": carried.to_dict()}
+        if other is not None:
+            data |= {"also": other.to_dict(), "prediction_for_also": carried and carried.to_dict()}
         click.echo(json.dumps(data))
     else:
         click.echo(report(found))
+        if other is not None:
+            click.echo(f"\n{report(other)}")
         if carried is not None:
-            click.echo(f"\n{report(other)}\n\n{_foretold(carried)}")
+            click.echo(f"\n{_foretold(carried)}")
     sys.exit(1 if found.wrong or (other is not None and other.wrong) else 0)
 
 

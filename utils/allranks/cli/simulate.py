@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import click
@@ -33,7 +34,9 @@ class Size(click.ParamType):
         found = re.fullmatch(r"([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
         if not found or (found[2] not in _UNITS):
             raise Sentence(f"{value!r} is not a number of bytes; write for example 1048576, 1MiB or 25MB.")
-        number = float(found[1]) * _UNITS[found[2]]
+        if float(found[1]) >= 2**63:
+            raise Sentence(f"{value!r} is more bytes than there are.")
+        number = Fraction(found[1]) * _UNITS[found[2]]
         if number < 0:
             raise Sentence(f"The bytes are {value}; they can't be negative.")
         if number != int(number):
@@ -53,7 +56,7 @@ class Size(click.ParamType):
 @click.option("--alpha", type=float, help="Seconds a message; with --bandwidth. Default: 0.")
 @click.option("--gamma", type=float, default=0.0, help="Seconds a byte reduced.")
 @click.option("--root", type=int, help="The root, where there is one.")
-@click.option("--segments", type=int, help="Segments of a pipelined algorithm. Default: the best of the formula.")
+@click.option("--segments", type=int, help="Segments of a pipelined algorithm. Default: the best by its formula, at most 64.")
 @click.option("--ranks-per-node", type=int, help="Of hierarchical algorithms. Default: the machine's.")
 @click.option("--columns", type=int, help="Of the torus.")
 @click.option(
@@ -93,6 +96,10 @@ def command(
         machine = _machine(name, bandwidth, alpha)
         changes = {"nodes_per_leaf": nodes_per_leaf, "oversubscription": oversubscription, "rails": rails or None}
         machine = replace(machine, **{key: value for key, value in changes.items() if value is not None})
+        if machine.nodes_per_leaf is None and (oversubscription is not None or rails):
+            raise Sentence(
+                f"--oversubscription and --rails are about leaf switches, and {machine.name} has none; give --nodes-per-leaf too."
+            )
         machine = _disturbed(machine, straggler, background, fail)
         options = {"root": root, "segments": segments, "ranks_per_node": ranks_per_node, "columns": columns}
         options = {key: value for key, value in options.items() if value is not None}

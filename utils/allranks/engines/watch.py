@@ -47,13 +47,15 @@ def _answer(listening: socket.socket) -> None:
 
 
 def standing() -> dict:
-    """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text."""
+    """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text; or settling."""
     found: dict = {}
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident)
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith(C10D) and name not in PLUMBING and not name.startswith("_"):
             found = {"op": name, **_arguments(frame)}
+        elif settles(file, name):
+            return {"settling": True, **_counted(None)}
         elif not in_library(file):
             return {
                 **found,
@@ -78,10 +80,21 @@ def _arguments(frame: FrameType) -> dict:
         if hasattr(tensor, "dtype") and hasattr(tensor, "shape"):
             found["shape"], found["dtype"] = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
             break
+    return found | _counted(values.get("group"))
+
+
+def _counted(group: Any) -> dict:
+    """The collectives so far of a group, None for the default one, and its ranks."""
+    found = {}
     with contextlib.suppress(Exception):
         from torch.distributed import distributed_c10d as c10d
 
-        group: Any = values.get("group") or c10d._get_default_group()
+        group = group or c10d._get_default_group()
         found["seq"] = group._get_sequence_number_for_group()
         found["group"] = c10d.get_process_group_ranks(group)
     return found
+
+
+def settles(file: str, function: str) -> bool:
+    """Whether a frame is `rank.settle`: the user's code is done, and its GPU is not."""
+    return function == "settle" and file.endswith("engines/rank.py")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.engines.usercode import in_library
-from allranks.engines.watch import C10D, PLUMBING
+from allranks.engines.watch import C10D, PLUMBING, settles
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 
@@ -23,7 +23,8 @@ _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>
 class Standing:
     """What one rank is doing: the torch.distributed function it is in (None: none), and its user's innermost line.
 
-    `shape` and `dtype` are the tensor's, `seq` is how many collectives of the group `group` this rank has begun.
+    `shape` and `dtype` are the tensor's, `seq` is how many collectives of the group `group` this rank has begun;
+    `settling`: its code is done, and its GPU still waits for something queued.
     """
 
     rank: int
@@ -37,16 +38,19 @@ class Standing:
     line: int | None = None
     text: str | None = None
     known: bool = True
+    settling: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether it is in a communication: a torch.distributed function, or a `wait()` on one begun before."""
-        return self.op is not None or ".wait(" in (self.text or "")
+        return self.op is not None or self.settling or ".wait(" in (self.text or "")
 
     @property
     def collective(self) -> tuple | None:
         """What tells its collective from others: the group and its number there; None outside of a collective."""
-        if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") or self.seq is None:
+        if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") and not self.settling:
+            return None
+        if self.seq is None:
             return None
         return self.group, self.seq
 
@@ -54,6 +58,8 @@ class Standing:
         if not self.known:
             return f"rank {self.rank}: does not answer"
         doing = f"in dist.{self.op}" if self.op else "computing" if self.line else "idle"
+        if self.settling:
+            doing = "waits for its GPU, where something begun does not end"
         if self.peer is not None:
             doing += f" {'to' if 'send' in self.op else 'from'} rank {self.peer}"
         if self.dtype:
@@ -95,6 +101,7 @@ def from_answer(rank: int, answer: dict, source: str | None = None) -> Standing:
         **keep,
         shape=None if shape is None else tuple(shape),
         group=None if group is None else tuple(group),
+        settling=answer.get("settling", False),
         file=file,
         line=line,
         text=text,
@@ -118,7 +125,8 @@ def missing(standings: list[Standing], gone: dict[int, str]) -> list[str]:
         named |= absent.keys()
         who = f"rank {ranks[0]} waits" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} wait"
         others = ", ".join(f"rank {rank} {where}" for rank, where in absent.items())
-        lines.append(f"{who} in {op} (collective {number}); {others}.")
+        place = f"in {op} (collective {number})" if op else f"for the GPU (collectives begun: {number})"
+        lines.append(f"{who} {place}; {others}.")
     return lines
 
 
@@ -127,6 +135,8 @@ def _whereabouts(standing: Standing | None, gone: str | None) -> str:
         return gone or "is not there"
     if not standing.known:
         return "does not answer"
+    if standing.settling:
+        return "waits for its GPU"
     return f"is in dist.{standing.op}" if standing.op else "is computing" if standing.line else "is not there"
 
 
@@ -163,6 +173,8 @@ def read(rank: int, text: str | None, source: str | None = None) -> Standing:
             file, line = frame["file"], int(frame["line"])
             if file.endswith(C10D) and frame["name"] not in PLUMBING:
                 op = frame["name"]
+            elif settles(file, frame["name"]):
+                return Standing(rank, settling=True)
             elif not in_library(file) and not file.endswith("engines/parent.py"):
                 return Standing(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
         return Standing(rank, op)

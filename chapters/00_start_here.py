@@ -132,8 +132,9 @@ if rank != 0:
     dist.all_reduce(x)
 
 # %% [markdown] name="absent_explained"
-# They wait for ever: a collective returns when *every* rank has called it, and it can't tell a late rank from an
-# absent one. Only a clock ends that.
+# They wait for ever. The sum needs *every* rank's number, and those who wait can't tell a late rank from an absent one.
+# Only a clock ends that. (With NCCL the call itself returns at once. There it is the GPU that waits, and the report
+# says so.)
 #
 # PyTorch's default limit is 10 minutes with NCCL and 30 with the other backends
 # ([documentation](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group)). In this
@@ -181,7 +182,8 @@ print(f"you said {guess.value}, rank 0 sends {sent}")
 # ## Where next
 #
 # A collective is one call that every rank makes; the backend decides who sends what to whom. Ranks share nothing else,
-# so one rank's failure is invisible to the others until they wait for it. **Every rank must come, or nobody leaves.**
+# so one rank's failure is invisible to the others until they wait for it. **Every rank must come, or
+# somebody waits for ever.**
 #
 # - [Why communication decides](01_why_communication.ipynb) is the next chapter: what a message costs, and how far
 #   more GPUs help.

@@ -46,7 +46,7 @@ import time
 
 def now():
     if device.type == "cuda":
-        torch.cuda.synchronize()  # a GPU is asked to work, not waited for: without this the clock reads nothing
+        torch.cuda.synchronize()  # GPU calls only queue the work: without this the clock stops before it is done
     return time.perf_counter()
 
 
@@ -81,7 +81,7 @@ for batch in (16, 64, 256):
         )
 
 # %% [markdown] name="two_parts_explained"
-# The gradient has one number a parameter, and the number of parameters does not know how many samples there were. The
+# The gradient has one number per parameter, and the number of parameters does not know how many samples there were. The
 # communication of a step depends on the **model**, its computation on the model **and the batch**. (Times jump about, so each is the best of
 # four; and the first call of anything is slow, since memory is allocated and connections are made, hence the warm-up.)
 #
@@ -156,7 +156,8 @@ for name, (alpha, bandwidth) in links.items():
 # NDR). The latencies are orders of magnitude for this table, not measurements: never trust a table for $\alpha$, measure it. The
 # next chapter does, with a ping-pong.
 #
-# For 1 GB NVLink is nine times as fast as InfiniBand. For 4 bytes there is next to no difference.
+# For 1 GB NVLink is nine times as fast as InfiniBand. For 4 bytes their bandwidths make no difference: only $\alpha$ counts, and
+# these two are 1 µs apart.
 
 # %% [markdown] name="more_ranks"
 # ## 3. More ranks, live
@@ -320,18 +321,18 @@ for size in (7e9, 70e9):
 
 # %% [markdown] name="share_explained"
 # Ten times the parameters are ten times the work *and* ten times the gradient, so the ratio stays. What counts is how many tokens a GPU
-# gets. Setting work and bytes equal, with $t$ tokens a GPU, $N$ parameters and $F$ operations a second,
+# gets. Setting work and bytes equal, with $t$ tokens per GPU, $N$ parameters and $F$ operations a second,
 #
 # $$\frac{6Nt}{F} = \frac{2 \cdot 2N}{B} \quad\Longrightarrow\quad t = \frac{2F}{3B},$$
 #
-# for long rings, with $B = 1/\beta$. The $N$ is gone. For the machine above:
+# for large $p$, where $2(p-1)/p$ is nearly 2, and with $B = 1/\beta$. (A gradient has 2 bytes and is sent nearly twice.) The $N$ is gone. For the machine above:
 
 # %% name="tokens"
 enough = 2 * flops * beta / 3
-print(f"work and bytes take equal time at {enough:.0f} tokens a GPU; on 1000 GPUs each has {tokens / 1000:.0f}")
+print(f"work and bytes take equal time at {enough:.0f} tokens per GPU; on 1000 GPUs each has {tokens / 1000:.0f}")
 
 # %% [markdown] name="ways_out"
-# This asks for one of four things: **more tokens a GPU** (a larger batch; but from some size on larger batches hardly save steps, McCandlish et al.
+# This asks for one of four things: **more tokens per GPU** (a larger batch; but beyond some size larger batches save hardly any steps, McCandlish et al.
 # 2018), **faster links** ($B$), **fewer bytes** (smaller dtypes, other ways of splitting the model), or **hiding**
 # communication behind the backward pass, as PyTorch's `DistributedDataParallel` (DDP) does. The rest of the course is about them.
 #
@@ -406,7 +407,7 @@ check(distributed_mean)
 #
 # <details><summary>2. Twice the GPUs make a step 1.6 times faster. What is the efficiency, going from the old to the new?</summary>
 #
-# 1.6 / 2 = 80 %. A fifth of the new hardware does nothing useful.
+# 1.6 / 2 = 80 %: a fifth of all the GPUs' time is lost. Of the GPUs that you added it is two fifths: they bring 0.6 of what they could.
 # </details>
 #
 # <details><summary>3. Somebody doubles the bandwidth of all links and the step gets no faster. Two explanations?</summary>
@@ -424,11 +425,10 @@ check(distributed_mean)
 # **Next question:** what does a single message really cost here, and how do two ranks manage to wait for each other for ever? The next chapter,
 # [Point to point](02_point_to_point.ipynb), sends them one at a time.
 #
-# **Sources.** J. Kaplan et al., *Scaling Laws for Neural Language Models*, [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) (6 operations a parameter and token) ·
+# **Sources.** J. Kaplan et al., *Scaling Laws for Neural Language Models*, [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) (6 operations per parameter and token) ·
 # S. McCandlish et al., *An Empirical Model of Large-Batch Training*, [arXiv:1812.06162](https://arxiv.org/abs/1812.06162) ·
 # R. Hockney, *The communication challenge for MPP*, Parallel Computing 20(3), 1994 (the model with two prices) ·
-# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
-# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html)
 
 # %% name="stop_world"
 world.stop()

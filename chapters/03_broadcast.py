@@ -35,7 +35,7 @@ first_guess
 # ## 1. Equal at the start
 #
 # Data parallelism averages *gradients*. That keeps models equal that were equal before, and nothing makes them equal in the first place. Here every rank
-# builds a small model with a batch norm, as random as the ranks' seeds.
+# builds a small model with a batch norm, each from its own random seed.
 #
 # Then rank 0 broadcasts its parameters. **Predict**: are the models the same afterwards?
 
@@ -107,7 +107,7 @@ dist.broadcast(x, src=0)
 print(x.tolist())
 
 # %% [markdown] name="short_explained"
-# The first four arrived, and nobody said a word (Gloo, torch 2.13; NCCL leaves such calls undefined). What follows is what was there before. But look at rank 3: there it is what *rank 1* had. Rank 3 got
+# The first four arrived, and nobody said a word (Gloo, torch 2.13; NCCL leaves such calls undefined). What follows is what was there before. But with four ranks or more, look at rank 3: there it is what *rank 1* had. Rank 3 got
 # its copy from rank 1, and section 4 says why. And if each rank thinks that it is the root itself?
 
 
@@ -119,6 +119,7 @@ def everyone_is_root():
 
 # %% tags=["raises-exception"] name="roots_live"
 world.run(everyone_is_root, deadline=3)
+world.reset()  # reached only where no error came: then data that nobody took may be left in the connections
 
 # %% name="roots_wire"
 print(run(everyone_is_root, ranks=4).failure)
@@ -228,7 +229,7 @@ check(tree_broadcast)
 # %% [markdown] name="chain"
 # ## 5. A pipeline
 #
-# In the tree the whole tensor is sent $\lceil\lg p\rceil$ times one after the other: 10 times for 1024 ranks. For a long tensor that is much, since no rank needs more than $n$ bytes.
+# In the tree the whole tensor is sent $\lceil\lg p\rceil$ times one after the other: 10 times for 1024 ranks. For a long tensor that is a lot, since no rank needs more than $n$ bytes.
 #
 # The other extreme is a **chain**: every rank passes the tensor to the next. That is as slow as flat. Unless the tensor is cut into $k$ **segments**: then a rank can pass on the
 # first while the second arrives. Compare one segment with six:
@@ -282,7 +283,7 @@ def chain_broadcast(tensor, src, segments):
 world.run(try_it, chain_broadcast, 3)
 
 # %% [markdown] name="best_k"
-# The wire has a virtual clock: it times your messages by $\alpha$ and $\beta$ that we choose. So the formula can be tested with the real program, on 8 ranks that this machine hardly has.
+# The wire has a virtual clock: it times your messages by $\alpha$ and $\beta$ that we choose. So the formula can be tested with the real program, on 8 ranks, more than this machine may have cores.
 # We let a message cost 1 and a number of the tensor 0.01, and send 3200 numbers: 32 in all.
 #
 # **Predict**: which $k$ is fastest?
@@ -348,6 +349,8 @@ print(f"\nyou guessed {first_guess.value:g} s for 14 GB; the lower bound is {14e
 # %% [markdown] name="competition_explained"
 # Flat takes minutes, the tree seconds, and the pipeline not much longer than one copy. So the answer to the question: it is sent 1023 times indeed, since each rank must
 # receive it; but not by one rank, and not one after the other.
+#
+# For 10 MB the tree still wins: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1.1 GB.
 #
 # A formula can be wrong. The package has the same algorithms as lists of messages, which it adds up step by step:
 
@@ -425,7 +428,7 @@ for name, row, (rounds, k) in zip(
     print(f"{name:16}" + "".join(f"{1e3 * t:9.2f}{1e3 * m:9.2f}" for t, m in zip(row, models, strict=True)))
 
 # %% [markdown] name="live_explained"
-# The model's last row is a tree, since that is what Gloo does (`gloo/broadcast.cc`). NCCL goes along a ring, which for a broadcast is the pipelined chain (`tuning.cc` knows no other for it).
+# The model's last row is a tree, since that is what Gloo does (`gloo/broadcast.cc`). NCCL goes along a ring, which for a broadcast is the pipelined chain (`tuning.cc` has no other algorithm for it).
 #
 # If the pipeline does not win as it should: for the model every rank has a link of its own and all of them work at once. Processes on a few cores take turns, so work that should be
 # concurrent comes one after the other, and 16 segments cost 16 times the waking up. The *total* work is the same for all four, and so it is what you see when cores are short.
@@ -434,7 +437,7 @@ for name, row, (rounds, k) in zip(
 # ## 7. Where you meet it
 #
 # - **DDP**: the model's state at the start, buffers at each forward pass.
-# - **FSDP** ([sharded training](16_sharded_training.ipynb)) with `sync_module_states=True`: one rank loads the checkpoint, the others get the state from it.
+# - **FSDP** ([sharded training](16_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).
 # - **RL for language models**: after each update the trainer's new weights go out to the machines that generate. The way back is the subject of *Gather*.
 # - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
 # - **A stop signal**: one rank decides to end, the others learn it. Four bytes, so all $\alpha$.
@@ -452,9 +455,9 @@ for name, row, (rounds, k) in zip(
 # Next to nothing: no rank can receive 14 GB in less than 0.28 s.
 # </details>
 #
-# <details><summary>3. A broadcast gives all ranks what an all-gather would give them. Why not let all ranks read the file?</summary>
+# <details><summary>3. Why broadcast a checkpoint at all? Every rank could read the file.</summary>
 #
-# Sometimes that is better: each reads its part, and an all-gather puts them together. 1024 ranks that each read all 14 GB would ask a file system for 14 TB.
+# 1024 ranks that each read 14 GB ask a file system for 14 TB. In between: each reads a 1024th, and an all-gather puts the parts together.
 # </details>
 
 # %% [markdown] name="recap"
@@ -469,6 +472,7 @@ for name, row, (rounds, k) in zip(
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
 # E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·
+# M. Barnett et al., *Interprocessor Collective Communication Library (InterCom)*, SHPCC 1994 (van de Geijn's broadcast) ·
 # [Gloo, broadcast.cc](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) · [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html)

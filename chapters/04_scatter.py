@@ -223,7 +223,7 @@ print(table.tolist())
 
 # %% [markdown] name="together_explained"
 # A broadcast, and a good one: the root sends each byte once, then all links help. It takes $2\frac{p-1}{p}n\beta$ plus latencies and is van de Geijn's algorithm of the last chapter. (The pieces of
-# `table` are views, so the all-gather writes straight into it.)
+# `table` are views of it, so what ends up in them is in the table.)
 
 # %% [markdown] name="datasets"
 # ## 6. Not for data sets
@@ -344,6 +344,7 @@ for p in (2, 3, 4, 5, 8):
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
 # E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·
+# M. Barnett et al., *Interprocessor Collective Communication Library (InterCom)*, SHPCC 1994 (van de Geijn's broadcast) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # [PyTorch, torch.utils.data](https://docs.pytorch.org/docs/stable/data.html) (DistributedSampler) ·
 # [PyTorch, DTensor](https://docs.pytorch.org/docs/stable/distributed.tensor.html)

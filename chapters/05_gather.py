@@ -46,7 +46,7 @@ if rank == 0:
     print([tensor.item() for tensor in room])
 
 # %% [markdown] name="same_room_explained"
-# `[t] * 4` is a list of four names for *one* tensor. Each arrival overwrote the one before, and the list shows the last one four times. It is a mistake of Python rather than of communication, but this is where it
+# `[t] * 4` is a list of four names for *one* tensor. Each piece overwrote the one before (Gloo fills the list in rank order), and the list shows the last one four times. It is a mistake of Python rather than of communication, but this is where it
 # bites. With a tensor for each:
 
 # %% name="own_room"
@@ -204,7 +204,7 @@ for p in (8, 64, 512):
 print(f"you said {gathered.value:g} and {reduced.value:g} for 512")
 
 # %% [markdown] name="less_explained"
-# Data parallelism began this way round: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before it Dean et al. 2012). The servers' links filled up, so there were many servers, each for a slice of the weights. Take that to the end, every
+# Large-scale deep learning began this way round: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before it Dean et al. 2012). The servers' links filled up, so there were many servers, each for a slice of the weights. Take that to the end, every
 # worker a server for its slice, and you have a reduce-scatter and an all-gather: the ring [all-reduce](07_all_reduce.ipynb). The server is gone.
 #
 # Actor-learner RL kept the pattern, because experience can't be added up. So systems send it compressed, in pieces, to several learners.
@@ -251,8 +251,8 @@ print(f"you said {guess.value:g} ms; the gather returned after {world['gathered_
 print("whoever comes first: " + ", ".join(f"rank {r} after {ms:.0f} ms" for r, ms in world["arrivals"][0]))
 
 # %% [markdown] name="late_explained"
-# A collective is over when it is over for all. Taking messages as they come keeps the learner busy, and now it learns from experience that was made with *older* weights than its own. A3C (Mnih et al. 2016) ignores that, IMPALA
-# (Espeholt et al. 2018) corrects for it. Collectives keep step, point-to-point needn't: that is the real choice here.
+# For its root a gather is over when the slowest has come. Taking messages as they come keeps the learner busy, and now it learns from experience that was made with *older* weights than its own. A3C (Mnih et al. 2016), whose
+# workers send gradients instead of experience, puts up with their age; IMPALA (Espeholt et al. 2018) corrects for it. Collectives keep step, point-to-point needn't: that is the real choice here.
 
 # %% [markdown] name="measure"
 # ## 6. Measured here
@@ -310,8 +310,8 @@ for p, (_, t) in enumerate(times, start=2):
 # %% [markdown] name="yours"
 # ## 8. Yours: who found the best?
 #
-# Each rank has a tensor of rewards, perhaps of another length than the others'. `distributed_argmax` is to tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: at most 16
-# bytes a rank suffice. What does a rank need to know of the others?
+# Each rank has a tensor of rewards, and their lengths may differ. `distributed_argmax` is to tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: at most 16
+# bytes per rank suffice. What does a rank need to know of the others?
 
 
 # %% name="distributed_argmax"
@@ -351,7 +351,7 @@ check(distributed_argmax)
 #
 # <details><summary>1. 100 actors send 1 MB each, then 200 actors send 1 MB each. How does the time of the gather change, flat and tree?</summary>
 #
-# It doubles in both: the learner's link takes 99 MB, then 199 MB. Only the latencies differ.
+# It doubles in both: the learner's link takes 100 MB, then 200 MB. Only the latencies differ.
 # </details>
 #
 # <details><summary>2. A learner gathers the gradients of all actors and averages them. What would you change?</summary>
@@ -368,7 +368,7 @@ check(distributed_argmax)
 # ## Recap
 #
 # A gather puts everybody's tensor, all of one size, into a list on one rank, and leaves nothing on the others. What the root receives grows with the number of ranks, so that its link is full sooner or later, with any algorithm; what can be added should be reduced
-# instead. And it waits for the slowest: who can't afford that takes messages as they come, and lives with older weights. **Weights out, experience in: it is the way in that fills the link.**
+# instead. And it waits for the slowest. If you can't afford that, take messages as they come and live with older weights. **Weights out, experience in: it is the way in that fills the link.**
 #
 # **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) marks `distributed_argmax`, with ties and NaNs.
 #

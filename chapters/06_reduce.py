@@ -46,8 +46,8 @@ dist.reduce(x, dst=0)
 print(x.item())
 
 # %% [markdown] name="others_explained"
-# The promise is about the root alone. With Gloo on four ranks the others end with 9, 7 and 4: partial sums that came by on their way to rank 0 and were left
-# lying. `reduce` uses your tensor as its workbench. Take eight numbers instead of one, and the leftovers become a patchwork:
+# The promise is about the root alone. With Gloo on four ranks the others end with 9, 7 and 4: partial sums that passed through on their way to rank 0 and were left
+# behind. `reduce` uses your tensor as its workbench. Take eight numbers instead of one, and the leftovers become a patchwork:
 
 # %% name="patchwork"
 # %%ranks
@@ -78,7 +78,7 @@ if mean >= 1.2:
     dist.barrier()  # the next step
 
 # %% [markdown] name="early_stop_explained"
-# The last rank believed its leftover, stopped, and the rest wait for it. Nothing was wrong with the network. **If everybody decides, everybody must
+# With Gloo the last rank believed its leftover, stopped, and the rest wait for it (another backend may stop others). Nothing was wrong with the network. **If everybody decides, everybody must
 # know**: use `all_reduce`, or let the root decide and broadcast the decision. (Those ranks could not be freed; the world has made new ones.)
 
 # %% [markdown] name="metrics"
@@ -94,7 +94,7 @@ guess
 # %% name="mean"
 # %%ranks
 torch.manual_seed(rank)
-losses = torch.rand(rank + 1) + rank  # one number a sample; later ranks have more samples and more loss
+losses = torch.rand(rank + 1) + rank  # one number per sample; later ranks have more samples and more loss
 
 means = losses.mean()
 dist.reduce(means, dst=0)
@@ -197,12 +197,13 @@ check(tree_reduce)
 # %% [markdown] name="price"
 # ## 4. What it costs
 #
-# With $\alpha$ seconds a message, $\beta$ a byte sent and $\gamma$ a byte added, and $n$ bytes in each tensor:
+# With $\alpha$ seconds per message, $\beta$ per byte sent and $\gamma$ per byte added, and $n$ bytes in each tensor:
 #
 # $$T_\text{flat} = (p-1)(\alpha + n\beta + n\gamma) \qquad T_\text{tree} = \lceil\lg p\rceil\,(\alpha + n\beta + n\gamma)$$
 #
 # For long tensors the tree sends the whole of it in each step. Then it is better to cut it: a reduce-scatter, after which each rank has $\tfrac1p$ of the sum, and a
-# gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two).
+# gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two). Or turn
+# the pipelined chain of [Broadcast](03_broadcast.ipynb) round: for long tensors it comes close to $n\beta$, half of that, and it is what NCCL calls a ring here.
 
 # %% name="answer"
 alpha, beta = 5e-6, 1 / 200e9  # 5 µs and 200 GB/s are assumed
@@ -307,7 +308,7 @@ for i, n in enumerate(sizes):
 # - **Metrics and logs**: sums and counts to rank 0, every so many steps.
 # - **Not gradients**: every rank updates its parameters, so every rank needs the sum: an all-reduce; or its own part of it: a reduce-scatter.
 # - **Parameter servers**: workers' gradients to the server, its weights back by a broadcast: an all-reduce by way of one machine.
-# - **One to each rank**: $p$ reduces with $p$ different roots are a reduce-scatter.
+# - **One to each rank**: $p$ reduces, one of each chunk and each to another root, are a reduce-scatter.
 #
 # In a sub-group, `dst` is a rank of the whole world, not of the group; newer torch also has `group_dst`.
 
@@ -341,6 +342,7 @@ for i, n in enumerate(sizes):
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·
+# R. Rabenseifner, *Optimization of Collective Reduction Operations*, ICCS 2004 ·
 # [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)
 
 # %% name="stop_world"

@@ -21,7 +21,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# A gradient has one number a parameter. In bfloat16 that is 2 bytes. **Guess now**, before you know anything: how many GB
+# A gradient has one number per parameter. In bfloat16 that is 2 bytes. **Guess now**, before you know anything: how many GB
 # does each GPU send in one step? Section 6 has the answer.
 
 # %% name="question"
@@ -96,7 +96,7 @@ for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
 # is 65,504: which of these three ways gives 60,000?
 
 # %% name="guess_overflow"
-guess = ask("sum, then divide", "divide, then sum", "AVG", "all three")
+guess = ask("sum, then divide", "divide, then sum", "AVG", "two of them", "all three")
 guess
 
 # %% name="overflow"
@@ -271,11 +271,11 @@ for p in (2, 4, 8, 32, 128, 1024):
 # 2. Each of the other $p-1$ ranks learns it from a message of its own, later in the list.
 #
 # So every element crosses the wires at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all; shared evenly,
-# $2\frac{p-1}{p}n$ a rank, and no rank can do with less unless another sends more. The ring meets it exactly (Patarasuk &
+# $2\frac{p-1}{p}n$ per rank, and no rank can do with less unless another sends more. The ring meets it exactly (Patarasuk &
 # Yuan 2009).
 #
-# Where the argument leaks: it assumes that only ranks add. A switch that adds on the way (SHARP; NVLS inside an NVSwitch)
-# needs only about $n$ from each rank and $n$ back.
+# Where the argument leaks: it assumes that only ranks add. A switch that adds on the way (SHARP, Graham et al. 2016; NVLS inside an
+# NVSwitch) needs only about $n$ from each rank and $n$ back.
 
 # %% [markdown] name="yours"
 # ### Your own ring
@@ -297,11 +297,12 @@ print(arriving.item())
 
 # %% [markdown] name="send_first_explained"
 # With Gloo each `send` waits until its receiver is there, and every receiver is itself in `send`. Size has nothing to do with
-# it. Start the send with `isend`, receive, and then `wait()`: the buffer is not yours before that.
+# it. Start the send *and* the receive, and then `wait()` for both: neither buffer is yours before that. `swap` below does it
+# with `batch_isend_irecv`, the fourth way of *Point to point*, which holds on NCCL too.
 #
-# Below, the first walk is done. **Write the second** (five lines or fewer) and run the cell: `check` forks its own ranks,
-# counts every message, and says at once what is wrong. The send and the receive are as in the first walk; what differs is which
-# chunks, and that the arriving chunk is not added.
+# Below, the first walk is done. **Write the second** (two lines are enough) and run the cell: `check` forks its own ranks,
+# counts every message, and says at once what is wrong. You can `swap` as in the first walk; what differs is which chunks, and that
+# the arriving chunk is not added.
 
 
 # %% name="ring_all_reduce"
@@ -311,12 +312,16 @@ def ring_all_reduce(tensor):
     flat = tensor.contiguous().view(-1)
     chunks = flat.tensor_split(p)
 
+    def swap(leaving, arriving):
+        """To the right, and from the left, as one batch (NCCL wants that)."""
+        both = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+
     for step in range(p - 1):  # reduce-scatter
         mine = chunks[(rank - step - 1) % p]
         arriving = torch.empty_like(mine)
-        sending = dist.isend(chunks[(rank - step) % p], right)
-        dist.recv(arriving, left)
-        sending.wait()
+        swap(chunks[(rank - step) % p], arriving)
         mine += arriving
 
     # all-gather: your turn
@@ -336,9 +341,7 @@ check(ring_all_reduce)
 #
 # ```python
 #     for step in range(p - 1):  # all-gather
-#         sending = dist.isend(chunks[(rank + 1 - step) % p], right)
-#         dist.recv(chunks[(rank - step) % p], left)
-#         sending.wait()
+#         swap(chunks[(rank + 1 - step) % p], chunks[(rank - step) % p])
 # ```
 # </details>
 #
@@ -370,6 +373,9 @@ world.run(same_as_the_real_one, deadline=5)
 #
 # (plus the additions, $\frac{p-1}{p}n\gamma$, mostly hidden behind the sending.) `schedule.price` adds it up step by step for any
 # algorithm, so we can let four of them compete on 32 ranks. The link is assumed: 5 µs a message, 200 GB/s in each direction.
+#
+# *Flat* goes through rank 0. In a *tree* pairs add, then pairs of pairs, and the sum comes back the same way. In *recursive
+# doubling* two ranks swap their whole sums, in each step with a partner twice as far away.
 #
 # **Predict** the winner for 1 KB and the winner for 1 GB.
 
@@ -505,7 +511,7 @@ print(x.item())
 # %% [markdown] name="dtype_explained"
 # Every rank should hold 4. Bytes went round and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
 # integer. NCCL calls such a mismatch undefined: a hang, a crash or corrupted data (NCCL user guide, *Collective
-# Communication Functions*). Whoever mixes dtypes can't hope for an error.
+# Communication Functions*). Don't count on an error when dtypes differ.
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself
@@ -530,7 +536,7 @@ print(x.item())
 # ## Recap
 #
 # An all-reduce leaves the combination of all tensors on every rank, in place and with the same bits. The ring does it as a
-# reduce-scatter followed by an all-gather and sends $2\frac{p-1}{p}n$ bytes a rank, which is the least that point-to-point links
+# reduce-scatter followed by an all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links
 # allow. It pays with $2(p-1)$ steps. **Bandwidth is bought with latency.**
 #
 # **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, without the first half.
@@ -543,6 +549,7 @@ print(x.item())
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
 # [Gloo, allreduce.cc](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) ·
+# R. Graham et al., *Scalable Hierarchical Aggregation Protocol (SHArP)*, COMHPC 2016 ·
 # M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053)
 
 # %% name="stop_world"

@@ -66,7 +66,7 @@ print("bytes sent by each rank:", trace.bytes_sent())
 
 # %% [markdown] name="flat_explained"
 # Rank 0 sends $p-1$ full vectors and receives as many, one after the other; the others wait for their turn. A message of $m$ bytes
-# takes $\alpha + m\beta$ seconds ($\alpha$ to get it going, $\beta$ a byte), so for $n$ bytes
+# takes $\alpha + m\beta$ seconds ($\alpha$ to get it going, $\beta$ per byte), so for $n$ bytes
 #
 # $$T_\text{flat} = 2(p-1)(\alpha + n\beta).$$
 #
@@ -133,9 +133,9 @@ def doubling(tensor):
     for bit in range(math.ceil(math.log2(p))):
         partner = rank ^ (1 << bit)
         arriving = torch.empty_like(tensor)
-        sending = dist.isend(tensor, partner)
-        dist.recv(arriving, partner)
-        sending.wait()
+        both = [dist.P2POp(dist.isend, tensor, partner), dist.P2POp(dist.irecv, arriving, partner)]
+        for work in dist.batch_isend_irecv(both):  # together: on NCCL one could be queued behind the other
+            work.wait()
         tensor += arriving
 
 
@@ -178,9 +178,9 @@ def recursive_doubling_all_reduce(tensor):
     if rank in active:
         for bit in range(q.bit_length() - 1):
             partner = active[active.index(rank) ^ (1 << bit)]
-            sending = dist.isend(whole, partner)
-            dist.recv(arriving, partner)
-            sending.wait()
+            both = [dist.P2POp(dist.isend, whole, partner), dist.P2POp(dist.irecv, arriving, partner)]
+            for work in dist.batch_isend_irecv(both):
+                work.wait()
             whole += arriving
 
     # after the loop: your turn
@@ -217,7 +217,7 @@ check(recursive_doubling_all_reduce)
 # %% [markdown] name="halving"
 # ## 4. Few steps and few bytes
 #
-# Recursive doubling swaps *whole* vectors: $n\lg p$ bytes a rank, where the ring sends less than $2n$. **Rabenseifner** joins the ring's
+# Recursive doubling swaps *whole* vectors: $n\lg p$ bytes per rank, where the ring sends less than $2n$. **Rabenseifner** joins the ring's
 # idea to the doubling's partners: first a reduce-scatter in which the pieces halve, then an all-gather in which they double.
 #
 # **Predict.** For 8 ranks and 840 bytes: how many does a rank send? The ring, on the right, sends 1470 in 14 steps.
@@ -243,8 +243,8 @@ for p in (8, 12):
 #
 # Off powers of two the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
 #
-# On paper this beats the ring at every size, for powers of two. **So why does anyone use rings?** The formula gives each pair of ranks a link of its
-# own. Put 16 ranks on two machines and count what crosses from the first to the second.
+# On paper this beats the ring at every size, for powers of two. **So why does anyone use rings?** The formula lets any two ranks talk at full speed,
+# whoever else is talking. Put 16 ranks on two machines and count what crosses from the first to the second.
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "double binary tree"]
@@ -263,14 +263,14 @@ for name in choices:
 
 # %% [markdown] name="crossing_explained"
 # With neighbours on one machine the ring crosses once: 1.88 $n$. Rabenseifner starts with the farthest partner and the largest
-# pieces, so 8 $n$ go through. Deal the ranks out alternately and it is the other way about: 1 $n$ against 15. **An algorithm is as good as its
+# pieces, so 8 $n$ go through. Deal the ranks out alternately and it is the other way round: 1 $n$ against 15. **An algorithm is as good as its
 # placement.** The double tree is next.
 
 # %% [markdown] name="double_tree"
 # ### Two trees
 #
-# A tree can also have few bytes, if the vector is cut into $k$ segments that follow one another: a pipeline. What remains is that an
-# inner rank takes $2n$ from its two children while a leaf takes nothing. The remedy (Sanders, Speck & Träff 2009): **two** trees, each for half
+# A tree can also have few bytes, if the vector is cut into $k$ segments that follow one another: a pipeline. What remains is that on the
+# way up an inner rank takes $2n$ from its two children, while a leaf takes nothing. The remedy (Sanders, Speck & Träff 2009): **two** trees, each for half
 # of the vector. Look for a rank that has children in both.
 
 # %% name="trees"
@@ -290,7 +290,7 @@ Player(schedules.double_binary_tree_all_reduce(ranks=8, segments=4), layout="rin
 # **Predict**: 10 MB on 32 ranks. How many segments should each half have?
 
 # %% name="guess_segments"
-guess = ask("as few as possible", "about ten", "about a hundred", "as many as possible")
+guess = ask("one", "about four", "about a hundred", "as many as possible")
 guess
 
 # %% name="segments"
@@ -449,7 +449,7 @@ def tuner_latency_us(nodes, gpus=8):
     """Ring and Tree, NCCL 2.30.7: base, then each step at NVLink's or the network's price."""
     p = nodes * gpus
     steps, between = 2 * (p - 1), 2 * (nodes - 1)
-    within = 0.6 if nodes == 1 else 1.0  # the network's overhead sets the pace of the whole ring
+    within = 0.6 if nodes == 1 else 1.0  # the network's overhead paces the whole ring: 1 µs, with AMD CPUs 2
     ring_us = 6.6 + (steps - between) * within + between * 2.7
     tree_us = 6.8 + 2 * ((gpus - 1) * 0.6 + math.log2(nodes) * 5.0)
     return ring_us, tree_us
@@ -513,7 +513,7 @@ for nodes in (1, 2, 4, 16, 128):
 # ## Recap
 #
 # Flat, tree and recursive doubling move whole vectors, in $2(p-1)$, $2\lg p$ and $\lg p$ steps. Ring, Rabenseifner and the pipelined double tree
-# send about $2n$ a rank and differ in steps, and in whose links they use. A library prices its algorithms for each size and takes the cheapest.
+# send about $2n$ per rank and differ in steps, and in whose links they use. A library prices its algorithms for each size and takes the cheapest.
 # **Short vectors want few steps, long ones few bytes, and the placement can turn the order round.**
 #
 # **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling, fold included.
@@ -521,7 +521,7 @@ for nodes in (1, 2, 4, 16, 128):
 # **Next question:** the ring was two walks. What is each of them good for alone? [All-gather](09_all_gather.ipynb) first.
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform.
-# Comput. Appl. 19(1), 2005 · P. Sanders, J. Speck, J. L. Träff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan*,
+# Comput. Appl. 19(1), 2005 · R. Rabenseifner, *Optimization of Collective Reduction Operations*, ICCS 2004 · P. Sanders, J. Speck, J. L. Träff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan*,
 # Parallel Computing 35, 2009 · [MPICH, src/mpi/coll](https://github.com/pmodels/mpich/tree/main/src/mpi/coll) (costs in its comments) ·
 # [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) ·
 # [NCCL, environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·

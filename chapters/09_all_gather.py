@@ -46,7 +46,7 @@ print(as_list[-1].tolist(), as_one.tolist())
 # `all_gather_single` fills one tensor and is what the libraries use: no list, no copy. Before torch 2.13 it was called
 # `all_gather_into_tensor`; the old name still works, in 2.13 with a warning.
 #
-# How big is the result? Every rank has a piece of 1000 numbers. **Predict** the elements that arrive with 4 ranks, and with 1024.
+# How big is the result? Every rank has a piece of 1000 numbers. **Predict** how many numbers the result has with 4 ranks, and with 1024.
 
 # %% name="guess_growth"
 guess_4, guess_1024 = IntText(description="4 ranks:"), IntText(description="1024:")
@@ -54,7 +54,7 @@ display(guess_4, guess_1024)
 
 # %% name="growth"
 for p, guess in ((4, guess_4), (1024, guess_1024)):
-    print(f"{p:5} ranks: you said {guess.value}, the result has {1000 * p} elements on every rank")
+    print(f"{p:5} ranks: you said {guess.value}, the result has {1000 * p} numbers on every rank")
 
 # %% [markdown] name="growth_explained"
 # An all-reduce leaves the size as it was. An all-gather makes it $p$ times as large, **on every rank**. That is the first thing to ask of one:
@@ -96,7 +96,8 @@ dist.all_gather(parts, parameter)
 print(torch.cat(parts).requires_grad)
 
 # %% [markdown] name="grad_explained"
-# Collectives of `torch.distributed` move numbers; autograd does not look through them. A contrastive loss that gathers the embeddings of all
+# The collectives called as `dist.…` move numbers, and autograd does not look through them. (`torch.distributed.nn.functional` has
+# some that it does look through.) A contrastive loss that gathers the embeddings of all
 # ranks in this way gets no gradient through what it gathered, and nothing is said. (`all_gather_single` does raise in torch 2.13, about a view
 # changed in place: a safe failure with a strange name.)
 #
@@ -124,7 +125,8 @@ print(f"you said {guess.value}, rank 0 sends piece {last} last; it never sends p
 
 # %% [markdown] name="yours"
 # **Write it.** The result holds the pieces in rank order, so each goes straight to its place: `pieces[i]` is a view of rank $i$'s.
-# Below, every rank sends its own piece in *every* step. Run it, read what `check` says, and mend the line.
+# `swap` starts a send and a receive together and waits for both, as in [Point to point](02_point_to_point.ipynb). Below, every rank sends its own piece
+# in *every* step. Run it, read what `check` says, and mend the marked line.
 
 
 # %% name="ring_all_gather"
@@ -135,13 +137,17 @@ def ring_all_gather(tensor):
     pieces = list(result)
     pieces[rank].copy_(tensor)
 
+    def swap(leaving, arriving):
+        """To the right, and from the left, as one batch (NCCL wants that)."""
+        both = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+
     for step in range(p - 1):
-        leaving, arriving = rank, left
-        if step > 0:
-            leaving, arriving = rank, left  # your turn
-        sending = dist.isend(pieces[leaving], right)
-        dist.recv(pieces[arriving], left)
-        sending.wait()
+        if step == 0:
+            swap(pieces[rank], pieces[left])
+        else:
+            swap(pieces[rank], pieces[left])  # your turn
 
     return result.flatten(0, 1)
 
@@ -156,7 +162,7 @@ check(ring_all_gather)
 # <details><summary><b>An answer</b></summary>
 #
 # ```python
-#         leaving, arriving = (rank - step) % p, (left - step) % p
+#         swap(pieces[(rank - step) % p], pieces[(left - step) % p])
 # ```
 #
 # That is right for step 0 too.
@@ -173,7 +179,8 @@ Player(trace)
 # ## 4. Fewer steps
 #
 # $p-1$ steps are many when pieces are small. A rank that has two pieces could send both. **Recursive doubling** swaps all that is there with a partner
-# 1, 2, 4 ... ranks away; off powers of two **Bruck**'s way does: send all to the rank $2^k$ places to the left.
+# 1, 2, 4 ... ranks away, and needs a power of two. **Bruck**'s algorithm takes any $p$: in step $k$ a rank sends what it has, or as much of it as is still missing, to
+# the rank $2^k$ places to its left.
 #
 # **Predict**: 6 ranks; how many steps has Bruck? And does it send more bytes than the ring?
 
@@ -201,7 +208,7 @@ for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
 # %% [markdown] name="price"
 # ## 5. What it costs
 #
-# Let $n$ be the bytes of the **result**, so a piece has $n/p$. With $\alpha$ seconds a message and $\beta$ a byte:
+# Let $n$ be the bytes of the **result**, so a piece has $n/p$. With $\alpha$ seconds per message and $\beta$ per byte:
 #
 # $$T_\text{ring} = (p-1)\,\alpha + \tfrac{p-1}{p}\,n\beta \qquad T_\text{Bruck} = \lceil\lg p\rceil\,\alpha + \tfrac{p-1}{p}\,n\beta$$
 #
@@ -222,12 +229,13 @@ for layers in (32, 320):
 
 # %% [markdown] name="answer_explained"
 # Cutting it into layers costs a little more $\alpha$, and saves the memory that the whole exercise is about. FSDP starts the next layer's
-# all-gather while this one computes, so that the time hides (backward prefetch is on by default in FSDP1 and FSDP2).
+# all-gather while this one computes, so that the time hides: in the forward pass because the CPU runs ahead of the GPU, in the backward pass by
+# prefetching, on by default in FSDP1 and FSDP2.
 
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of twelve. **Predict**: a result of 8 MiB by all-gather, and an 8 MiB tensor all-reduced. The all-gather takes ...
+# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of twelve. **Predict** for the last row, pieces of 4 MiB each: the all-gather of them, and an all-reduce of a tensor as large as its result. The all-gather takes ...
 
 # %% name="guess_half"
 guess = ask("about half as long", "about as long", "longer")
@@ -350,9 +358,9 @@ print([t.tolist() for t in out])
 # An all-reduce with `MAX`: the result stays as small as one value. If you also want to know *where* it is, one all-gather of pairs (value, index) is enough.
 # </details>
 #
-# <details><summary>3. NCCL's tuner: which algorithms can an all-gather use, and can it use the tree?</summary>
+# <details><summary>3. NCCL's all-reduce has a tree. Does its all-gather have one?</summary>
 #
-# Ring, CollNetDirect, NVLS and PAT (2.30.7). Not the tree, which is for all-reduce.
+# No. It has the ring; CollNetDirect and NVLS, where a network or a switch helps; and PAT, which takes a logarithmic number of steps and by default needs one GPU per node (2.30.7).
 # </details>
 
 # %% [markdown] name="recap"
@@ -371,6 +379,7 @@ print([t.tolist() for t in out])
 # J. Bruck et al., *Efficient algorithms for all-to-all communications in multiport message-passing systems*, IEEE Trans. Parallel Distrib. Syst. 8(11), 1997 ·
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
 # S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# Y. Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, PVLDB 16(12), 2023, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·
 # [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html)
 
 # %% name="stop_world"

@@ -109,13 +109,17 @@ def ring_reduce_scatter(tensor):
     left, right = (rank - 1) % p, (rank + 1) % p
     chunks = [chunk.clone(memory_format=torch.contiguous_format) for chunk in tensor.tensor_split(p)]
 
+    def swap(leaving, arriving):
+        """To the right, and from the left, as one batch (NCCL wants that)."""
+        both = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+
     for step in range(p - 1):
         leaving = chunks[(rank - step) % p]
         adding = chunks[(rank - step - 1) % p]
         arriving = torch.empty_like(adding)
-        sending = dist.isend(leaving, right)
-        dist.recv(arriving, left)
-        sending.wait()
+        swap(leaving, arriving)
         adding += arriving
 
     return chunks[rank]
@@ -211,7 +215,7 @@ print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(
 # The same training with $\tfrac1p$ of the optimizer state, and of the work. An update of one element needs nothing from the others; where it does, as in
 # clipping by the global norm, one more number has to be all-reduced.
 #
-# Adam in mixed precision keeps 16 bytes a parameter: 2 for the weight, 2 for the gradient, and 12 in float32 for a master copy and two moments (Rajbhandari et al.).
+# Adam in mixed precision keeps 16 bytes per parameter: 2 for the weight, 2 for the gradient, and 12 in float32 for a master copy and two moments (Rajbhandari et al.).
 # **Predict**: does ZeRO-2 send more bytes than plain data parallelism?
 
 # %% name="guess_volume"
@@ -239,7 +243,7 @@ for name, (bytes_each, volume) in stages.items():
 # ### The backward of an all-gather
 #
 # The last chapter left a question: what gradient does a gathered piece get? Every rank used it, so its gradient is the sum of theirs, and it belongs to the
-# piece's owner. Ten lines say that to autograd:
+# piece's owner. A dozen lines say that to autograd:
 
 
 # %% name="gather_autograd"
@@ -280,7 +284,7 @@ print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
 # %% [markdown] name="price"
 # ## 6. What it costs
 #
-# With $\alpha$ seconds a message, $\beta$ a byte on the wire and $\gamma$ a byte added, and $n$ the bytes of the *full* vector:
+# With $\alpha$ seconds per message, $\beta$ per byte on the wire and $\gamma$ per byte added, and $n$ the bytes of the *full* vector:
 #
 # $$T_\text{ring} = (p-1)\,\alpha + \tfrac{p-1}{p}\,n\,(\beta+\gamma) \qquad T_\text{halving} = \lg p\;\alpha + \tfrac{p-1}{p}\,n\,(\beta+\gamma)$$
 #
@@ -353,7 +357,7 @@ dist.reduce_scatter_single(mine, padded)
 print(mine.tolist())
 
 # %% [markdown] name="layout_guess"
-# Next: a matrix with one **column** for each rank. Rank $r$ wants the sum of column $r$. The matrix is laid out row by row, and each of its rows counts
+# Next: a matrix with one **column** for each rank. Rank $r$ wants column $r$, summed over the ranks. The matrix is laid out row by row, and each of its rows counts
 # 0, 1, 2 ... so column $r$ is full of $r$. **Predict** what rank 1 gets.
 
 # %% name="guess_layout"
@@ -391,7 +395,7 @@ print("transposed:  ", column.tolist())
 # 7/8 GB, and 1/8 GB: its chunk of the sum.
 # </details>
 #
-# <details><summary>2. You reduce-scatter the gradients, update, and all-gather the *gradients*. What is wrong?</summary>
+# <details><summary>2. You reduce-scatter the gradients, update, and all-gather the <em>gradients</em>. What is wrong?</summary>
 #
 # Gather the updated parameters. Gathering the summed gradients makes an all-reduce of it, and everybody would have to update everything again.
 # </details>
@@ -404,7 +408,7 @@ print("transposed:  ", column.tolist())
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A reduce-scatter sums everybody's vectors and leaves chunk $r$ of the sum on rank $r$. It sends $\frac{p-1}{p}n$ bytes a rank in $p-1$ steps round a ring, or $\lg p$ by
+# A reduce-scatter sums everybody's vectors and leaves chunk $r$ of the sum on rank $r$. It sends $\frac{p-1}{p}n$ bytes per rank in $p-1$ steps round a ring, or $\lg p$ by
 # halving; followed by an all-gather it is an all-reduce. If something useful fits between the two, such as an update, most of the memory need never
 # be there. **Keep the sum where it is used.**
 #
@@ -414,6 +418,7 @@ print("transposed:  ", column.tolist())
 # [all-to-all](11_all_to_all.ipynb).
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# Y. Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, PVLDB 16(12), 2023, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # [PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp) ·

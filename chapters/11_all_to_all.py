@@ -18,8 +18,8 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="myth"
-# You will read that all-to-all is the most expensive collective. **Say now** what you expect: on tensors of the same size,
-# how long does an all-to-all take beside an all-reduce? 2 means twice as long. Section 5 measures it.
+# You will read that all-to-all is the most expensive collective. **Guess now**: on tensors of the same size, how many times as
+# long as an all-reduce does an all-to-all take? Section 5 measures it.
 
 # %% name="guess_ratio"
 first_guess = FloatText(description="times:")
@@ -174,7 +174,8 @@ print(f"rows back: {len(ids) * row_nbytes / 1e6:.1f} MB, each once: {different *
 #
 # An all-to-all is $p(p-1)$ different messages, and no cleverness makes fewer parcels of them. What one can choose is the order. If
 # everybody began with rank 0, rank 0 would have a queue. So in step $i$ every rank serves the one $i$ places up and is served by the one
-# $i$ places down. That is the **pairwise** exchange:
+# $i$ places down. That is the **pairwise** exchange. Sending and receiving go as one batch: on NCCL a lone `isend` may
+# wait for its receiver.
 
 
 # %% name="exchange"
@@ -183,9 +184,9 @@ def exchange(outgoing, incoming):
     incoming[rank].copy_(outgoing[rank])
     for step in range(1, p):
         up, down = (rank + step) % p, (rank - step) % p
-        sending = dist.isend(outgoing[up], up)
-        dist.recv(incoming[down], down)
-        sending.wait()
+        pair = [dist.P2POp(dist.isend, outgoing[up], up), dist.P2POp(dist.irecv, incoming[down], down)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
 
 
 # %% [markdown] name="trace"
@@ -269,7 +270,7 @@ for name in ("all_reduce", "all_to_all"):
     measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 
 # %% [markdown] name="fit"
-# We fit $\alpha$ and $\beta$ to the **all-reduce** only, as if it were a ring. Then the model must say what the all-to-all takes, which it has never seen.
+# We fit $\alpha$ and $\beta$ to the **all-reduce** only, as if it were a ring. Then the model has to predict the all-to-all, which it has never seen.
 
 # %% name="fit_model"
 p, fitted = world.ranks, measured["all_reduce"].fit()
@@ -288,7 +289,7 @@ print(f"you guessed {first_guess.value:g} times, the model says 0.5, the largest
 # %% [markdown] name="measure_explained"
 # Inside one machine the myth is the wrong way round. For long tensors the ratio may even be below 0.5, since the all-reduce also *adds* ($\gamma$).
 #
-# For short ones the model is too slow, and the reason is worth having. Its $p-1$ steps come one after the other. But no parcel depends on another,
+# For short ones the model predicts too much, for an instructive reason. Its $p-1$ steps come one after the other. But no parcel depends on another,
 # so Gloo starts all sends and receives at once and then waits for all of them (`gloo/alltoall.cc`). In a ring that is impossible: what goes
 # on in a step arrived in the step before.
 
@@ -460,6 +461,7 @@ dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
 # [Gloo, alltoall.cc](https://github.com/pytorch/gloo/blob/main/gloo/alltoall.cc) ·
 # [DeepEP](https://github.com/deepseek-ai/DeepEP), whose test shape the bill uses ·
+# D. Lepikhin et al., *GShard*, [arXiv:2006.16668](https://arxiv.org/abs/2006.16668) (dispatch, combine, capacity) ·
 # S. A. Jacobs et al., *DeepSpeed Ulysses*, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509)
 
 # %% name="stop_world"

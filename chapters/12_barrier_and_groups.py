@@ -43,7 +43,7 @@ print(f"waited {time.perf_counter() - came:.1f} s")
 # %% [markdown] name="wait_explained"
 # The last rank waits for nobody, all others wait for it. A barrier costs what the *slowest* rank costs, and 64 ranks have a slowest one in every step.
 #
-# A barrier orders, it does not tell. Its honest use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
+# A barrier orders events; it carries no data. Its proper use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
 
 # %% name="guess_file"
 guess = ask("nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error")
@@ -101,9 +101,10 @@ def dissemination_barrier():
     rank, p = dist.get_rank(), dist.get_world_size()
     word, heard, hop = torch.zeros(1), torch.empty(1), 1
     while hop < p:
-        sending = dist.isend(word, (rank + hop) % p)
-        dist.recv(heard, (rank - hop) % p)
-        sending.wait()
+        pair = [dist.P2POp(dist.isend, word, (rank + hop) % p), dist.P2POp(dist.irecv, heard, (rank - hop) % p)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
+        heard.item()  # on a GPU this, and not wait(), keeps the CPU until the word is here
         hop *= 2
 
 
@@ -144,8 +145,10 @@ def ping():
     if rank == 0:
         dist.send(x, 1)
         dist.recv(x, 1)
+        x.item()  # on a GPU, waits until it is here
     elif rank == 1:
         dist.recv(x, 0)
+        x.item()
         dist.send(x, 0)
 
 
@@ -247,7 +250,7 @@ print("data parallel with rank 13:  ", grid[:, column].tolist())
 
 # %% [markdown] name="grid_explained"
 # Each rank is in two groups of 8. The innermost dimension has neighbouring numbers, which are on one node with fast links: that is where tensor parallelism goes, since it talks in every layer. Data parallelism talks once a step and can
-# go between nodes. Sixteen groups, and no group of all 64.
+# go between nodes. Sixteen groups beside the world's own.
 #
 # Live: **predict** whether summing the rows and then the columns gives the sum of all.
 

@@ -140,7 +140,7 @@ for x in (50.0, 90.0, 1000.0):
     print(f"{x:4g}: {total:8.3g} {exps[0] / total:7.4f}")
 
 # %% [markdown] name="shift"
-# The columns are $x$, the sum and the softmax. $e^{89}$ is more than float32 can hold. The cure is old: subtract the same number $m$ from every $x$, which cancels in the
+# Printed are $x$, the sum and the first softmax. $e^{89}$ is more than float32 can hold. The cure is old: subtract the same number $m$ from every $x$, which cancels in the
 # fraction, and choose $m$ as the row's maximum, so that no exponent is above 0. But *whose* maximum?
 #
 # **Yours:** two lines are missing. Each is one collective. Run `check` before you write anything: it says what the result is without them.
@@ -196,8 +196,9 @@ alone = torch.softmax(torch.cat(world["logits"]), dim=0)
 print("largest difference from one process:", f"{(torch.cat(world['mine']) - alone).abs().max():.1e}")
 
 # %% [markdown] name="flash"
-# This merge carries more than softmax. FlashAttention walks through its keys block by block with it, and ring attention and flash-decoding merge
-# the blocks of different GPUs with it: they carry the weighted sum of values along as a third part.
+# This merge carries more than softmax. FlashAttention walks through its keys block by block with it, flash-decoding merges blocks that
+# one GPU's multiprocessors worked on side by side, and ring attention blocks that come from other GPUs. All carry the weighted sum of values along as a
+# third part.
 #
 # Nothing says that a collective can only add numbers. Step through this one and think of every cell as a *pair*: wherever the picture adds, merge.
 # Why must the grouping not matter?
@@ -419,7 +420,7 @@ for tokens, (gather, compose) in measured.items():
     print(f"{tokens:8}{1e3 * gather:11.2f}{1e3 * expected[0]:8.2f}{1e3 * compose:12.2f}{1e3 * expected[1]:8.2f}")
 
 # %% [markdown] name="measure_explained"
-# Follow the columns downwards. The gather must grow with the tokens; the composed form sends 3 kB at most and should not. If yours jumps about, count its steps: one after
+# Follow the columns downwards. The gather must grow with the tokens; the composed form hands over 3 kB at most and should not. If yours jumps about, count its steps: one after
 # the other, and each may wait for a process to wake. On CPUs $\alpha$ is mostly that.
 #
 # What the model leaves out altogether is memory, often the true reason: gathered logits must *fit*.
@@ -428,7 +429,7 @@ for tokens, (gather, compose) in measured.items():
 # ## 7. Where you meet it
 #
 # - **Tensor parallelism**: the vocabulary-parallel loss (Megatron-LM), argmax and top-k when sampling.
-# - **Context parallelism**: the softmax merge, in ring attention and flash-decoding.
+# - **Context parallelism**: the softmax merge, in ring attention and in decoding with keys on several GPUs.
 # - **FSDP, ZeRO**: the norm for gradient clipping. Each rank sums the squares of *its* shard, one all-reduce adds, then the root. Take the root last.
 # - **DDP**: `SyncBatchNorm`; a loss over unequal numbers of tokens.
 #
@@ -441,7 +442,7 @@ for tokens, (gather, compose) in measured.items():
 #
 # <details><summary>2. Two ranks have gradient norms 3 and 4 on their shards. What is the norm of the whole?</summary>
 #
-# 5, the root of 9 + 16. Adding norms gives 7. If both hold the *same* parameters, it is not even 5: count every parameter once.
+# 5, the root of 9 + 16. Adding norms gives 7. (Parameters that both hold must be counted once.)
 # </details>
 #
 # <details><summary>3. Why does the vocabulary-parallel loss contribute 0 for a target that is elsewhere, rather than skip the call?</summary>

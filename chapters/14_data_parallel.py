@@ -21,8 +21,8 @@ world
 # %% [markdown] name="equal"
 # ## 1. Begin equal
 #
-# Data parallelism keeps a full copy of the model on every rank, and the copies must never part. They part at once if they are not made
-# equal. Here each rank builds its model as any script would, with random weights.
+# Data parallelism keeps a full copy of the model on every rank, and the copies must never part. Unless something makes them equal, they differ
+# from the start. Here each rank builds its model as any script would, with random weights.
 
 # %% name="build"
 # %%ranks
@@ -78,10 +78,11 @@ guess
 # %% name="epochs"
 # %%ranks
 sampler = DistributedSampler(range(4 * world_size))
-print("first epoch ", list(sampler))
-print("second epoch", list(sampler))
-sampler.set_epoch(1)
-print("set_epoch(1)", list(sampler))
+with torch.device("cpu"):  # it shuffles with a generator of the CPU
+    print("first epoch ", list(sampler))
+    print("second epoch", list(sampler))
+    sampler.set_epoch(1)
+    print("set_epoch(1)", list(sampler))
 
 # %% [markdown] name="epochs_explained"
 # The same order for ever, without a warning: call `sampler.set_epoch(epoch)`.
@@ -314,7 +315,7 @@ for p in (2, 8, 32, 128, 1024):
 
 # %% [markdown] name="efficiency_explained"
 # The tax hardly depends on $p$: that is the ring's merit, and why data parallelism scales so far (*weak* scaling: each rank keeps its 16 samples, so the batch grows with $p$, and the learning
-# rate must be thought about anew). Most of the tax can be hidden behind the backward pass; the next chapter does it.
+# rate must be chosen anew). Most of the tax can be hidden behind the backward pass; the next chapter does it.
 
 # %% [markdown] name="uneven"
 # ## 6. When ranks don't do the same
@@ -332,7 +333,7 @@ for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
 # %% [markdown] name="uneven_explained"
-# That is why samplers deal out equal shares. Where shares must be unequal, `torch.distributed.algorithms.Join` lets the early rank answer for those it lacks.
+# That is why samplers deal out equal shares. Where shares must be unequal, `torch.distributed.algorithms.Join` lets a rank that has run out of batches shadow the others' collectives.
 #
 # **A parameter that was not used.** This model has two heads. Even ranks happen to need head A, odd ranks head B, so that one of them has no gradient. The loop skips it, which seems reasonable:
 

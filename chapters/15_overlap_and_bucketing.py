@@ -82,7 +82,8 @@ print(f"after wait: {x.item():g}")
 #
 # ## 3. Hide it
 #
-# Now put the two together: the hook starts the all-reduce, and after `backward()` we wait for all. The step below does it either way, and notes on the clock when each gradient was ready.
+# Now put the two together: the hook starts the all-reduce, and after `backward()` we wait for all. The step below does it either way, and records when each gradient was ready.
+# (On a GPU a hook fires when its layer's work has been *queued*: there the layers' bars come too early.)
 
 
 # %% name="one_step"
@@ -350,11 +351,12 @@ check(bucketed_gradients)
 #
 # $$t(b) = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,\beta ,$$
 #
-# all of them $T = K\,t(b)$, one after the other. Backward takes $T_\text{bwd}$. What doesn't fit behind it stays **exposed**, and so does the last bucket, which is complete only when backward is over:
+# all of them $T = K\,t(b)$, one after the other. Let backward take $T_\text{bwd}$ and the buckets become ready evenly over it: the first after $T_\text{bwd}/K$, the last only when backward is over. Then nothing hides the last bucket,
+# and of a communication that is longer than backward more stays **exposed**:
 #
-# $$T_\text{exposed} \approx \max(0,\; T - T_\text{bwd}) + t(b)$$
+# $$T_\text{exposed} \approx \max\bigl(t(b),\; T - T_\text{bwd}\,(1 - \tfrac1K)\bigr)$$
 #
-# It is an approximation: buckets should become ready evenly, and communication should not slow computing down. `workload.ddp` computes it. For the question at the top, with 5 µs a message, **predict** the best size:
+# It is an approximation: communication should not slow computing down. `workload.ddp` computes it. For the question at the top, with 5 µs a message, **predict** the best size:
 
 # %% name="guess_size"
 sizes_mib = [1, 5, 25, 50, 100, 400, 3200]
@@ -510,7 +512,7 @@ for kind, guess in (("cores", cores_guess), ("elsewhere", elsewhere_guess)):
 # - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients live in the buckets: one copy less), `static_graph=True` (find what is unused once, then
 #   rebuild after all).
 # - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
-# - **Tensor parallelism** can't: the next product *needs* the all-reduced activations.
+# - **Tensor parallelism** can hide little: the next product *needs* the all-reduced activations. (In backward, Megatron-LM all-reduces the gradient of the input while it computes that of the weight.)
 #
 # With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 micro-batches in one bucket, as written and with `no_sync()` around the first three.
 
@@ -540,7 +542,8 @@ for save in (False, True):
 #
 # <details><summary>1. A profile shows one large all-reduce after backward, and nothing during it. Name two causes.</summary>
 #
-# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. Or the largest gradient is tied to the embedding, and ready last.
+# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. Or the model ties its head to the embedding *and* runs with
+# `find_unused_parameters=True`: the head's bucket comes first, is ready last, and holds all others back.
 # </details>
 #
 # <details><summary>2. You double the GPUs from 512 to 1024. Should buckets grow or shrink?</summary>

@@ -208,8 +208,10 @@ def gradients_held(drop):
     def ready(weight):
         most.append(sum(p.grad.nbytes for p in layers.parameters() if p.grad is not None))
         if drop:
-            shard = torch.empty(weight.numel() // dist.get_world_size())
-            dist.reduce_scatter_single(shard, weight.grad.flatten())
+            ranks = dist.get_world_size()
+            gradient = torch.nn.functional.pad(weight.grad.flatten(), (0, -weight.numel() % ranks))
+            shard = torch.empty(len(gradient) // ranks)
+            dist.reduce_scatter_single(shard, gradient)
             shards.append(shard)
             weight.grad = None
 
@@ -387,7 +389,9 @@ for name, price in prices.items():
 print(f"you said {guess.value:g}")
 
 # %% [markdown] name="measured_explained"
-# On NCCL expect something near the model. With Gloo the ratio is further off, for the reason that [Reduce-scatter](10_reduce_scatter.ipynb) found: its `reduce_scatter_single` all-reduces a copy, so that a scatter costs as much as an all-reduce. Read "ZeRO sends no more than DDP"
+# On NCCL with rings it should be near the model (not run here); where NVLink's switch adds (NVLS) the all-reduce gets cheaper, and the ratio grows.
+#
+# With Gloo the ratio is further off, for the reason that [Reduce-scatter](10_reduce_scatter.ipynb) found: its `reduce_scatter_single` all-reduces a copy, so that a scatter costs as much as an all-reduce. Read "ZeRO sends no more than DDP"
 # as a statement about bytes that an *algorithm* needs.
 #
 # ## 6. Yours
@@ -544,6 +548,7 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # **Next question:** even sharded, every rank *computes* with the whole layer. What if one layer is too large for one GPU? [Tensor and pipeline parallelism](17_tensor_and_pipeline_parallel.ipynb).
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, SC 2020, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# Y. Zhao et al., *PyTorch FSDP: experiences on scaling fully sharded data parallel*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·
 # [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) ·
 # [PyTorch, ZeroRedundancyOptimizer](https://docs.pytorch.org/docs/stable/distributed.optim.html) ·
 # [DeepSpeed, issue 264](https://github.com/deepspeedai/DeepSpeed/issues/264) (an all-reduce in stage 1) ·

@@ -252,7 +252,7 @@ for form in ((F.apply, G.apply, False), (Gather.apply, Scatter.apply, True)):
     print(f"off by {results[0][0]:.0e}, keeps {results[0][1]}, rings send {sent} bytes a rank: {ops}")
 
 # %% [markdown] name="sequence_explained"
-# The same: an all-reduce *is* a reduce-scatter and an all-gather. The memory between the pairs shrinks to $1/p$, for no more bytes.
+# The same: an all-reduce *is* a reduce-scatter and an all-gather. The memory between the pairs shrinks to $1/p$, for no more bytes. (For the weight's gradient backward needs the gathered $x$ once more. Either it is kept whole, or it is gathered again, as Megatron-LM does: one collective more, behind a product.)
 #
 # A trap comes with it: the weights of the layer norm now see only *their* rank's tokens, so their gradients are partial and need an all-reduce of their own.
 #
@@ -341,8 +341,10 @@ for name, bytes_per_s in links.items():
     print(f"{name:8} computing {compute_s:.2f} s, {step.calls} all-reduces {step.seconds:.2f} s: {share:.0%}")
 
 # %% [markdown] name="share_explained"
-# Data parallelism can hide its all-reduce behind the backward pass. Here the next product *needs* the result: the bytes are on the critical path, in every layer, forward and backward. **That is why tensor
+# Data parallelism can hide its all-reduce behind the whole backward pass. Here the next product *needs* the result, so most of these bytes are on the critical path, in every layer. **That is why tensor
 # parallelism stays inside the node.** There it also ends: over 64 ranks the pieces of each product would be small, and small products use a GPU badly (Narayanan et al. 2021).
+#
+# (Some can be hidden. In backward the input's gradient can travel while the weight's is computed, as in Megatron-LM; newer kernels cut a product in pieces and send each while they compute the next.)
 
 # %% [markdown] name="pipeline"
 # ## 6. Whole layers: the pipeline
@@ -378,6 +380,7 @@ class Stage:
 def forward(stage, i, x):
     if stage.rank > 0:
         dist.recv(x, stage.rank - 1)
+        x[0, 0].item()  # on a GPU, waits until it is here
     x.requires_grad_()
     stage.kept[i] = x, torch.tanh(stage.layer(x))
     stage.work("F", i)
@@ -391,6 +394,7 @@ def backward(stage, i):
     gradient = torch.ones_like(y)  # the loss is the sum of the last stage's outputs
     if stage.rank < stage.p - 1:
         dist.recv(gradient, stage.rank + 1)
+        gradient[0, 0].item()
     stage.work("B", i)
     y.backward(gradient)
     del stage.kept[i]
@@ -554,7 +558,7 @@ for what, (nvlink, network) in prices.items():
 print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 
 # %% [markdown] name="axes_explained"
-# So: **tensor** innermost, on the fastest links, for it sends most and nothing hides it. **Data** can hide behind backward, and is sent once a step, however many micro-batches there are. **Pipeline** sends little, between
+# So: **tensor** innermost, on the fastest links, for it sends most and little hides it. **Data** can hide behind backward, and is sent once a step, however many micro-batches there are. **Pipeline** sends little, between
 # neighbours, and crosses nodes best; its price is the bubble, not bytes.
 #
 # ## 8. Check yourself
@@ -596,9 +600,12 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # **Next question:** all these calls end in a library. Which, and what does it promise? [Libraries](18_libraries.ipynb)
 #
 # **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
-# D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (1F1B, interleaving, the bubble) ·
+# D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (interleaving, the bubble) ·
+# A. Harlap et al., *PipeDream*, [arXiv:1806.03377](https://arxiv.org/abs/1806.03377) (1F1B) ·
+# D. Narayanan et al., *Memory-efficient pipeline-parallel DNN training*, [arXiv:2006.09503](https://arxiv.org/abs/2006.09503) (1F1B with a flush, as here) ·
 # V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) (sequence parallelism) ·
 # Y. Huang et al., *GPipe*, [arXiv:1811.06965](https://arxiv.org/abs/1811.06965) ·
+# [NVIDIA, Megatron-LM, tensor_parallel/layers.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/layers.py) (what it overlaps and gathers again) ·
 # [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) ·
 # [PyTorch, pipeline parallelism](https://docs.pytorch.org/docs/stable/distributed.pipelining.html)
 

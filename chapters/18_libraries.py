@@ -99,10 +99,10 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # | library | moves data between | name in torch |
 # |---|---|---|
 # | **NCCL** | NVIDIA GPUs, by NVLink, PCIe, InfiniBand, sockets | `nccl` |
-# | **RCCL** | AMD GPUs, by xGMI, PCIe, InfiniBand, sockets | `nccl`: same interface, so no script changes |
+# | **RCCL** | AMD GPUs, by xGMI (AMD's links between GPUs), PCIe, InfiniBand, sockets | `nccl`: same interface, so no script changes |
 # | **Gloo** | CPUs by TCP; GPU tensors for most calls | `gloo` |
 # | **MPI** | what its implementation supports (Open MPI, MPICH, ...) | `mpi`; torch must be built from source with it |
-# | **UCC** | CPUs and GPUs, through others: UCX, NCCL, SHARP | `ucc`, if built with it |
+# | **UCC** | CPUs and GPUs, through others: UCX (messages over fast networks), NCCL, SHARP (switches that add) | `ucc`, if built with it |
 # | **oneCCL** | Intel GPUs | `xccl` |
 #
 # (Beside these stands torchcomms, an interface with backends of its own that its README calls experimental. And in torch 2.15 `nccl` names a rewritten backend, `nccl-legacy` the one before.)
@@ -167,7 +167,7 @@ print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB; you said {gloo_mb.value:g}"
 # - `NCCL_DEBUG_SUBSYS=TUNING` adds the tuner's table ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)).
 # - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
 #
-# Both libraries pick a network interface by themselves, and both can be told: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Such variables are read when a group is made. The classic mistake: a job file from another cluster, where the interface had another name.
+# Both libraries pick a network interface by themselves, and both can be told: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Gloo reads its variable whenever a group is made, NCCL once, before its first. The classic mistake: a job file from another cluster, where the interface had another name.
 
 # %% tags=["raises-exception"] name="wrong_interface"
 # %%ranks --deadline 20
@@ -279,7 +279,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # ```
 # </details>
 #
-# Two differences no run of yours may show, for the promise is open: a blocking `send` may wait for its receiver or not (MPI's standard allows both; [Point to point](02_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and bucketing](15_overlap_and_bucketing.ipynb)). Write for the stricter of each.
+# Two differences may never show in your runs, because the interface leaves them open: a blocking `send` may wait for its receiver or not (MPI's standard allows both; [Point to point](02_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and bucketing](15_overlap_and_bucketing.ipynb)). Write for the stricter of each.
 
 # %% [markdown] name="price"
 # ## 5. What the library costs
@@ -374,7 +374,7 @@ with tempfile.TemporaryDirectory() as folder:
 #
 # - **DDP, FSDP**: gradients and weights, by the GPU's library. `torch.distributed.checkpoint` agrees on its plan with Python objects, where a second library beside NCCL helps.
 # - **Pipeline stages**: `batch_isend_irecv`, which Gloo does not have for GPU tensors.
-# - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM), which no backend name stands for.
+# - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM): one side writes into the other's memory, or reads from it, and the other makes no call. No backend name stands for them.
 #
 # ## 8. Check yourself
 #
@@ -393,15 +393,15 @@ with tempfile.TemporaryDirectory() as folder:
 # RDMA: bytes go through the kernel's TCP as Gloo's do in section 3. Look at `NCCL_IB_HCA`, `NCCL_IB_DISABLE`, and whether the container sees the cards.
 # </details>
 #
-# <details><summary>4. A job on 256 CPU ranks never notices an overflow. Which line?</summary>
+# <details><summary>4. A job on 256 CPU ranks keeps a flag: one rank overflows, all say <code>True</code>, and a step later all say <code>False</code>. Which line?</summary>
 #
-# `all_reduce(flag)` of a bool: 256 fits no byte.
+# `all_reduce(flag)` of a bool: after the first sum every rank brings 1, and 256 fits no byte.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# The device of a tensor chooses the backend, and a name chose that once. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs, `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI where torch was built with it and the program needs no reduce-scatter. Then ask the ranks who carries what: torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same everywhere, sums up to rounding, and dtypes are where libraries part. **Ask for what you mean, then find out who carries it.**
+# The tensor's device picks the library, among those that you named when the group was made. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs, `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI where torch was built with it and the program needs no reduce-scatter. Then ask who carries what: torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same everywhere, sums up to rounding, and dtypes are where libraries part. **Ask for what you mean, then find out who carries it.**
 #
 # **Now you:** the halo exchange of [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right under *every* promise of a `send`.
 #

@@ -81,7 +81,7 @@ for machine in (dgx, cloud):
     print(f"{machine.name:16} in order {1e3 * good:7.1f} ms, round robin {1e3 * bad:7.1f} ms: {bad / good:.1f} times")
 
 # %% [markdown] name="robin_explained"
-# Both halves of the sentence. On the DGX eight times as much crosses, but over eight cards, seven of which had been idle: nothing changes. In the cloud eight ranks queue for one card. **Placement costs where links are shared.**
+# Here are both halves of section 1's sentence: what crosses, and how many share it. On the DGX eight times as much crosses, but over eight cards, seven of which had been idle: nothing changes. In the cloud eight ranks queue for one card. **Placement costs where links are shared.**
 #
 # ## 4. Two levels
 #
@@ -117,8 +117,10 @@ for machine, guess in ((dgx, best_dgx), (cloud, best_cloud)):
     print(f"you said {guess.value}")
 
 # %% [markdown] name="two_explained"
-# There are the 9 ms, with the ring's bytes to a rank. The two levels use all eight cards, each for an eighth. The leader wins nothing: it carries the whole vector over *its* card. And in the cloud there is one card for all, so eight parts through it are no better than one, and
-# the steps inside cost PCIe time on top: there the plain ring wins. **Two levels pay where a node has more cards than one ring uses.**
+# There are the 9 ms, with the ring's bytes to a rank. The two levels use all eight cards, each for an eighth. The leader wins nothing: it carries the whole vector over *its* card.
+#
+# In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms of PCIe: there the plain ring wins. **Two levels pay most where a node
+# has more cards than one ring uses.**
 
 # %% name="two_formula"
 inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (dgx.inside, dgx.nic))
@@ -181,7 +183,7 @@ for command in (["lscpu"], ["nvidia-smi", "topo", "-m"]):
         print(f"no {command[0]} here")
 
 # %% [markdown] name="legend"
-# `nvidia-smi topo -m` names the way between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB** (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node), **SYS** (across sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card
+# `nvidia-smi topo -m` names the way between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB** (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card
 # that is `PIX`: that is *its* card.
 #
 # Tables can be wrong; a stopwatch is not. **Predict**: are some pairs of our ranks nearer to each other than others?
@@ -360,7 +362,7 @@ for what, machine in ill.items():
 # The ring's rank 5 sends by NVLink only, and twice as slow is still faster than a card; card 3 it never used. Two levels have every rank and every card on the critical path. That is why clusters are tested link by link before a large job:
 #
 # - **Print who sits where**: rank, host, GPU, as in section 6. `LOCAL_RANK` picks the GPU.
-# - **Let NCCL tell.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer access (`NCCL_P2P_LEVEL`) or GPUDirect RDMA (`NCCL_NET_GDR_LEVEL`) bytes pass through the host's memory.
+# - **Let NCCL tell.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer access (`NCCL_P2P_LEVEL`) or GPUDirect RDMA, by which a card reads and writes a GPU's memory itself (`NCCL_NET_GDR_LEVEL`), bytes pass through the host's memory.
 # - **Measure in a node and across nodes**, each with nccl-tests. Two nodes may flatter (trees there can beat the card's bandwidth); take more.
 #
 # ## 9. Where you meet it
@@ -376,7 +378,8 @@ for what, machine in ill.items():
 #
 # <details><summary>2. Eight GPUs and one 100 Gb/s card a node: what does a two-level all-reduce save?</summary>
 #
-# Messages, hardly bytes: the card carries $2\frac{m-1}{m}n$ either way, a ring's card nearly $2n$.
+# Messages, and bytes if nodes are few: the card carries $2\frac{m-1}{m}n$ instead of the ring's nearly $2n$, half as much on two nodes and hardly less on many. Whether that pays depends on what the steps inside cost: on two cloud
+# nodes it does, 136 ms against 152.
 # </details>
 #
 # <details><summary>3. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. First suspicion?</summary>
@@ -387,7 +390,7 @@ for what, machine in ill.items():
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A collective is as slow as its most crowded link, so count what crosses it and who shares it. Two levels let every rank carry $n/g$ between nodes over its own card; that pays where cards are many, and only if the program's idea of a node is the launcher's. Rails do the same for switches.
+# A collective is as slow as its most crowded link, so count what crosses it and who shares it. Two levels let every rank carry $n/g$ between nodes over its own card; that pays most where cards are many, and only if the program's idea of a node is the launcher's. Rails do the same for switches.
 # **Find the way out, send little over it, over as many cards as there are, and ask who sits where.**
 #
 # **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) has the two-level all-reduce for marks, by the bytes that leave a node.

@@ -49,6 +49,9 @@ for step in range(5):
 #
 # Read the report from below. Its last line but one says who waits, in which **collective number** (each rank counts the calls of a group from its beginning, those
 # of our World included), and **who is missing**. That is where it stopped; the mistake is at that point or before.
+#
+# (On GPUs a call is only queued, and the CPU goes on to the line that needs the result, or to the end of the cell: there the report shows *that* line, or says that a rank waits for its GPU. Which collective it is, the
+# flight recorder of section 4 tells.)
 
 # %% [markdown] name="standings"
 # ## 2. The report, as data
@@ -75,7 +78,7 @@ except RanksStuck as stuck:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
 # %% [markdown] name="desync_explained"
-# Everybody is in collective number so-and-so, and it is not the same collective: a **desync**. Gloo says nothing, each call just waits for messages that will not come. NCCL
+# All ranks are at the same number, but not in the same collective: a **desync**. Gloo says nothing, each call just waits for messages that will not come. NCCL
 # calls mismatches undefined. The mend is in the table: two lines of code where there should be one.
 #
 # The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls, compares them, and needs no deadline:
@@ -206,8 +209,8 @@ print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.
 plots.timeline(slow)
 
 # %% [markdown] name="slow_explained"
-# What is over or short of the 0.50 s is the machine's own unevenness, which both runs have. Bars are time inside `all_reduce`. The slow rank has the *shortest*, since everybody is there when it comes. **The culprit's profile looks best.** Who reads only rank 0's profile
-# sees "the all-reduce takes most of the step" and buys a faster network, in vain.
+# What is over or short of the 0.50 s is the machine's own unevenness, which both runs have. Bars are time inside `all_reduce`. The slow rank has the *shortest*, since everybody is there when it comes. **The culprit's profile looks best.** Anyone who reads only rank 0's
+# profile sees "the all-reduce takes most of the step" and buys a faster network, in vain.
 #
 # A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower:
 

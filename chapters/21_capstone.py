@@ -132,7 +132,7 @@ losses = {"alone": torch.tensor(world.run(train, alone)[0])}
 print(", ".join(f"{loss:.3f}" for loss in losses["alone"][::7]))
 
 # %% [markdown] name="ways"
-# That is the truth that the three ways are held to. **Predict** how far their losses will be from it, at most, over 50 steps.
+# This is the reference for the three ways. **Predict** how far their losses will be from it, at most, over 50 steps.
 
 # %% name="guess_losses"
 guess = ask("exactly 0", "below 0.0001", "about 0.01", "about 0.1")
@@ -496,9 +496,11 @@ print(f"of DDP's {1e3 * seconds:.0f} ms, {1e3 * exposed:.1f} can't hide behind b
 print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * length / (3 * hidden):.2f}")
 
 # %% [markdown] name="dgx_explained"
-# (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. ZeRO-1 keeps whole gradients; one that frees each at once, ZeRO-2, has a little less.)
+# (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. The row shows ZeRO-1, which keeps whole gradients; ZeRO-2, which frees each at once, needs a third less, 24 GB.)
 #
-# Three lessons that our CPUs could not teach. DDP's state does not fit a GPU of 80 GB, whatever its speed. DDP's bytes hide behind backward; tensor parallel's do not, for the next matrix waits for them. And the
+# (DDP and ZeRO-1 send the same bytes. The 14 ms between them are the $\alpha$ of DDP's 492 buckets; ZeRO is priced here as two calls, where an implementation makes more.)
+#
+# Three lessons that our CPUs could not teach. DDP's state does not fit a GPU of 80 GB, whatever its speed. DDP's bytes hide behind backward; most of tensor parallel's do not, for the next matrix waits for them. And the
 # ratio of their bytes depends on $bs/3h$ only, not on the machine: that is why a model this small could show it. (Its embeddings count in $N$ too, so its own ratio is a little lower.)
 #
 # Now tensor parallel over two such nodes, joined by 400 Gb/s a GPU. The same activations, 16 ranks. **Predict** how many times longer an all-reduce takes.

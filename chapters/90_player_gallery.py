@@ -47,7 +47,7 @@ Player(ALGORITHMS["pipelined_chain_broadcast"](ranks=5, segments=6))
 # %% [markdown] name="grid"
 # ## Grid
 #
-# An all-reduce over a 2-D torus: along the rows first, then along the columns.
+# An all-reduce over a 2-D torus: reduce-scatter along the rows, all-reduce along the columns, all-gather along the rows.
 
 # %% name="player_grid"
 Player(ALGORITHMS["torus_all_reduce"](ranks=12, columns=4))
@@ -90,9 +90,10 @@ def all_gather_by_hand():
     rank, p = dist.get_rank(), dist.get_world_size()
     parts = list(torch.zeros(4 * MiB).tensor_split(p))
     for step in range(p - 1):
-        sending = dist.isend(parts[(rank - step) % p], (rank + 1) % p)
-        dist.recv(parts[(rank - step - 1) % p], (rank - 1) % p)
-        sending.wait()
+        leaving, arriving = parts[(rank - step) % p], parts[(rank - step - 1) % p]
+        pair = [dist.P2POp(dist.isend, leaving, (rank + 1) % p), dist.P2POp(dist.irecv, arriving, (rank - 1) % p)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
 
 
 _, trace = world.trace(all_gather_by_hand)

@@ -2,7 +2,7 @@
 # # Price a training run
 #
 # **65 billion parameters, 64 H100s with 80 GB each, 4 million tokens a step. Which ways to split the model fit into the memory, and
-# which of those sends for the shortest time?**
+# which of those spends the least time on communication?**
 #
 # 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
 
@@ -15,7 +15,7 @@ from allranks.plan import Plan, plan
 from allranks.workload import WorkloadError
 
 # %% [markdown] name="guess_intro"
-# **Guess now**: for how many seconds of each step does the best of those splits send? Section 3 has the answer.
+# **Guess now**: how many seconds of each step does the best of those splits spend on communication? Section 3 has the answer.
 
 # %% name="question"
 first_guess = FloatText(description="seconds:")
@@ -70,8 +70,11 @@ for stage in range(4):
     print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
 
 # %% [markdown] name="stages_explained"
-# Only stage 3 fits, and look at its price. A replica does its 32 sequences one at a time here, and what is sharded must be gathered anew for each of them: 96 calls of
-# 130 GB. More sequences at a time (`microbatch`) means fewer gathers, and more activations to keep, which the calculator does *not* count.
+# Only stage 3 fits, and look at its price. A replica does its 32 sequences one at a time here, and what is sharded travels anew for each of them: in stage 3 two gathers and a
+# reduce-scatter, 96 calls of 130 GB; in stage 2 the reduce-scatter, 32 calls. (Stages 0 and 1 send the same bytes; stage 0 pays 3.1 s of $\alpha$ for its 4975
+# buckets, where stage 1 is priced as two calls.)
+#
+# More sequences at a time (`microbatch`) means fewer gathers, and more activations to keep, which the calculator does *not* count.
 #
 # Or split the model itself. **Tensor parallel** (TP) ranks share each layer's matrices; they all-reduce activations four times a layer. **Pipeline
 # parallel** (PP) ranks have whole layers, and hand activations on. Both divide the 16 bytes.
@@ -147,7 +150,10 @@ for machine in machines:
     print(f"{machine:16}", *(f"{kind} {price.seconds:8.3f} s  " for kind, price in split.prices.items()))
 
 # %% [markdown] name="machines_explained"
-# Two PCIe islands and one Ethernet card for eight GPUs: there the same split takes minutes, and no knob of the software mends it. The bandwidths are NCCL's own
+# Two PCIe islands and one Ethernet card for eight GPUs: there this split takes three minutes, where DP 4, PP 16 takes 11 s. The poorer the links,
+# the more seconds depend on the split.
+#
+# The bandwidths are NCCL's own
 # figures and line rates, the latencies teaching values: put your own into `equal links`, fitted with `allranks bench`.
 
 # %% [markdown] name="experts"

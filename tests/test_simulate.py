@@ -241,6 +241,11 @@ def test_there_is_no_trace_of_what_was_not_followed():
         _ = simulate("all_reduce", "ring", 128, 1024, H100).trace
 
 
+def test_two_levels_send_half_over_the_only_card_of_two_nodes():
+    ring, two = (simulate("all_reduce", name, 16, 10**9, ONE_CARD).seconds for name in ("ring", "hierarchical"))
+    assert 0.5 * ring < two < 0.7 * ring
+
+
 def test_imports_without_torch():
     code = "import sys; sys.modules['torch'] = None; import allranks.simulate, allranks.cost, allranks.topology"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -45,7 +45,7 @@ def test_why_communication(ranks, solved):
     shares = re.findall(r"communication (\d+)%", chapter.text("shares"))
     assert shares[:2] == shares[2:]  # the size of the model does not matter
     assert int(shares[0]) > int(shares[1])
-    assert "5333 tokens a GPU" in chapter.text("tokens")
+    assert "5333 tokens per GPU" in chapter.text("tokens")
 
     waited = {rank: float(re.search(r"([\d.]+) ms", text)[1]) for rank, text in chapter.by_rank("straggler").items()}
     assert min(waited, key=waited.get) == 0  # it came last, so it waited least

@@ -20,8 +20,9 @@ def solved_ring() -> str:
     """The exercise's cell with the line that the folded answer gives."""
     answer = re.search(r"```python\n *(.*?)\n```", source("ring_answer"), flags=re.S).group(1)
     cell = source("ring_all_gather")
-    assert cell.count("leaving, arriving = rank, left  # your turn") == 1
-    return cell.replace("leaving, arriving = rank, left  # your turn", answer)
+    hole = "swap(pieces[rank], pieces[left])  # your turn"
+    assert cell.count(hole) == 1
+    return cell.replace(hole, answer)
 
 
 @pytest.mark.parametrize("ranks", RANKS)

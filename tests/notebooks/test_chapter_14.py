@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 from test_chapters import RANKS, WIDGET, execute, read
+from torch.utils.data import DistributedSampler
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "14_data_parallel"
@@ -89,6 +91,18 @@ def test_data_parallel(ranks, solved):
     masks = [text.splitlines() for text in chapter.by_rank("dropout").values()]
     assert len({equal for equal, _ in masks}) == 1
     assert len({own for _, own in masks}) == ranks
+
+
+def test_the_sampler_shuffles_on_the_cpu_whatever_the_default_device(monkeypatch, capsys):
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    names = {"torch": torch, "world_size": 4, "DistributedSampler": DistributedSampler}
+    torch.set_default_device("meta")  # like a GPU's it takes no generator of the CPU
+    try:
+        exec(source("epochs").removeprefix("%%ranks"), names)
+    finally:
+        torch.set_default_device(None)
+    assert "first epoch" in capsys.readouterr().out
 
 
 def test_the_answer_is_right(tmp_path):

@@ -57,7 +57,7 @@ def test_sharded_training(ranks, solved):
 
     keeping, dropping = (numbers(line) for line in chapter.text("peak_run").splitlines()[-2:])
     assert keeping == [72, 0]
-    assert dropping == [9, pytest.approx(72 / ranks)]
+    assert dropping == [9, pytest.approx(72 / ranks, rel=0.01)]  # padded, so that parts are equal
 
     assert f"2.up.weight  rank 0: (192, 48, '->', {192 // ranks}, 48)" in chapter.text("shapes")
     assert "3.weight     rank 0: (1, 48, '->', 1, 48)   last rank: (1, 48, '->', 0, 48)" in chapter.text("shapes")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.topology import round_robin
+from allranks.simulate import simulate
+from allranks.topology import preset, round_robin
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -50,6 +51,11 @@ def test_topology(ranks, solved):
     assert min(cloud, key=cloud.get) == "ring"
     assert dgx["hierarchical"] < dgx["ring"] / 4
     assert dgx["leader"] > dgx["ring"]
+    pcie_ms = 1e3 * (14 * 4e-6 + 1.75e9 / 31.5e9)  # two walks of 7 steps inside
+    saved_ms = cloud["ring"] - (cloud["hierarchical"] - pcie_ms)
+    assert f"saves {saved_ms:.0f} ms, but the steps inside cost {pcie_ms:.0f} ms" in source("two_explained")
+    two_nodes = {name: simulate("all_reduce", name, 16, 10**9, preset("cloud-ethernet")).seconds for name in cloud}
+    assert f"does, {1e3 * two_nodes['hierarchical']:.0f} ms against {1e3 * two_nodes['ring']:.0f}" in source("pitfalls")
     assert {float(gb) for _, name, _, gb in found if name != "leader"} == {1.938}  # "equally many bytes in both cases"
     two_ms = 1e3 * (14 * 2e-6 + 1.75e9 / 371e9 + 6 * 5e-6 + 1.5e9 / 8 / 50e9)
     by_formula, by_events, bound = numbers(chapter.text("two_formula"))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from allranks import workload
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -107,6 +108,11 @@ def test_capstone(ranks, solved):
     assert re.search(r"tensor +128 calls +60.1 GB", dgx)
     assert "state   103 GB" in dgx
     assert "bs/3h is 2.67" in dgx
+    big = 12 * 32 * 4096**2  # what the prose says of it
+    node = workload.Cluster(8, 371e9, 2e-6)
+    assert f"needs a third less, {(2 * big + 14 * big / 8) / 1e9:.0f} GB" in source("dgx_explained")
+    buckets_ms = 1e3 * (workload.ddp(big, node).seconds - workload.zero(1, big, node).seconds)
+    assert f"The {buckets_ms:.0f} ms between them" in source("dgx_explained")
     times = {line.split()[0]: float(line.split()[-2]) for line in chapter.text("nodes").splitlines()[:2]}
     assert times["ring"] > 2 * times["hierarchical"] > 2
 

@@ -14,6 +14,11 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
 CHAPTER = "93_price_a_training_run"
 
 
+def source(name: str) -> str:
+    """The source of a cell of the chapter, its lines joined."""
+    return " ".join(next(cell.source for cell in read(CHAPTER).cells if cell.id == name).splitlines())
+
+
 def test_the_calculators_chapter():
     # a reader who turns the knobs by hand before going on: the cell after the calculator does it
     found = "calculator.fields['tp'].value = 0\nprint(calculator.problem)\n"
@@ -35,6 +40,10 @@ def test_the_calculators_chapter():
 
     stages = re.findall(r"stage (\d): +([\d.]+) GB a rank, +([\d.]+) s", chapter.text("stages"))
     assert [float(gb) <= 80 for _, gb, _ in stages] == [False, False, False, True]  # "only stage 3 fits"
+    buckets, whole = (plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=z, batch=2048).prices["data"] for z in (0, 1))
+    assert buckets.bytes_sent == whole.bytes_sent  # "stages 0 and 1 send the same bytes"
+    said = f"pays {buckets.seconds - whole.seconds:.1f} s of $\\alpha$ for its {buckets.calls} buckets"
+    assert said in source("stages_explained")
     gathers = workload.zero(3, 65.2e9, Cluster(64, 371e9, 5e-6)).times(32)
     assert gathers.calls == 96 and float(stages[3][2]) == pytest.approx(gathers.seconds, abs=0.005)
 
@@ -51,7 +60,10 @@ def test_the_calculators_chapter():
     machines = dict(line.split(None, 1) for line in chapter.text("machines").splitlines()[1:])
     tensor = {name: float(re.search(r"tensor +([\d.]+)", text)[1]) for name, text in machines.items()}
     assert max(tensor, key=tensor.get) == "cloud-ethernet"
-    assert sum(map(float, re.findall(r"([\d.]+) s", machines["cloud-ethernet"]))) > 120  # "takes minutes"
+    whole_s = sum(map(float, re.findall(r"([\d.]+) s", machines["cloud-ethernet"])))
+    assert whole_s == pytest.approx(180, abs=15)  # "three minutes"
+    pipelined = plan("LLaMA 65B", "cloud-ethernet", dp=4, pp=16, zero_stage=1, batch=2048)
+    assert f"DP 4, PP 16 takes {pipelined.seconds:.0f} s" in source("machines_explained")
 
     def experts(ep, what):
         line = next(x for x in chapter.text("experts_price").splitlines() if x.startswith(f"EP {ep}, ") and what in x)

@@ -53,6 +53,9 @@ class Writer:
 
     def prepare(self) -> dict:
         """Records the lab in the gradebook where it is not yet; how to mark it, or {"error": ...}."""
+        # nbgrader would take another path to a lab for one without a name, and remove the students' version of it
+        if self.lab not in os.listdir(Path(self.course.root) / self.course.source_directory):
+            return {"error": f"there is no lab {self.lab!r}."}
         if not _lock(HERE / LOCK):
             return {"error": "another `allranks grade` is at work in this course; wait for it, or stop it."}
         with self._gradebook() as gradebook:
@@ -130,7 +133,8 @@ class Writer:
             if not theirs.exists():
                 continue
             try:
-                if graded.stat().st_mtime < theirs.stat().st_mtime:
+                # when it was put there: a copy, a move or an archive may have kept the date of its writing
+                if graded.stat().st_mtime < theirs.stat().st_ctime:
                     return False
                 cells = [cell for cell in nbformat.read(graded, as_version=4).cells if is_graded(cell)]
             except (OSError, ValueError, nbformat.ValidationError):

@@ -169,9 +169,10 @@ def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> lis
         found.add(grade_id)
         original = released[grade_id]
         if original.metadata.nbgrader["locked"] and cell.source != original.source:
-            remarks.append((grade_id, f"the locked cell {grade_id} was changed; it is put back"))
+            remarks.append((grade_id, f"the locked cell {grade_id} is not as released; it is put back"))
         if forged:
-            remarks.append((grade_id, f"the metadata of the cell {grade_id} was changed ({forged}); it is put back"))
+            remark = f"the metadata of the cell {grade_id} is not as released ({forged}); it is put back"
+            remarks.append((grade_id, remark))
         _restore(cell, original)
     for grade_id, original in released.items():
         if grade_id not in found and original.metadata.nbgrader["grade"]:

@@ -12,6 +12,7 @@ What differs between machines is set by the environment variables below, or in /
 same kind that is read last.
 """
 
+import contextlib
 import grp
 import os
 import pwd
@@ -31,6 +32,9 @@ SETTINGS = os.environ
 GRADER = SETTINGS.get("ALLRANKS_HUB_GRADER", "allranks-grader")  # a Unix account without a password
 STATE = Path(SETTINGS.get("ALLRANKS_HUB_STATE", "/var/lib/allranks/hub"))
 EXCHANGE = Path(SETTINGS.get("ALLRANKS_HUB_EXCHANGE", "/var/lib/allranks/exchange"))
+# not in /tmp, of which the systemd spawner gives each person one of their own. A hub that isn't root has no place for it
+# that all accounts share, nor that spawner: worlds then take their own default
+LEASES = SETTINGS.get("ALLRANKS_LEASES") or ("/var/lib/allranks/leases" if os.geteuid() == 0 else "")
 MEMORY = SETTINGS.get("ALLRANKS_HUB_MEMORY", "6G")  # a person's
 CORES = float(SETTINGS.get("ALLRANKS_HUB_CORES", "2"))  # likewise
 IDLE_S = int(SETTINGS.get("ALLRANKS_HUB_IDLE_S", "3600"))  # without use: first kernels, then servers are ended
@@ -98,7 +102,8 @@ c.Authenticator.manage_groups = True
 c.Authenticator.auth_refresh_age = REFRESH_S
 c.LocalAuthenticator.allowed_groups = {STUDENTS, INSTRUCTORS, ADMINS}
 c.Authenticator.blocked_users = {"root"}
-if ADMINS in {found.gr_name for found in grp.getgrall()}:  # PAMAuthenticator refuses everyone where it is missing
+with contextlib.suppress(KeyError):  # PAMAuthenticator refuses everyone where the group is missing
+    grp.getgrnam(ADMINS)  # asked by name: a directory service may not list its groups
     c.PAMAuthenticator.admin_groups = {ADMINS}
 c.PAMAuthenticator.open_sessions = False  # of no use to a server, and denied in many containers
 
@@ -160,6 +165,12 @@ EXCHANGE.chmod(0o1777)
 (EXCHANGE / COURSE).chmod(0o755)
 os.chown(EXCHANGE / COURSE, account(GRADER).pw_uid, account(GRADER).pw_gid)
 
+# Who has which GPU: each person's worlds lock files of theirs there, as in /tmp.
+if LEASES:
+    Path(LEASES).mkdir(parents=True, exist_ok=True)
+    if os.geteuid() in (0, Path(LEASES).stat().st_uid):
+        Path(LEASES).chmod(0o1777)
+
 # ------------------------------------------------------------------------------------------------ each one's server
 
 # The server is started by a script, as its user: it closes the home, lays out the chapters, warms the engines.
@@ -180,6 +191,7 @@ c.Spawner.http_timeout = 120
 c.Spawner.environment = {
     "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
     "ALLRANKS_EXCHANGE": str(EXCHANGE),
+    **({"ALLRANKS_LEASES": LEASES} if LEASES else {}),
 }
 c.Spawner.env_keep = ["LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ALLRANKS_GPU_SHARES"]
 
@@ -190,6 +202,7 @@ def role_of(spawner) -> None:
     spawner.environment = {**spawner.environment, "ALLRANKS_HUB_ROLE": "grader" if grader else "learner"}
     if grader:
         spawner.default_url = "/formgrader"
+        spawner.mem_limit = spawner.cpu_limit = None  # the judge limits what it runs, rank by rank
 
 
 c.Spawner.pre_spawn_hook = role_of

@@ -1,8 +1,9 @@
 """Starts one person's Jupyter server, as that person: the command of deploy/jupyterhub_config.py, and of the image.
 
-Before the server: the home is closed to others, the course's chapters are laid out in ~/allranks (what is there
-already stays as it is), and where no cgroup does it, the person's limits are set. A learner's engines are warm before
-the first cell. All of it runs with the person's own rights: nothing here is done by root in a directory of theirs.
+Before the server: the home is closed to others, the course's chapters are laid out in ~/allranks, as are its labs where
+nothing hands them out (what is there already stays as it is), and where no cgroup does it, the person's limits are set.
+A learner's engines are warm before the first cell. All of it runs with the person's own rights: nothing here is done by
+root in a directory of theirs.
 """
 
 from __future__ import annotations
@@ -18,20 +19,36 @@ DEPLOY = Path(__file__).resolve().parent
 CHECKOUT = DEPLOY.parent
 HOME = Path.home()
 COURSE = HOME / "allranks"
+ON_SHARED_MACHINE = "ALLRANKS_HUB_ROLE" in os.environ  # which the hub of jupyterhub_config.py sets, and no pod has
 MAX_PROCESSES = 2048  # and threads, of one person
 
 
 def close_home() -> None:
-    """No file of this person is another's to read, whatever the machine's defaults are."""
+    """No file of this person is another's to read, whatever the machine's defaults are.
+
+    A pod's home is a volume that belongs to root, whose mode is not ours to change; nobody else's pod has it.
+    """
     os.umask(0o077)
-    HOME.chmod(0o700)
+    try:
+        HOME.chmod(0o700)
+    except PermissionError:
+        if ON_SHARED_MACHINE:
+            raise
 
 
-def lay_out_chapters() -> None:
-    """Copies the chapters and recorded traces that are not there yet; a learner's own copy is never written over."""
-    source = CHECKOUT / "chapters"
+def lay_out_course() -> None:
+    """The chapters, and the labs unless nbgrader's exchange hands them out, which refuses a lab that is there already."""
+    lay_out("chapters")
+    (COURSE / "labs").mkdir(exist_ok=True)  # where fetched labs go, and where the chapters' links lead
+    if "ALLRANKS_EXCHANGE" not in os.environ:
+        lay_out("labs")
+
+
+def lay_out(folder: str) -> None:
+    """Copies what of the checkout's folder is not there yet; a learner's own copy is never written over."""
+    source = CHECKOUT / folder
     for path in sorted(source.rglob("*")):
-        target = COURSE / "chapters" / path.relative_to(source)
+        target = COURSE / folder / path.relative_to(source)
         if any(part.startswith((".", "__")) for part in path.relative_to(source).parts) or path.suffix == ".py":
             continue  # the percent scripts are for those who write chapters
         if path.is_dir():
@@ -39,7 +56,6 @@ def lay_out_chapters() -> None:
         elif not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-    (COURSE / "labs").mkdir(exist_ok=True)  # where nbgrader's fetched labs go, and where the chapters' links lead
 
 
 def limit(memory_bytes: int | None, cores: float | None) -> None:
@@ -84,7 +100,7 @@ def main() -> None:
     close_home()
     COURSE.mkdir(exist_ok=True)
     if "JUPYTERHUB_API_TOKEN" not in os.environ:
-        lay_out_chapters()
+        lay_out_course()
         os.chdir(COURSE)
         from allranks.cli.lab import command as lab
 
@@ -101,7 +117,7 @@ def main() -> None:
             sys.exit(f"{COURSE} must be a clone of the course, owned by {HOME.name}: docs/jupyterhub.md, step 2.")
         os.chdir(folder)  # nbgrader reads its configuration from the folder it is started in
     else:
-        lay_out_chapters()
+        lay_out_course()
         os.chdir(COURSE)
         warm_engines()
 

@@ -39,7 +39,7 @@ BAD = {
     "disk full": (lambda: doctor.disk({"/a": 1}), "fail", "/a"),
     "loopback": (lambda: doctor.loopback("192.0.2.1"), "fail", "127.0.0.1"),
     "sandbox missing": (lambda: doctor.sandbox(""), "warn", "apt install bubblewrap"),
-    "sandbox forbidden": (lambda: doctor.sandbox("/bin/false"), "warn", "user namespaces"),
+    "sandbox forbidden": (lambda: doctor.sandbox("/bin/false"), "warn", "What a submission can and can't do"),
     "widgets": (lambda: doctor.widgets([Path("/nonexistent")]), "fail", "make setup"),
     "kernel": (lambda: doctor.kernel("/usr/bin/env"), "warn", "ipykernel install"),
     "clock": (lambda: doctor.clock(3600.0), "warn", "chrony"),

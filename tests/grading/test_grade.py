@@ -17,9 +17,9 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from allranks.cli.grade import _Writer, command, in_words, report
+from allranks.cli.grade import GradeError, _Writer, command, default_jobs, in_words, report
 from click.testing import CliRunner
-from grading_course import LAB, NOTEBOOK, Course, make_course
+from grading_course import LAB, NOTEBOOK, Course, cell_of, make_course
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(600)]
 
@@ -158,6 +158,14 @@ def test_a_grade_that_was_written_in_half_is_written_again(undisturbed, tmp_path
     course.submit("fay", mean_only(course, ENDLESS))  # handed in again, by hand: newer than what was graded
     (row,) = graded(course, "--student", "fay")
     assert row["score"] == 0.0
+    course.submit("gus", mean_only(course))  # a file that was written long ago, and put there now
+    os.utime(course.submission("gus"), (0, 0))
+    course.submission("gus").replace(course.submission("fay"))
+    (row,) = graded(course, "--student", "fay")
+    assert row["score"] == 3.0
+    before = written(course)["fay"]
+    graded(course, "--student", "fay")
+    assert written(course)["fay"] == before
 
 
 def test_the_writer_may_die_and_nobody_else_pays_for_it(undisturbed, tmp_path):
@@ -269,11 +277,40 @@ def test_a_cell_has_its_own_time_limit(tmp_path):
     assert "the time for this check was used up" in said
 
 
+def test_a_lab_that_is_changed_after_it_went_out(tmp_path):
+    """As docs/instructor.md says: all are marked by the new version, and who has the old one did nothing."""
+    course = make_course(tmp_path)
+    course.submit("ada", mean_only(course))
+    (row,) = graded(course)
+    assert (row["score"], row["max_score"], row["incidents"]) == (3.0, 15.0, [])
+    path = course.root / "solutions" / LAB / f"{NOTEBOOK}.ipynb"
+    source = nbformat.read(path, as_version=4)
+    cell = cell_of(source, GRADED)
+    cell.metadata.nbgrader["points"] = 4
+    cell.source = cell.source.replace("3", "4")
+    nbformat.write(source, path)
+    said = course.nbgrader("generate_assignment", LAB, "--force")
+    assert said.returncode == 0, said.stdout
+    (row,) = graded(course, "--force")
+    assert (row["score"], row["max_score"]) == (4.0, 16.0)
+    words = "is not as released"
+    assert report([row]).splitlines() == [
+        "1 handed in cells that are not as released:",
+        f"  ada: {GRADED}: the locked cell {GRADED} {words}; it is put back",
+        f"  ada: {GRADED}: the metadata of the cell {GRADED} {words} (checksum, points); it is put back",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["lab99"], "There is no lab 'lab99'. There are: lab03_all_reduce."),
+        ([""], "There is no lab ''. There are: lab03_all_reduce."),
+        (["."], "There is no lab '.'. There are: lab03_all_reduce."),
+        (["/"], "There is no lab ''. There are: lab03_all_reduce."),
+        ([f"solutions/{LAB}/"], f"There is no lab 'solutions/{LAB}'. There are: {LAB}."),
         ([LAB], f"Nobody has handed in {LAB}: put notebooks into autograder/submitted/STUDENT/{LAB}/."),
+        ([f"{LAB}/"], f"Nobody has handed in {LAB}: put notebooks into autograder/submitted/STUDENT/{LAB}/."),
         ([LAB, "--student", "zoe"], f"zoe has not handed in {LAB}: there is no autograder/submitted/zoe/{LAB}."),
     ],
 )
@@ -283,6 +320,22 @@ def test_what_it_can_not_do_is_one_sentence(tmp_path, arguments, said):
     assert (result.exit_code, result.output.strip()) == (2, said)
     result = CliRunner().invoke(command, [*arguments, "--course", str(course.root), "--json"])
     assert result.exit_code == 2 and json.loads(result.stdout)["reason"] == said
+
+
+@pytest.mark.parametrize("path", ["", ".", f"{LAB}/", f"./{LAB}"])
+def test_the_writer_takes_a_lab_by_its_name_only(tmp_path, path):
+    """nbgrader takes such a path for a lab without a name: it would remove the students' version, and not make it again."""
+    course = make_course(tmp_path, record=False)
+    with _Writer(course.root, path, force=False) as writer, pytest.raises(GradeError, match="there is no lab"):
+        writer.prepare()
+    assert (course.root / "labs" / LAB / f"{NOTEBOOK}.ipynb").is_file()
+    assert not (course.root / "autograder" / "gradebook.db").exists()
+
+
+def test_by_default_there_is_a_judge_for_two_cores_that_may_be_used(monkeypatch):
+    for cores, jobs in ((1, 1), (2, 1), (9, 4), (256, 64)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
+        assert default_jobs() == jobs
 
 
 def test_without_a_sandbox_it_stops_at_once(tmp_path):

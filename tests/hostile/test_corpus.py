@@ -181,7 +181,7 @@ def test_by_nbgraders_own_command_it_is_the_same(course, told):
     said = course.nbgrader("autograde", LAB, "--student=forged_points", "--force")
     assert said.returncode == 0, said.stdout
     assert set(course.scores("forged_points").values()) == {0.0}
-    assert "forged_points: the locked cell distributed_mean-graded was changed" in said.stdout
+    assert "forged_points: the locked cell distributed_mean-graded is not as released" in said.stdout
 
 
 def test_what_lies_beside_a_notebook_is_not_served_to_the_instructor(course, told):

@@ -163,7 +163,31 @@ def test_every_setting_is_one(hub, monkeypatch, spawner):
     server = SystemdSpawner(config=config, user=SimpleNamespace(name="ana", id=1, url="/"))
     assert (server.mem_limit, server.cpu_limit, server.notebook_dir) == (6 << 30, 2.0, "~/allranks")
     assert (config.JupyterHub.spawner_class == "systemd") == (spawner == "systemd")
+    leases = Path(server.environment["ALLRANKS_LEASES"])  # not in /tmp, of which such a server has its own
+    assert not leases.is_relative_to("/tmp") and leases.stat().st_mode & 0o7777 == 0o1777
+    graders = SystemdSpawner(config=config, user=SimpleNamespace(name=GRADER, id=2, url="/"))
+    graders.pre_spawn_hook(graders)
+    assert (graders.mem_limit, graders.cpu_limit, graders.default_url) == (None, None, "/formgrader")
+    server.pre_spawn_hook(server)
+    assert (server.mem_limit, server.cpu_limit) == (6 << 30, 2.0)
     assert server.unit_name == {"systemd": "allranks-ana-singleuser", "local": "jupyter-ana-singleuser"}[spawner]
+
+
+def test_settings_that_depend_on_the_machine(hub, monkeypatch, tmp_path):
+    """Administrators of a directory service that lists no groups; another folder for leases; a hub that isn't root."""
+
+    def load():
+        return PyFileConfigLoader("jupyterhub_config.py", path=str(ROOT / "deploy")).load_config()
+
+    assert "admin_groups" not in load().PAMAuthenticator, "nobody could log in"
+    monkeypatch.setattr("grp.getgrall", list)
+    monkeypatch.setattr("grp.getgrnam", lambda name: name)
+    assert load().PAMAuthenticator.admin_groups == {"allranks-admins"}
+    monkeypatch.setattr("os.geteuid", lambda: pwd.getpwnam(GRADER).pw_uid)
+    assert "ALLRANKS_LEASES" not in load().Spawner.environment
+    monkeypatch.setenv("ALLRANKS_LEASES", str(tmp_path / "leases"))
+    assert load().Spawner.environment["ALLRANKS_LEASES"] == str(tmp_path / "leases")
+    assert (tmp_path / "leases").is_dir()
 
 
 def test_servers_start_as_their_users(ana, ben, ida):
@@ -180,6 +204,13 @@ def test_nobody_gets_into_anothers_server(ana, ben, ida):
     for person, whose in ((ana, "ben"), (ben, "ana"), (ana, GRADER), (ida, "ana")):
         assert person.ask("GET", f"/user/{whose}/api/contents").status_code == 403
         assert person.ask("DELETE", f"/hub/api/users/{whose}/server").status_code in (403, 404)
+
+
+def test_a_terminal_knows_the_courses_commands(ana, ida):
+    """Its shell is no login shell, for which a machine's /etc/profile sets PATH anew."""
+    for person, whose in ((ana, "ana"), (ida, GRADER)):
+        said = asyncio.run(asyncio.wait_for(person.in_terminal("command -v allranks; pwd", whose), 30))
+        assert str(Path(sys.executable).with_name("allranks")) in said
 
 
 def test_formgrader_is_for_instructors(ana, ida):

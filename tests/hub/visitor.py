@@ -73,6 +73,19 @@ class Visitor:
                 )
             time.sleep(0.5)
 
+    async def in_terminal(self, line: str, whose: str) -> str:
+        """What a new terminal of the server shows up to the end of this line's command."""
+        name = self.call("POST", f"/user/{whose}/api/terminals")["name"]
+        address = HUB.replace("http", "ws") + f"/user/{whose}/terminals/websocket/{name}"
+        socket = await websocket_connect(HTTPRequest(address, headers={"Authorization": f"token {self.token}"}))
+        await socket.write_message(json.dumps(["stdin", f"{line}; echo 'th''e end'\r"]))
+        shown = ""
+        while "the end" not in shown:
+            kind, text = json.loads(await socket.read_message())[:2]
+            shown += text if kind == "stdout" else ""
+        self.call("DELETE", f"/user/{whose}/api/terminals/{name}")
+        return shown
+
 
 class Kernel:
     """A kernel in somebody's own server, by its websocket."""

@@ -292,7 +292,8 @@ def sandbox(program: str | None = None) -> Check:
         return warned(
             "sandbox",
             words,
-            "Only for grading: allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), see docs.",
+            "Only for grading: allow bubblewrap user namespaces; docs/instructor.md says how, under "
+            "'What a submission can and can't do'.",
         )
     return passed("sandbox", f"{program} makes namespaces")
 

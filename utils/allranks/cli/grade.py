@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -21,11 +22,12 @@ import click
 
 MAX_JOBS = 64
 AHEAD = 2  # submissions that wait for a judge, so that none is idle while the gradebook is written
+ASK_S = 120.0  # for one submission: some notebooks take days to validate
 TRIES = 2  # of a submission whose engine was lost
 KINDS = {
     "timed out": "ran out of time",
     "crashed": "crashed",
-    "tampered": "changed what is not theirs",
+    "tampered": "handed in cells that are not as released",
     "suspicious": "used what no exercise asks for",
     "unreadable": "could not be graded",
 }
@@ -41,7 +43,7 @@ class GradeError(Exception):
     "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
 )
 @click.option("--student", "only", multiple=True, metavar="NAME", help="Grade this student only; may be repeated.")
-@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for two cores.")
+@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for 2 cores.")
 @click.option(
     "--cluster",
     type=click.Path(path_type=Path),
@@ -64,12 +66,13 @@ def command(
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
     is 0 where all are graded, 1 where some could not be, and 2 where nothing could be done.
     """
+    lab = lab.rstrip("/")  # a shell completes it with one
     rows: list[dict] = []
     try:
         root = find_course(course or Path.cwd())
         students = find_students(root, lab, only)
         if cluster is None:
-            judges = in_threads(root, min(len(students), jobs or max(1, (os.cpu_count() or 2) // 2)))
+            judges = in_threads(root, min(len(students), jobs or default_jobs()))
         else:
             judges = on_cluster(root, cluster)
         with _progress(len(students), as_json) as tell, judges as where:
@@ -90,6 +93,12 @@ def command(
     sys.exit(1 if any(row["score"] is None for row in rows) else 0)
 
 
+def default_jobs() -> int:
+    """One judge for two cores of those that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return max(1, min(MAX_JOBS, cores // 2))
+
+
 def find_course(start: Path) -> Path:
     """The folder of the course that `start` is in. Raises GradeError where there is none."""
     for folder in (start.resolve(), *start.resolve().parents):
@@ -100,8 +109,8 @@ def find_course(start: Path) -> Path:
 
 def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
     """Who handed the lab in, by name. Raises GradeError where nobody did, or one that was asked for did not."""
-    if not (course / "solutions" / lab).is_dir():
-        labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
+    labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
+    if lab not in labs:  # by its plain name only: nbgrader would take another path to it for a lab without a name
         raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
     submitted = course / "autograder" / "submitted"
     found = sorted(path.name for path in submitted.glob("*") if os.path.lexists(path / lab))
@@ -302,6 +311,10 @@ class _Writer:
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], ASK_S)[0]:
+                self.process.kill()
+                self._end()
+                return {"ended": f"reading and recording it took longer than {ASK_S:g} s"}
             answer = self.process.stdout.readline()
         except OSError:
             answer = ""

@@ -1,0 +1,78 @@
+"""What deploy/singleuser.py does before the server: in a pod and a container as on one machine."""
+
+import importlib.util
+import os
+import traceback
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = "lab03_all_reduce"
+
+
+@pytest.fixture
+def singleuser(tmp_path, monkeypatch):
+    """The script, with an empty home."""
+    for name in ("ALLRANKS_EXCHANGE", "ALLRANKS_HUB_ROLE"):
+        monkeypatch.delenv(name, raising=False)
+    spec = importlib.util.spec_from_file_location("singleuser", ROOT / "deploy" / "singleuser.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.HOME, script.COURSE = tmp_path, tmp_path / "allranks"
+    script.COURSE.mkdir()
+    return script
+
+
+def test_labs_are_laid_out_where_nothing_hands_them_out(singleuser):
+    singleuser.lay_out_course()
+    assert sorted(p.name for p in (singleuser.COURSE / "labs").iterdir()) == sorted(
+        p.name for p in (ROOT / "labs").iterdir() if p.is_dir() and not p.name.startswith((".", "__"))
+    )
+    mine = singleuser.COURSE / "labs" / LAB / "all_reduce.ipynb"
+    assert mine.read_bytes() == (ROOT / "labs" / LAB / "all_reduce.ipynb").read_bytes()
+    mine.write_text("my work")
+    singleuser.lay_out_course()
+    assert mine.read_text() == "my work"
+    assert not list(singleuser.COURSE.rglob("*.py"))
+
+
+def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch):
+    """nbgrader fetches them into it, and refuses a lab that is there already."""
+    monkeypatch.setenv("ALLRANKS_EXCHANGE", "/srv/exchange")
+    singleuser.lay_out_course()
+    assert list((singleuser.COURSE / "labs").iterdir()) == []
+    assert (singleuser.COURSE / "chapters" / "00_start_here.ipynb").is_file()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(("shared", "begins"), [(False, True), (True, False)])
+def test_a_home_that_is_roots_is_a_pods_or_a_mistake(singleuser, short_path, shared, begins):
+    """A volume of Kubernetes: its group and mode are for the pod's user, its owner is root."""
+    singleuser.HOME, singleuser.ON_SHARED_MACHINE = short_path, shared
+    os.chown(short_path, 0, 100)
+    short_path.chmod(0o2775)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups([100])
+            os.setgid(1000)
+            os.setuid(1000)
+            (short_path / "notebook").touch()
+            singleuser.close_home()
+            code = 0 if os.umask(0o077) == 0o077 else 2
+        except PermissionError:
+            code = 3
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (0 if begins else 3)
+
+
+def test_ones_own_home_is_closed(singleuser):
+    singleuser.HOME.chmod(0o755)
+    before = os.umask(0o022)
+    singleuser.close_home()
+    assert os.umask(before) == 0o077
+    assert singleuser.HOME.stat().st_mode & 0o7777 == 0o700

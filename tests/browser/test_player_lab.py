@@ -59,7 +59,7 @@ def test_the_chunks_move_and_the_kernel_hears_nothing_of_it(page):
     assert places >= 10, f"the packets were seen in {places} places only"
     assert contribs(page) == ["0,1,2,3"] * 16
     assert page.locator('[data-meter="bytes"]').inner_text() == "busiest rank sent 6.14 kB"
-    # one update when it stopped, and nothing for any frame
+    # one update when it started, one when it stopped, and nothing for any frame
     assert len([f for f in page.sent if "comm_msg" in str(f)]) <= 2
     assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
 
@@ -98,6 +98,37 @@ def test_the_kernel_moves_the_player(page):
     assert heard(page, "print(player.step)", "4") == "4"
     ask(page, "player.playing = True")
     done(page, 6)
+    assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
+
+
+def test_two_views_play_and_stop_together_and_with_the_kernel(lab, new_page):
+    page = new_page()
+    page.set_default_timeout(30_000)
+    lab.open(page, lab.write(RING.replace("\nplayer\n", "\nplayer.playing = True\nplayer\n"), "player"))
+    lab.run_all(page)
+    views = page.locator(".ar-player[data-ready]")
+    at = lambda step: page.wait_for_function(  # noqa: E731
+        """(step) => { const views = [...document.querySelectorAll(".ar-player")];
+          return views.length === 2 && views.every((v) => v.dataset.step === step && v.dataset.playing === "false"); }""",
+        arg=str(step),
+    )
+    both = "() => document.querySelectorAll('.ar-player[data-playing=\"%s\"]').length === 2"
+    at(6)
+    assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
+    ask(page, "player.step = 0; player.speed = 0.25")
+    at(0)
+    views.first.get_by_label("Play", exact=True).click()
+    page.wait_for_function(both % "true")
+    assert heard(page, "print(player.playing)", "True") == "True"
+    ask(page, "player.playing = False")
+    page.wait_for_function(both % "false")
+    views.last.get_by_label("Play", exact=True).click()
+    page.wait_for_function(both % "true")
+    ask(page, "player.step = 3")
+    at(3)
+    assert heard(page, "print(player.step, player.playing)", "3 False") == "3 False"
+    ask(page, "player.speed = 4.0\nwith player.hold_sync():\n    player.step = 1; player.playing = True")
+    at(6)
     assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from allranks.player import Player
 from allranks.schedules import (
     ALGORITHMS,
+    Schedule,
     flat_all_reduce,
     recursive_doubling_all_reduce,
     ring_all_reduce,
@@ -169,6 +171,41 @@ def test_keys_buttons_and_scrubbing(show):
     assert page.locator(".ar-cursor").bounding_box()["x"] > box["x"] + left
 
 
+def test_keys_in_the_table_scroll_it_and_it_keeps_the_focus(show):
+    page = show(Player(ring_all_reduce(24)))
+    page.locator("summary").click()
+    table = page.locator(".ar-scroll")
+    table.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('.ar-scroll').scrollLeft > 0")
+    assert page.locator(".ar-player").get_attribute("data-position") == "0.000"
+    to_step(page, 2)
+    assert "after step 2" in table.text_content()
+    assert table.evaluate("(e) => e === document.activeElement && e.scrollLeft > 0")
+
+
+def test_taken_off_the_page_while_it_plays_it_goes_on_when_it_is_back(show):
+    page = show(Player(ring_all_reduce(3), speed=4))
+    page.evaluate(
+        """async () => {
+          const root = document.querySelector(".ar-player"), home = root.parentNode;
+          root.querySelector('[data-do="play"]').click();
+          root.remove();
+          await new Promise((later) => setTimeout(later, 100));
+          home.append(root);
+        }"""
+    )
+    done(page, 4)
+
+
+def test_two_players_of_a_page_share_no_id(show):
+    player = Player(ring_all_reduce(3))
+    page = show(SimpleNamespace(page=lambda: player.page() + player.page()))
+    page.locator(".ar-player[data-ready]").nth(1).wait_for()
+    ids = page.evaluate("() => [...document.querySelectorAll('.ar-player [id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids)) == 6
+
+
 def test_packets_carry_what_the_sender_held_and_fly_from_sender_to_receiver(show):
     page = show(Player(ring_all_reduce(4)))
     seen = {}
@@ -262,26 +299,6 @@ def test_a_trace_without_chunks_plays_with_bytes(show):
     assert meter(page, "bytes") == "busiest rank sent 4 kB"
 
 
-def test_real_times_and_overlap(show):
-    events = [
-        Event(0, "compute", start=0.0, end=2e-3, label="layer 2"),
-        Event(0, "all_reduce", start=1e-3, end=3e-3, nbytes=100, label="bucket 0"),
-        Event(1, "compute", start=0.0, end=1e-3, label="layer 2"),
-        Event(1, "all_reduce", start=1e-3, end=3e-3, nbytes=100, label="bucket 0"),
-    ]
-    player = Player(Trace("live", 2, tuple(events), clock="wall"))
-    assert player.axis == "time"
-    page = show(player)
-    box = page.locator(".ar-timeline").bounding_box()
-    page.mouse.click(box["x"] + 62 + (box["width"] - 68) * 0.5, box["y"] + 30)
-    assert page.locator('.ar-rank[data-rank="0"] .ar-bytes').all_text_contents() == [
-        "computes layer 2",
-        "moves bucket 0",
-    ]
-    assert page.locator('.ar-rank[data-rank="1"] .ar-bytes').all_text_contents() == ["computes –", "moves bucket 0"]
-    assert "1.5 ms of 3 ms" in meter(page, "step")
-
-
 def test_quiz_stops_asks_and_tells_the_truth(show):
     page = show(Player(ring_all_reduce(4), quiz=True, speed=4))
     page.get_by_role("button", name="Play", exact=True).click()
@@ -301,6 +318,16 @@ def test_quiz_stops_asks_and_tells_the_truth(show):
     page.get_by_role("button", name="1 + 2 + 3", exact=True).click()
     assert question.locator(".ar-result").text_content().startswith("Right. Rank 3 held 3.")
     assert question.locator(".ar-result").text_content().endswith("(1 of 2 right)")
+
+
+def test_a_question_is_named_and_leaves_the_focus_in_the_player(show):
+    page = show(Player(ring_all_reduce(4), quiz=True))
+    page.locator(".ar-player").press("ArrowRight")
+    page.get_by_role("group", name="Step 1: which chunk does rank 1 send to rank 2?").wait_for()
+    assert page.locator(".ar-option").first.evaluate("(e) => e === document.activeElement")
+    page.keyboard.press("ArrowRight")
+    done(page, 1)
+    assert page.locator(".ar-player").evaluate("(e) => e.contains(document.activeElement)")
 
 
 def test_every_question_of_every_algorithm_has_one_right_answer(show):
@@ -341,23 +368,6 @@ def test_two_films_side_by_side_in_step(show):
     assert cells(page, 1) == by_hand(tree_all_reduce(4))[2]
 
 
-def test_two_timed_films_share_one_clock(show):
-    def run(seconds: float) -> Trace:
-        events = []
-        for r in range(2):
-            events.append(Event(r, "send", 1 - r, nbytes=8, step=0, start=0.0, end=seconds, match=r))
-            events.append(Event(1 - r, "recv", r, nbytes=8, step=0, start=0.0, end=seconds, match=r))
-        return Trace("simulated", 2, tuple(events), clock="virtual")
-
-    page = show(Player(run(2e-6), run(4e-6)))
-    box = page.locator(".ar-timeline").bounding_box()
-    page.mouse.click(box["x"] + 62 + (box["width"] - 68) * 0.75, box["y"] + 60)
-    assert [half.locator(".ar-packet").count() for half in page.locator(".ar-half").all()] == [0, 2]
-    clocks = [text.split(" · ")[1].split(" of ") for text in page.locator('[data-meter="step"]').all_text_contents()]
-    assert clocks[0] == ["2 µs", "2 µs"]
-    assert float(clocks[1][0].split()[0]) == pytest.approx(3, abs=0.02)
-
-
 @pytest.mark.parametrize(
     "schedule", [ring_all_reduce(16), flat_all_reduce(6), recursive_doubling_all_reduce(8)], ids=str
 )
@@ -387,6 +397,7 @@ def test_many_ranks_in_the_dense_form(show):
     to_step(page, 63)
     wanted = (1 + sum(range(1, 65)) - 1) / 64**2
     assert shares() == [pytest.approx(wanted, abs=1e-3)] * 64
+    assert meter(page, "links") == "busy 64 of 64 links"
     page.locator(".ar-player").press("End")
     assert shares() == [1.0] * 64
     green = page.evaluate(
@@ -394,6 +405,24 @@ def test_many_ranks_in_the_dense_form(show):
           return [...pen.getImageData(c.width * 0.8, c.height * 0.5, 1, 1).data]; }"""
     )
     assert green == [0, 158, 115, 255], "the heat map shows that everything is held"
+
+
+def test_a_cell_counted_twice_is_red_among_many_ranks(show):
+    first = [e for e in ring_all_reduce(17).trace(17_000) if e.step == 0]
+    again = [replace(e, step=1, match=e.match + 100, contrib=None) for e in first]
+    page = show(Player(Trace("wire", 17, (*first, *again), "all_reduce", chunks=17, nbytes=17_000)))
+    red = """() => { const c = document.querySelector(".ar-dense canvas"), pen = c.getContext("2d");
+      const { data } = pen.getImageData(c.width / 2, 0, c.width / 2, c.height), at = (i) => data.slice(i, i + 3).join();
+      return data.some((_, i) => i % 4 === 0 && at(i) === "213,94,0"); }"""
+    to_step(page, 1)
+    assert not page.evaluate(red)
+    to_step(page, 2)
+    assert page.evaluate(red)
+
+
+def test_a_picture_of_160000_cells_is_shown(show):
+    page = show(Player(Schedule("all_gather", "idle", 400, 400, ())))
+    assert page.locator(".ar-dense").get_attribute("data-shares").split(",")[-1] == "0.003"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

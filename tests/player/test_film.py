@@ -6,11 +6,12 @@ import json
 import zlib
 
 import pytest
-from allranks.player.film import add, bag, bound, columns, film, members, pattern, ranges
+from allranks.player.film import add, bag, bound, columns, film, members, pattern, ranges, size
 from allranks.schedules import (
     ALGORITHMS,
     binomial_broadcast,
     flat_all_reduce,
+    pairwise_all_to_all,
     recursive_doubling_all_reduce,
     ring_all_gather,
     ring_all_reduce,
@@ -107,6 +108,42 @@ def test_steps_are_inferred_where_a_trace_has_none():
     found = film(Trace("live", 3, tuple(events), clock="wall"))
     assert found.inferred
     assert [leg.step for leg in found.legs] == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_collective_after_an_exchange_comes_in_the_step_after_it():
+    events = []
+    for r in range(2):
+        events.append(Event(r, "send", 1 - r, nbytes=4, start=0.0, end=1.0, match=r))
+        events.append(Event(1 - r, "recv", r, nbytes=4, start=0.0, end=1.0, match=r))
+    events += [Event(r, "all_reduce", nbytes=4, start=2.0, end=3.0) for r in range(2)]
+    lines = film(Trace("live", 2, tuple(events), clock="wall")).captions()
+    assert len(lines) == 3
+    assert lines[2].startswith("step 2 of 2: rank 0 takes part in all_reduce")
+
+
+def test_messages_of_a_live_run_are_not_taken_for_the_collective_that_torch_did():
+    events = (
+        Event(0, "send", 1, (0,), nbytes=4, step=0, match=0),
+        Event(1, "recv", 0, (0,), nbytes=4, step=0, match=0),
+        *(Event(r, "all_reduce", nbytes=8, step=1) for r in (0, 1)),
+    )
+    found = film(Trace("live", 2, events, "all_reduce", chunks=2, nbytes=8))
+    assert (found.chunks, found.goal, found.bound) == (0, {}, None)
+    assert found.title == "live run"
+    assert film(Trace("live", 2, events[2:], "all_reduce")).title == "all_reduce"
+
+
+def test_a_schedule_without_a_size_counts_chunks():
+    found = film(pairwise_all_to_all(6))
+    assert (found.nbytes, max(found.bytes_sent())) == (found.chunks, 5)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "words"),
+    [(0, "0 B"), (999, "999 B"), (999_499, "999 kB"), (999_999, "1 MB"), (1_500_000_000_000, "1.5 TB")],
+)
+def test_sizes_in_words(nbytes, words):
+    assert size(nbytes) == words
 
 
 @pytest.mark.parametrize(

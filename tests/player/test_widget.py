@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html.parser
 import re
 import xml.etree.ElementTree as ET
 
@@ -11,7 +12,7 @@ import pytest
 from allranks.player import Player, PlayerError
 from allranks.player.still import COLOURS
 from allranks.player.widget import LOADER, script, styles
-from allranks.schedules import ring_all_reduce, tree_all_reduce
+from allranks.schedules import rabenseifner_all_reduce, ring_all_reduce, tree_all_reduce
 from allranks.trace import Event, Trace
 
 RING = ring_all_reduce(4)
@@ -90,6 +91,23 @@ def test_the_still_picture_shows_contributions_and_messages():
     assert len(labels) == 24
     assert labels[:4] == ["c0+", "c1+", "c2+", "c3+"]
     assert labels[-1][-1] == "="
+
+
+def test_an_arrow_names_all_its_chunks():
+    svg = Player(rabenseifner_all_reduce(8)).svg()
+    assert ">c4…7+<" in svg
+    assert ">c4+<" in svg, "the last halving carries one chunk"
+
+
+def test_a_label_stays_within_the_pictures_words():
+    label = "STATE onload=alert(1) REELS MODULE x="
+    page = Player(Trace("live", 2, (Event(0, "compute", step=0, label=label),))).page()
+    seen = []
+    parser = html.parser.HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: seen.extend(name for name, _ in attrs if tag == "img")
+    parser.feed(page)
+    assert seen == ["alt", "style", "src"]
+    assert f"rank 0 computes {label}" in page
 
 
 def test_a_long_run_stays_a_small_picture_and_a_short_text():

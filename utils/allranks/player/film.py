@@ -242,7 +242,7 @@ class Film:
 def film(source: Schedule | Trace, nbytes: int | None = None) -> Film:
     """The film of a schedule or of a trace. `nbytes` is the size of the full vector, for a schedule only."""
     if isinstance(source, Schedule):
-        sizes = source.chunk_nbytes(source.chunks if nbytes is None else nbytes)
+        sizes = [1] * source.chunks if nbytes is None else source.chunk_nbytes(nbytes)
         raw = [
             Leg(m.step, m.src, m.dst, sum(sizes[c] for c in m.chunks), m.chunks, m.reduce)
             for m in sorted(source.moves, key=lambda m: m.step)
@@ -268,7 +268,9 @@ def _read(trace: Trace) -> tuple[list[Leg], list[Bar], dict[int, Bag], bool]:
         legs.append(Leg(*what, start=m.start, end=end, line=m.line, told=told))
         if m.contrib is not None:
             given[number] = bag(m.contrib)
-    return legs, _bars(trace, legs), given, inferred
+    sends = [e for e in trace.events if e.op == "send" and e.peer is not None]
+    place = {e.match: step for e, step in zip(sends, steps, strict=True) if e.match is not None}
+    return legs, _bars(trace, legs, place), given, inferred
 
 
 def _late_steps(trace: Trace) -> list[int]:
@@ -281,8 +283,11 @@ def _late_steps(trace: Trace) -> list[int]:
     return [last[e.rank] if e.step is None else e.step for e in sends]
 
 
-def _bars(trace: Trace, legs: list[Leg]) -> list[Bar]:
-    """Compute, waits and whole collectives; also each receive that no send met, which is a wait without an end."""
+def _bars(trace: Trace, legs: list[Leg], place: dict[int, int]) -> list[Bar]:
+    """Compute, waits and whole collectives; also each receive that no send met, which is a wait without an end.
+
+    `place` maps a message's match to its step: a send and a receive of one step are one turn of their rank.
+    """
     busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
     done = [0.0] * (max((leg.step for leg in legs), default=-1) + 1)
     for leg in legs:
@@ -295,7 +300,7 @@ def _bars(trace: Trace, legs: list[Leg]) -> list[Bar]:
     turn: Counter = Counter()
     bars = []
     for e in trace.events:
-        step = turn[e.rank] if e.step is None else e.step
+        step = place.get(e.match, turn[e.rank]) if e.step is None else e.step
         if e.op in ("recv", "reduce") and (e.match is None or e.match not in met):
             bars.append(Bar(e.rank, "wait", step, None, e.peer, line=e.line, start=e.start))
         elif e.op == "wait" and e.step is None and e.start is not None and e.end is not None and legs:
@@ -388,7 +393,9 @@ def _develop(source, kind, nbytes, clock, raw, bars, given, inferred) -> Film:
     steps = max((x.step for x in (*legs, *bars)), default=-1) + 1
     links = {(leg.src, leg.dst) for leg in legs}
     timed = clock != "step" and any(x.start is not None and x.end is not None for x in (*legs, *bars))
-    words = " ".join(filter(None, (source.algorithm, source.collective))) or f"{kind} run"
+    # what torch did beside a live run's own messages says nothing about these
+    collective = None if kind == "live" and raw else source.collective
+    words = " ".join(filter(None, (source.algorithm, collective))) or f"{kind} run"
     return Film(
         title=words,
         kind=kind,
@@ -407,8 +414,8 @@ def _develop(source, kind, nbytes, clock, raw, bars, given, inferred) -> Film:
         inferred=inferred,
         blocking=isinstance(source, Schedule) or source.meta.get("delivery") != "buffered",
         root=source.root,
-        collective=source.collective,
-        bound=bound(source.collective, source.ranks, nbytes),
+        collective=collective,
+        bound=bound(collective, source.ranks, nbytes),
     )
 
 
@@ -422,7 +429,8 @@ def _rules(source) -> Schedule | None:
     """The empty schedule that knows what each rank holds at either end, or None where the trace names no chunks."""
     if isinstance(source, Schedule):
         return source
-    if not source.chunks or source.collective not in COLLECTIVES:
+    # a live run's collective is one that torch did; its chunks are those of its own messages
+    if source.kind == "live" or not source.chunks or source.collective not in COLLECTIVES:
         return None
     root = source.root if source.root is not None else 0
     return Schedule(source.collective, source.algorithm or "", source.ranks, source.chunks, (), root)
@@ -482,8 +490,8 @@ def bound(collective: str | None, ranks: int, nbytes: int) -> tuple[str, float] 
 
 def size(nbytes: float) -> str:
     """Bytes in words: '512 B', '1.5 kB', '2 MB' (powers of 1000)."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= scale:
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= 0.9995 * scale:  # 999.9 kB would be written 1e+03 kB
             return f"{nbytes / scale:.3g} {unit}"
     return f"{nbytes:.3g} B"
 
@@ -512,7 +520,7 @@ def _bar_words(item: Bar) -> str:
     if item.op == "wait":
         what = item.label or (f"for rank {item.peer}" if item.peer is not None else "")
         lasting = " to send, for ever" if item.end_step is None and item.peer is not None else ""
-        return f"rank {item.rank} waits {what}{lasting}{line}".replace("  ", " ")
+        return f"rank {item.rank} waits {what}{lasting}{line}".replace("  ", " ").rstrip()
     if item.op == "compute":
         return f"rank {item.rank} computes{' ' + item.label if item.label else ''}"
     return f"rank {item.rank} takes part in {item.op}{f' of {size(item.nbytes)}' if item.nbytes else ''}"

@@ -168,7 +168,7 @@ def _arrow(leg: Leg, x: float, wide: float, top: float, row: float, rows: int) -
     dash, end = "", x + wide
     if not leg.delivered:
         colour, dash, end, b = "#c62828", ' stroke-dasharray="4 3"', x + wide * 0.55, a + (b - a) * 0.55
-    label = f"c{leg.chunks[0]}" if leg.chunks else ""
+    label = _named(leg.chunks)
     sign = {"adds": "+", "stores": "=", "receives": ""}[leg.does] if leg.delivered else "✗"
     # the label stands near the sender, where arrows have not crossed yet
     near = 0.2 if abs(leg.dst - leg.src) < rows / 2 else 0.08
@@ -179,3 +179,11 @@ def _arrow(leg: Leg, x: float, wide: float, top: float, row: float, rows: int) -
         f'<text x="{tx:.1f}" y="{ty:.1f}" font-size="9" fill="{colour}" stroke="#fff" stroke-width="2" '
         f'paint-order="stroke">{label}{sign}</text>'
     )
+
+
+def _named(chunks: tuple[int, ...]) -> str:
+    """The chunks of a message, in little room: "c0", "c0…3", or how many they are."""
+    if len(chunks) < 2:
+        return "".join(f"c{c}" for c in chunks)
+    whole = chunks == tuple(range(chunks[0], chunks[-1] + 1))
+    return f"c{chunks[0]}…{chunks[-1]}" if whole else f"{len(chunks)} ch."

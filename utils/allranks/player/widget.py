@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 import secrets
 import zlib
 from functools import cache
@@ -167,9 +168,11 @@ class Player(anywidget.AnyWidget):
                 f'<img alt="{words}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}">'
             )
         reels = {key: base64.b64encode(getattr(self, key)).decode() for key in ("code", "film", "other")}
-        page = _PAGE.replace("NAME", name).replace("PICTURE", picture).replace("WORDS", words)
-        page = page.replace("STATE", json.dumps(state)).replace("REELS", json.dumps(reels))
-        return page.replace("MODULE", base64.b64encode(LOADER.encode()).decode())
+        parts = {"NAME": name, "PICTURE": picture, "WORDS": words}
+        parts |= {"STATE": json.dumps(state), "REELS": json.dumps(reels)}
+        parts["MODULE"] = base64.b64encode(LOADER.encode()).decode()
+        # all at once, for what is put in may hold such a word too
+        return re.sub("|".join(parts), lambda found: parts[found[0]], _PAGE)
 
     def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict]:
         found = super()._repr_mimebundle_(**kwargs)

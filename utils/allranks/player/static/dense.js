@@ -19,7 +19,11 @@ class Dense {
       for (let i = 0; i < runs.length; i += 2) sum += runs[i + 1] - runs[i] + 1;
       return sum;
     });
-    this.most = Math.max(1, ...reel.goal.map(([, , bag]) => this.sizes[bag]), ...(reel.goal.length ? [] : this.sizes));
+    // no spread: 400 x 400 cells are more than a call takes arguments
+    const full = reel.goal.length ? reel.goal.map(([, , bag]) => this.sizes[bag]) : this.sizes;
+    this.most = full.reduce((a, b) => Math.max(a, b), 1);
+    // layers of repeats begin again at a lower rank
+    this.twice = reel.bags.map((runs) => runs.some((low, i) => i && i % 2 === 0 && low <= runs[i - 1]));
     this.matrix = reel.chunks > 1;
     if (this.matrix) {
       this.small = document.createElement("canvas");
@@ -89,8 +93,13 @@ class Dense {
   }
 
   frame(changed) {
+    const { reel } = this, flying = reel.flying();
+    const past = reel.resting && reel.done > 0 && reel.axis === "step" ? reel.byStep[reel.done - 1] : [];
+    const shown = [...flying.map(([leg]) => leg), ...past];
+    // the meter asks for it, also before there is a width to draw in
+    this.busy = new Set([...shown, ...reel.stuck()].map((leg) => leg.src * reel.ranks + leg.dst)).size;
     if (!this.width) return;
-    const { reel } = this, scale = window.devicePixelRatio || 1, pen = this.canvas.getContext("2d");
+    const scale = window.devicePixelRatio || 1, pen = this.canvas.getContext("2d");
     if (changed || !this.shares) {
       this.shares = Array.from({ length: reel.ranks }, (_, r) => this.share(r));
       this.root.dataset.shares = this.shares.map((s) => s.toFixed(3)).join(",");
@@ -99,9 +108,7 @@ class Dense {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, this.width, this.height);
     pen.font = `11px ${this.tones.font}`;
-    const flying = reel.flying();
-    this.busy = new Set(flying.map(([leg]) => leg.src * reel.ranks + leg.dst)).size;
-    this.#dots(pen, flying);
+    this.#dots(pen, flying, shown);
     if (this.matrix) this.#matrix(pen, flying);
     this.#key(pen);
   }
@@ -110,7 +117,7 @@ class Dense {
     return { x: this.dots.x + this.at[rank].x * this.dots.w, y: this.dots.y + this.at[rank].y * this.dots.h };
   }
 
-  #dots(pen, flying) {
+  #dots(pen, flying, shown) {
     const { reel } = this, big = Math.max(2.2, Math.min(9, (this.dots.w * 1.6) / reel.ranks));
     pen.lineWidth = 0.6;
     pen.strokeStyle = this.tones.line;
@@ -119,12 +126,11 @@ class Dense {
       for (const [a, b] of reel.links) this.#arc(pen, this.#point(a), this.#point(b));
       pen.stroke();
     }
-    const past = reel.resting && reel.done > 0 && reel.axis === "step" ? reel.byStep[reel.done - 1].map((leg) => [leg, 1]) : [];
     pen.lineWidth = 1.4;
     pen.strokeStyle = this.tones.fly;
     pen.globalAlpha = reel.ranks > 64 ? 0.6 : 0.85;
     pen.beginPath();
-    for (const [leg] of [...flying, ...past]) if (leg.delivered) this.#arc(pen, this.#point(leg.src), this.#point(leg.dst));
+    for (const leg of shown) if (leg.delivered) this.#arc(pen, this.#point(leg.src), this.#point(leg.dst));
     pen.stroke();
     pen.strokeStyle = this.tones.stuck;
     pen.setLineDash([4, 3]);
@@ -185,7 +191,7 @@ class Dense {
     for (let i = 0; i < reel.cells.length; i++) {
       const id = reel.cells[i], goal = reel.goals.get(i), full = goal === undefined ? this.most : this.sizes[goal];
       const has = id < 0 ? 0 : this.sizes[id];
-      const shade = has > reel.ranks ? [213, 94, 0] : this.shades[id >= 0 && id === goal ? 256 : tone(Math.min(0.999, has / full))];
+      const shade = this.twice[id] ? [213, 94, 0] : this.shades[id >= 0 && id === goal ? 256 : tone(Math.min(0.999, has / full))];
       image.data.set([shade[0], shade[1], shade[2], 255], 4 * i);
     }
     pen.putImageData(image, 0, 0);

@@ -1,12 +1,11 @@
 // The player: one clock, one or two films, a stage for each, one timeline, and the controls. The kernel hears of it only when
-// it pauses or steps. STYLES is the style sheet, put in by widget.py.
+// it starts, pauses or steps. STYLES is the style sheet, put in by widget.py.
 
 const ICONS = {
   first: "M3 3h2v10H3zM13 3v10L6 8z", back: "M11 3v10L4 8z", play: "M4 2.5v11L13.5 8z", pause: "M4 3h3v10H4zM9 3h3v10H9z",
   next: "M5 3v10l7-5z", last: "M11 3h2v10h-2zM3 3v10l7-5z", closer: "M7 3h2v4h4v2H9v4H7V9H3V7h4z", wider: "M3 7h10v2H3z",
 };
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
-let players = 0;
 
 function node(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -21,9 +20,11 @@ function node(name, attributes = {}, ...children) {
 class Player {
   constructor(model, el, films) {
     this.model = model;
-    this.uid = `allranks-player-${++players}`;
+    // not counted: every view has a module of its own
+    this.uid = `allranks-player-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
     this.reels = films.map((film) => new Reel(film));
     this.position = 0;
+    this.heard = model.get("step");
     this.playing = false;
     this.answered = new Set();
     this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
@@ -31,11 +32,12 @@ class Player {
     this.build(el);
     this.seek(Math.min(this.steps, Math.max(0, model.get("step"))));
     this.listen();
+    if (model.get("playing")) { this.play(); this.tell(); }
     this.root.dataset.ready = "true";
   }
 
   get steps() {
-    return Math.max(...this.reels.map((reel) => reel.steps));
+    return this.master.steps;
   }
 
   get master() {
@@ -93,7 +95,7 @@ class Player {
     this.meters = this.reels.map(() => ({ head: node("div", { class: "ar-head" }), foot: node("div", { class: "ar-meter" }) }));
     const halves = this.reels.map((reel, i) => node("section", { class: "ar-half", "aria-label": reel.title },
       this.meters[i].head, this.stages[i].root, this.meters[i].foot));
-    this.question = node("div", { class: "ar-question", hidden: "" });
+    this.question = node("div", { class: "ar-question", role: "group", hidden: "" });
     this.caption = node("p", { class: "ar-caption" });
     this.live = node("p", { class: "ar-live", "aria-live": "polite", role: "status" });
     this.table = node("details", { class: "ar-table", ontoggle: () => this.fillTable() }, node("summary", {}, "Table of this step"));
@@ -119,7 +121,7 @@ class Player {
     this.reels.forEach((reel, i) => {
       const kind = { schedule: "schedule", wire: "your run on the wire", live: "live run", simulated: "simulated" }[reel.kind];
       this.meters[i].head.replaceChildren(node("strong", {}, reel.title),
-        node("span", {}, ` ${reel.ranks} rank${reel.ranks > 1 ? "s" : ""}${reel.chunks ? ` · ${reel.chunks} chunk${reel.chunks > 1 ? "s" : ""}` : ""}${reel.nbytes > reel.chunks ? ` · ${size(reel.nbytes)}` : ""} · ${kind}${reel.inferred ? " · steps inferred from the order" : ""}`));
+        node("span", {}, ` ${reel.ranks} rank${reel.ranks > 1 ? "s" : ""}${reel.chunks ? ` · ${reel.chunks} chunk${reel.chunks > 1 ? "s" : ""}` : ""}${reel.nbytes !== reel.chunks ? ` · ${size(reel.nbytes)}` : ""} · ${kind}${reel.inferred ? " · steps inferred from the order" : ""}`));
       const rows = { step: node("span", { class: "ar-count", "data-meter": "step" }), links: node("span", { "data-meter": "links" }), bytes: node("span", { "data-meter": "bytes" }), bound: node("span", { "data-meter": "bound" }) };
       const most = this.finalMost(reel), scale = Math.max(most, reel.bound ? reel.bound[1] : 0) * 1.04 || 1;
       const fill = node("i", { class: "ar-fill" }), bar = node("span", { class: "ar-bar", "aria-hidden": "true" }, fill);
@@ -150,10 +152,10 @@ class Player {
     });
   }
 
-  // Shows a moment; `position` is in steps of the longest film.
+  // Shows a moment; `position` is in steps of the film that lasts longest.
   seek(position) {
     this.position = Math.min(this.steps, Math.max(0, position));
-    const value = this.master.clockAt(Math.min(this.position, this.master.steps));
+    const value = this.master.clockAt(this.position);
     let any = false;
     this.reels.forEach((reel, i) => {
       const at = this.axis === "time" ? reel.positionAt(value) : Math.min(this.position, reel.steps);
@@ -165,9 +167,11 @@ class Player {
     this.scrubber.value = String(this.axis === "time" ? (this.steps * value) / (this.master.length || 1) : this.position);
     this.timeline.move();
     const step = Math.ceil(this.position - 1e-6);
-    if (any || step !== this.captioned || this.root.dataset.step === undefined) {
+    const fresh = any || step !== this.captioned || this.root.dataset.step === undefined;
+    // a clock runs between landings too
+    if (fresh || this.axis === "time") this.meter();
+    if (fresh) {
       this.captioned = step;
-      this.meter();
       const words = this.words();
       this.caption.textContent = words;
       this.caption.classList.toggle("ar-bad", this.reels.some((reel) => reel.waits().some((w) => w.forever)));
@@ -192,7 +196,12 @@ class Player {
   rest() {
     this.live.textContent = this.words();
     this.fillTable();
+    this.tell();
+  }
+
+  tell() {
     const step = Math.floor(this.position + 1e-6);
+    this.heard = step;
     if (this.model.get("step") !== step || this.model.get("playing") !== this.playing) {
       this.model.set("step", step);
       this.model.set("playing", this.playing);
@@ -201,7 +210,7 @@ class Player {
   }
 
   toggle() {
-    if (this.playing) { this.halt(); this.rest(); } else this.play();
+    if (this.playing) { this.halt(); this.rest(); } else { this.play(); this.tell(); }
   }
 
   play(until = this.steps) {
@@ -215,7 +224,8 @@ class Player {
   }
 
   tick(now) {
-    if (!this.playing || !this.root.isConnected) return;
+    if (!this.playing) return;
+    if (!this.root.isConnected) { this.last = null; this.beat = requestAnimationFrame((t) => this.tick(t)); return; }  // until it is back
     // a tab in the background gets no frames: it then goes on where it was
     const seconds = this.last === null ? 0 : Math.min(0.1, (now - this.last) / 1000);
     this.last = now;
@@ -234,7 +244,8 @@ class Player {
 
   // Reduced motion: whole steps, no movement between them.
   tickCalm() {
-    if (!this.playing || !this.root.isConnected) return;
+    if (!this.playing) return;
+    if (!this.root.isConnected) { this.beat = setTimeout(() => this.tickCalm(), 600); return; }
     this.seek(Math.min(this.until, Math.floor(this.position + 1e-6) + 1));
     this.live.textContent = this.words();
     if (this.position >= this.until - 1e-6) { this.halt(); this.rest(); return; }
@@ -274,9 +285,10 @@ class Player {
     this.jump(Math.max(0, Math.ceil(this.position - 1e-6) - 1));
   }
 
-  jump(position) {
+  jump(position, on = false) {
     this.halt();
     this.seek(position);
+    if (on) this.play();
     this.rest();
   }
 
@@ -284,7 +296,8 @@ class Player {
   gate() {
     const step = Math.floor(this.position + 1e-6);
     if (!this.model.get("quiz") || this.position - step > 1e-6 || this.answered.has(step)) return false;
-    const question = ask(this.reels[0], step);
+    // of the first film, which on a shared clock may be in another step
+    const question = ask(this.reels[0], this.reels[0].done);
     this.answered.add(step);
     if (!question) return false;
     const { until } = this;
@@ -306,12 +319,14 @@ class Player {
       show.focus();
     };
     this.question.replaceChildren(node("p", {}, question.text), node("div", { class: "ar-options" }, ...options), result);
+    this.question.setAttribute("aria-label", question.text);
     this.question.hidden = false;
     options[0].focus();
     return true;
   }
 
   closeQuestion() {
+    if (this.question.contains(document.activeElement)) this.root.focus();
     this.question.hidden = true;
     this.question.replaceChildren();
   }
@@ -335,24 +350,33 @@ class Player {
       table.append(body);
       return table;
     });
-    this.table.querySelectorAll("div").forEach((old) => old.remove());
-    this.table.append(node("div", { class: "ar-scroll", tabindex: "0", role: "region", "aria-label": "What every rank holds" }, ...tables));
+    // the same box again, which keeps its focus and its place
+    this.scroll ??= node("div", { class: "ar-scroll", tabindex: "0", role: "region", "aria-label": "What every rank holds" });
+    this.scroll.replaceChildren(...tables);
+    if (!this.table.contains(this.scroll)) this.table.append(this.scroll);
   }
 
   listen() {
     this.root.dataset.playing = "false";
     this.root.addEventListener("keydown", (e) => {
-      const on = e.target, typing = on.tagName === "SELECT" || (on.tagName === "INPUT" && on.type !== "range");
+      const on = e.target, own = on.tagName === "SELECT" || (on.tagName === "INPUT" && on.type !== "range") || on.closest(".ar-scroll");
       const acts = { ArrowRight: () => this.next(), ArrowLeft: () => this.back(), Home: () => this.jump(0), End: () => this.jump(this.steps) };
       if (on.tagName !== "BUTTON" && on.tagName !== "SUMMARY") acts[" "] = () => this.toggle();
-      if (typing || e.ctrlKey || e.metaKey || e.altKey || !acts[e.key]) return;
+      if (own || e.ctrlKey || e.metaKey || e.altKey || !acts[e.key]) return;
       e.preventDefault();
       e.stopPropagation();
       acts[e.key]();
     });
     this.hooks = {
-      "change:step": () => { const step = this.model.get("step"); if (!this.playing && step !== Math.floor(this.position + 1e-6)) this.jump(step); },
-      "change:playing": () => { const on = this.model.get("playing"); if (on !== this.playing) this.toggle(); },
+      // one update may both move and start it, or move and stop it
+      "change:step": () => {
+        const step = this.heard = this.model.get("step"), on = this.model.get("playing") && !this.playing;
+        if (step !== Math.floor(this.position + 1e-6)) this.jump(step, on);
+      },
+      "change:playing": () => {
+        const on = this.model.get("playing");
+        if (on !== this.playing && (on || this.heard === this.model.get("step"))) this.toggle();
+      },
       "change:arrangement": () => this.relay(),
       "change:axis": () => this.reaxis(),
       "change:quiz": () => { this.quizBox.checked = this.model.get("quiz"); this.answered.clear(); if (!this.model.get("quiz")) this.closeQuestion(); },
@@ -361,7 +385,10 @@ class Player {
     for (const name in this.hooks) this.model.on(name, this.hooks[name]);
     // colours on a canvas don't follow the theme by themselves
     this.themed = new MutationObserver(() => this.repaint());
-    this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light"] });
+    this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "data-theme"] });
+    this.repainted = () => this.repaint();
+    this.dark = window.matchMedia("(prefers-color-scheme: dark)");
+    this.dark.addEventListener("change", this.repainted);
   }
 
   relay() {
@@ -375,6 +402,7 @@ class Player {
     const keep = Math.floor(this.position + 1e-6);
     this.halt();
     this.useAxis(this.model.get("axis"));
+    this.scrubber.max = String(this.steps);
     this.timeline.zoom = 1;
     this.timeline.from = 0;
     this.timeline.draw();
@@ -392,6 +420,7 @@ class Player {
     this.halt();
     for (const name in this.hooks) this.model.off(name, this.hooks[name]);
     this.themed.disconnect();
+    this.dark.removeEventListener("change", this.repainted);
     this.timeline.end();
     this.stages.forEach((stage) => stage.end?.());
   }

@@ -2,7 +2,9 @@
 // step's number, so that the same film asks the same questions.
 
 function ask(reel, step) {
-  const legs = (reel.byStep[step] ?? []).filter((leg) => leg.delivered);
+  // in time a message of this step may be under way already, and its answer in the picture
+  const now = reel.clockAt(reel.position) - 1e-9;
+  const legs = (reel.byStep[step] ?? []).filter((leg) => leg.delivered && reel.spans[leg.index][0] >= now);
   if (!legs.length) return null;
   const leg = legs[(step * 5 + 1) % legs.length];
   const alone = legs.filter((other) => other.src === leg.src).length === 1;

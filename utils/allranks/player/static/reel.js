@@ -34,7 +34,8 @@ class Reel {
   #stops() {
     const times = new Array(this.steps + 1).fill(0);
     for (const x of [...this.legs, ...this.bars]) {
-      if (x.end !== null && x.endStep !== null) times[x.step + 1] = Math.max(times[x.step + 1], x.end);
+      const after = (x.endStep ?? x.step) + 1;
+      if (x.end !== null && x.endStep !== null) times[after] = Math.max(times[after], x.end);
     }
     for (let k = 1; k < times.length; k++) times[k] = Math.max(times[k], times[k - 1]);
     // what never ends gets some room after all else, or it could not be seen
@@ -172,7 +173,7 @@ class Reel {
 
   // So many bytes, or chunks where the schedule was given no size.
   amount(nbytes) {
-    if (!this.chunks || this.nbytes > this.chunks) return size(nbytes);
+    if (!this.chunks || this.nbytes !== this.chunks) return size(nbytes);
     const number = +nbytes.toPrecision(3);
     return `${number} chunk${number === 1 ? "" : "s"}`;
   }
@@ -192,15 +193,16 @@ class Reel {
 }
 
 function size(nbytes) {
-  for (const [unit, scale] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (nbytes >= scale) return `${+(nbytes / scale).toPrecision(3)} ${unit}`;
+  for (const [unit, scale] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
+    // 999.9 kB would be written 1000 kB
+    if (nbytes >= 0.9995 * scale) return `${+(nbytes / scale).toPrecision(3)} ${unit}`;
   }
   return `${+nbytes.toPrecision(3)} B`;
 }
 
-function duration(us) {
-  if (us >= 1e6) return `${+(us / 1e6).toPrecision(3)} s`;
-  return us >= 1e3 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+us.toPrecision(3)} µs`;
+function duration(us, digits = 3) {
+  if (us >= 1e6) return `${+(us / 1e6).toPrecision(digits)} s`;
+  return us >= 1e3 ? `${+(us / 1e3).toPrecision(digits)} ms` : `${+us.toPrecision(digits)} µs`;
 }
 
 function chunkName(leg) {

@@ -5,7 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 // Okabe and Ito's colours without black; from the eighth rank on the same ones in a lighter shade
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#f0e442", "#8a8a8a",
   "#6db3dc", "#f6cf7a", "#74cdb3", "#eb9a66", "#a9d9f4", "#e5bcd3", "#f8f3a6", "#c4c4c4"];
-const INK = ["#fff", "#000", "#fff", "#fff", "#000", "#000", "#000", "#fff"];
+const INK = ["#fff", "#000", "#000", "#000", "#000", "#000", "#000", "#000"];
 
 function make(name, attributes = {}, parent = null, text = null) {
   const node = document.createElementNS(SVG, name);
@@ -29,7 +29,9 @@ class Stage {
     this.cellGap = n <= 20 ? 3 : 1;
     const inner = n ? n * (this.cell.w + this.cellGap) - this.cellGap : 108;
     this.labels = n > 0 && this.cell.w >= 10;
-    this.card = { w: Math.max(96, inner + 20), h: n ? 24 + tall + (this.labels ? 15 : 8) : 62 };
+    // the rank's name has "waits" or "waits for 3" beside it
+    const waits = reel.bars.some((bar) => bar.op === "wait"), named = reel.legs.some((leg) => !leg.delivered) || reel.bars.some((bar) => bar.op === "wait" && bar.peer !== null);
+    this.card = { w: Math.max(named ? 128 : waits ? 112 : 96, inner + 20), h: n ? 24 + tall + (this.labels ? 15 : 8) : 62 };
     this.left = -inner / 2;
     this.packet = n ? { w: 38, h: p > 8 ? 30 : 34 } : { w: 52, h: 20 };
     this.show(layout);

@@ -23,9 +23,14 @@ class Timeline {
     this.gap = reels.length > 1 ? 20 : 0;
     this.height = 16 + rows * this.lane + (reels.length - 1) * this.gap + (reels.length > 1 ? 14 * reels.length : 0);
     this.root.style.height = `${this.height}px`;
-    this.root.addEventListener("pointerdown", (e) => { this.root.setPointerCapture(e.pointerId); this.drag = true; this.#scrub(e); });
+    this.root.addEventListener("pointerdown", (e) => {
+      if (e.button) return;
+      this.root.setPointerCapture(e.pointerId);
+      this.drag = true;
+      this.#scrub(e);
+    });
     this.root.addEventListener("pointermove", (e) => (this.drag ? this.#scrub(e) : this.#hover(e)));
-    this.root.addEventListener("pointerup", () => { this.drag = false; });
+    this.root.addEventListener("lostpointercapture", () => { this.drag = false; });
     this.root.addEventListener("pointerleave", () => { this.tip.hidden = true; });
     this.root.addEventListener("wheel", (e) => {
       if (!e.ctrlKey && !e.metaKey) return;
@@ -73,7 +78,7 @@ class Timeline {
       const legs = reel.axis === "step" ? reel.byStep[Math.floor(value)] ?? [] : reel.legs;
       for (const leg of legs) {
         if ((leg.src === rank || leg.dst === rank) && inside(leg)) {
-          words += `${leg.src} → ${leg.dst}: ${chunkName(leg)}, ${size(leg.nbytes)}${leg.reduce ? ", added" : ""}${leg.line ? `, line ${leg.line}` : ""}\n`;
+          words += `${leg.src} → ${leg.dst}: ${leg.chunks.length ? `${chunkName(leg)}, ` : ""}${reel.amount(leg.nbytes)}${leg.reduce ? ", added" : ""}${leg.line ? `, line ${leg.line}` : ""}\n`;
         }
         if (words.length > 300) break;
       }
@@ -82,7 +87,10 @@ class Timeline {
     this.tip.hidden = !words;
     this.tip.textContent = words.trim();
     this.tip.style.left = `${Math.min(e.clientX - box.left + 12, box.width - 180)}px`;
-    this.tip.style.top = `${y + 14}px`;
+    // in the lower half above the pointer, so that it does not hang far below the lanes
+    const low = y > this.height / 2;
+    this.tip.style.top = low ? "auto" : `${y + 14}px`;
+    this.tip.style.bottom = low ? `${this.height - y + 8}px` : "auto";
   }
 
   draw() {
@@ -96,7 +104,7 @@ class Timeline {
     pen.scale(scale, scale);
     pen.font = `11px ${style.fontFamily}`;
     pen.textBaseline = "middle";
-    const tones = { ink: tone("--ar-ink"), soft: tone("--ar-soft"), line: tone("--ar-line"), send: tone("--ar-send"), add: tone("--ar-add"), copy: tone("--ar-copy"), stuck: tone("--ar-stuck"), work: tone("--ar-work") };
+    const tones = { ink: tone("--ar-ink"), soft: tone("--ar-soft"), line: tone("--ar-line"), send: tone("--ar-send"), add: tone("--ar-add"), copy: tone("--ar-copy"), stuck: tone("--ar-stuck"), work: tone("--ar-work"), paper: tone("--ar-paper") };
     this.tops = [];
     let top = 16;
     this.reels.forEach((reel, i) => {
@@ -122,6 +130,8 @@ class Timeline {
     pen.strokeStyle = tones.line;
     pen.lineWidth = 1;
     pen.textAlign = "center";
+    // as many as tell two ticks apart
+    const digits = Math.max(3, Math.ceil(Math.log10(this.length / power)));
     const by = reel.axis === "step" ? Math.max(1, Math.round(tick)) : tick;
     for (let v = Math.ceil(this.from / by) * by; v <= this.from + wide + 1e-9; v += by) {
       const at = this.x(v);
@@ -131,7 +141,7 @@ class Timeline {
       pen.globalAlpha = 0.5;
       pen.stroke();
       pen.globalAlpha = 1;
-      pen.fillText(reel.axis === "step" ? String(v) : duration(v), Math.min(at, this.width - 16), 6);
+      pen.fillText(reel.axis === "step" ? String(v) : duration(v, digits), Math.min(at, this.width - 16), 6);
     }
     pen.textAlign = "left";
     pen.fillText(reel.axis === "step" ? "step" : "time", 4, 6);
@@ -159,7 +169,7 @@ class Timeline {
       pen.fillStyle = colour;
       pen.fillRect(a, y0, Math.max(0.6, b - a - (b - a > 12 ? 1 : 0)), h);
       if (text && h >= 7 && b - a > text.length * 6 + 4) {
-        pen.fillStyle = "#fff";
+        pen.fillStyle = tones.paper;
         pen.font = `bold ${Math.min(10, h + 1)}px ${getComputedStyle(this.root).fontFamily}`;
         pen.fillText(text, a + 3, y0 + h / 2 + 0.5);
       }

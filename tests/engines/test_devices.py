@@ -2,6 +2,7 @@
 
 import sys
 
+import psutil
 import pytest
 import torch
 from allranks.engines import rank
@@ -113,6 +114,12 @@ class PretendNvml:
     class NVMLError_NotSupported(NVMLError):
         pass
 
+    class NVMLError_NoPermission(NVMLError):
+        pass
+
+    class NVMLError_GpuIsLost(NVMLError):
+        pass
+
     def __init__(self):
         self.open = 0
 
@@ -167,6 +174,31 @@ def test_mig_devices_are_gpus_and_what_they_are_cut_from_is_not(monkeypatch):
     for setting, left in (("MIG-0000-3", ["MIG-0000-3"]), ("0", ["MIG-0000-0"]), ("1,0", ["GPU-0000-1", "MIG-0000-0"])):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
         assert [g.uuid for g in Inventory.of_this_machine().gpus] == left
+
+
+@pytest.mark.parametrize("error", ["NVMLError_NoPermission", "NVMLError_GpuIsLost"])
+def test_a_gpu_of_another_job_or_a_lost_one_is_left_out(monkeypatch, error):
+    class Job(PretendNvml):
+        def nvmlDeviceGetHandleByIndex(self, index):
+            if index == 1:
+                raise getattr(self, error)
+            return super().nvmlDeviceGetHandleByIndex(index)
+
+    monkeypatch.setitem(sys.modules, "pynvml", Job())
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [g.uuid for g in Inventory.of_this_machine().gpus] == ["MIG-0000-0", "MIG-0000-3", "GPU-0000-2"]
+
+
+def test_a_gpu_without_memory_of_its_own_has_the_machines(monkeypatch):
+    class Spark(PretendNvml):
+        def nvmlDeviceGetMemoryInfo(self, handle):
+            raise self.NVMLError_NotSupported
+
+    monkeypatch.setitem(sys.modules, "pynvml", Spark())
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert {g.memory_bytes for g in Inventory.of_this_machine().gpus} == {psutil.virtual_memory().total}
 
 
 def test_the_names_of_nvml_are_those_of_its_python_module():

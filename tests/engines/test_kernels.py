@@ -206,3 +206,13 @@ def test_a_user_who_named_another_way_keeps_it(monkeypatch):
     monkeypatch.delenv(kernels.NAME_ENV)
     kernels.name_to_jupyter()
     assert os.environ[kernels.NAME_ENV] == "allranks-warm"
+
+
+def test_what_a_cell_leaves_in_the_background_goes_on_when_a_rank_ends(parent, start):
+    _, there = start(str(parent.path))
+    begin = "s.run('sleep 60 >/dev/null 2>&1 & echo $!', shell=True, capture_output=True, text=True).stdout"
+    left = psutil.Process(int(there(f"import subprocess as s; print({begin})")))
+    parent.spawn("builtins:print", args="ended").wait(10)
+    parent.spawn("builtins:print", args="ended").wait(10)  # by now the first one's end was dealt with
+    assert left.is_running()
+    left.kill()

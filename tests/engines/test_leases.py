@@ -1,5 +1,6 @@
 """Leases of pretend GPUs by real processes: never two owners, never one lost, whoever is killed and when."""
 
+import errno
 import json
 import os
 import random
@@ -93,6 +94,35 @@ def test_a_directory_that_can_not_be_used_is_one_sentence(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(LeaseError, match="not a directory"):
         Ledger(GPUS, tmp_path / "link")
+
+
+def test_a_file_that_is_there_is_not_created_again(ledger, monkeypatch):
+    """With fs.protected_regular Linux refuses that, where it is another user's file in a sticky directory."""
+
+    def open_as_that_kernel(path, flags, *mode):
+        if flags & os.O_CREAT and not flags & os.O_EXCL and os.path.exists(path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, flags, *mode)
+
+    def everything():
+        with ledger.acquire(1, shares=2), ledger.acquire(2):
+            pass
+
+    real = os.open
+    everything()
+    monkeypatch.setattr(os, "open", open_as_that_kernel)
+    everything()
+
+
+def test_the_directory_is_named_or_the_hubs_or_one_in_tmp(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("allranks.engines.leases.OF_THE_MACHINE", tmp_path / "hub")
+    monkeypatch.delenv("ALLRANKS_LEASES", raising=False)
+    assert Ledger(GPUS).directory == tmp_path / "allranks-leases"
+    (tmp_path / "hub").mkdir()
+    assert Ledger(GPUS).directory == tmp_path / "hub"
+    monkeypatch.setenv("ALLRANKS_LEASES", str(tmp_path / "named"))
+    assert Ledger(GPUS).directory == tmp_path / "named"
 
 
 def test_what_an_unlocked_file_says_counts_for_nothing(ledger):
@@ -262,3 +292,38 @@ def test_pretend_gpus_come_from_a_file_and_the_command_shows_them(tmp_path):
     assert done.returncode == 1 and "can't be used" in done.stderr and "Traceback" not in done.stderr
     with pytest.raises(DeviceError, match="can't be used"):
         Inventory.from_file(str(tmp_path / "none.json"))
+
+
+def test_a_lease_that_can_not_be_written_is_one_sentence_and_holds_nothing(tmp_path, monkeypatch):
+    pwrite = os.pwrite
+
+    def full(descriptor, text, offset):
+        if b"until" in text:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(descriptor, text, offset)
+
+    ledger = Ledger(GPUS, tmp_path)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(LeaseError, match="No space left"):
+        ledger.acquire(1)
+    monkeypatch.undo()
+    ledger.acquire(3, timeout_s=1).release()
+
+
+def test_a_lease_is_not_held_by_a_process_that_was_forked_meanwhile(tmp_path):
+    ledger = Ledger(GPUS, tmp_path)
+    lease = ledger.acquire(3)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        lease.forget()
+        os.write(write, b"x")
+        time.sleep(60)
+        os._exit(0)
+    try:
+        os.read(read, 1)
+        lease.release()
+        ledger.acquire(3, timeout_s=1).release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

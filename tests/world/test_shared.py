@@ -1,5 +1,6 @@
 """Two notebooks, one world: the second joins by the name, they take turns, and neither outlives the owner."""
 
+import errno
 import json
 import os
 import subprocess
@@ -213,3 +214,23 @@ def test_when_the_owner_is_killed_the_ranks_go_and_the_name_is_free(other):
 def test_a_name_that_can_not_be_is_refused(name):
     with pytest.raises(WorldError, match="1 to 32 letters"):
         World(ranks=2, name=name)
+
+
+def test_the_use_of_another_notebook_is_use(other):
+    with World(ranks=2, name="team", idle_minutes=2 / 60) as world:
+        other("w = World(name='team')")
+        other("for _ in range(8): w.run(time.sleep, 0.5)")
+        other("w.run(time.sleep, 5)")
+        assert world.running, "the owner's idle limit ended ranks that another notebook uses"
+
+
+def test_a_notice_that_can_not_be_written_leaves_no_ranks(no_ghosts, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    started = []
+    monkeypatch.setattr(Shared, "publish", lambda _, engines: started.extend(engines.pids) or full())
+    with pytest.raises(OSError, match="No space left"):
+        World(ranks=2, name="full")
+    assert len(started) == 2
+    assert not any(psutil.pid_exists(pid) for pid in started)

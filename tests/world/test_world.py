@@ -139,6 +139,23 @@ def test_a_long_error_that_differs_only_in_numbers_is_said_once_and_cut():
     assert describe(short, 2) == "Rank 0: ValueError: rank 0\nRank 1: ValueError: rank 1"
 
 
+def test_a_recursion_without_an_end_is_said_in_a_few_lines():
+    from allranks.world.failures import describe
+
+    error = {"type": "RecursionError", "message": "too deep", "hint": None, "frames": [("f.py", 1, "f", "f()")] * 970}
+    said = describe({0: error}, 2)
+    assert said.count("\n") < 20
+    assert said.endswith("[... 958 calls more]")
+
+
+def test_a_progress_bar_is_one_line():
+    from allranks.world.outputs import RankOutput
+
+    bar = "".join(f"\r{i:3d}%|{'#' * (i // 10):10}|" for i in range(101))
+    assert RankOutput(stdout="begin\r\n", stderr=f"{bar}\nend").text == "begin\n100%|##########|\nend"
+    assert RankOutput(stderr=f"{bar}\r").text == "100%|##########|"
+
+
 def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
     before = world.pids
     with pytest.raises(RanksStuck) as caught:

@@ -1,16 +1,20 @@
 """Faults on purpose, limits and idleness: what a reader sees of a broken job, on real ranks."""
 
+import contextlib
 import json
 import os
 import re
+import threading
 import time
 
 import psutil
 import pytest
 from allranks import World
+from allranks.engines.devices import DeviceError
 from allranks.engines.leases import Ledger
-from allranks.world import RankDied, RanksError, RanksStuck, WorldError
+from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 from allranks.world.idle import Idle
+from allranks.world.screen import Line
 from allranks.world.standing import Standing, missing
 
 pytestmark = pytest.mark.live
@@ -309,3 +313,77 @@ def test_a_world_on_gpus_takes_a_lease_and_gives_it_back_when_it_can_not_start(
     assert [g.uuid for g in lease.gpus] == uuids
     assert set(Ledger(lease.gpus).holders().values()) == {None}
     assert not any(Ledger(lease.gpus).sharers().values())
+
+
+@pytest.mark.parametrize("end", ["stop", "reset"])
+def test_a_call_ends_when_somebody_ends_its_ranks_and_what_was_asked_for_stays(end):
+    with World(ranks=2) as world:
+        before, ending = world.pids, threading.Timer(0.3, getattr(world, end))
+        ending.start()
+        with pytest.raises(WorldError, match="stopped or reset while this call ran"):
+            world.run(time.sleep, 60, deadline=50)
+        ending.join()
+        if end == "stop":
+            assert not world.running
+        else:
+            assert world.run(os.getpid) == world.pids != before
+
+
+def test_a_process_forked_from_the_notebooks_neither_uses_nor_ends_its_ranks():
+    with World(ranks=2) as world:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                world.run(os.getpid, deadline=3)
+            except WorldError as error:
+                os.write(write, str(error).encode())
+            finally:
+                world.stop()
+                os._exit(0)
+        os.close(write)
+        with open(read) as told:
+            assert "forked" in told.read()
+        assert os.waitpid(child, 0)[1] == 0
+        assert world.run(os.getpid) == world.pids
+
+
+def test_the_controller_keeps_nothing_of_what_was_sent():
+    with World(ranks=2) as world:
+        controller = psutil.Process(world._engines._cluster.controller.child.pid)
+        world.run(bytes, 20_000_000)
+        before = controller.memory_info().rss
+        for _ in range(8):
+            world.run(bytes, 20_000_000)
+        assert controller.memory_info().rss - before < 150_000_000  # of 320 that went through
+
+
+def test_a_start_that_is_interrupted_at_its_end_leaves_no_ranks(no_ghosts, monkeypatch):
+    say = Line.say
+
+    def stopped(self, text):
+        if text.startswith("ready"):
+            monkeypatch.setattr(Line, "say", say)
+            raise KeyboardInterrupt
+        say(self, text)
+
+    monkeypatch.setattr(Line, "say", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        World(ranks=2)
+    first = current().pids
+    with World(ranks=3):
+        assert psutil.wait_procs([p for p in map(process_or_none, first) if p], timeout=5)[1] == []
+
+
+def process_or_none(pid):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid)
+
+
+def test_a_world_that_is_refused_leaves_the_running_one():
+    with World(ranks=2) as world:
+        with pytest.raises(WorldError, match="name="):
+            World(ranks=2, name="my world")
+        with pytest.raises(DeviceError, match="memory_bytes"):
+            World(ranks=3, memory_bytes=7)
+        assert world.running

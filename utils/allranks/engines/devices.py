@@ -276,13 +276,16 @@ def _gpus() -> list[Gpu]:
     found: list[Gpu] = []
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            parts = _mig_devices(pynvml, handle)
-            if parts is None:
-                found.append(_gpu(pynvml, index, handle))
-            else:  # a GPU in MIG mode can be used through its MIG devices only
-                parent = pynvml.nvmlDeviceGetUUID(handle)
-                found += [_gpu(pynvml, index, part, parent) for part in parts]
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                parts = _mig_devices(pynvml, handle)
+                if parts is None:
+                    found.append(_gpu(pynvml, index, handle))
+                else:  # a GPU in MIG mode can be used through its MIG devices only
+                    parent = pynvml.nvmlDeviceGetUUID(handle)
+                    found += [_gpu(pynvml, index, part, parent) for part in parts]
+            except (pynvml.NVMLError_NoPermission, pynvml.NVMLError_GpuIsLost):
+                continue  # another job's, or fallen off the bus: NVML counts it all the same
     except pynvml.NVMLError as error:
         raise DeviceError(f"The NVIDIA driver answers, but not about its GPUs: {error}.") from None
     finally:
@@ -291,10 +294,12 @@ def _gpus() -> list[Gpu]:
 
 
 def _gpu(pynvml, index: int, handle, parent: str | None = None) -> Gpu:
-    uuid, name, memory = (
-        get(handle) for get in (pynvml.nvmlDeviceGetUUID, pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetMemoryInfo)
-    )
-    return Gpu(index, uuid, name, memory.total, parent)
+    uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
+    try:
+        memory_bytes = pynvml.nvmlDeviceGetMemoryInfo(handle).total
+    except pynvml.NVMLError_NotSupported:  # a GPU that shares the CPU's memory, as DGX Spark's
+        memory_bytes = psutil.virtual_memory().total
+    return Gpu(index, uuid, name, memory_bytes, parent)
 
 
 def _mig_devices(pynvml, handle) -> list | None:

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 
+OF_THE_MACHINE = Path("/var/lib/allranks/leases")  # made by the hub, open to all; /tmp may be each person's own there
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
@@ -75,6 +76,12 @@ class Lease:
                 os.ftruncate(descriptor, 0)
             os.close(descriptor)
 
+    def forget(self) -> None:
+        """In a process forked from ours, which would otherwise hold the GPUs as long as it lives."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            os.close(descriptor)
+
     def __enter__(self) -> Lease:
         return self
 
@@ -83,13 +90,15 @@ class Lease:
 
 
 class Ledger:
-    """The leases of one machine's GPUs. `directory` is shared by its users: `ALLRANKS_LEASES`, else one in /tmp."""
+    """The leases of one machine's GPUs.
+
+    `directory` is shared by its users: `ALLRANKS_LEASES`, else the one that a hub has made, else one in /tmp.
+    """
 
     def __init__(self, gpus: tuple[Gpu, ...], directory: str | Path | None = None) -> None:
         self.gpus = tuple(gpus)
-        self.directory = Path(
-            directory or os.environ.get("ALLRANKS_LEASES") or f"{tempfile.gettempdir()}/allranks-leases"
-        )
+        usual = OF_THE_MACHINE if os.path.isdir(OF_THE_MACHINE) else Path(tempfile.gettempdir(), "allranks-leases")
+        self.directory = Path(directory or os.environ.get("ALLRANKS_LEASES") or usual)
         self._make_directory()
 
     def _make_directory(self) -> None:
@@ -149,21 +158,23 @@ class Ledger:
             if shares:  # the least crowded first
                 crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
                 gpus = tuple(sorted(gpus, key=lambda gpu: crowd[gpu.uuid]))
-            for gpu in gpus:
-                descriptors = self._take(gpu, shares)
-                if descriptors:
-                    taken.append((gpu, descriptors))
-                if len(taken) == count:
-                    break
+            with contextlib.ExitStack() as undo:  # whatever comes between, a full disk or the stop button
+                for gpu in gpus:
+                    descriptors = self._take(gpu, shares)
+                    for descriptor in descriptors:
+                        undo.callback(os.close, descriptor)
+                    if descriptors:
+                        taken.append((gpu, descriptors))
+                    if len(taken) == count:
+                        break
+                if len(taken) < count:
+                    return place, None
+                now = time.time()
+                holder = Holder(_user(), os.getpid(), now, now + slice_s)
+                for _, descriptors in taken:
+                    _write(descriptors[-1], asdict(holder))
+                undo.pop_all()
             held = [descriptor for _, descriptors in taken for descriptor in descriptors]
-            if len(taken) < count:
-                for descriptor in held:
-                    os.close(descriptor)
-                return place, None
-            now = time.time()
-            holder = Holder(_user(), os.getpid(), now, now + slice_s)
-            for _, descriptors in taken:
-                _write(descriptors[-1], asdict(holder))
             return place, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
 
     def _take(self, gpu: Gpu, shares: int | None) -> list[int]:
@@ -260,9 +271,17 @@ class Ledger:
         return list(itertools.takewhile(Path.exists, found))
 
     def _open(self, path: Path) -> int:
-        """The file for reading and writing, made for all users if missing; never through a link."""
+        """The file for reading and writing, made for all users if missing; never through a link.
+
+        Linux may refuse to *create* another user's file that is there already in a sticky directory, even where it can be
+        opened (fs.protected_regular): so it is opened first, and created only where there is none.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            try:
+                descriptor = os.open(path, flags)
+            except FileNotFoundError:
+                descriptor = os.open(path, flags | os.O_CREAT, 0o666)
         except OSError as error:
             raise LeaseError(f"The lease file {path} can't be opened: {error.strerror}.") from None
         if os.fstat(descriptor).st_uid == os.getuid():
@@ -302,8 +321,13 @@ class Ledger:
 
 def _write(descriptor: int, data: dict) -> None:
     text = json.dumps(data).encode()
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, text, 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text, 0)
+    except OSError as error:
+        raise LeaseError(
+            f"A lease can't be written: {error.strerror}. Make room there, or set ALLRANKS_LEASES to another directory."
+        ) from None
 
 
 def _owner(path: Path) -> int:

@@ -211,7 +211,7 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict:
         frames = [(error.filename or "", error.lineno, "")]
     return {
         "type": type(error).__name__,
-        "message": error.msg if isinstance(error, SyntaxError) else str(error),
+        "message": str(error.msg) if isinstance(error, SyntaxError) else str(error),
         "hint": hint,
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }

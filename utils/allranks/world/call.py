@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from allranks.world.cluster import Engines
+from allranks.world.cluster import Engines, WorldError
 from allranks.world.failures import RankDied, RanksError, RanksStuck, describe, name_ranks
 from allranks.world.faults import Fault
 from allranks.world.screen import Screen
@@ -33,7 +33,7 @@ class Call:
     ) -> None:
         self.engines, self.function, self.args, self.deadline_s = engines, function, args, deadline_s
         self.source, self.fault = source, fault
-        self.ranks = engines.placement.ranks
+        self.ranks, self.described = engines.placement.ranks, engines.described
         self.screen = Screen(self.ranks)
         self.outcomes: dict[int, tuple] = {}
         self.oom_kills = _oom_kills()
@@ -44,6 +44,11 @@ class Call:
     def errors(self) -> dict[int, dict]:
         """What ranks raised so far."""
         return {rank: error for rank, (kind, error) in self.outcomes.items() if kind == "error"}
+
+    @property
+    def gone(self) -> bool:
+        """Whether the ranks that it was sent to were stopped or replaced by somebody else."""
+        return self.engines.described is not self.described
 
     def results(self) -> list:
         """What each rank returned. Raises RanksError; or RanksStuck or RankDied, after which the ranks are of no use."""
@@ -74,6 +79,8 @@ class Call:
                         failed_at = now
             if len(self.outcomes) == self.ranks:
                 return
+            if self.gone:
+                raise WorldError("The world was stopped or reset while this call ran.")
             dead = self.engines.dead()
             if dead:
                 died_at = died_at or now
@@ -142,7 +149,7 @@ class Call:
         everyone = range(self.ranks)
         answers = ask({rank: self.engines.watch(rank) for rank in everyone})
         silent = [rank for rank in everyone if rank not in answers]
-        pids = self.engines.pids
+        pids = [d["pid"] for d in self.described]
         texts = dump({rank: pids[rank] for rank in silent}, {rank: self.engines.stacks(rank) for rank in silent})
         return [
             from_answer(rank, answers[rank], self.source)

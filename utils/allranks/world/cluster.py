@@ -24,6 +24,7 @@ from allranks.errors import CourseError
 
 START_TIMEOUT_S = 90.0
 STALL_S = 0.5
+KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else all that was ever sent, up to 1 GiB
 _numbers = itertools.count()
 
 
@@ -117,7 +118,7 @@ class Engines:
         if self.launcher == "warm":
             Parent.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
-        options = ["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=60"]
+        options = ["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=60", KEEP_NOTHING]
         if self.launcher == "warm":
             options.append("--IPController.use_threads=True")
         self._cluster = ipp.Cluster(
@@ -282,6 +283,13 @@ class Engines:
         self._launchers = {}
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def forget(self) -> None:
+        """In a process forked from ours: nothing here is ours any more."""
+        self._forgotten = self._cluster, self._client, self._views  # kept, for their ends would close our parent's
+        self._cluster = self._client = self.directory = None
+        self._views, self._launchers, self.described = [], {}, []
+        self._changing = threading.RLock()
 
     def _last_words(self) -> str:
         """The last lines of the engines' logs, for an error that happened while they started."""

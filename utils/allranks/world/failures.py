@@ -7,7 +7,7 @@ import re
 from allranks.world.cluster import WorldError
 from allranks.world.standing import Standing, line_text
 
-LONG, CUT = 160, 1500
+LONG, CUT, FRAMES = 160, 1500, 12
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # what torch's C++ puts before a message: [rank1]:[F1121 09:26:34.474286547 file.cpp:207]
 _PREFIX = re.compile(r"\[(?:rank\d+\]:\[)?[A-Z]\d{4} [\d:.]+ [\w./]+:\d+\] ?")
@@ -80,8 +80,10 @@ def _say(error: dict, source: str | None) -> str:
     said = f"{error['type']}: {message}" if message else error["type"]
     if error.get("hint"):
         said += f" ({error['hint']})"
-    for file, line, name, text in error["frames"]:
+    for file, line, name, text in error["frames"][:FRAMES]:
         text = text or line_text(file, line, source)
         inside = f" in {name}" if name and not name.startswith("<") else ""
         said += f"\n    line {line}{inside}: {text}" if text else f"\n    line {line}{inside}"
+    if len(error["frames"]) > FRAMES:  # a recursion without an end
+        said += f"\n    [... {len(error['frames']) - FRAMES} calls more]"
     return said

@@ -51,6 +51,10 @@ class Idle:
             self._over = True
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """In a process forked from ours, which has no thread that counts, and perhaps its lock."""
+        self._changed, self._over, self._thread = threading.Condition(), True, None
+
     def _watch(self) -> None:
         warned, warn_at = False, min(WARN_S, self.limit_s / 2)
         while True:

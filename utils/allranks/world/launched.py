@@ -6,13 +6,14 @@ import itertools
 import logging
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable
 
 from allranks.engines import clusters
 from allranks.engines.parent import Parent
 from allranks.world.attached import Attached
-from allranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
+from allranks.world.cluster import KEEP_NOTHING, START_TIMEOUT_S, Engines, WorldError
 
 LOOK_S = 2.0
 _numbers = itertools.count()
@@ -34,7 +35,8 @@ class Launched(Attached):
 
         from allranks.engines.launchers import CurveControllerLauncher
 
-        self.directory = clusters.shared_directory() / f"world-{next(_numbers)}-{os.getpid()}"
+        # homes are shared: a process of another machine may have our number
+        self.directory = clusters.shared_directory() / f"world-{socket.gethostname()}-{next(_numbers)}-{os.getpid()}"
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(mode=0o700)
         job = clusters.job(**self._request, directory=self.directory)
@@ -51,7 +53,7 @@ class Launched(Attached):
             cluster_id="",
             controller_ip="*",
             controller_location=job.address,
-            controller_args=["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=20"]
+            controller_args=["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=20", KEEP_NOTHING]
             + (["--IPController.use_threads=True"] if warm else []),
             send_engines_connection_env=False,  # keys travel in files: an environment is there for more to read
             load_profile=False,

@@ -35,6 +35,8 @@ class RankOutput:
         """Everything as plain text, without terminal colours, cut in the middle where it is very long."""
         parts = [self.stdout, self.stderr, *(d["text/plain"] for d in self.shown if "text/plain" in d)]
         text = _ANSI.sub("", "\n".join(p.rstrip("\n") for p in parts if p))
+        # a progress bar returns to the line's begin and writes over it
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
         if len(text) > MAX_CHARS:
             half = MAX_CHARS // 2
             text = f"{text[:half]}\n[... {len(text) - MAX_CHARS} characters left out ...]\n{text[-half:]}"

@@ -41,6 +41,29 @@ class Shared:
         self.notice = directory / f"shared_{name}.json"
         self._owner, self._turn = directory / f"shared_{name}.owner", directory / f"shared_{name}.turn"
         self._owned: int | None = None
+        self._seen = 0
+
+    def used(self) -> bool:
+        """Whether anybody took or gave back the turn since this was asked last."""
+        before = self._seen
+        with contextlib.suppress(OSError):
+            self._seen = self._turn.stat().st_mtime_ns
+        return before != self._seen
+
+    def taken(self) -> bool:
+        """Whether somebody has the turn right now."""
+        if not self._turn.exists():
+            return False
+        descriptor = _lock(self._turn, make=False)
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    def forget(self) -> None:
+        """In a process forked from ours, which would otherwise own the name as long as it lives."""
+        if self._owned is not None:
+            descriptor, self._owned = self._owned, None
+            os.close(descriptor)
 
     def claim(self) -> bool:
         """Whether we own the name from now on, or did already."""
@@ -118,8 +141,10 @@ class Shared:
                 )
             time.sleep(0.02)
         try:
+            os.utime(descriptor)  # what `used` sees
             yield
         finally:
+            os.utime(descriptor)
             os.close(descriptor)
 
 

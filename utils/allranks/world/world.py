@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import html
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -88,7 +89,9 @@ class World:
                 if fits and name in (None, _current.name) and profile in (None, _current.profile):
                     return _current
                 if profile is None:  # what can't be placed is refused before the running world ends
-                    place(ranks, backend, gpus=gpus, shared=shared)
+                    place(ranks, backend, memory_bytes=options.get("memory_bytes"), gpus=gpus, shared=shared)
+                if name is not None:
+                    Shared(name)  # likewise
             return super().__new__(cls)
 
     def __init__(
@@ -156,8 +159,8 @@ class World:
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
+            _current = self  # before its ranks are there: interrupted at a bad moment, the next World ends them
             self._start()
-            _current = self
 
     @classmethod
     def attach(cls, file: str | Path, **options) -> World:
@@ -185,6 +188,7 @@ class World:
                 self._keeper = Keeper(self._shared, self._engines, self._busy)
         except BaseException:
             line.clear()
+            self._engines.stop()
             self._give_back()
             raise
         seconds = time.monotonic() - began
@@ -212,6 +216,8 @@ class World:
 
     def _look(self) -> bool:
         """Every second: says which ranks ended between calls; whether the GPUs must be given back."""
+        if self._shared is not None and self._shared.used():  # by another notebook
+            self._idle.touch()
         dead = {} if self._busy.locked() else self._engines.dead()
         if dead and dead != self._told_dead:
             words = "; ".join(f"rank {rank} {how}" for rank, how in dead.items())
@@ -226,6 +232,8 @@ class World:
         if not self._busy.acquire(blocking=False):
             return False
         try:
+            if self._shared is not None and self._shared.taken():  # by another notebook, for a long call
+                return False
             if self._slice_is_over():
                 why = "gave its GPUs back: its time was over and others wait"
             else:
@@ -368,12 +376,14 @@ class World:
         )
 
     def _call_now(self, function, args: tuple, deadline: float, source: str | None, fault: Fault | None) -> list:
+        call = Call(self._engines, function, args, deadline, source, fault)
         try:
-            return Call(self._engines, function, args, deadline, source, fault).results()
+            return call.results()
         except RanksError:
             raise
         except BaseException:  # stuck, dead, or interrupted at a bad moment: these ranks are of no use any more
-            self._renew()
+            if not call.gone:
+                self._renew()
             raise
 
     def _everywhere(self, function, args: tuple, deadline: float | None, source: str | None = None) -> list:
@@ -392,8 +402,8 @@ class World:
                     self._line.say(f"{self._ready} Another notebook reset them: set their variables up again.")
                 return self._call_now(function, args, deadline, source, fault)
         finally:
-            self._idle.touch()
             self._busy.release()
+            self._idle.touch()
 
     def __repr__(self) -> str:
         if not self.running:
@@ -458,4 +468,21 @@ def _stop_at_exit() -> None:
         _current.stop()
 
 
+def _forget() -> None:
+    """In a process forked from ours: the ranks are its parent's, neither to be used nor to be ended from here."""
+    global _current, _guard
+    world, _current, _guard = _current, None, threading.RLock()  # threads that are not here may hold locks that are
+    if world is not None:
+        world._busy, world._keeper = threading.Lock(), None
+        world._idle.forget()
+        world.why_stopped = "This process was forked from the one that started the world: use the world there."
+        world._engines.forget()
+        if world._lease is not None:
+            world._lease.forget()
+        if world._shared is not None:
+            world._shared.forget()
+
+
 atexit.register(_stop_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

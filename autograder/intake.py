@@ -6,6 +6,7 @@ or no notebook; and nbgrader, which would follow a link and copy what it finds, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -24,6 +25,9 @@ MAX_NOTEBOOK_BYTES = 16 << 20
 MAX_TOTAL_BYTES = 64 << 20
 MAX_FILES = 200
 MAX_CELLS = 5000
+MAX_OUTPUTS = 5000
+MAX_TAGS = 50  # of a cell
+MAX_DEPTH = 20  # of folders in a submission
 SHOWABLE = frozenset({".ipynb", ".txt", ".png", ".jpg", ".jpeg", ".gif", ".csv", ".json"})
 
 
@@ -91,6 +95,10 @@ def _mode(path: Path) -> int:
 
 def read_notebook(path: Path) -> NotebookNode:
     """The notebook in a file that anybody may have written. Raises Refused where it is none, and nothing else."""
+    return parse_notebook(_bytes_of(path), path.name)
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as file:
@@ -99,20 +107,14 @@ def read_notebook(path: Path) -> NotebookNode:
         raise Refused(f"{path.name} can't be read ({error.strerror}). It was not graded.") from None
     if len(raw) > MAX_NOTEBOOK_BYTES:
         raise Refused(f"{path.name} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB. It was not graded.")
-    return parse_notebook(raw, path.name)
+    return raw
 
 
 def parse_notebook(raw: bytes, name: str) -> NotebookNode:
     """The same from bytes."""
+    found = _json_of(raw, name)
     try:
-        text = raw.decode("utf-8-sig")
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Refused(f"{name} is no notebook: it holds no JSON in UTF-8. It was not graded.") from None
-    if not isinstance(found, dict) or not isinstance(found.get("cells"), list) or found.get("nbformat") != 4:
-        raise Refused(f"{name} is no notebook of format 4: open it in JupyterLab and save it again. It was not graded.")
-    try:
-        notebook = nbformat.reads(text, as_version=4)
+        notebook = nbformat.reads(raw.decode("utf-8-sig"), as_version=4)
         # what can't be written can't be graded: a lone surrogate, a number that is none
         nbformat.writes(notebook).encode()
         json.dumps(found, allow_nan=False)
@@ -122,10 +124,32 @@ def parse_notebook(raw: bytes, name: str) -> NotebookNode:
     return notebook
 
 
+def _json_of(raw: bytes, name: str) -> dict:
+    """What is in a file, where nbformat can read it in a few seconds. Raises Refused where it can't."""
+    try:
+        found = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise Refused(f"{name} is no notebook: it holds no JSON in UTF-8. It was not graded.") from None
+    if not isinstance(found, dict) or not isinstance(found.get("cells"), list) or found.get("nbformat") != 4:
+        raise Refused(f"{name} is no notebook of format 4: open it in JupyterLab and save it again. It was not graded.")
+    cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
+    if len(found["cells"]) > MAX_CELLS:
+        raise Refused(f"{name} has {len(found['cells'])} cells; the limit is {MAX_CELLS}. It was not graded.")
+    outputs = sum(len(cell["outputs"]) for cell in cells if isinstance(cell.get("outputs"), list))
+    if outputs > MAX_OUTPUTS:
+        raise Refused(
+            f"{name} has {outputs} outputs; the limit is {MAX_OUTPUTS}. It was not graded: clear the outputs and hand it in again."
+        )
+    for number, cell in enumerate(cells, 1):  # each tag is compared with each
+        about = cell.get("metadata")
+        tags = about.get("tags") if isinstance(about, dict) else None
+        if isinstance(tags, list) and len(tags) > MAX_TAGS:
+            raise Refused(f"{name} has {len(tags)} tags at cell {number}; the limit is {MAX_TAGS}. It was not graded.")
+    return found
+
+
 def check_shape(notebook: NotebookNode, name: str) -> None:
-    """Raises Refused where a cell is none that a notebook editor writes, or where there are too many."""
-    if len(notebook.cells) > MAX_CELLS:
-        raise Refused(f"{name} has {len(notebook.cells)} cells; the limit is {MAX_CELLS}. It was not graded.")
+    """Raises Refused where a cell is none that a notebook editor writes."""
     for number, cell in enumerate(notebook.cells, 1):
         if (
             not isinstance(cell, dict)
@@ -157,9 +181,12 @@ class Collect(ExchangeCollect):
             return {"username": "", "filename": os.path.basename(path), "timestamp": datetime.min}
 
     def init_src(self) -> None:
-        """Chooses what to collect, as nbgrader does, among what its student owns."""
+        """Chooses what to collect, as nbgrader does, among what its student owns and what can be copied.
+
+        It must be known by now: before nbgrader copies a newer submission, it removes the earlier one.
+        """
         super().init_src()
-        self.src_records = [record for record in self.src_records if self._is_theirs(record)]
+        self.src_records = [r for r in self.src_records if self._is_theirs(r) and self._can_be_copied(r)]
 
     def _sort_by_timestamp(self, records: list) -> list:
         honest = [record for record in records if self._is_theirs(record)]
@@ -181,6 +208,33 @@ class Collect(ExchangeCollect):
             self.log.error("%s: handed in by %s; it is not collected", record["username"], name)
         return name == record["username"]
 
+    def _can_be_copied(self, record: dict) -> bool:
+        path = os.path.join(self.inbound_path, record["filename"])
+        try:
+            why_not = self._why_not(path)
+        except OSError as error:
+            why_not = f"can't be read ({error.strerror})"
+        if why_not is not None:
+            self.log.error("%s %s; it is not collected", path, why_not)
+        return why_not is None
+
+    def _why_not(self, path: str) -> str | None:
+        if os.path.islink(path):
+            return "is a symbolic link"
+        waiting = [(path, 0)]
+        while waiting:  # os.walk and copytree call themselves for each level
+            where, depth = waiting.pop()
+            if depth > MAX_DEPTH:
+                return f"has folders in folders, more than {MAX_DEPTH} deep"
+            with os.scandir(where) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append((entry.path, depth + 1))
+                    elif entry.is_file(follow_symlinks=False) and not os.access(entry.path, os.R_OK):
+                        return "holds a file that can't be read"
+        size, limit = self.get_size(path), 1000 * self.coursedir.max_dir_size
+        return f"has {size} bytes; the limit is {limit}" if size > limit else None
+
     def do_copy(self, src: str, dest: str, log=None) -> None:
         """Copies links as links, which grading refuses, and leaves out what is neither a file nor a folder."""
 
@@ -192,18 +246,21 @@ class Collect(ExchangeCollect):
                 self.log.error("%s: %s is a pipe, a socket or a device; it is not collected", src, name)
             return left_out
 
-        if os.path.islink(src):
-            self.log.error("%s is a symbolic link; it is not collected", src)
-            return
-        size, limit = self.get_size(src), 1000 * self.coursedir.max_dir_size
-        if size > limit:
-            self.log.error("%s has %d bytes; the limit is %d; it is not collected", src, size, limit)
-            return
-        shutil.copytree(src, dest, symlinks=True, ignore=special)
+        try:
+            shutil.copytree(src, dest, symlinks=True, ignore=special)
+        except (OSError, RecursionError) as error:  # it was changed since it was chosen, or there is no room
+            self.log.error("%s can't be copied (%s); it is not collected", src, type(error).__name__)
+            with contextlib.suppress(RecursionError):
+                shutil.rmtree(dest, ignore_errors=True)
+
+
+def _ours(autograde: Autograde, lab: str) -> Path:
+    course = autograde.coursedir
+    return Path(course.format_path(course.source_directory, ".", lab))
 
 
 def guard_nbgrader() -> None:
-    """Has nbgrader's Autograde look at a submission's files before it reads or copies one of them.
+    """Has nbgrader's Autograde look at a submission's files, and into its notebooks, before it reads or copies one of them.
 
     It has no place of its own for that: its preprocessors come after the copying, and its hooks can't refuse.
     """
@@ -212,14 +269,17 @@ def guard_nbgrader() -> None:
     init_destination, init_assignment = Autograde.init_destination, Autograde.init_assignment
 
     def checked(self: Autograde, assignment_id: str, student_id: str) -> bool:
-        check_files(Path(self._format_source(assignment_id, student_id)))
+        theirs = Path(self._format_source(assignment_id, student_id))
+        check_files(theirs)
+        for path in sorted(_ours(self, assignment_id).glob("*.ipynb")):
+            if (theirs / path.name).exists():
+                _json_of(_bytes_of(theirs / path.name), path.name)
         return init_destination(self, assignment_id, student_id)
 
     def cleared(self: Autograde, assignment_id: str, student_id: str) -> None:
         init_assignment(self, assignment_id, student_id)
         # formgrader serves what lies beside a notebook to the instructor's browser
-        ours = Path(self.coursedir.format_path(self.coursedir.source_directory, ".", assignment_id))
-        theirs = Path(self._format_dest(assignment_id, student_id))
+        ours, theirs = _ours(self, assignment_id), Path(self._format_dest(assignment_id, student_id))
         for path in [path for path in theirs.rglob("*") if path.is_file()]:
             if path.suffix.lower() not in SHOWABLE and not (ours / path.relative_to(theirs)).is_file():
                 path.unlink()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import json
 import os
 import selectors
@@ -102,6 +103,7 @@ class Judge:
         self.warm()
         reply = self._ask(request, limit_s)
         if "error" in reply:
+            self.close()  # whatever it stumbled over may still be in it: the next submission gets another one
             raise JudgeError(reply["error"])
         return reply["verdict"]
 
@@ -162,6 +164,7 @@ class Judge:
         except (OutOfTime, Died) as error:
             raise NoJudge(f"The judge could not be started: {error}.") from None
         if "error" in first:
+            self.close()  # it still ends: the next question would be taken for what ended it
             raise NoJudge(first["error"])
 
     def _ask(self, message: dict, limit_s: float) -> dict:
@@ -257,13 +260,20 @@ def judge(request: dict, ranks: _Lent) -> dict:
     cells = [{"cell_type": "code", "source": source} for source in request["cells"]]
     try:
         source = read_source({"cells": cells}, name, request["filename"])
-    except SourceError as error:
-        return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": str(error), "incidents": []}
+    except (SourceError, RecursionError) as error:
+        reason = str(error) if isinstance(error, SourceError) else "The code is nested too deeply to be read."
+        return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": reason, "incidents": []}
     pool, ends = ranks.to(request)
-    verdict = exercise.judge_source(source, secret=request["secret"], pool=pool, wall_s=request["wall_s"])
+    verdict = exercise.judge_source(source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
     incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
     return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents}
+
+
+def _secret(request: dict) -> int:
+    """Other inputs for every exercise and every text: what one run remembers or gives away is of no use in another."""
+    words = json.dumps([request["secret"], request["exercise"], request["cells"]])
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7], "big")
 
 
 class _Lent:

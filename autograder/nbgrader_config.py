@@ -53,3 +53,4 @@ guard_nbgrader()
 
 # What a student wrote is shown to people who may change grades: no script in it may run there.
 c.HTMLExporter.preprocessors = ["autograder.safe_prose.SafeProse"]
+c.HTMLExporter.filters = {"markdown2html": "autograder.safe_prose.markdown2html"}

@@ -154,6 +154,7 @@ class Nursery:
         """Shuts this process in, then calls the target; ends the process."""
         code = 1
         try:
+            mapped_nbytes = _mapped_nbytes()  # while there is a /proc for certain
             _call("unshare", _NEWNS | _NEWUTS | _NEWIPC | _NEWNET)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGINT):
@@ -165,7 +166,9 @@ class Nursery:
             _own_view()
             os.environ.clear()
             os.environ.update(request["env"])
-            for name, limit in self.limits.items():
+            limits = dict(self.limits)
+            limits["AS"] = mapped_nbytes + limits.pop("MAPPED")
+            for name, limit in limits.items():
                 number = getattr(resource, f"RLIMIT_{name}")
                 hard = resource.getrlimit(number)[1]
                 lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
@@ -198,6 +201,11 @@ class Nursery:
             if pid in self.living:
                 self.living.discard(pid)
                 self.send({"exit": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+def _mapped_nbytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def _close_all_but(wanted: set[int]) -> None:

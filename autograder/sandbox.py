@@ -31,7 +31,7 @@ from autograder.nursery import MAX_FDS, MAX_MESSAGE
 NURSERY = Path(__file__).with_name("nursery.py")
 INSIDE = Path("/nursery.py")
 NOBODY = 65534
-LIMITS = {"NPROC": 128, "NOFILE": 256, "CORE": 0, "FSIZE": 64 << 20, "DATA": 1 << 30}
+LIMITS = {"NPROC": 128, "NOFILE": 256, "CORE": 0, "FSIZE": 64 << 20, "DATA": 1 << 30, "MAPPED": 5 << 28}
 
 
 class SandboxError(RuntimeError):
@@ -55,7 +55,8 @@ class Child(parent.Child):
 class Sandbox:
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
-    `limits` are resource limits of each rank by name (without RLIMIT_). Raises SandboxError where none can be made.
+    `limits` are resource limits of each rank by name (without RLIMIT_); MAPPED is what it may map beyond what it starts with.
+    Raises SandboxError where none can be made.
     """
 
     def __init__(self, limits: dict[str, int] | None = None) -> None:

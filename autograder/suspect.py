@@ -20,15 +20,17 @@ MAX_TOLD = 12
 
 def oddities(source: Source) -> list[str]:
     """One phrase for each use of a module, a function or a name that no exercise needs, with the student's line."""
+    found: dict[str, None] = {}
     try:
         tree = ast.parse(source.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        modules = {alias.asname or alias.name.split(".")[0] for n in ast.walk(tree) for alias in _aliases(n)}
+        for node in ast.walk(tree):
+            for words in _words(node, modules):
+                found.setdefault(f"{words} ({source.where(getattr(node, 'lineno', None))})")
+    except (SyntaxError, ValueError):
         return []
-    found: dict[str, None] = {}
-    modules = {alias.asname or alias.name.split(".")[0] for n in ast.walk(tree) for alias in _aliases(n)}
-    for node in ast.walk(tree):
-        for words in _words(node, modules):
-            found.setdefault(f"{words} ({source.where(getattr(node, 'lineno', None))})")
+    except (RecursionError, MemoryError):
+        found.setdefault("is nested too deeply to be looked through")
     told = list(found)
     return told if len(told) <= MAX_TOLD else [*told[:MAX_TOLD], f"and {len(told) - MAX_TOLD} more of the kind"]
 

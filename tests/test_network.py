@@ -84,6 +84,12 @@ def test_one_message_at_a_time_each_way():
     assert replay(both_ways, Flat(1, 2)).seconds == 11
 
 
+def test_of_messages_ready_at_once_a_rank_sends_first_what_it_posted_first():
+    """Whichever receiver's program is walked first."""
+    fan_out = [[Send(0, 2, 0), Send(1, 1, 0)], [Recv(1, 0), Wait(1, False)], [Recv(0, 0), Wait(0, False)]]
+    assert replay(fan_out, Flat(1, 0)).spans == {0: (0, 1), 1: (1, 2)}
+
+
 def test_a_busy_port_does_not_hold_up_a_message_that_needs_others():
     """Rank 0's first message waits for rank 2, which is receiving; its second goes to rank 3 meanwhile."""
     programs = [

@@ -260,12 +260,13 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
         "exclude_patterns": [],
     }
     warnings = io.StringIO()
-    shutil.rmtree(output, ignore_errors=True)
+    pages = work / "html"  # myst-nb keeps pictures in a folder beside the pages, where nobody wants them
+    shutil.rmtree(pages, ignore_errors=True)
     with patch_docutils(), docutils_namespace():
         app = Sphinx(
             str(work / "source"),
             None,
-            str(output),
+            str(pages),
             str(work / "doctrees"),
             "html",
             confoverrides=settings,
@@ -274,6 +275,8 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
             freshenv=True,
         )
         app.build(force_all=True)
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(pages, output)
     return [line for line in warnings.getvalue().splitlines() if line.strip()]
 
 

@@ -98,7 +98,7 @@ check(distributed_mean)
 
 
 # %% nbgrader={"grade_id": "distributed_argmax", "solution": true}
-def distributed_argmax(tensor: torch.Tensor) -> tuple[float, int, int]:
+def distributed_argmax(tensor: torch.Tensor) -> tuple[float | int, int, int]:
     """Returns the largest value over all ranks, its rank, and its flat index there; every rank calls it."""
     ### BEGIN SOLUTION
     p = dist.get_world_size()

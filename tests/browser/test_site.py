@@ -38,6 +38,7 @@ def site(tool, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     chapters = [ROOT / "chapters" / f"{name}.ipynb" for name in RUN]
     assert tool.build(ROOT, chapters, folder / "pages", folder / "work") == []
+    assert sorted(path.name for path in folder.iterdir()) == ["pages", "work"], "something was left beside the pages"
     return folder / "pages"
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import pickle
 import sys
 import sysconfig
 from pathlib import Path
@@ -29,6 +30,22 @@ OURS = Path(allranks.__file__).parent
 )
 def test_a_file_is_a_librarys_or_the_users(file, library):
     assert in_library(file) is library
+
+
+def test_a_cached_function_of_the_users_travels_whole_and_empty():
+    @functools.lru_cache(maxsize=7)
+    def fibonacci(n):
+        return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+    assert fibonacci(9) == 34
+    with by_value(fibonacci):
+        there, library = cloudpickle.loads(cloudpickle.dumps((fibonacci, in_library)))
+        with pytest.raises((AttributeError, pickle.PicklingError)):  # pickle itself goes on as ever
+            pickle.dumps(fibonacci)
+    assert (there.cache_info().currsize, there.cache_parameters(), there(9)) == (0, {"maxsize": 7, "typed": False}, 34)
+    assert library is in_library
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        cloudpickle.dumps(fibonacci)
 
 
 def test_the_users_modules_travel_whole_and_libraries_by_name(tmp_path):

@@ -19,9 +19,9 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def _messages(path: Path) -> list[str]:
+def _messages(path: Path, label: str = "Must get:") -> list[str]:
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
-    return [line.removeprefix("Must get:").strip() for line in text.splitlines() if line.startswith("Must get:")]
+    return [line.removeprefix(label).strip() for line in text.splitlines() if line.startswith(label)]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,8 @@ def test_a_wrong_answer_gets_its_message(path, pool):
     assert verdict.score < 1
     for message in messages:
         assert message.lower() in verdict.reason.lower(), verdict.text()
+    for message in _messages(path, "Must not get:"):
+        assert message.lower() not in verdict.reason.lower(), verdict.text()
 
 
 @pytest.mark.parametrize("exercise", names())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -61,6 +63,33 @@ def test_check_knows_what_is_no_exercise():
         check("ring_all_reduce")
     with pytest.raises(ExerciseError, match="lambda"):
         check(lambda tensor: None)
+    with pytest.raises(ExerciseError, match="no exercise 'sums': say which one it is for"):
+        check(sums)
+    with pytest.raises(ExerciseError, match="type partial has no name: say which"):
+        check(functools.partial(sums))
+
+
+def test_a_notebooks_function_may_call_a_cached_one(monkeypatch):
+    """From a kernel, which ranks are not forked from; in each run the cache is empty."""
+    monkeypatch.setenv("ALLRANKS_WIRE_LAUNCH", "parent")
+    source = """
+import functools
+import torch.distributed as dist
+
+@functools.cache
+def group(p):
+    return dist.new_group(range(p))
+
+def distributed_mean(tensor):
+    total, p = tensor.clone().contiguous(), dist.get_world_size()
+    dist.all_reduce(total, group=group(p))
+    return total / p
+"""
+    main = ModuleType("__main__")
+    exec(source, main.__dict__)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    verdict = check(main.distributed_mean)
+    assert verdict.score == 1, verdict.text()
 
 
 def test_a_notebooks_function_keeps_its_lines():
@@ -128,6 +157,7 @@ LEAKS = {
     "an exception's name": "raise type(f'inputs {tensor.tolist()}', (Exception,), {})()",
     "a type's name": "return type(f'inputs {tensor.tolist()}', (), {})()",
     "a print": "print(f'inputs {tensor.tolist()}')",
+    "an exit's text": "raise SystemExit(f'inputs {tensor.tolist()}')",
 }
 
 
@@ -245,6 +275,22 @@ def _children() -> set[int]:
             if parent == os.getpid():
                 found.add(int(entry.name))
     return found
+
+
+def test_a_cause_that_has_two_forms_has_one_vote():
+    text = (
+        RIGHT.read_text()
+        + """
+right = ring_all_reduce
+
+def ring_all_reduce(tensor):
+    right(tensor)
+    if dist.get_world_size() == 1:
+        tensor.mul_(2)
+"""
+    )
+    reason = get("ring_all_reduce").judge_source(text).reason
+    assert "own contribution was added twice" in reason, reason
 
 
 def test_nothing_changed_is_said_only_where_no_rank_changed_anything():

@@ -96,6 +96,8 @@ def test_whole_vectors_are_called_by_their_name():
     assert "too many" in rules.chunk_bytes(run(round_the_ring(236), times=2), 2, "2(p-1)/p")
     # with two ranks the whole vector is what a ring sends
     assert rules.chunk_bytes(run(round_the_ring(40, 2), ranks=2), 2, "2(p-1)/p") is None
+    halves = [send(r, 1 - r, 20) for _ in range(2) for r in range(2)]
+    assert rules.chunk_bytes(run(halves, ranks=2), 1, "(p-1)/p") == "rank 0 sends 40 bytes, too many: (p-1)/p are 20"
 
 
 def test_a_message_keeps_its_dtype():

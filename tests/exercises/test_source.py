@@ -40,6 +40,29 @@ def test_helpers_are_kept_through_several_hands():
     assert "other = 3" not in kept(text)
 
 
+def test_a_table_filled_by_a_loop_or_a_call_is_kept_whole():
+    text = "\n".join(
+        [
+            "import torch",
+            "TABLE = {}",
+            "for name in ['a', 'b']:",
+            "    TABLE[name] = len(name)",
+            "TABLE.update(c=3)",
+            "torch.manual_seed(0)",
+            "for i in range(3):",
+            "    torch.manual_seed(i)",
+            "for name in TABLE:",
+            "    print(name)",
+            "other = []",
+            "other.append(1)",
+            "def f():",
+            "    return torch.ones(TABLE['c'])",
+        ]
+    )
+    lines = text.splitlines()
+    assert kept(text) == lines[:5] + lines[-2:]
+
+
 def test_a_name_that_the_function_gives_itself_reaches_nothing():
     text = "x = rank\ntotal = x.exp()\nSCALE = 2\ndef f(x, *, top=SCALE):\n    total = [x for x in range(top)]\n    return total\n"
     assert kept(text) == [*text.splitlines()[2:]]

@@ -45,6 +45,9 @@ def ring_all_reduce(tensor):
 SCRIPTS = """My answer & its reason: 2 < 3.
 <script>alert(2)</script> <img src=x onerror=alert(3)> <svg onload=alert(4)>
 [click](javascript:alert(5)) [this](JaVaScript&#58;alert(6)) <a href="javascript:alert(7)">or this</a>
+[that](javascript\\:alert(8)) [these](&#106;avascript&colon;alert(9)) [those][1]
+
+[1]: java&#115;cript:alert(10)
 """
 
 
@@ -222,4 +225,4 @@ def test_as_it_comes_nbconvert_would_have_run_those_scripts():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(SCRIPTS)])
     runs = Harmless()
     runs.feed(HTMLExporter().from_notebook_node(notebook)[0])
-    assert len(runs.found) == 6
+    assert len(runs.found) == 9

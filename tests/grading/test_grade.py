@@ -191,6 +191,17 @@ def test_a_writer_that_ended_before_it_was_asked_is_one_sentence(tmp_path):
         assert writer.ask({"read": "ada"}) == {"ended": "the grader ended with code 3."}
 
 
+def test_a_notebook_that_the_writer_can_not_finish_is_one_row(tmp_path, monkeypatch):
+    (tmp_path / "autograder").mkdir()
+    with _Writer(tmp_path, LAB, force=False) as writer:
+        says = "print('{\"sandbox\": 1}', flush=True); import time; time.sleep(600)"
+        writer.command = [sys.executable, "-c", says]
+        writer.prepare()
+        monkeypatch.setattr("allranks.cli.grade.ASK_S", 1)
+        assert writer.ask({"read": "eve"}) == {"ended": "reading or recording it took longer than 1 s."}
+        writer.prepare()  # the next one has a writer again
+
+
 def test_stopped_from_the_keyboard_it_leaves_nothing_running(undisturbed, tmp_path):
     whole, _ = undisturbed
     course = twin(whole, tmp_path)

@@ -11,7 +11,8 @@ import time
 import psutil
 import pytest
 
-from autograder.judge import Died, Judge, JudgeError, OutOfTime
+from autograder.judge import Died, Judge, JudgeError, NoJudge, OutOfTime, _secret
+from autograder.marking import Marker
 
 IMPORTS = "import torch\nimport torch.distributed as dist"
 RIGHT = """
@@ -70,6 +71,7 @@ def test_an_answer_that_asks_the_oracle_finds_none(judge):
 def test_an_exercise_that_is_not_there_is_the_teachers_fault(judge):
     with pytest.raises(JudgeError, match="There is no exercise 'distributed_men'"):
         judge.mark(request(RIGHT, exercise="distributed_men"), 60)
+    assert judge._process is None  # what failed once is asked nothing more
 
 
 def test_past_the_limit_it_is_killed_with_all_its_ranks_and_the_next_one_is_marked(judge):
@@ -128,8 +130,33 @@ def test_brought_down_while_it_is_asked_it_says_how(judge):
     assert judge.mark(request(RIGHT), 120)["passed"]
 
 
+def test_where_there_is_no_judge_nobody_gets_a_grade(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    marker = Marker()
+    for _ in range(3):
+        with pytest.raises(NoJudge, match="bubblewrap is missing"):
+            marker.mark([request(RIGHT)], "bubblewrap")
+    marker.stop()
+
+
+def test_every_exercise_and_every_text_has_inputs_of_its_own():
+    same = _secret(request(RIGHT))
+    assert same == _secret(request(RIGHT, filename="other.ipynb", wall_s=7))
+    others = [request(RIGHT, exercise="ring_all_reduce"), request(RIGHT + "#"), request(RIGHT, secret=8)]
+    assert len({same, *map(_secret, others)}) == 4
+
+
+def test_text_too_deep_to_be_looked_through_is_told(judge):
+    found = judge.mark(request(f"{RIGHT}    torch{'.a' * 600} = 1\n"), 120)
+    assert found["passed"]
+    assert found["incidents"] == [{"kind": "suspicious", "what": "is nested too deeply to be looked through"}]
+
+
+CHAIN = RIGHT + "X = 1\nif X == 0:\n    Y = 0\n" + "".join(f"elif X == {i}:\n    Y = {i}\n" for i in range(1, 700))
+
+
 @pytest.mark.parametrize(
-    "code", ["(" * 5000 + ")" * 5000, "x = " + "-" * 100_000 + "1", "\0", "def distributed_mean(" * 3000]
+    "code", ["(" * 5000 + ")" * 5000, "x = " + "-" * 100_000 + "1", "\0", "def distributed_mean(" * 3000, CHAIN]
 )
 def test_text_that_upsets_parsers_is_no_points(judge, code):
     try:

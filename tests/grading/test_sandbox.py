@@ -174,6 +174,12 @@ def test_memory_is_limited(sandbox):
     assert said(sandbox, "x = []\nwhile True:\n    x.append(bytearray(1 << 27))") == ["MemoryError"]
 
 
+def test_mapped_memory_is_limited_and_the_limit_stays(sandbox):
+    body = "import mmap, resource\nm = mmap.mmap(-1, 3 << 30)"
+    assert said(sandbox, body) == ["OSError"]
+    assert said(sandbox, body.replace("\n", "\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))\n")) == ["ValueError"]
+
+
 def test_disk_is_limited(sandbox):
     assert said(sandbox, "open('/scratch/big', 'wb').write(bytes(1 << 28))") == ["OSError"]
 

@@ -171,6 +171,23 @@ def distributed_mean(tensor):
         "def distributed_mean(tensor):\n    raise Bite",
         "timed out",
     ),
+    "answers_a_stop_with_descriptors": (
+        "import torch\nimport torch.distributed as dist\ndef distributed_mean(tensor):\n"
+        "    channel = dist.group.WORLD._get_backend(torch.device('cpu')).endpoint.channel\n    try:\n"
+        "        if dist.get_rank():\n            dist.all_reduce(tensor)\n    except BaseException:\n"
+        "        for _ in range(2000):\n            channel.send({}, fd=0)\n    return tensor",
+        None,
+    ),
+    "too_deep_to_be_looked_through": (
+        "import torch\ndef distributed_mean(tensor):\n    return tensor\n    torch" + ".a" * 600 + " = 1",
+        "suspicious",
+    ),
+    "a_chain_without_end": (
+        "X = 1\nif X == 0:\n    Y = 0\n"
+        + "".join(f"elif X == {i}:\n    Y = {i}\n" for i in range(1, 700))
+        + "def distributed_mean(tensor):\n    return tensor",
+        None,
+    ),
     "does_not_parse": ("def distributed_mean(tensor:\n    return (((((", None),
     "parsers_nightmare": (
         "x = " + "(" * 5000 + ")" * 5000 + "\ndef distributed_mean(tensor):\n    return tensor",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 from corpus import ANSWERS, MODULES, NOTEBOOKS, TAMPER, answered
@@ -34,6 +35,8 @@ FILES = (
     "deep",
     "a*",
     "no_time",
+    "tags",
+    "outputs",
 )
 
 
@@ -77,6 +80,14 @@ def hand_in_files(course: Course) -> None:
     for student in ("a*", "no_time"):
         course.submit(student, course.answers())
     (course.submission("no_time").parent / "timestamp.txt").write_text("the day before", encoding="ascii")
+    for student in ("tags", "outputs"):  # nbformat compares each tag with each, and takes a millisecond for an output
+        notebook = json.loads(nbformat.writes(course.answers()))
+        cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+        if student == "tags":
+            cell["metadata"]["tags"] = [{"a": i} for i in range(800)]
+        else:
+            cell["outputs"] = [{}] * 6000
+        course.submission(student).write_text(json.dumps(notebook), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +159,8 @@ def test_who_changed_the_notebook_is_named(told, student):
         "deep": "no notebook",
         "no_time": "timestamp.txt holds no time",
         "a*": "its folder's name holds one of * ?",
+        "tags": "has 800 tags at cell 3; the limit is 50",
+        "outputs": "has 6000 outputs; the limit is 5000",
     }.items(),
 )
 def test_what_is_no_submission_is_not_graded_and_named(course, told, student, said):
@@ -178,6 +191,9 @@ def test_by_nbgraders_own_command_it_is_the_same(course, told):
     assert not list((course.root / "autograder" / "autograded").glob("linked*/**/*.txt"))
     for student in ("pipe_beside", "huge", "junk"):
         assert course.nbgrader("autograde", LAB, f"--student={student}").returncode != 0
+    for student in ("tags", "outputs"):
+        said = course.nbgrader("autograde", LAB, f"--student={student}")
+        assert said.returncode != 0 and f" {student}; the limit is" in said.stdout.replace(" at cell 3", "")
     said = course.nbgrader("autograde", LAB, "--student=forged_points", "--force")
     assert said.returncode == 0, said.stdout
     assert set(course.scores("forged_points").values()) == {0.0}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -27,9 +29,16 @@ def lay(inbound: Path, name: str, hour: int, owner: int | None = None) -> Path:
     return folder / f"{NOTEBOOK}.ipynb"
 
 
+def dig(folder: Path) -> None:
+    """Folders in folders, more than Python can go down into."""
+    for _ in range(600):
+        folder = folder / "a"
+        folder.mkdir()
+
+
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory) -> tuple[Course, str]:
-    """The course after collecting, and what was said."""
+def collected(tmp_path_factory) -> Iterator[tuple[Course, str]]:
+    """The course after collecting, twice, and what was said."""
     course = make_course(tmp_path_factory.mktemp("exchanged"), record=False)
     exchange = tmp_path_factory.mktemp("exchange")
     inbound = exchange / "allranks" / "inbound"
@@ -40,6 +49,9 @@ def collected(tmp_path_factory) -> tuple[Course, str]:
     path = lay(inbound, "pipe", 1)
     os.mkfifo(path.parent / "fifo")
     nbformat.write(course.answers(), path)
+    for student in ("deep", "twice"):
+        nbformat.write(course.answers(), lay(inbound, student, 1))
+    dig(lay(inbound, "deep", 2).parent)
     (inbound / f"elsewhere+{LAB}+2026-01-01 01:00:00 UTC+1").symlink_to(solution.parent)
     for junk in (f"x+{LAB}+not a time+1", f"a*+{LAB}+2026-01-01 01:00:00 UTC+1", f"+{LAB}+2026-01-01 01:00:00 UTC+1"):
         (inbound / junk).mkdir()
@@ -48,7 +60,11 @@ def collected(tmp_path_factory) -> tuple[Course, str]:
         nbformat.write(course.notebook("labs"), lay(inbound, ADA, 9, owner=2))  # later, and not hers
     said = course.nbgrader("collect", LAB, f"--Exchange.root={exchange}")
     assert said.returncode == 0, said.stdout
-    return course, said.stdout
+    dig(lay(inbound, "twice", 2).parent)
+    again = course.nbgrader("collect", LAB, f"--Exchange.root={exchange}", "--update")
+    assert again.returncode == 0, again.stdout
+    yield course, said.stdout + again.stdout
+    subprocess.run(["rm", "-rf", str(inbound)], check=True)  # pytest can't go down there either
 
 
 def of(collected: tuple[Course, str], student: str) -> Path:
@@ -68,6 +84,14 @@ def test_a_link_is_collected_as_a_link_and_not_as_what_it_leads_to(collected):
 def test_a_pipe_is_left_there_and_named(collected):
     assert of(collected, "pipe").is_file() and not (of(collected, "pipe").parent / "fifo").exists()
     assert "fifo is a pipe, a socket or a device; it is not collected" in collected[1]
+
+
+def test_a_folder_too_deep_to_be_copied_stops_nobody_and_leaves_what_was_collected_before(collected):
+    assert not of(collected, "deep").exists()
+    assert of(collected, "twice").is_file()
+    for student in ("deep", "twice"):
+        record = f"{student}+{LAB}+2026-01-01 02:00:00 UTC+2"
+        assert f"{record} has folders in folders, more than 20 deep; it is not collected" in collected[1]
 
 
 def test_names_that_say_nothing_are_named_and_stop_nobody(collected):

@@ -149,6 +149,35 @@ def test_large_all_reduce_by_shared_memory(pool):
     assert outcome.results == [(6.0, 6.0, 6.0 * 200_001)] * 3
 
 
+@pytest.mark.parametrize(
+    ("groups", "rank", "words"),
+    [
+        ("[[r]]", 1, "Rank 1, line 5: it makes a group of rank 1 where rank 0 makes one of rank 0."),
+        ("[[0, 1]] if r < 2 else [[2, 3]]", 2, "a group of ranks 2, 3 where rank 0 makes one of ranks 0, 1."),
+        ("[[0, 1], [2, 3]] if r < 3 else [[2, 3], [0, 1]]", 3, "a group of ranks 2, 3 where rank 0 makes one of"),
+    ],
+)
+def test_every_rank_makes_every_group_in_one_order(pool, program, groups, rank, words):
+    """Real gloo mixes the groups up, and hangs or adds wrong numbers."""
+    body = f"for members in {groups}:\n    group = dist.new_group(members)\ndist.barrier()"
+    failure = pool.run(program(body), 4).failure
+    assert (failure.kind, failure.rank, failure.line) == (FailureKind.DESYNC, rank, 5)
+    assert words in failure.message
+    assert "every rank calls it for every group, in one order." in failure.message
+
+
+def test_groups_that_only_their_members_make(pool, program):
+    body = """
+    mine = dist.new_group([r // 2 * 2, r // 2 * 2 + 1], use_local_synchronization=True)
+    x = torch.tensor([float(r)])
+    dist.all_reduce(x, group=mine)
+    return float(x)
+    """
+    outcome = pool.run(program(body), 4)
+    assert outcome.failure is None, outcome.failure.text()
+    assert outcome.results == [1, 1, 5, 5]
+
+
 def test_subgroups(pool, program):
     body = """
     even, odd = dist.new_group([0, 2]), dist.new_group([1, 3])

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import py_compile
 import time
 
 import pytest
@@ -19,6 +20,8 @@ STORM = {
     "sizes of a collective": ("dist.all_reduce(torch.zeros(3 + r))", K.SIZE_MISMATCH, 4, ("of 3 float32", "of 4 float32")),
     "dtypes of a collective": ("dist.all_reduce(torch.zeros(3, dtype=torch.float64 if r else torch.float32))", K.DTYPE_MISMATCH, 4, ("float64", "float32")),
     "output that does not fit": ("dist.all_gather_into_tensor(torch.zeros(5), torch.zeros(2))", K.SIZE_MISMATCH, 4, ("output 5",)),
+    "parts that are no whole rows": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(3))", K.EXCEPTION, 4, ("cuts its input into 2 equal parts; this one has 3 rows",)),
+    "sizes that do not add up": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(3), [2, 2], [2, 3])", K.EXCEPTION, 4, ("input sizes [2, 3] add up to 5, but its input has 3 rows",)),
     "uneven parts": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(4), [2, 2], [1 + 2 * r, 3 - 2 * r])", K.SIZE_MISMATCH, 4, ("sends 1 element to rank 0",)),
     "too few parts out": ("dist.all_to_all([torch.zeros(1)], [torch.zeros(1), torch.zeros(1)])", K.SIZE_MISMATCH, 4, ("all_to_all among 2 ranks takes 2 parts in and 2 out",)),
     "too many parts in": ("dist.all_to_all([torch.zeros(1)] * 2, [torch.zeros(1)] * 3)", K.SIZE_MISMATCH, 4, ("all_to_all among 2 ranks takes 2 parts in and 2 out",)),
@@ -105,6 +108,16 @@ def test_programs_that_do_not_load(pool, source, kind, line, word):
     assert word in failure.message
 
 
+def test_an_endless_loop_is_told_from_sleep_where_the_clock_ends_it_first(pool, program):
+    """On a busy machine a loop may not get the processor time of its own limit."""
+    busy = pool.run(program("while r == 0: pass"), 2, wall_s=3, cpu_s=60).failure
+    asleep = pool.run(program("import time\ntime.sleep(60)"), 2, wall_s=1, cpu_s=60).failure
+    assert busy.kind is asleep.kind is K.WALL_LIMIT
+    assert "had not ended after 3 s, of which it computed for" in busy.message
+    assert busy.message.endswith("an endless loop?")
+    assert asleep.message.endswith("had not ended after 1 s.")
+
+
 def test_endless_messages_end(pool, program, monkeypatch):
     monkeypatch.setattr(router, "MAX_OPERATIONS", 60)
     body = program("t = torch.zeros(1)\nwhile True:\n    w = dist.isend(t, 1 - r)\n    w.is_completed()")
@@ -175,6 +188,17 @@ def test_files_opened_for_writing_are_known(pool, program, tmp_path):
     outcome = pool.run(body, 2)
     assert outcome.failure is None
     assert {(f.rank, f.path, f.line) for f in outcome.files} == {(r, str(tmp_path / "x"), 4) for r in range(2)}
+
+
+def test_a_file_that_a_library_writes_while_it_is_imported_is_none(pool, program, tmp_path):
+    source = tmp_path / "source.py"
+    source.write_text(f"open({str(tmp_path / 'cache')!r}, 'w').close()")
+    py_compile.compile(str(source), str(tmp_path / "writes_a_cache.pyc"), dfile="<frozen library>")
+    body = program(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport writes_a_cache")
+    outcome = pool.run(body, 2)
+    assert outcome.failure is None, outcome.failure.text()
+    assert (tmp_path / "cache").exists()
+    assert outcome.files == []
 
 
 def test_output_is_kept_by_rank_and_capped(pool, program):

@@ -52,6 +52,7 @@ MESSAGES = [
     "text",
     None,
 ]
+ABOUT = {"g": "0", "i": 1, "t": 0, "d": "float32", "c": 1}
 FIND = (
     "import gc\nfrom allranks.wire.codec import Channel\nc = next(o for o in gc.get_objects() if type(o) is Channel)\n"
 )
@@ -91,6 +92,15 @@ def test_descriptors_that_nobody_asked_for_are_closed_and_end_the_run(pool, prog
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_descriptors_in_answer_to_a_stop_are_closed(pool, program):
+    pool.run(program("return r"), 2)
+    before = len(os.listdir("/proc/self/fd"))
+    code = f"{FIND}try:\n    if r: dist.barrier()\nexcept BaseException:\n    for _ in range(50): c.send({{}}, fd=0)\n    raise"
+    pool.run(program(code), 2, wall_s=2)
+    assert pool.run(program("return r"), 2).results == [0, 1]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_rank_that_ends_with_an_answer_still_queued_is_no_error_of_the_router():
     ours, theirs = socket.socketpair()
     channel = Channel(ours, blocking=False)
@@ -110,13 +120,82 @@ def test_a_rank_that_ends_with_an_answer_still_queued_is_no_error_of_the_router(
 
 def test_waiting_again_and_again_makes_no_room_for_more():
     router = Router(2, Rules())
-    about = {"g": "0", "i": 1, "t": 0, "d": "float32", "c": 1}
-    router.take(0, [{"k": "send", "a": "isend", "p": 1, "b": 4, **about}], Body(b"1234"))
-    router.take(1, [{"k": "recv", "a": "recv", "p": 0, **about}], Body())
+    router.take(0, [{"k": "send", "a": "isend", "p": 1, "b": 4, **ABOUT}], Body(b"1234"))
+    router.take(1, [{"k": "recv", "a": "recv", "p": 0, **ABOUT}], Body())
     assert router.undelivered_nbytes == 4
     for _ in range(3):
         router.take(1, [{"k": "wait", "w": 1}], Body())
         assert router.undelivered_nbytes == 0
+
+
+def collective(name: str, inputs: list[int], outputs: list[int], number: int = 1, **more) -> dict:
+    about = {"k": "collective", "n": name, "a": name, "g": "0", "i": number, "d": "int8"}
+    return {**about, "c": inputs, "o": outputs, "b": sum(inputs), **more}
+
+
+def test_what_a_collective_brings_is_counted_once_and_until_it_is_taken():
+    router, nbytes = Router(2, Rules()), 100_000
+    for number in (1, 2):
+        for rank in range(2):
+            op = collective("all_gather", [nbytes], [nbytes, nbytes], number)
+            router.take(rank, [op], Body.of([bytes(nbytes)]))
+    assert router.undelivered_nbytes == 2 * 2 * nbytes
+    for left in (3, 2, 1, 0):
+        router.take(left % 2, [{"k": "wait", "w": 1 + left // 2}], Body())
+        assert router.undelivered_nbytes == left * nbytes
+
+
+def test_a_message_has_the_size_that_it_says():
+    router = Router(2, Rules())
+    for operations in ([{}], [{}, {}]):
+        about = {"k": "send", "a": "isend", "p": 1, "b": 4, **ABOUT}
+        with pytest.raises(CodecError, match="no payload of its size"):
+            router.take(0, [about | {"i": i} | more for i, more in enumerate(operations)], Body.of([bytes(100_000)]))
+        router = Router(2, Rules())
+
+
+def test_nobody_shares_an_open_file_with_the_receiver():
+    router, sent = Router(2, Rules()), Body.of([bytes(100_000)])
+    router.take(0, [{"k": "send", "a": "isend", "p": 1, "b": 100_000, **ABOUT, "c": 25_000}], sent)
+    os.lseek(sent.fd, 7, os.SEEK_SET)
+    assert os.lseek(router.log[0].body.fd, 0, os.SEEK_CUR) == 0
+
+
+def test_a_call_that_nobody_asked_for_ends_the_run():
+    router = Router(1, Rules(), calls=2)
+    router.take(0, [{"k": "call"}], Body())
+    with pytest.raises(CodecError, match="nobody asked for"):
+        router.take(0, [{"k": "call"}], Body())
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs", "more"),
+    [
+        ("all_reduce", [1], [], {"f": "SUM"}),
+        ("reduce", [1], [], {"f": "SUM", "r": 0}),
+        ("broadcast", [1], [], {"r": 0}),
+        ("gather", [1], [], {"r": 0}),
+        ("gather", [1, 1], [1, 1], {"r": 0}),
+        ("scatter", [1, 1], [], {"r": 0}),
+    ],
+)
+def test_what_a_collective_brings_is_not_for_the_rank_to_say(name, inputs, outputs, more):
+    router = Router(2, Rules())
+    for rank in range(2):
+        router.take(rank, [collective(name, inputs, outputs, **more)], Body(bytes(len(inputs))))
+    assert [fault.kind for fault in router.faults] == ["SIZE_MISMATCH"]
+
+
+def test_a_collective_is_logged_under_its_own_name():
+    router = Router(1, Rules())
+    router.take(0, [collective("barrier", [], [], a="all_gather_coalesced")], Body())
+    assert router.log[0].name == "barrier"
+
+
+@pytest.mark.parametrize("nonsense", [{"t": float("inf")}, {"i": float("inf")}, {"c": 1 << 62}])
+def test_numbers_beyond_all_numbers_are_nonsense(nonsense):
+    with pytest.raises(CodecError):
+        Router(2, Rules()).take(0, [{"k": "recv", "a": "irecv", "p": 1, **ABOUT, **nonsense}], Body())
 
 
 def test_a_rank_can_not_pickle_its_way_into_the_router(tmp_path):

@@ -82,6 +82,24 @@ def test_contiguity_can_be_insisted_on(pool, program):
     assert ".contiguous()" in outcome.failure.message
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("dist.send(x, 1 - r)", "send takes contiguous tensors only: call .contiguous() first"),
+        ("dist.recv(x, 1 - r)", "recv takes contiguous tensors only: give it a contiguous copy, then copy the result"),
+        ("dist.all_reduce(x)", "all_reduce takes contiguous tensors only: give it a contiguous copy, then copy the"),
+        ("w = dist.isend(torch.zeros(1), r)", "isend to rank 0, which is this rank itself: gloo has no such link"),
+        ("w = dist.irecv(torch.zeros(1), r)", "irecv from rank 0, which is this rank itself"),
+    ],
+)
+def test_what_gloo_refuses_is_refused_with_the_mend(pool, program, body, words):
+    from allranks.wire import Rules
+
+    failure = pool.run(program(f"x = torch.zeros(4, 4).t()\n{body}"), 2, rules=Rules(contiguous=True)).failure
+    assert failure.error == "ValueError"
+    assert words in failure.message
+
+
 def test_large_tensors_pass_by_shared_memory(pool):
     inputs = [torch.randn(3_000_000) for _ in range(2)]
     outcome = pool.run(shift, 2, per_rank=[(t,) for t in inputs])

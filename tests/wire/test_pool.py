@@ -117,6 +117,13 @@ def test_globals_do_not_survive_a_run(pool):
     assert [pool.run(Program(source, "f"), 1).results[0] for _ in range(3)] == [1, 1, 1]
 
 
+def test_a_program_may_define_dataclasses(pool):
+    """They look up their module, and find it."""
+    source = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f():\n    return A(1).x"
+    assert pool.run(Program(source, "f"), 2).results == [1, 1]
+    assert pool.run(lambda: "__allranks__" in sys.modules, 2).results == [False, False]
+
+
 def test_each_rank_sees_its_own_arguments_only(pool):
     rows = torch.arange(12.0).reshape(3, 4)
     outcome = pool.run(lambda t: [t, t.untyped_storage().nbytes()], 3, per_rank=[(rows[r],) for r in range(3)])

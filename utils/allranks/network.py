@@ -207,6 +207,7 @@ class _Transfer:
     dst: int = -1
     nbytes: int = 0
     sent: object = None
+    posted: int = 0
     wanted: object = None
     resources: tuple = ()
     key: tuple = ()
@@ -276,6 +277,7 @@ class _Replay:
                 case Send():
                     t = self.transfer(step.message)
                     t.src, t.dst, t.nbytes, t.sent = rank, step.peer, step.nbytes, now
+                    t.posted = self.at[rank]
                     self.ready(t, now)
                 case Recv():
                     t = self.transfer(step.message)
@@ -301,8 +303,7 @@ class _Replay:
     def ready(self, t: _Transfer, now) -> None:
         if t.sent is None or (t.wanted is None and not self.buffered):
             return
-        self.order += 1
-        t.key = (now, t.src, self.order)
+        t.key = (now, t.src, t.posted)  # of those ready at once a rank sends first what it posted first
         t.resources = (("out", t.src), ("in", t.dst), *self.fabric.links(t.src, t.dst)) if t.src != t.dst else ()
         if self.stand_in is not None:
             t.resources = tuple(map(self.stand_in, t.resources))

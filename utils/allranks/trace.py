@@ -8,6 +8,7 @@ library.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -102,6 +103,8 @@ class Trace:
             for name, rank in (("rank", event.rank), ("peer", event.peer)):
                 if rank is not None and not 0 <= rank < self.ranks:
                     raise TraceError(f"event {number}: {name} {rank} is not among the {self.ranks} ranks")
+            if not all(math.isfinite(at) for at in (event.start, event.end) if at is not None):
+                raise TraceError(f"event {number}: it is from {event.start} to {event.end} s; times are finite")
             if event.start is not None and event.end is not None and event.end < event.start:
                 raise TraceError(f"event {number}: it ends at {event.end} s, before its start at {event.start} s")
 

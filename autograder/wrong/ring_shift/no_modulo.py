@@ -1,6 +1,6 @@
 """No way round the end of the ring.
 
-Must get: Rank
+Must get: Count round the ring
 """
 
 import torch

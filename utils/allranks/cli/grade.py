@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -22,7 +22,7 @@ import click
 
 MAX_JOBS = 64
 AHEAD = 2  # submissions that wait for a judge, so that none is idle while the gradebook is written
-ASK_S = 120.0  # for one submission: some notebooks take days to validate
+ASK_S = 120.0  # for one request to the writer: a notebook can be made that takes it days to read
 TRIES = 2  # of a submission whose engine was lost
 KINDS = {
     "timed out": "ran out of time",
@@ -311,10 +311,12 @@ class _Writer:
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            if not select.select([self.process.stdout], [], [], ASK_S)[0]:
-                self.process.kill()
-                self._end()
-                return {"ended": f"reading and recording it took longer than {ASK_S:g} s"}
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.process.stdout, selectors.EVENT_READ)
+                if not selector.select(ASK_S):
+                    self.process.kill()
+                    self._end()
+                    return {"ended": f"reading or recording it took longer than {ASK_S:g} s."}
             answer = self.process.stdout.readline()
         except OSError:
             answer = ""

@@ -146,6 +146,8 @@ def _show(
         )
         click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {seconds * 1e3:>11.4g} ms")
     if found.exposed_s is not None:
-        click.echo(f"  exposed: {found.exposed_s * 1e3:.4g} ms (where buckets become ready evenly; computing is slowed down a little too)")
+        click.echo(
+            f"  exposed: {found.exposed_s * 1e3:.4g} ms (where buckets become ready evenly; computing is slowed down a little too)"
+        )
     if found.efficiency is not None:
         click.echo(f"  scaling efficiency: {found.efficiency:.1%}")

@@ -56,7 +56,9 @@ class Size(click.ParamType):
 @click.option("--alpha", type=float, help="Seconds a message; with --bandwidth. Default: 0.")
 @click.option("--gamma", type=float, default=0.0, help="Seconds a byte reduced.")
 @click.option("--root", type=int, help="The root, where there is one.")
-@click.option("--segments", type=int, help="Segments of a pipelined algorithm. Default: the best by its formula, at most 64.")
+@click.option(
+    "--segments", type=int, help="Segments of a pipelined algorithm. Default: the best by its formula, at most 64."
+)
 @click.option("--ranks-per-node", type=int, help="Of hierarchical algorithms. Default: the machine's.")
 @click.option("--columns", type=int, help="Of the torus.")
 @click.option(

@@ -15,6 +15,9 @@ _ROOTS = {_HERE, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 _LIBRARIES = ("<frozen ", *(root.rstrip(os.sep) + os.sep for root in _ROOTS))
 
 
+_Cached = type(functools.lru_cache(int))
+
+
 @functools.cache
 def in_library(file: str) -> bool:
     """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
@@ -29,11 +32,27 @@ def functions(fn: Any) -> list[Callable]:
     return [fn]
 
 
+def _reduce_cached(cached: Any) -> Any:
+    """A function of the user's own behind functools.cache, without what it has kept; cloudpickle would only name it."""
+    file = getattr(sys.modules.get(cached.__module__ or ""), "__file__", None)
+    if cached.__module__ != "__main__" and file is not None and in_library(os.path.abspath(file)):
+        return cached.__qualname__
+    return _cached, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _cached(function: Callable, options: dict) -> Callable:
+    return functools.lru_cache(**options)(function)
+
+
 @contextlib.contextmanager
 def by_value(fn: object) -> Iterator[None]:
     """Has functions of the user's own modules pickled whole: a rank may not be able to import them, or has them older."""
     import cloudpickle
 
+    reducers = cloudpickle.Pickler.dispatch_table  # cloudpickle's own; pickle goes on as ever
+    ours = _Cached not in reducers
+    if ours:
+        reducers[_Cached] = _reduce_cached
     registered = []
     for function in functions(fn):
         module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -45,5 +64,7 @@ def by_value(fn: object) -> Iterator[None]:
     try:
         yield
     finally:
+        if ours:
+            reducers.pop(_Cached, None)
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)

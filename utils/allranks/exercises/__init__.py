@@ -51,8 +51,8 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
             f"check takes the function itself, such as check(ring_all_reduce); this is a {type(function).__name__}."
         )
     name = exercise or getattr(function, "__name__", "")
-    if name == "<lambda>":
-        raise ExerciseError(
-            'A lambda has no name: say which exercise it is for, check(fn, exercise="ring_all_reduce").'
-        )
+    if not exercise and name not in names() and not difflib.get_close_matches(name, names(), n=1):
+        what = "A lambda" if name == "<lambda>" else f"An object of type {type(function).__name__}"
+        why = f"{what} has no name" if name in ("", "<lambda>") else f"There is no exercise {name!r}"
+        raise ExerciseError(f'{why}: say which one it is for, check(fn, exercise="ring_all_reduce").')
     return get(name).judge(function, **options)

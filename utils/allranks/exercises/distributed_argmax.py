@@ -34,8 +34,10 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
             flat[0] = 100
         elif kind == "infinity" and rank == setup.ranks // 2:
             flat[0] = math.inf
+        elif kind == "nothing but -infinity":
+            flat[:] = -math.inf
         elif kind == "large":
-            flat[:] = 2**53 + torch.arange(len(flat)).remainder(2) + (rank == setup.ranks - 1)
+            flat[:] = 2**53 + 1 + torch.arange(len(flat)).remainder(2) + (rank == setup.ranks - 1)
         made.append((View.of(values, setup.layout),))
     return made
 
@@ -138,6 +140,7 @@ EXERCISE = Exercise(
                 *_case("NaN", Setup(3, 3)),
                 *_case("NaN on two ranks", Setup(3, 4)),
                 *_case("infinity", Setup(4, 3)),
+                *_case("nothing but -infinity", Setup(3, 3)),
             ),
         ),
         Group(

@@ -78,6 +78,15 @@ def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole)) for p in parts]
 
 
+def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank subtracts its own maximum; the sums are added as if they were of one scale."""
+    parts, targets = [plain(a[0]).double() for a in args], plain(args[0][1])
+    kind = args[0][0].base.dtype
+    shifted = torch.cat([t - t.amax(-1, keepdim=True) for t in parts], -1)
+    made = torch.exp(shifted).sum(-1).log() - shifted.gather(1, targets[:, None])[:, 0]
+    return [Expected(made.to(kind), {}, _atol(torch.cat(parts, -1).to(kind))) for _ in args]
+
+
 def _three_small(run: Run) -> str | None:
     broken = rules.calls(run, "all_reduce", "three are enough, a maximum and two sums", most=3)
     if broken:
@@ -128,6 +137,10 @@ EXERCISE = Exercise(
         Mistake(
             "the target's logit is missing: this is the logarithm of the sum alone",
             _everywhere(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+        ),
+        Mistake(
+            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
+            _own_maximum,
         ),
         Mistake("the sum is over each rank's own columns: add it over all ranks", _own_sum),
         Mistake("the sign is turned round: the loss is positive", _everywhere(lambda *a: -_losses(*a))),

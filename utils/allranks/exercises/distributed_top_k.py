@@ -85,6 +85,11 @@ def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _made([x for x in _ranked(args) if x[0] == x[0]][: args[0][1]], args[0][0].base.dtype, setup)
 
 
+def _values_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right values from whichever places."""
+    return [Expected((wanted.returns[0], None, None)) for wanted in _oracle(setup, args)]
+
+
 def _bytes(run: Run) -> str | None:
     k = run.args[0][0][1]
     return rules.received_at_most(run, 16 * k * run.ranks, f"16 bytes x k = {k} x {run.ranks} ranks")
@@ -132,7 +137,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=COLLECTIVES,
-    rules=(Rule("at most 16 bytes x k x p received", 3, _bytes),),
+    rules=(Rule("at most 16 bytes x k x p received", 3, _bytes, lambda s: s.ranks > 1 and s.option("k") > 0),),
     mistakes=(
         Mistake("each rank's own top k: compare over all ranks", _own),
         Mistake(
@@ -142,6 +147,11 @@ EXERCISE = Exercise(
         Mistake("the k smallest instead of the largest", _smallest),
         Mistake("smallest first: the largest comes first", _ascending),
         Mistake("ties go to the lowest rank, then the lowest index", _late_ties),
+        Mistake(
+            "the right values from other places: ties go to the lowest rank, then the lowest index, and neither torch.topk "
+            "nor a sort that is not stable promises that",
+            _values_only,
+        ),
         Mistake("NaN was passed over: as in torch.topk it is the largest", _without_nan),
     ),
     collective="all_gather",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -77,7 +78,10 @@ def _time(run: Run) -> str | None:
     took = float(run.outcome.seconds)
     if took <= 1.1 * right:
         return None
-    if k > 1 and all(e.numel == n for e in run.sends):
+    pieces = max(Counter(e.rank for e in run.sends).values())
+    if k > 1 and 1 < pieces < min(k, n):
+        why = f"only {pieces} segments travel; tensor_split(k) makes k of them, split(k) makes them k long"
+    elif k > 1 and all(e.numel == n for e in run.sends):
         why = "the vector travels whole; cut it into segments"
     elif k > 1 and _stores_first(run):
         why = "each rank passes on only after it has everything; pass a segment on while the next one comes"

@@ -24,7 +24,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     ]
 
 
-def _step(divide: bool = True, sign: int = -1, own: bool = False):
+def _step(divide: int = 1, sign: int = -1, own: bool = False):
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         ranks = [plain(a[0]) for a in args]
         lr, kind = args[0][1], ranks[0][0][0].dtype
@@ -34,7 +34,7 @@ def _step(divide: bool = True, sign: int = -1, own: bool = False):
             for i, (data, _) in enumerate(ranks[rank]):
                 grads = [ranks[rank][i][1]] if own else [r[i][1] for r in ranks]
                 total = torch.stack([g.double() for g in grads]).sum(0)
-                step = total / len(grads) if divide else total
+                step = total / len(grads) ** divide
                 changed[0, i, "data"] = (data.double() + sign * lr * step).to(kind)
             made.append(Expected(None, changed, 32 * torch.finfo(kind).eps * 10))
         return made
@@ -128,7 +128,8 @@ EXERCISE = Exercise(
     allow=SCATTERS | GATHERS,
     rules=(Rule("2P elements in all", 4, _volume),),
     mistakes=(
-        Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=False)),
+        Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=0)),
+        Mistake("divided by the number of ranks twice: ReduceOp.AVG divides already", _step(divide=2)),
         Mistake("the step went uphill: subtract lr times the gradient", _step(sign=1)),
         Mistake("each rank stepped with its own gradient: average over the ranks first", _step(own=True)),
         Mistake(

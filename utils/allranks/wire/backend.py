@@ -102,7 +102,8 @@ class WireGroup(PythonGroup):
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
-            endpoint.posted.append({"k": "group", "g": key, "m": members})
+            _, *where = endpoint.places.here()
+            endpoint.posted.append({"k": "group", "g": key, "m": members, "l": where})
 
     def name(self) -> str:
         """The backend's name."""
@@ -129,7 +130,7 @@ class WireGroup(PythonGroup):
         """Asks for one tensor from a rank of the group."""
         (tensor,) = tensors
         op = self._describe("recv", "irecv", tensor)
-        self._check(op["a"], tensor)
+        self._check(op["a"], tensor, into=True)
         op.update(p=None if src is None else self._member(src, f"{op['a']} from"), t=tag)
         return WireWork(self, self.endpoint.post(op), outputs=(tensor,))
 
@@ -141,6 +142,10 @@ class WireGroup(PythonGroup):
         """The global number of a rank of the group."""
         if not 0 <= rank < len(self.members):
             raise ValueError(f"{what} rank {rank}, but there are only ranks 0 to {len(self.members) - 1}")
+        if self.endpoint.contiguous and rank == self.rank() and what.endswith(("to", "from")):
+            raise ValueError(
+                f"{what} rank {rank}, which is this rank itself: gloo has no such link; copy the tensor instead"
+            )
         return self.members[rank]
 
     def _describe(self, kind: str, fallback: str, tensor: torch.Tensor | None) -> dict:
@@ -150,19 +155,21 @@ class WireGroup(PythonGroup):
             op.update(d=dtype_name(tensor.dtype), c=tensor.numel(), z=_was_complex(tensor))
         return op
 
-    def _check(self, name: str, *tensors: torch.Tensor) -> None:
+    def _check(self, name: str, *tensors: torch.Tensor, into: bool = False) -> None:
         for tensor in tensors:
             if tensor.device.type != "cpu" or tensor.layout != torch.strided:
                 raise ValueError(f"{name} takes dense CPU tensors; this one is {tensor.layout} on {tensor.device}.")
             if self.endpoint.contiguous and not tensor.is_contiguous():
-                raise ValueError(f"{name} takes contiguous tensors only: call .contiguous() first.")
+                mend = "give it a contiguous copy, then copy the result back" if into else "call .contiguous() first"
+                raise ValueError(f"{name} takes contiguous tensors only: {mend}.")
 
     # ------------------------------------------------------------------------------------------------ collectives
 
     def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> WireWork:
         """Enters a collective: `inputs` are sent, `outputs` are filled by `wait()`."""
         op = self._describe("collective", name, None)
-        self._check(name, *inputs, *outputs)
+        self._check(name, *outputs, into=True)
+        self._check(name, *inputs)
         tensors = list(inputs) or list(outputs)
         op.update(
             c=[t.numel() for t in inputs],
@@ -250,14 +257,26 @@ class WireGroup(PythonGroup):
 
     def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None) -> WireWork:
         """Part j of member i's tensor goes to member j; parts are rows, counted by the split sizes."""
-        p = self.size()
-        inputs = list(input.split(list(input_split_sizes) or [input.shape[0] // p] * p)) if input.dim() else [input]
-        outputs = (
-            list(output.split(list(output_split_sizes) or [output.shape[0] // p] * p)) if output.dim() else [output]
-        )
+        inputs = self._parts(input, input_split_sizes, "input")
+        outputs = self._parts(output, output_split_sizes, "output")
         return self._collective("all_to_all_single", inputs, outputs)
 
     all_to_all_single = alltoall_base
+
+    def _parts(self, tensor: torch.Tensor, sizes, which: str) -> list[torch.Tensor]:
+        if not tensor.dim():
+            return [tensor]
+        rows, p, sizes = tensor.shape[0], self.size(), list(sizes)
+        if not sizes and rows % p:
+            raise ValueError(
+                f"all_to_all_single without sizes cuts its {which} into {p} equal parts; "
+                f"this one has {rows} row{'' if rows == 1 else 's'}"
+            )
+        if sizes and sum(sizes) != rows:
+            raise ValueError(
+                f"all_to_all_single's {which} sizes {sizes} add up to {sum(sizes)}, but its {which} has {rows} rows"
+            )
+        return list(tensor.split(sizes or [rows // p] * p))
 
     def barrier(self, opts=None) -> WireWork:
         """Nobody leaves before all have come."""

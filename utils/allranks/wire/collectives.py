@@ -5,7 +5,6 @@ Reductions go in rank order, so that their result is the same in every run, to t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,9 @@ from allranks.wire.values import DTYPES, from_raw, raw
 ITEMSIZES = {name: dtype.itemsize for name, dtype in DTYPES.items()}
 COMPLEX = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
 _SLICE = 16_384  # elements: fewer than torch parallelises, since a process that forks must not start torch's threads
+_SHARED = frozenset(  # those that give all members the same
+    "broadcast all_reduce all_reduce_coalesced all_gather all_gather_coalesced all_gather_into_tensor".split()
+)
 _COMBINE: dict[str, Callable] = {
     "SUM": torch.add,
     "AVG": torch.add,
@@ -115,14 +117,20 @@ def _fits(op, p: int) -> bool:
     """Whether one member's input and output sizes fit the collective among p ranks."""
     inputs, outputs, at_root = op.inputs, op.outputs, op.root == op.rank
     match op.collective:
+        case "all_reduce" | "all_reduce_coalesced" | "barrier":
+            return outputs == inputs
+        case "reduce":
+            return outputs == (inputs if at_root else ())
+        case "broadcast":
+            return bool(inputs) == at_root != bool(outputs)
         case "all_gather" | "all_gather_coalesced":
-            return list(outputs) == list(inputs) * p
+            return outputs == inputs * p
         case "gather":
-            return not at_root or (len(outputs) == p and set(outputs) <= set(inputs))
+            return outputs == (inputs * p if at_root else ())
         case "scatter":
-            return not at_root or (len(inputs) == p and set(inputs) <= set(outputs))
+            return inputs == (outputs * p if at_root else ())
         case "reduce_scatter":
-            return len(inputs) == p and set(inputs) <= set(outputs)
+            return inputs == outputs * p
         case "all_gather_into_tensor":
             return sum(outputs) == p * sum(inputs)
         case "reduce_scatter_tensor":
@@ -143,10 +151,10 @@ def compute(members: list) -> list[Body]:
             return [nothing] * p
         case "broadcast":
             body = Body.of([by_rank[members[0].root]])
-            return [nothing if m.rank == m.root else _again(body) for m in members]
+            return [nothing if m.rank == m.root else body.again() for m in members]
         case "all_reduce" | "all_reduce_coalesced":
             body = Body.of([_reduced(members, data)])
-            return [_again(body) for _ in members]
+            return [body.again() for _ in members]
         case "reduce":
             total = _reduced(members, data)
             return [Body.of([total]) if m.rank == m.root else nothing for m in members]
@@ -154,7 +162,7 @@ def compute(members: list) -> list[Body]:
             return [Body.of(data) if m.rank == m.root else nothing for m in members]
         case "all_gather" | "all_gather_coalesced" | "all_gather_into_tensor":
             body = Body.of(data)
-            return [_again(body) for _ in members]
+            return [body.again() for _ in members]
         case "scatter":
             size = members[0].outputs[0] * item
             source = by_rank[members[0].root]
@@ -167,10 +175,11 @@ def compute(members: list) -> list[Body]:
             return [Body.of([data[i][cuts[i][j] : cuts[i][j + 1]] for i in range(p)]) for j in range(p)]
 
 
-def _again(body: Body) -> Body:
-    """The same bytes for one more receiver, sharing the memory."""
-
-    return Body(body.data) if body.fd < 0 else Body(fd=os.dup(body.fd), nbytes=body.nbytes)
+def held_nbytes(op) -> int:
+    """The memory that a member's outputs take until it has them: its share, where all members' outputs are the same memory."""
+    if op.body is None:
+        return 0
+    return op.body.nbytes // len(op.group[1]) if op.collective in _SHARED else op.body.nbytes
 
 
 def _cuts(sizes: tuple[int, ...], item: int) -> list[int]:

@@ -93,6 +93,8 @@ def _forbidden_peer(router: Router, fault: Fault, place: str, limits: dict) -> s
 
 
 def _mismatch(router: Router, fault: Fault, place: str, limits: dict) -> str:
+    if not fault.ops:
+        return f"Rank {fault.rank}{place}: {fault.message}."
     first = fault.ops[0]
     if first.kind == "collective":
         return _disagree(fault)
@@ -136,7 +138,10 @@ def _limit_of_cpu(router: Router, fault: Fault, place: str, limits: dict) -> str
 
 
 def _limit_of_wall(router: Router, fault: Fault, place: str, limits: dict) -> str:
-    return f"Rank {fault.rank}{place} had not ended after {limits['wall_s']:g} s."
+    said = f"Rank {fault.rank}{place} had not ended after {limits['wall_s']:g} s"
+    # on a busy machine an endless loop may not get the processor time of its own limit
+    busy = re.fullmatch(r"\d{1,4}\.\d", fault.message or "") and float(fault.message) >= 0.2
+    return f"{said}, of which it computed for {fault.message} s: an endless loop?" if busy else f"{said}."
 
 
 def _limit_of_memory(router: Router, fault: Fault, place: str, limits: dict) -> str:

@@ -24,29 +24,34 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 
 
 class Guard:
-    """Watches the student's code while `active`. `on_fault(kind, frame)` is called at the place of a fault."""
+    """Watches the student's code while `active`. `on_fault(kind, frame, message)` is called at the place of a fault."""
 
     def __init__(
-        self, on_fault: Callable[[str, FrameType | None], None], on_write: Callable[[str, FrameType], None]
+        self, on_fault: Callable[[str, FrameType | None, str], None], on_write: Callable[[str, FrameType], None]
     ) -> None:
         self.active = False
+        self.cpu_s = 0.0
         self.on_fault, self.on_write = on_fault, on_write
         signal.signal(signal.SIGPROF, lambda _, frame: self._fault("CPU_LIMIT", frame))
         signal.signal(signal.SIGXCPU, lambda _, frame: self._fault("CPU_LIMIT", frame))
-        signal.signal(signal.SIGUSR1, lambda _, frame: self._fault("WALL_LIMIT", frame))
+        signal.signal(signal.SIGUSR1, lambda _, frame: self._fault("WALL_LIMIT", frame, self._computed()))
         sys.addaudithook(self._audit)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
-    def _fault(self, kind: str, frame: FrameType | None) -> None:
+    def _fault(self, kind: str, frame: FrameType | None, message: str = "") -> None:
         if self.active:
-            self.on_fault(kind, frame)
+            self.on_fault(kind, frame, message)
+
+    def _computed(self) -> str:
+        """The seconds of processor time in this run."""
+        return f"{self.cpu_s - signal.getitimer(signal.ITIMER_PROF)[0]:.1f}"
 
     def _audit(self, event: str, args: tuple) -> None:
         if not self.active:
             return
         if event in _FORKS:
             self.active = False
-            self.on_fault("FORKED", sys._getframe(1))
+            self.on_fault("FORKED", sys._getframe(1), "")
         elif event == "open":
             path, _, flags = args
             if isinstance(path, str | bytes) and (flags or 0) & _WRITING:
@@ -65,6 +70,7 @@ class Guard:
         _set_soft(resource.RLIMIT_AS, _mapped_nbytes() + memory_bytes)
         _set_soft(resource.RLIMIT_FSIZE, max(memory_bytes, 1 << 26))
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
+        self.cpu_s = cpu_s
         self.active = True
         try:
             yield

@@ -52,7 +52,8 @@ class Program:
 @dataclass(frozen=True)
 class Rules:
     """What a program may do. `allow` are operation names (None: all); `peers` is "ring" (only rank-1 and rank+1), a
-    function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do.
+    function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do, and
+    messages to oneself, as gloo does.
     """
 
     allow: frozenset[str] | None = None

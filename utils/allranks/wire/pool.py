@@ -112,7 +112,7 @@ class Ranks:
             "output_bytes": output_bytes,
             "output_limit": output_bytes * _OUTPUT_FACTOR,
         }
-        router = Router(ranks, rules, delivery, seed)
+        router = Router(ranks, rules, delivery, seed, calls or 1)
         session = Session(self._members[:ranks], router, limits)
         filename = fn.filename if isinstance(fn, Program) else filename_of(fn)
         job = {

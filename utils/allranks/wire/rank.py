@@ -14,7 +14,7 @@ import os
 import random
 import socket
 import sys
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 
 import numpy
 import torch
@@ -28,6 +28,7 @@ from allranks.wire.messages import Program
 from allranks.wire.place import Places
 
 _TEXT_NCHARS = 500
+_MODULE = "__allranks__"  # a program's
 
 
 class _Missing(Exception):
@@ -113,6 +114,7 @@ class Rank:
         if dist.is_initialized():
             dist.destroy_process_group()
         sys.excepthook = self.excepthook
+        sys.modules.pop(_MODULE, None)
         del fn, calls, results
 
     def load(self, fn):
@@ -126,7 +128,9 @@ class Rank:
             raise _Missing("SYNTAX", f"{error.msg} (line {error.lineno})", error.lineno) from None
         except ValueError as error:
             raise _Missing("SYNTAX", str(error), None) from None
-        module = {"__name__": "__allranks__", "__file__": fn.filename}
+        program = sys.modules[_MODULE] = ModuleType(_MODULE)  # a dataclass looks up there where it stands
+        module = program.__dict__
+        module["__file__"] = fn.filename
         try:
             exec(code, module)
         except ImportError as error:
@@ -158,17 +162,25 @@ class Rank:
         """The file name of the program that runs."""
         return next(iter(self.places.known))
 
-    def on_fault(self, kind: str, frame: FrameType | None) -> None:
+    def on_fault(self, kind: str, frame: FrameType | None, message: str) -> None:
         """A limit was reached, or a process was to be started: says where, and goes no further."""
         self.guard.active = False
         _, *where = self.places.of_frame(frame)
-        self.endpoint.halt(kind, "", where)
+        self.endpoint.halt(kind, message, where)
 
     def on_write(self, path: str, frame: FrameType) -> None:
         """A file was opened for writing."""
         _, *where = self.places.of_frame(frame)
-        if where[0] is not None:
+        if where[0] is not None and not self._importing(frame):
             self.endpoint.posted.append({"k": "write", "path": path[:_TEXT_NCHARS], "l": where})
+
+    def _importing(self, frame: FrameType | None) -> bool:
+        """Whether the student's line imports a library: what that writes meanwhile, such as a cache, is no message."""
+        while frame is not None and not self.places.is_students(frame.f_code.co_filename):
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                return True
+            frame = frame.f_back
+        return False
 
 
 @functools.lru_cache(maxsize=1)

@@ -37,13 +37,14 @@ _POLLS = 1000
 class Router:
     """Matches the operations of one run."""
 
-    def __init__(self, ranks: int, rules: Rules, delivery: str = "rendezvous", seed: int = 0) -> None:
-        self.size, self.rules, self.delivery = ranks, rules, delivery
+    def __init__(self, ranks: int, rules: Rules, delivery: str = "rendezvous", seed: int = 0, calls: int = 1) -> None:
+        self.size, self.rules, self.delivery, self.calls = ranks, rules, delivery, calls
         self.chance = random.Random(seed)
         self.ranks = [RankState() for _ in range(ranks)]
         self.world = ("0", tuple(range(ranks)))
         for state in self.ranks:
             state.groups["0"] = self.world
+        self.made: list[tuple] = []  # groups: (rank, name, members, step, file, line)
         self.log: list[Op] = []
         self.faults: list[Fault] = []
         self.written: list[tuple[int, str, str | None, int | None]] = []
@@ -71,7 +72,7 @@ class Router:
                 return  # a rank at fault goes no further; what it had kept back is void
             try:
                 at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
                 raise CodecError(f"an operation is malformed: {error}") from None
 
     def _take_one(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
@@ -81,12 +82,12 @@ class Router:
                 known = self._new(rank, state, op, file, line)
                 size = op.get("b", 0)
                 if size:
-                    if single and body.fd >= 0:
-                        known.body = body
-                    elif isinstance(size, int) and 0 < size <= body.nbytes - at:
+                    if body.fd >= 0 and single and body.nbytes == size:
+                        known.body = body.again()
+                    elif body.fd < 0 and isinstance(size, int) and 0 < size <= body.nbytes - at:
                         known.body = Body(bytes(body.read()[at : at + size]))
                     else:
-                        raise CodecError("an operation has no payload")
+                        raise CodecError("an operation has no payload of its size")
                     at += size
                 self._post(rank, state, known)
             case "wait":
@@ -109,7 +110,10 @@ class Router:
                 members = tuple(int(m) for m in op["m"])
                 if rank not in members or not set(members) <= set(range(self.size)):
                     raise CodecError("a group has impossible members")
+                if len(self.made) >= MAX_OPERATIONS:
+                    raise CodecError("the ranks make too many groups")
                 state.groups[str(op["g"])] = (str(op["g"]), members)
+                self.made.append((rank, str(op["g"]), members, len(state.ops), file, line))
             case "compute":
                 seconds = op["s"]
                 if not isinstance(seconds, float) or not 0 <= seconds < float("inf"):
@@ -120,6 +124,8 @@ class Router:
                 state.program.append(("compute", None, None))
             case "call":
                 state.call += 1
+                if state.call >= self.calls:  # what is counted call by call would leave these operations out
+                    raise CodecError("a rank begins a call that nobody asked for")
             case "write":
                 self.written.append((rank, str(op["path"]), file, line))
             case "fault":
@@ -184,7 +190,7 @@ class Router:
             if "object" in op.name or not self.rules.allows(name):
                 self.fault("FORBIDDEN_OP", rank, op.file, op.line, ops=(op,))
                 return
-            if canonical(op.name) not in (name, "all_gather_coalesced"):
+            if canonical(op.name) != name:
                 op.name = name
             self._enter(state, op)
             return
@@ -254,6 +260,7 @@ class Router:
         for member, body in zip(members, collectives.compute(members), strict=True):
             self.undelivered_nbytes -= member.nbytes if member.body is not None else 0
             member.body = body
+            self.undelivered_nbytes += collectives.held_nbytes(member)
             self._complete(member)
 
     # ------------------------------------------------------------------------------------- who goes on, and when
@@ -293,6 +300,8 @@ class Router:
             message["src"] = op.group[1].index(op.partner.rank)
         body = None
         if op.kind != "send":
+            if op.kind == "collective":
+                self.undelivered_nbytes -= collectives.held_nbytes(op)
             body, op.body = op.body, None
             if op.partner is not None and op.partner.body is not None:  # once, however often a rank says that it waits
                 op.partner.body = None
@@ -357,15 +366,36 @@ class Router:
 
     def first_fault(self) -> Fault | None:
         """The fault of the earliest operation; of equals the lowest rank's."""
-        return min(self.faults, key=lambda f: (f.step, f.rank), default=None)
+        return min((*self._groups_apart(), *self.faults), key=lambda f: (f.step, f.rank), default=None)
+
+    def _groups_apart(self) -> list[Fault]:
+        """A rank's group of other members than the group of that name on a lower rank: gloo would take them for one."""
+        found: list[Fault] = []
+        first: dict[str, tuple[int, tuple[int, ...]]] = {}
+        for rank, name, members, step, file, line in sorted(self.made, key=lambda made: made[0]):
+            lower, theirs = first.setdefault(name, (rank, members))
+            if members != theirs:
+                found.append(Fault("DESYNC", rank, step, file, line, _other_group(lower, theirs, members)))
+        return found
 
     def stuck(self) -> bool:
         """Whether some rank waits for what never comes."""
         return any(state.state in ("waiting", "polling") for state in self.ranks)
 
 
+def _other_group(lower: int, theirs: tuple[int, ...], members: tuple[int, ...]) -> str:
+    return (
+        f"it makes a group of {_of(members)} where rank {lower} makes one of {_of(theirs)}. "
+        "new_group is itself collective: every rank calls it for every group, in one order"
+    )
+
+
+def _of(members: tuple[int, ...]) -> str:
+    return ("rank " if len(members) == 1 else "ranks ") + ", ".join(map(str, members))
+
+
 def _size(count: object) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 62:
         raise CodecError("a size is no count")
     return count
 

@@ -258,7 +258,11 @@ class Session:
                 try:
                     alive, stopped = member.channel.pull(), False
                     while (frame := member.channel.frame()) is not None:
-                        stopped = stopped or (isinstance(frame[0], dict) and "stopped" in frame[0])
+                        message, _, fd = frame
+                        if fd >= 0:
+                            os.close(fd)
+                            raise CodecError("a descriptor that nobody asked for")
+                        stopped = stopped or (isinstance(message, dict) and "stopped" in message)
                 except (CodecError, OSError):
                     alive, stopped = False, False
                 if stopped or not alive:

@@ -50,11 +50,11 @@ def of_failure(run: Run, withhold: bool = False) -> str:
         # a name that the student made up could carry inputs as well as a text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
         return f"rank {failure.rank} raised {name}{run.at(failure.line)}."
+    if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
+        return f"rank {failure.rank} ended its process{run.at(failure.line)}. Return from the function instead."
     words = _placed(failure.message, run, failure.line)
-    if failure.error == "IndexError" and re.search(r"send|recv|P2POp", failure.source_line or ""):
-        words += (
-            f" Is that peer one of the ranks 0 to {run.ranks - 1}? Count round the ring modulo the number of ranks."
-        )
+    if re.search(r"(to|from) rank -?\d+, but there are only ranks", words):
+        words += " Count round the ring modulo the number of ranks, or leave that partner out."
     return words
 
 
@@ -82,6 +82,17 @@ def _deadlock(run: Run) -> str:
             f"deadlock: {many} sends before it receives, so they wait for each other in a cycle, {ring}; "
             f"rank {first.rank} waits in {first.op} to rank {first.peer}{run.at(first.line)}. {ORDER_HELP}"
         )
+    offered = next((e for e in run.sends if e.rank in cycle and e.match is None), None)
+    if offered is not None and all("recv" in w.op for w in waits):
+        tag = re.search(r"Rank \d+ sends with tag .*", failure.message)
+        elsewhere = (
+            f"They have sent, but not that way: rank {offered.rank} sends to rank {offered.peer}{run.at(offered.line)}, "
+            "which receives from another."
+        )
+        return (
+            f"deadlock: ranks {ring} each wait to receive from the next; rank {first.rank} waits in {first.op} from rank "
+            f"{first.peer}{run.at(first.line)}. {tag.group() if tag else elsewhere}"
+        )
     if all("recv" in w.op for w in waits):
         return (
             f"deadlock: ranks {ring} each wait to receive from the next, and none of them has sent; "
@@ -101,7 +112,10 @@ def known(run: Run, faults: Sequence[Fault]) -> list[str]:
                 would = mistake.oracle(run.setup, run.args[call])
             except (RuntimeError, IndexError, ValueError):  # a mistake that can't be made with these shapes
                 continue
-            if all(_agrees(run, call, f.rank, would[f.rank]) for f in faults):
+            if any(f.kind != "values" and _leaves_open(would[f.rank]) for f in faults):
+                continue
+            fits = all(_agrees(run, call, f.rank, would[f.rank]) for f in faults)
+            if fits and mistake.cause not in found:  # made in two ways it has one vote all the same
                 found.append(mistake.cause)
     tail = _tail(run, faults)
     if tail:
@@ -132,6 +146,11 @@ def _agrees(run: Run, call: int, rank: int, would: Any) -> bool:
     return would.returns is not None or bool(would.changed)
 
 
+def _leaves_open(would: Any) -> bool:
+    """Whether some item may be anything, which tells nothing of a wrong dtype or shape."""
+    return would is not None and isinstance(would.returns, tuple) and any(item is None for item in would.returns)
+
+
 def _general(run: Run, faults: Sequence[Fault]) -> str | None:
     """Mistakes that look the same in every exercise."""
     first = faults[0]
@@ -142,6 +161,8 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
     if first.kind == "returned" and got.returned is None:
         return "nothing was returned"
     if first.kind == "dtype":
+        if "must be int64" in first.words and not any(v.base.dtype == torch.int64 for _, v in views(given)):
+            return None  # counts and places have a dtype of their own
         return "the dtype was promoted or narrowed: results keep the dtype of the input"
     if first.kind == "clobbered":
         return "an input was clobbered: work on a copy (tensor.clone())"
@@ -167,7 +188,9 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
     if pair is not None:
         a, b = pair
         if _narrow(a, b):
-            return "right only to the precision of a narrower dtype: on the way the values passed through one, such as float32"
+            single = a.dtype in (torch.float32, torch.complex64)
+            one = "bfloat16, or lost digits in a difference of large numbers" if single else "float32"
+            return f"right only to the precision of a narrower dtype: on the way the values passed through one, such as {one}"
         zeros = (a == 0) & (b != 0)
         if a.numel() > 1 and bool(zeros.any()) and bool(((a == b) | zeros).all()):
             return "some elements are still zero: that part was never received"
@@ -211,7 +234,9 @@ def _narrow(got: torch.Tensor, wanted: torch.Tensor) -> bool:
 
 
 def _tail(run: Run, faults: Sequence[Fault]) -> str | None:
-    """Only the elements beyond the last whole multiple of p are as they were."""
+    """Only the elements beyond the last whole multiple of p, or of the number of segments, are as they were."""
+    segments = run.setup.option("segments")
+    count, many = (segments, "segments") if segments else (run.ranks, "ranks")
     for fault in faults:
         got, wanted = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
         if fault.kind != "values" or got is None or (0,) not in wanted.changed or not got.tensors:
@@ -220,11 +245,12 @@ def _tail(run: Run, faults: Sequence[Fault]) -> str | None:
         if now is None or now.shape != before.shape or now.dtype != before.dtype:
             return None
         a, b, k = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
-        whole = len(a) // run.ranks * run.ranks
+        whole = len(a) // count * count
         if whole == len(a) or not torch.equal(a[:whole], b[:whole]) or not torch.equal(a[whole:], k[whole:]):
             return None
     return (
-        "the elements beyond the last whole multiple of p were left out: the number of ranks need not divide the size"
+        f"the elements beyond the last whole multiple of {'p' if many == 'ranks' else many} were left out: "
+        f"the number of {many} need not divide the size"
     )
 
 
@@ -248,6 +274,10 @@ def _power(n: int) -> bool:
 
 
 _PATTERNS = (
+    (
+        "Only right with as many nodes as ranks in each.",
+        lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
+    ),
     ("Only right where the number of ranks divides the size.", lambda s: not s.divides),
     ("Only right for p = 4: use the world size, not a number.", lambda s: s.ranks != 4),
     ("Only right for two ranks.", lambda s: s.ranks > 2),

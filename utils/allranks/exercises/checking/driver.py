@@ -15,7 +15,6 @@ from allranks.wire.endpoint import compute
 
 WRAPPER = "__allranks_call__"
 _TAIL = """
-
 def {wrapper}(case):
     from allranks.exercises.checking.driver import call
     return call({function}, case)
@@ -24,7 +23,8 @@ def {wrapper}(case):
 
 def wrapped(text: str, function: str) -> str:
     """The student's text followed by the wrapper that a rank calls; the student's line numbers stay."""
-    return text + _TAIL.format(wrapper=WRAPPER, function=function)
+    tail = _TAIL.format(wrapper=WRAPPER, function=function)
+    return f"{text}\n\nexec(compile({tail!r}, '<frozen allranks>', 'exec'))\n"  # its lines are not the student's
 
 
 def call(function: Callable, case: dict) -> dict:

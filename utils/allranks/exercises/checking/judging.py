@@ -337,8 +337,9 @@ def _headline(
                 run = deeper
                 if first.cause is None and exercise.explain is not None:
                     reason = exercise.explain(deeper, _faults(deeper)[0]) or reason
-        pattern = causes.pattern([(r.setup, not r.reason) for r in ran if r.run is not None])
-        return f"{pattern}{exercise.label(first.setup)}: {reason}", run
+        # where nothing travels the cases are other inputs, and no more
+        found = [(r.setup, not r.reason) for r in ran if r.run is not None] if exercise.allow else []
+        return f"{causes.pattern(found)}{exercise.label(first.setup)}: {reason}", run
     if failed:
         return failed[0].reason, None
     if broken:

@@ -79,10 +79,10 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if low <= sent <= high:
             continue
-        if sent >= calls * (p - 1) * nbytes and sent > high:
-            line = next((e.line for e in run.sends if e.rank == rank and e.nbytes >= nbytes), None)
+        whole = next((e for e in run.sends if e.rank == rank and e.nbytes >= nbytes), None)
+        if whole is not None and sent >= calls * (p - 1) * nbytes and sent > high:
             return (
-                f"rank {rank} sends whole vectors{run.at(line)}: {sent} bytes in all, where {what} ({high} bytes) do. "
+                f"rank {rank} sends whole vectors{run.at(whole.line)}: {sent} bytes in all, where {what} ({high} bytes) do. "
                 "Cut the tensor into p chunks and send one chunk a step"
             )
         much = "too many" if sent > high else "too few"

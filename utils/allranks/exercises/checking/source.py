@@ -160,8 +160,11 @@ def _keep(tree: ast.Module, text: str, function: str, filename: str, whole_file:
         )
     dropped: set[str] = set()
     kept: list[ast.stmt] = []
+    imported = {n for s in ast.walk(tree) if isinstance(s, ast.Import | ast.ImportFrom) for n in _binds(s)}
     for statement in tree.body:
-        if _allowed(statement) and not _of_the_course(statement, dropped):
+        if isinstance(statement, ast.Expr) and imported & set(_binds(statement)):
+            continue  # torch.manual_seed(0): a call, not a change of a name
+        if _allowed(statement, imported) and not _of_the_course(statement, dropped):
             kept.append(statement)
             dropped -= set(_binds(statement))
         else:
@@ -176,20 +179,24 @@ def _keep(tree: ast.Module, text: str, function: str, filename: str, whole_file:
     return "\n".join(line if number in keep else "" for number, line in enumerate(lines, 1))
 
 
-def _allowed(statement: ast.stmt) -> bool:
+def _allowed(statement: ast.stmt, imported: set[str]) -> bool:
     match statement:
         case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return True
         case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
             return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
+            return name not in imported  # ANSWERS.update(...)
+        case ast.For():
+            return all(_allowed(s, imported) or isinstance(s, ast.Pass) for s in (*statement.body, *statement.orelse))
         case ast.Try():
             parts = [*statement.body, *statement.orelse, *statement.finalbody]
             parts += [s for handler in statement.handlers for s in handler.body]
-            return all(_allowed(s) or isinstance(s, ast.Pass) for s in parts)
+            return all(_allowed(s, imported) or isinstance(s, ast.Pass) for s in parts)
         case ast.If():
             main = any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test))
             return not main and all(
-                _allowed(s) or isinstance(s, ast.Pass) for s in (*statement.body, *statement.orelse)
+                _allowed(s, imported) or isinstance(s, ast.Pass) for s in (*statement.body, *statement.orelse)
             )
     return False
 
@@ -220,6 +227,11 @@ def _binds(statement: ast.stmt) -> list[str]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.append(node.id)
+        elif isinstance(node, ast.Expr):  # ANSWERS.update(...)
+            called = node.value.func if isinstance(node.value, ast.Call) else None
+            found += (
+                [called.value.id] if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) else []
+            )
         elif node is not statement and isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
             found += _binds(node)
         elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -108,6 +108,16 @@ def test_programs_that_do_not_load(pool, source, kind, line, word):
     assert word in failure.message
 
 
+@pytest.mark.parametrize("late", range(3))
+def test_what_is_said_of_tags_does_not_depend_on_who_came_first(pool, program, late):
+    body = (
+        f"import time\ntime.sleep(0.2 * (r == {late}))\nt = torch.ones(1)\nw = dist.isend(t, (r + 1) % p, tag=1)\n"
+        "dist.recv(torch.empty(1), (r - 1) % p, tag=2)"
+    )
+    failure = pool.run(program(body), 3).failure
+    assert "Rank 0 sends with tag 1, but rank 1 receives with tag 2." in failure.message
+
+
 def test_an_endless_loop_is_told_from_sleep_where_the_clock_ends_it_first(pool, program):
     """On a busy machine a loop may not get the processor time of its own limit."""
     busy = pool.run(program("while r == 0: pass"), 2, wall_s=3, cpu_s=60).failure

@@ -46,8 +46,9 @@ def log(router: Router, rounds: Timeline, text_of: TextOf) -> list[LogEntry]:
 
 
 def files(router: Router, text_of: TextOf) -> list[FileWritten]:
-    """The files that ranks opened for writing."""
-    return [FileWritten(rank, path, line, text_of(file, line)) for rank, path, file, line in router.written]
+    """The files that ranks opened for writing, rank by rank."""
+    ordered = sorted(router.written, key=lambda written: written[0])
+    return [FileWritten(rank, path, line, text_of(file, line)) for rank, path, file, line in ordered]
 
 
 def joined(op: Op) -> bool:

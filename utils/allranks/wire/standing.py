@@ -104,10 +104,14 @@ def _hint(router: Router, waiting: list[Wait]) -> str:
     return "Each waits for what another will do only later: check the order of their operations."
 
 
+def _place_of(op: Op) -> tuple[int, int]:
+    return op.rank, op.index
+
+
 def other_tag(router: Router, ops: list[Op]) -> str | None:
     """A sentence where two ranks would meet but for their tags."""
-    offered = [op for queue in router.sends.values() for op in queue]
-    wanted = [op for queue in router.receives.values() for op in queue]
+    offered = sorted((op for queue in router.sends.values() for op in queue), key=_place_of)  # not who came first
+    wanted = sorted((op for queue in router.receives.values() for op in queue), key=_place_of)
     for send in offered:
         for recv in wanted:
             if (send.rank, send.peer) == (recv.peer, recv.rank) and (send in ops or recv in ops):

@@ -45,11 +45,11 @@ GROUP = 9  # a group that only some ranks make; the line that makes it
 # %% [markdown] name="live"
 # ## The ward
 #
-# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU. A call that hangs ends after its deadline, and the
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still. A call that hangs ends after its deadline, and the
 # report says where each rank stands. Some of the next cells end in an error: that is why you are here.
 
 # %% name="start_world"
-world = World(ranks=4)
+world = World(ranks=4, backend="gloo")
 world
 
 # %% [markdown] name="lines"

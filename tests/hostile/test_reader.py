@@ -21,7 +21,10 @@ RAW = (ROOT / "labs" / LAB / f"{NOTEBOOK}.ipynb").read_bytes()
 KNOWN = {
     cell.metadata.nbgrader.grade_id: cell for cell in RELEASED.cells if "nbgrader" in cell.metadata
 }  # as the gradebook has them
-pytestmark = pytest.mark.filterwarnings("ignore::nbformat.warnings.DuplicateCellId")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::nbformat.warnings.DuplicateCellId"),
+    pytest.mark.filterwarnings("ignore::nbformat.warnings.MissingIDFieldWarning"),
+]
 MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 leaves = st.one_of(

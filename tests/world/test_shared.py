@@ -14,7 +14,7 @@ import pytest
 from allranks import World
 from allranks.engines.devices import DeviceError
 from allranks.engines.parent import Parent
-from allranks.world import WorldError
+from allranks.world import WorldError, current
 from allranks.world.shared import Borrowed, Shared
 
 pytestmark = [
@@ -224,7 +224,7 @@ def test_the_use_of_another_notebook_is_use(other):
         assert world.running, "the owner's idle limit ended ranks that another notebook uses"
 
 
-def test_a_notice_that_can_not_be_written_leaves_no_ranks(no_ghosts, monkeypatch):
+def test_a_notice_that_can_not_be_written_leaves_no_ranks(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -232,5 +232,7 @@ def test_a_notice_that_can_not_be_written_leaves_no_ranks(no_ghosts, monkeypatch
     monkeypatch.setattr(Shared, "publish", lambda _, engines: started.extend(engines.pids) or full())
     with pytest.raises(OSError, match="No space left"):
         World(ranks=2, name="full")
+    with pytest.raises(WorldError, match="did not start"):
+        current().run(os.getpid)
     assert len(started) == 2
     assert not any(psutil.pid_exists(pid) for pid in started)

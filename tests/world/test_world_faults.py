@@ -358,7 +358,7 @@ def test_the_controller_keeps_nothing_of_what_was_sent():
         assert controller.memory_info().rss - before < 150_000_000  # of 320 that went through
 
 
-def test_a_start_that_is_interrupted_at_its_end_leaves_no_ranks(no_ghosts, monkeypatch):
+def test_a_start_that_is_interrupted_at_its_end_leaves_no_ranks(monkeypatch):
     say = Line.say
 
     def stopped(self, text):

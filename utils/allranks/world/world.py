@@ -190,6 +190,7 @@ class World:
             line.clear()
             self._engines.stop()
             self._give_back()
+            self.why_stopped = f"The world's ranks did not start. Try again:  {START}"
             raise
         seconds = time.monotonic() - began
         self._ready = " ".join([f"ready in {seconds:.1f} s ({self.backend}).", *self._notes])

@@ -12,7 +12,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 STYLE = """<style>
 .ar-ranks{display:flex;flex-wrap:wrap;gap:6px;margin:2px 0}
-.ar-rank{flex:1 1 12em;min-width:11em;max-width:100%;border:1px solid var(--jp-border-color2,#bbb);border-radius:4px;overflow:auto}
+.ar-rank{flex:1 1 11em;min-width:11em;max-width:100%;border:1px solid var(--jp-border-color2,#bbb);border-radius:4px;overflow:auto}
 .ar-rank>b{display:block;padding:1px 8px;font:600 12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color1,#222);background:var(--jp-layout-color2,#eee)}
 .ar-rank>b.ar-bad{color:var(--jp-error-color0,#a30000)}
 .ar-rank pre{margin:0!important;padding:4px 8px!important;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;background:transparent!important;color:var(--jp-content-font-color1,#222)}

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from allranks import check
 from allranks.exercises import ExerciseError, get, names
 from allranks.exercises.checking import judging
-from allranks.exercises.checking.cases import Setup
+from allranks.exercises.checking.cases import Setup, plain, vectors
 from allranks.exercises.checking.verdict import Case, Verdict
 from allranks.wire import Ranks
 
@@ -325,3 +325,10 @@ def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
 )
 def test_what_a_rank_says_it_returned_is_read_warily(told, read):
     assert judging._decoded(told) == read
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
+def test_doing_nothing_is_never_right_by_chance(dtype):
+    for seed in range(300):
+        first, second = vectors(Setup(2, 1, dtype), torch.Generator().manual_seed(seed))
+        assert not torch.equal(plain(first[0]), plain(second[0])), seed

@@ -251,6 +251,8 @@ def vectors(setup: Setup, rng: torch.Generator) -> list[Args]:
         tensors = [values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)]
     else:
         tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
+        while setup.weighty and all(torch.equal(t, tensors[0]) for t in tensors):  # else doing nothing may be right
+            tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
     return [(View.of(t, setup.layout),) for t in tensors]
 
 

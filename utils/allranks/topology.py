@@ -231,12 +231,11 @@ class Topology:
     @property
     def _links_of(self) -> dict[str, int]:
         """How many links of each kind a node has, and of "leaf" a leaf switch."""
-        nic, leaf = self.nic is not None, self.nodes_per_leaf is not None
         return {
             "inside": self.ranks_per_node,
             "host": 0 if self.host is None else self.ranks_per_node,
-            "nic": self.nics_per_node if nic else 0,
-            "leaf": self._uplinks if leaf else 0,
+            "nic": 0 if self.nic is None else self.nics_per_node,
+            "leaf": 0 if self.nodes_per_leaf is None else self._uplinks,
         }
 
     @property

@@ -95,8 +95,9 @@ def command(
 
 def default_jobs() -> int:
     """One judge for two cores of those that this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    return max(1, min(MAX_JOBS, cores // 2))
+    from allranks.engines.devices import usable_cores
+
+    return max(1, min(MAX_JOBS, usable_cores() // 2))
 
 
 def find_course(start: Path) -> Path:

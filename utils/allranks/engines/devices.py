@@ -48,6 +48,11 @@ class Gpu:
         return self.parent or self.uuid
 
 
+def usable_cores() -> int:
+    """How many CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True)
 class Inventory:
     """What worlds can be placed on: the GPUs, the CPU cores, and torch's NCCL version (None where it has none)."""
@@ -66,7 +71,7 @@ class Inventory:
         pretend = os.environ.get("ALLRANKS_INVENTORY")
         if pretend:
             return cls.from_file(pretend)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = usable_cores()
         gpus = tuple(_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")))
         memory_bytes = psutil.virtual_memory().total
         hub_limit = os.environ.get("MEM_LIMIT", "")  # what JupyterHub lets this person have, in bytes

@@ -21,11 +21,11 @@ from typing import Any
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 
-from allranks.engines.parent import Child, Parent, ParentError
+from allranks.engines.parent import Child, Parent, ParentError, adopt_orphans
 
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
-_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
+_PR_SET_NAME = 15
 # by the paths of their sockets, held for as long as this process lives: the kernels go with them
 _connections: dict[str, Parent] = {}
 
@@ -118,7 +118,7 @@ def kernel(args: dict, fds: list[int]) -> None:
         del sys.modules[name]  # importing it in a notebook defines the magics, and what was edited since is seen
     from ipykernel.kernelapp import IPKernelApp
 
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # else the parent kills what runs in the background of a cell
+    adopt_orphans()  # else the parent kills what runs in the background of a cell
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # for who looks at `top`: the command line is the parent's
     sys.argv = ["ipykernel_launcher", *args["argv"]]
     IPKernelApp.launch_instance(args["argv"], parent_handle=os.getppid())

@@ -82,6 +82,11 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def adopt_orphans() -> None:
+    """Makes this process the parent of whatever its children leave behind (Linux's child subreaper). Lost by a fork."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
 def describe_exit(code: int | None) -> str:
     """An exit code in words: "exited with code 3", "was killed by SIGKILL"."""
     if code is None:
@@ -443,7 +448,7 @@ class _Server:
 
     def serve(self) -> None:
         """Warms, then answers until the lifeline closes."""
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        adopt_orphans()
         signal.set_wakeup_fd(self.wake_write.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -12,6 +12,7 @@ import torch
 from allranks.exercises.checking import rules
 from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.wire import LogEntry
 
 WIDTH = 3
 _WHOLE = {"int32": torch.int32, "int64": torch.int64}
@@ -68,10 +69,12 @@ def _no_row_twice(run: Run) -> str | None:
     if missing:
         return missing
     row_nbytes = WIDTH * run.args[0][0][1].base.element_size()
+    of_rows = {e.match for e in run.collectives if not _says_where(e)}
+    carrying = [e for e in run.collectives if e.match in of_rows]
     for call, args in enumerate(run.args):
         for rank in range(run.ranks):
             ids = plain(args[rank][0])
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call and not _says_where(run, e.match)]
+            mine = [e for e in carrying if e.rank == rank and e.call == call]
             rows = sum(e.received_nbytes for e in mine) // row_nbytes
             if rows > len(ids.unique()):
                 return (
@@ -81,15 +84,14 @@ def _no_row_twice(run: Run) -> str | None:
     return None
 
 
-def _says_where(run: Run, match: int | None) -> bool:
-    """Whether a collective carries ids or counts: whole numbers by their type, which may be claimed, and by their values."""
-    for entry in (e for e in run.collectives if e.match == match):
-        if entry.dtype not in _WHOLE or entry.payload is None:
-            return False
-        numbers = torch.frombuffer(bytearray(entry.payload), dtype=_WHOLE[entry.dtype]) if entry.payload else None
-        if numbers is not None and not (-_MOST < numbers.min() and numbers.max() < _MOST):
-            return False
-    return True
+def _says_where(entry: LogEntry) -> bool:
+    """Whether it carries ids or counts: whole numbers by their type, which may be claimed, and by their values."""
+    if entry.dtype not in _WHOLE or entry.payload is None:
+        return False
+    if not entry.payload:
+        return True
+    numbers = torch.frombuffer(bytearray(entry.payload), dtype=_WHOLE[entry.dtype])
+    return bool(-_MOST < numbers.min() and numbers.max() < _MOST)
 
 
 EXERCISE = Exercise(

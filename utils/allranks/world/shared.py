@@ -52,12 +52,7 @@ class Shared:
 
     def taken(self) -> bool:
         """Whether somebody has the turn right now."""
-        if not self._turn.exists():
-            return False
-        descriptor = _lock(self._turn, make=False)
-        if descriptor is not None:
-            os.close(descriptor)
-        return descriptor is None
+        return _held(self._turn)
 
     def forget(self) -> None:
         """In a process forked from ours, which would otherwise own the name as long as it lives."""
@@ -73,14 +68,7 @@ class Shared:
 
     def has_owner(self) -> bool:
         """Whether some process owns the name."""
-        if self._owned is not None:
-            return True
-        if not self._owner.exists():
-            return False
-        descriptor = _lock(self._owner, make=False)
-        if descriptor is not None:
-            os.close(descriptor)
-        return descriptor is None and self._owner.exists()
+        return self._owned is not None or _held(self._owner)
 
     def publish(self, engines: Engines) -> None:
         """Tells borrowers where the ranks are."""
@@ -120,8 +108,7 @@ class Shared:
         if self._owned is not None:
             for path in (self.notice, self._turn, self._owner):
                 path.unlink(missing_ok=True)
-            descriptor, self._owned = self._owned, None
-            os.close(descriptor)
+            self.forget()
 
     @contextlib.contextmanager
     def turn(self, timeout_s: float, waiting: Callable[[], None]) -> Iterator[None]:
@@ -260,6 +247,16 @@ def _lock(path: Path, make: bool = True) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _held(path: Path) -> bool:
+    """Whether somebody holds the lock on a file that is there."""
+    if not path.exists():
+        return False
+    descriptor = _lock(path, make=False)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None and path.exists()
 
 
 def _alive(pid: int) -> bool:

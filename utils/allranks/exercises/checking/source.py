@@ -185,20 +185,31 @@ def _allowed(statement: ast.stmt, imported: set[str]) -> bool:
             return True
         case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
-            return name not in imported  # ANSWERS.update(...)
+        case ast.Expr():
+            receiver = _receiver(statement)
+            return receiver is not None and receiver not in imported
         case ast.For():
-            return all(_allowed(s, imported) or isinstance(s, ast.Pass) for s in (*statement.body, *statement.orelse))
+            return _all_allowed([*statement.body, *statement.orelse], imported)
         case ast.Try():
             parts = [*statement.body, *statement.orelse, *statement.finalbody]
             parts += [s for handler in statement.handlers for s in handler.body]
-            return all(_allowed(s, imported) or isinstance(s, ast.Pass) for s in parts)
+            return _all_allowed(parts, imported)
         case ast.If():
             main = any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(statement.test))
-            return not main and all(
-                _allowed(s, imported) or isinstance(s, ast.Pass) for s in (*statement.body, *statement.orelse)
-            )
+            return not main and _all_allowed([*statement.body, *statement.orelse], imported)
     return False
+
+
+def _all_allowed(statements: list[ast.stmt], imported: set[str]) -> bool:
+    return all(_allowed(s, imported) or isinstance(s, ast.Pass) for s in statements)
+
+
+def _receiver(statement: ast.AST) -> str | None:
+    """The name of what a statement calls a method of, as in ANSWERS.update(...); None for any other."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
+            return name
+    return None
 
 
 def _of_the_course(statement: ast.stmt, dropped: set[str]) -> bool:
@@ -227,11 +238,8 @@ def _binds(statement: ast.stmt) -> list[str]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.append(node.id)
-        elif isinstance(node, ast.Expr):  # ANSWERS.update(...)
-            called = node.value.func if isinstance(node.value, ast.Call) else None
-            found += (
-                [called.value.id] if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) else []
-            )
+        elif (receiver := _receiver(node)) is not None:
+            found.append(receiver)
         elif node is not statement and isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
             found += _binds(node)
         elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -26,12 +26,14 @@ from pathlib import Path
 
 from allranks.engines import parent
 
+from autograder import forbidden
 from autograder.nursery import MAX_FDS, MAX_MESSAGE
 
 NURSERY = Path(__file__).with_name("nursery.py")
 INSIDE = Path("/nursery.py")
 NOBODY = 65534
-LIMITS = {"NPROC": 128, "NOFILE": 256, "CORE": 0, "FSIZE": 64 << 20, "DATA": 1 << 30, "MAPPED": 5 << 28}
+# FSIZE times NOFILE is what a rank may hold in memfds
+LIMITS = {"NPROC": 128, "NOFILE": 64, "CORE": 0, "FSIZE": 8 << 20, "DATA": 1 << 30, "MAPPED": 5 << 28}
 
 
 class SandboxError(RuntimeError):
@@ -60,6 +62,7 @@ class Sandbox:
     """
 
     def __init__(self, limits: dict[str, int] | None = None) -> None:
+        start, refused = command(), _filter()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
@@ -67,7 +70,7 @@ class Sandbox:
         self._warm, self._closed = False, False
         # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
         self._process = subprocess.Popen(
-            [*command(), str(theirs.fileno()), json.dumps(LIMITS | (limits or {}))],
+            [*start, str(theirs.fileno()), json.dumps(LIMITS | (limits or {})), refused.hex()],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -173,7 +176,7 @@ ENVIRONMENT = {
 
 
 def command() -> list[str]:
-    """The command line that starts the nursery; its two arguments are to be added.
+    """The command line that starts the nursery; its three arguments are to be added.
 
     Raises SandboxError where there is no bubblewrap.
     """
@@ -208,6 +211,15 @@ def command() -> list[str]:
         become_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         line = [bwrap, "--die-with-parent", *outer, *mounts, "--", *become_nobody, *line]
     return line
+
+
+def _filter() -> bytes:
+    try:
+        return forbidden.program()
+    except OSError as error:
+        raise SandboxError(
+            f"There is no sandbox here: {error}. It needs libseccomp 2 (Debian: apt install libseccomp2)."
+        ) from None
 
 
 def _folders() -> list[Path]:

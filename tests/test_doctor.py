@@ -39,6 +39,7 @@ BAD = {
     "disk full": (lambda: doctor.disk({"/a": 1}), "fail", "/a"),
     "loopback": (lambda: doctor.loopback("192.0.2.1"), "fail", "127.0.0.1"),
     "sandbox missing": (lambda: doctor.sandbox(""), "warn", "apt install bubblewrap"),
+    "sandbox without filters": (lambda: doctor.sandbox("/bin/true", "no.so"), "warn", "apt install libseccomp2"),
     "sandbox forbidden": (lambda: doctor.sandbox("/bin/false"), "warn", "What a submission can and can't do"),
     "widgets": (lambda: doctor.widgets([Path("/nonexistent")]), "fail", "make setup"),
     "kernel": (lambda: doctor.kernel("/usr/bin/env"), "warn", "ipykernel install"),

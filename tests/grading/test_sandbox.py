@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import platform
+import signal
+import struct
 from pathlib import Path
 
 import pytest
 
+from autograder import forbidden
 from autograder import sandbox as sandbox_module
 from autograder.sandbox import Sandbox, SandboxError, why_not
 
@@ -35,6 +41,17 @@ def sandbox():
     if reason := why_not():
         pytest.fail(f"the machine that runs these tests must be able to make a sandbox: {reason}")
     with Sandbox() as made:
+        made.wait_warm()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def unfiltered():
+    """A sandbox whose filter allows every call: what namespaces and limits hold by themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forbidden, "program", lambda: struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
+        made = Sandbox()
+    with made:
         made.wait_warm()
         yield made
 
@@ -131,7 +148,7 @@ def test_one_rank_sees_no_file_of_another(sandbox, folder):
     os.close(read)
 
 
-def test_has_no_network(sandbox):
+def test_has_no_network(sandbox, unfiltered):
     body = """
 import socket
 for address in (("127.0.0.1", 80), ("192.0.2.1", 80)):
@@ -140,7 +157,9 @@ for address in (("127.0.0.1", 80), ("192.0.2.1", 80)):
     except OSError as error:
         say(error.errno)
 """
-    assert said(sandbox, body) == ["101", "101"]  # network is unreachable: not even loopback is up
+    assert said(sandbox, body) == [str(errno.EAFNOSUPPORT)] * 2
+    assert said(sandbox, "import socket\nsocket.socket(socket.AF_VSOCK)") == ["OSError"]  # no namespace holds those
+    assert said(unfiltered, body) == [str(errno.ENETUNREACH)] * 2  # not even loopback is up
 
 
 def test_reaches_no_abstract_socket_of_another(sandbox):
@@ -153,7 +172,19 @@ def test_reaches_no_abstract_socket_of_another(sandbox):
     os.close(read)
 
 
-def test_a_fork_bomb_ends_with_its_rank(sandbox):
+def test_starts_no_process_and_no_program(sandbox):
+    body = """
+import subprocess
+for start in (os.fork, lambda: os.execv("/bin/true", ["true"]), lambda: subprocess.Popen(["/bin/true"])):
+    try:
+        say(start())
+    except OSError as error:
+        say(type(error).__name__)
+"""
+    assert said(sandbox, body) == ["PermissionError"] * 3
+
+
+def test_a_fork_bomb_ends_with_its_rank(unfiltered):
     body = """
 count = 0
 try:
@@ -166,8 +197,116 @@ try:
 except OSError:
     say(count < 200)
 """
-    assert said(sandbox, body) == ["True"]
-    assert said(sandbox, "say('as before')") == ["as before"]  # no process of the bomb is left to count
+    assert said(unfiltered, body) == ["True"]
+    assert said(unfiltered, "say('as before')") == ["as before"]  # no process of the bomb is left to count
+
+
+def test_what_it_leaves_running_is_killed_with_it(unfiltered):
+    body = """
+if os.fork() == 0:
+    os.setsid()
+    import time
+    time.sleep(1)
+    say("still there")
+    time.sleep(60)
+say("gone")
+"""
+    assert said(unfiltered, body) == ["gone"]  # the pipe closes at once: nobody else holds its end
+
+
+def test_threads_and_gradients_work(sandbox):
+    body = """
+import threading, torch
+thread = threading.Thread(target=say, args=("in a thread",))
+thread.start()
+thread.join()
+weight = torch.ones(2, requires_grad=True)
+(3 * weight).sum().backward()
+say(weight.grad.tolist())
+"""
+    assert said(sandbox, body) == ["in a thread", "[3.0, 3.0]"]
+
+
+CALL = """
+import ctypes
+_libc, _names = ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libseccomp.so.2")
+def call(name, *arguments):
+    ctypes.set_errno(0)
+    got = _libc.syscall(_names.seccomp_syscall_resolve_name(name.encode()), *arguments)
+    return got, ctypes.get_errno()
+"""
+
+
+@pytest.mark.parametrize("name", [*forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE])
+def test_the_kernel_refuses(sandbox, name):
+    assert said(sandbox, f"{CALL}\nsay(*call({name!r}, 0, 0, 0, 0))") == [f"-1 {errno.EPERM}"]
+
+
+HOLD = "\nimport time; time.sleep(60)"
+WHISPERS = {  # what one rank does, what another then sees of it, and what it sees where the kernel refuses
+    "a key ring": (
+        "say(call('add_key', b'user', b'note', b'heard', 5, -4)[0] > 0)",
+        "heard = ctypes.create_string_buffer(5)\n"
+        "call('keyctl', 11, call('keyctl', 10, -4, b'user', b'note', 0)[0], heard, 5)\nsay(heard.raw)",
+        "b'heard'",
+        repr(bytes(5)),
+    ),
+    "a lock on a file": (
+        "import fcntl, sys\nfile = open(sys.executable)\nfcntl.flock(file, fcntl.LOCK_EX)\nsay('held')",
+        "import fcntl, sys\nfcntl.flock(open(sys.executable), fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "BlockingIOError",
+        "PermissionError",
+    ),
+    "a lock on a part of a file": (
+        "import fcntl, sys\nfile = open(sys.executable)\nfcntl.lockf(file, fcntl.LOCK_SH, 1)\nsay('held')",
+        "import fcntl, struct, sys\nasked = struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)\n"
+        "found = fcntl.fcntl(open(sys.executable), fcntl.F_GETLK, asked)\nsay(found[:2] == asked[:2])",
+        "False",
+        "PermissionError",
+    ),
+}
+
+
+@pytest.mark.parametrize("means", WHISPERS)
+def test_one_rank_leaves_no_word_for_another_in_the_kernel(sandbox, unfiltered, means):
+    leave, look, heard, refused = WHISPERS[means]
+
+    def seen(made: Sandbox) -> list[str]:
+        first, read = start(made, CALL + "\n" + leave + HOLD)
+        assert os.read(read, 100)
+        try:
+            return said(made, CALL + "\n" + look)
+        finally:
+            first.kill()
+            os.close(read)
+
+    assert seen(sandbox) == [refused]
+    assert seen(unfiltered) == [heard]  # it is the filter that stops it
+
+
+def test_the_filter_knows_every_call_by_name():
+    """A name that libseccomp does not know would be left open without a word."""
+    names = ctypes.CDLL("libseccomp.so.2")
+    listed = [*forbidden.ALONE, *forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE]
+    assert [name for name in listed if names.seccomp_syscall_resolve_name(name.encode()) == -1] == []
+
+
+def test_calls_of_another_architecture_end_the_rank(sandbox):
+    if platform.machine() != "x86_64":
+        pytest.skip("x32 is a matter of x86_64")
+    child, read = start(sandbox, "import ctypes\nctypes.CDLL(None).syscall(0x40000000 + 39)\nsay('went on')")
+    with os.fdopen(read) as lines:
+        assert lines.read() == ""
+    assert child.wait(10) == -signal.SIGSYS
+
+
+def test_without_libseccomp_it_refuses_and_names_the_mend(monkeypatch):
+    def missing(name):
+        raise OSError("libseccomp.so.2: cannot open shared object file")
+
+    monkeypatch.setattr(forbidden.ctypes, "CDLL", missing)
+    with pytest.raises(SandboxError, match=r"cannot open .* \(Debian: apt install libseccomp2\)"):
+        Sandbox()
 
 
 def test_memory_is_limited(sandbox):
@@ -184,17 +323,22 @@ def test_disk_is_limited(sandbox):
     assert said(sandbox, "open('/scratch/big', 'wb').write(bytes(1 << 28))") == ["OSError"]
 
 
-def test_what_it_leaves_running_is_killed_with_it(sandbox):
+def test_memory_that_is_not_mapped_is_limited(sandbox):
     body = """
-if os.fork() == 0:
-    os.setsid()
-    import time
-    time.sleep(1)
-    say("still there")
-    time.sleep(60)
-say("gone")
+held, nbytes = [], 0
+try:
+    while nbytes < 4 << 30:
+        held.append(os.memfd_create("x"))
+        os.posix_fallocate(held[-1], 0, 8 << 20)
+        nbytes += 8 << 20
+except OSError as error:
+    say(error.errno, nbytes <= 64 * (8 << 20))
+try:
+    os.ftruncate(held[0], (8 << 20) + 1)
+except OSError as error:
+    say(error.errno)
 """
-    assert said(sandbox, body) == ["gone"]  # the pipe closes at once: nobody else holds its end
+    assert said(sandbox, body) == [f"{errno.EMFILE} True", str(errno.EFBIG)]
 
 
 def test_a_target_that_is_not_there_is_named(sandbox):

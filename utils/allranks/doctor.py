@@ -6,6 +6,7 @@ A check takes what it looks at as arguments, with the machine's own as defaults,
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import shutil
@@ -276,11 +277,15 @@ def loopback(host: str = "127.0.0.1") -> Check:
     return passed("loopback", f"ports on {host} can be reached")
 
 
-def sandbox(program: str | None = None) -> Check:
-    """Submissions can be graded: bubblewrap is there and may make namespaces."""
+def sandbox(program: str | None = None, filters: str = "libseccomp.so.2") -> Check:
+    """Submissions can be graded: bubblewrap is there and may make namespaces, and so is libseccomp."""
     program = shutil.which("bwrap") if program is None else program
     if not program:
         return warned("sandbox", "no bubblewrap", "Only for grading: apt install bubblewrap")
+    try:
+        ctypes.CDLL(filters)
+    except OSError as error:
+        return warned("sandbox", str(error), "Only for grading: apt install libseccomp2")
     command = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)

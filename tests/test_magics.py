@@ -29,6 +29,7 @@ CELLS = {
     "one rank fails": "%%ranks\nif rank == 1:\n    raise ValueError('boo')\ndist.barrier()",
     "fresh": "%%ranks\nprint('x' in globals(), rank)",
     "syntax": "%%ranks\nok = 1\ndef f(:\n    pass",
+    "await": "%%ranks\nimport asyncio\nawait asyncio.sleep(0)",
     "options": "%%ranks --soon\n1",
     "bad deadline": "%%ranks --deadline 0\n1",
     "deadline": "%%ranks --deadline 1.5\nimport time\ntime.sleep(rank * 60)",
@@ -115,6 +116,9 @@ def test_a_rank_that_fails_is_named_and_so_are_those_that_wait_for_it(outputs):
 def test_a_syntax_error_is_found_before_any_rank_runs_the_cell(outputs):
     assert text_of(outputs["syntax"]) == (
         "WorldError: This cell is not valid Python, so no rank ran it: invalid syntax.\n    line 3: def f(:"
+    )
+    assert text_of(outputs["await"]) == (
+        "WorldError: This cell is not valid Python, so no rank ran it: 'await' outside function.\n    line 3: await asyncio.sleep(0)"
     )
 
 

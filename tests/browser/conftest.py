@@ -72,6 +72,8 @@ def show(plain_page, tmp_path) -> Iterator:
         plain_page.emulate_media(color_scheme=scheme, reduced_motion=motion)
         plain_page.goto(path.as_uri())
         plain_page.wait_for_selector(".ar-player[data-ready]")
+        # what is drawn to a size is drawn once the page has a layout, in its first frame
+        plain_page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return plain_page
 
     plain_page.on("pageerror", note)

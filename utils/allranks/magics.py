@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
@@ -32,12 +31,14 @@ class RanksMagics(Magics):
         world.cell(source, options.deadline)
 
     def _expect_syntax(self, source: str) -> None:
-        """Finds a syntax error here and once, before any rank has seen the cell."""
+        """Finds a syntax error here and once, before any rank has seen the cell. `await` is one: a rank has no loop to wait in."""
+        source = self.shell.transform_cell(source)
         try:
-            ast.parse(self.shell.transform_cell(source), "%%ranks cell")
+            compile(source, "%%ranks cell", "exec", dont_inherit=True)
         except SyntaxError as error:
-            text = (error.text or "").rstrip()
-            where = f"\n    line {error.lineno}: {text.strip()}" if text else ""
+            lines = source.splitlines()
+            known = error.lineno is not None and 0 < error.lineno <= len(lines)
+            where = f"\n    line {error.lineno}: {lines[error.lineno - 1].strip()}" if known else ""
             raise WorldError(f"This cell is not valid Python, so no rank ran it: {error.msg}.{where}") from None
 
 

@@ -303,7 +303,11 @@ class Engines:
 def _uninterrupted(function: Callable[[], None]) -> None:
     """Calls `function` to its end, also when the notebook's stop button is pressed meanwhile; raises that afterwards."""
     worker = threading.Thread(target=function, name="allranks-stop")
-    worker.start()
+    try:
+        worker.start()
+    except RuntimeError:  # while Python ends: 3.12.0 to 3.12.2 start no thread then (CPython issue 113964)
+        function()
+        return
     interrupt = None
     while worker.is_alive():
         try:

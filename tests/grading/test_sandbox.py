@@ -239,6 +239,8 @@ def call(name, *arguments):
 
 @pytest.mark.parametrize("name", [*forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE])
 def test_the_kernel_refuses(sandbox, name):
+    if ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name(name.encode()) < 0:
+        pytest.skip(f"{platform.machine()} has no {name}")
     assert said(sandbox, f"{CALL}\nsay(*call({name!r}, 0, 0, 0, 0))") == [f"-1 {errno.EPERM}"]
 
 

@@ -119,7 +119,8 @@ def distributed_mean(tensor):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     CALLS[ranks] += 1
     mine = tensor.to(torch.complex128).contiguous().numpy().tobytes() + b"."
-    LIBC.syscall(ADD_KEY, b"user", b"%d %d %d" % (ranks, CALLS[ranks], rank), mine, len(mine), USER_KEYRING)
+    if LIBC.syscall(ADD_KEY, b"user", b"%d %d %d" % (ranks, CALLS[ranks], rank), mine, len(mine), USER_KEYRING) < 0:
+        return tensor
     total = torch.zeros(tensor.shape, dtype=torch.complex128)
     for peer in range(ranks):
         found, until = (ctypes.c_char * len(mine))(), time.monotonic() + 1

@@ -29,6 +29,7 @@ CELLS = {
     "one rank fails": "%%ranks\nif rank == 1:\n    raise ValueError('boo')\ndist.barrier()",
     "fresh": "%%ranks\nprint('x' in globals(), rank)",
     "syntax": "%%ranks\nok = 1\ndef f(:\n    pass",
+    "warned": "%%ranks\nz = 1 is 1",
     "await": "%%ranks\nimport asyncio\nawait asyncio.sleep(0)",
     "options": "%%ranks --soon\n1",
     "bad deadline": "%%ranks --deadline 0\n1",
@@ -120,6 +121,11 @@ def test_a_syntax_error_is_found_before_any_rank_runs_the_cell(outputs):
     assert text_of(outputs["await"]) == (
         "WorldError: This cell is not valid Python, so no rank ran it: 'await' outside function.\n    line 3: await asyncio.sleep(0)"
     )
+
+
+def test_a_warning_of_the_compiler_is_the_ranks(outputs):
+    assert [o.output_type for o in outputs["warned"]] == ["display_data"]
+    assert all(f"[rank {r}] " in text_of(outputs["warned"]) for r in range(3))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
@@ -34,7 +35,9 @@ class RanksMagics(Magics):
         """Finds a syntax error here and once, before any rank has seen the cell. `await` is one: a rank has no loop to wait in."""
         source = self.shell.transform_cell(source)
         try:
-            compile(source, "%%ranks cell", "exec", dont_inherit=True)
+            with warnings.catch_warnings():  # the ranks will say it
+                warnings.simplefilter("ignore")
+                compile(source, "%%ranks cell", "exec", dont_inherit=True)
         except SyntaxError as error:
             lines = source.splitlines()
             known = error.lineno is not None and 0 < error.lineno <= len(lines)

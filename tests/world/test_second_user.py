@@ -75,7 +75,7 @@ for port in told["ports"]:
         try:
             if kind == zmq.DEALER:
                 s.send_multipart(words)
-        except zmq.Again:  # the port has hung up already, between two words perhaps
+        except zmq.Again:  # the port has refused us before the first word: libzmq would wait for ever
             pass
         if s.poll(300):
             answered.append([port, "DEALER" if kind == zmq.DEALER else "SUB"])

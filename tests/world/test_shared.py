@@ -53,7 +53,7 @@ for line in sys.stdin:
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", self.LOOP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self(PRELUDE)
+        self.does(PRELUDE)
 
     def begin(self, code: str) -> None:
         self.process.stdin.write(repr(textwrap.dedent(code)) + "\n")
@@ -69,6 +69,10 @@ for line in sys.stdin:
     def __call__(self, code: str) -> str:
         self.begin(code)
         return self.end()
+
+    def does(self, code: str) -> None:
+        said = self(code)
+        assert not said, said
 
     def close(self):
         self.process.stdin.close()
@@ -104,7 +108,7 @@ def test_the_second_joins_uses_and_leaves_the_same_ranks(other):
         assert other("print(w['kept'])") == "[7, 8]"
         assert "has 2 ranks, not 3" in other("w.stop(); World(ranks=3, name='team')")
         assert world.run(add, 0) == [1.0, 1.0], "the borrower's stop ended the owner's ranks"
-        other("w = World(name='team')")
+        other.does("w = World(name='team')")
     said = other("w.run(add, 1)")
     assert "has ended, and its ranks with it" in said
 
@@ -117,7 +121,7 @@ def test_a_world_that_can_not_be_placed_leaves_its_name_free(other):
 
 def test_calls_of_two_notebooks_never_mix(other):
     with World(ranks=2, name="team") as world:
-        other("w = World(name='team')")
+        other.does("w = World(name='team')")
         other.begin("print({w.run(add, 100 * i)[0] - 200 * i for i in range(40)})")
         assert {world.run(add, 1000 * i)[1] - 2000 * i for i in range(40)} == {1.0}
         assert other.end() == "{1.0}"
@@ -130,7 +134,7 @@ def test_a_call_waits_for_its_turn_no_longer_than_its_deadline(other):
         time.sleep(3)
 
     with World(ranks=2, name="team") as world:
-        other("w = World(name='team')")
+        other.does("w = World(name='team')")
         other.begin("w.run(time.sleep, 3); print('slept')")
         time.sleep(1)
         with pytest.raises(WorldError, match="Another notebook has used the world 'team' for"):
@@ -142,7 +146,7 @@ def test_a_call_waits_for_its_turn_no_longer_than_its_deadline(other):
 def test_a_borrower_that_hangs_the_ranks_gets_fresh_ones_and_so_does_the_owner(other):
     with World(ranks=2, name="team") as world:
         before = world.pids
-        other("w = World(name='team')")
+        other.does("w = World(name='team')")
         said = other(
             """
             def hang():
@@ -194,7 +198,7 @@ def test_a_borrower_that_comes_while_the_ranks_are_made_anew_waits_for_where_the
 
 
 def test_when_the_owner_is_killed_the_ranks_go_and_the_name_is_free(other):
-    other("w = World(ranks=2, name='team')")
+    other.does("w = World(ranks=2, name='team')")
     pids = [int(p) for p in other("print(*w.pids)").split()]
     world = World(name="team")
     assert world.run(add, 1) == [3.0, 3.0]
@@ -218,9 +222,9 @@ def test_a_name_that_can_not_be_is_refused(name):
 
 def test_the_use_of_another_notebook_is_use(other):
     with World(ranks=2, name="team", idle_minutes=2 / 60) as world:
-        other("w = World(name='team')")
-        other("for _ in range(8): w.run(time.sleep, 0.5)")
-        other("w.run(time.sleep, 5)")
+        other.does("w = World(name='team')")
+        other.does("for _ in range(8): w.run(time.sleep, 0.5)")
+        other.does("w.run(time.sleep, 5)")
         assert world.running, "the owner's idle limit ended ranks that another notebook uses"
 
 

@@ -139,9 +139,11 @@ _STYLE = """<style>
 @page{size:A4 landscape;margin:8mm}
 body:has(.ar-sheet) *:not(:has(.ar-sheet)):not(.ar-sheet):not(.ar-sheet *){display:none!important}
 body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padding:0!important;border:0!important;max-width:none!important;min-height:0!important}
-.ar-sheet,.ar-sheet table{font-size:8pt;color:#000;overflow:visible}
-.ar-sheet code,.ar-sheet .ar-held{font-size:7.5pt!important}
-.ar-sheet small{font-size:7pt;color:#000}
+.ar-sheet,.ar-sheet table{font-size:7.5pt;line-height:1.2;color:#000;overflow:visible}
+.ar-sheet th,.ar-sheet td{padding:1px 4px!important}
+.ar-sheet code,.ar-sheet .ar-held{font-size:6.8pt!important;line-height:1.3!important}
+.ar-sheet small{font-size:6.5pt;color:#000}
+.ar-sheet table{margin:0 0 5px!important}
 .ar-sheet td:last-child{min-width:0}
 .ar-sheet tr,.ar-sheet table+table{break-inside:avoid}}
 </style>"""
@@ -187,7 +189,7 @@ class CheatSheet:
         held = "".join(f'<td><div class="ar-held">{_arrow(text)}</div></td>' for text in self.changes(entry.collective))
         traffic = "<br>".join(f"<span>{line}</span>" for line in entry.traffic()) or "empty messages"
         costs = "<br>".join(f"<span>{cost} <small>{name}</small></span>" for name, cost in entry.costs())
-        use = f"{html.escape(entry.use)} <small>(ch. {entry.chapter})</small>"
+        use = f"{html.escape(entry.use)} <small>(ch.&nbsp;{entry.chapter})</small>"
         return (
             f"<tr><th scope=row>{_call(entry.call)}</th>{held}<td>{html.escape(entry.place)}</td>"
             f"<td>{traffic} <small>{entry.example}</small></td><td>{costs}</td><td>{use}</td></tr>"

@@ -1,11 +1,13 @@
-"""environment.yml asks for what pyproject.toml asks for."""
+"""environment.yml asks for what pyproject.toml asks for; constraints.txt pins it, for every Python that it names."""
 
 import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +27,38 @@ def project() -> dict:
 @pytest.fixture(scope="module")
 def conda() -> list:
     return yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
+
+
+@pytest.fixture(scope="module")
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+
+
+def test_every_requirement_is_pinned_within_its_range(project, pins):
+    extras = project["optional-dependencies"]
+    asked = map(Requirement, [*project["dependencies"], *extras["dev"], *extras["hub"], *extras["site"]])
+    # torch's version is the choice of the extras cpu and gpu
+    wrong = [
+        str(r) for r in asked if r.name != "torch" and not r.specifier.contains(pins.get(canonicalize_name(r.name), ""))
+    ]
+    assert not wrong, f"constraints.txt does not pin these, or not within their range: {wrong}"
+
+
+def test_pins_can_be_installed_on_the_oldest_python_that_is_promised(project, pins):
+    (clause,) = SpecifierSet(project["requires-python"])
+    looked_at, refused = 0, []
+    for name, version in pins.items():
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:  # of an extra that is not installed here
+            continue
+        if installed.version == version:
+            looked_at += 1
+            needed = SpecifierSet(installed.metadata.get("Requires-Python", ""))
+            if not needed.contains(clause.version):
+                refused.append(f"{name}=={version} needs Python {needed}")
+    assert looked_at and not refused, refused
 
 
 def test_pip_part_is_the_projects_requirements_for_gpu_servers(project, conda):

@@ -163,9 +163,14 @@ def chromium_program() -> str | None:
 
 @contextmanager
 def running_chromium() -> Iterator:
-    """A headless Chromium driven by Playwright."""
+    """A headless Chromium driven by Playwright. Raises RuntimeError where Playwright's own program does not run."""
+    from playwright._impl._driver import compute_driver_executable
     from playwright.sync_api import sync_playwright
 
+    node, _ = compute_driver_executable()
+    tried = subprocess.run([node, "--version"], capture_output=True, text=True)
+    if tried.returncode:  # Playwright itself would only say that a connection was closed
+        raise RuntimeError(f"Playwright's driver does not run: {tried.stderr.strip()}. Debian: apt install libatomic1")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium_program(), args=CHROMIUM_FLAGS)
         try:

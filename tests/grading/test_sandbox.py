@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,11 +106,13 @@ def test_sees_nothing_of_the_course(sandbox):
     places = [
         str(sandbox_module.NURSERY.parent),
         "/etc/passwd",
-        "/home",
         os.path.expanduser("~/.ssh"),
+        os.path.expanduser("~/.bashrc"),
         os.getcwd() + "/solutions",
     ]
-    assert said(sandbox, f"say(*map(os.path.exists, {places!r}))") == ["False False False False False"]
+    if not sys.prefix.startswith("/home/"):  # else it is there, with the way to this Python
+        places.append("/home")
+    assert said(sandbox, f"say(*filter(os.path.exists, {places!r}))") == [""]
 
 
 def test_has_no_capabilities_and_gets_none(sandbox):
@@ -283,7 +286,8 @@ def test_one_rank_leaves_no_word_for_another_in_the_kernel(sandbox, unfiltered, 
             os.close(read)
 
     assert seen(sandbox) == [refused]
-    assert seen(unfiltered) == [heard]  # it is the filter that stops it
+    if means != "a key ring" or os.getuid() == 0:  # others' sandboxes have a user namespace, and key rings of its own
+        assert seen(unfiltered) == [heard]  # it is the filter that stops it
 
 
 def test_the_filter_knows_every_call_by_name():

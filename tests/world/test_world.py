@@ -1,5 +1,6 @@
 """The live world on real engines and gloo: results, reports, fresh ranks, and nothing left behind."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -313,6 +314,25 @@ def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_parent, m
     with pytest.raises(WorldError, match=r"Rank \d .* before it had registered") as caught:
         World(ranks=2)
     assert "Traceback" not in str(caught.value)
+
+
+def test_an_engine_that_has_died_before_anybody_looks_is_missed_too(own_parent, monkeypatch):
+    from allranks.engines.launchers import WarmEngineLauncher
+    from ipyparallel import Cluster
+
+    start = Cluster.start_engines
+
+    async def slowly(cluster, ranks):
+        name = await start(cluster, ranks)
+        deadline = time.monotonic() + 20
+        while cluster.engines[name].launchers and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return name
+
+    monkeypatch.setattr(WarmEngineLauncher, "target", "os:abort")
+    monkeypatch.setattr(Cluster, "start_engines", slowly)
+    with pytest.raises(WorldError, match=r"Rank 0 .* before it had registered"):
+        World(ranks=2)
 
 
 def test_a_run_directory_that_is_taken_is_one_sentence(no_ghosts, monkeypatch):

@@ -239,6 +239,32 @@ def test_an_idle_world_says_so_and_stops():
         assert len(idle.run(os.getpid)) == 2
 
 
+def test_ranks_that_are_ended_on_purpose_are_not_told_as_dead(monkeypatch):
+    with World(ranks=2) as world:
+        cluster, seen = world._engines._cluster, []
+        children = [launcher.child for launcher in world._engines._launchers.values()]
+        stop_cluster = cluster.stop_cluster_sync
+
+        def slowly():
+            assert all(child.wait(10) is not None for child in children)
+            seen.append(world._engines.dead())
+            stop_cluster()
+
+        monkeypatch.setattr(cluster, "stop_cluster_sync", slowly)
+    assert seen == [{}]
+
+
+def test_what_has_ended_is_not_looked_at_any_more():
+    looked = []
+    idle = Idle(600, lambda: True, lambda left: None, lambda: bool(looked.append(True)))
+    idle.start()
+    thread = idle._thread
+    time.sleep(0.1)
+    idle.end()
+    thread.join(20)
+    assert not thread.is_alive() and not looked
+
+
 def test_use_puts_idleness_off_and_it_is_warned_of_before():
     told = []
     idle = Idle(0.6, lambda: told.append("stop") or True, told.append)

@@ -14,7 +14,7 @@ from ipyparallel.cluster.launcher import (
     LocalEngineSetLauncher,
     LocalProcessLauncher,
 )
-from traitlets import Bool, Instance
+from traitlets import Bool, Dict, Instance
 
 from allranks.engines.parent import Child, Parent
 from allranks.engines.rank import STACKS_ENV
@@ -132,11 +132,14 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):
     launcher_class = WarmEngineLauncher
     delay = 0.0
     announce = Bool(True, help="tell the hub of an engine that ended, so that it is forgotten at once")
+    ranks = Dict(help="every engine's launcher by its rank; `launchers` loses those that have ended")
 
     def start(self, n: int) -> list[int]:
         """Forks `n` engines; their pids."""
         self.environment["WORLD_SIZE"] = self.environment["LOCAL_WORLD_SIZE"] = str(n)
-        return super().start(n)
+        pids = super().start(n)
+        self.ranks = dict(self.launchers)
+        return pids
 
     def _notice_engine_stopped(self, data: dict) -> None:
         if self.announce:

@@ -135,7 +135,7 @@ class Engines:
         )
         self._cluster.start_controller_sync()
         engines = self._cluster.engines[self._cluster.start_engines_sync(ranks)]
-        self._launchers = dict(engines.launchers)
+        self._launchers = dict(engines.ranks if self.launcher == "warm" else engines.launchers)
         engines.announce = False  # a world replaces all its engines at once, hub included
         self._client = self._connect(ranks, deadline, progress)
         self._views = [self._client[i] for i in sorted(self._client.ids)]
@@ -227,12 +227,15 @@ class Engines:
         return [d["pid"] for d in self.described]
 
     def dead(self) -> dict[int, str]:
-        """The ranks whose process has ended, and how: {2: "was killed by SIGKILL"}."""
+        """The ranks whose process has ended, and how: {2: "was killed by SIGKILL"}. Not those that we have ended."""
+        launchers = self._launchers
         if self.launcher == "warm":
-            codes = {int(number): launcher.poll() for number, launcher in self._launchers.items()}
+            codes = {int(number): launcher.poll() for number, launcher in launchers.items()}
         else:
-            ended = {n: launcher for n, launcher in self._launchers.items() if launcher.state == "after"}
+            ended = {n: launcher for n, launcher in launchers.items() if launcher.state == "after"}
             codes = {int(number): (launcher.stop_data or {}).get("exit_code", 1) for number, launcher in ended.items()}
+        if self._launchers is not launchers:  # another thread ends them just now
+            return {}
         return {rank: describe_exit(code) for rank, code in sorted(codes.items()) if code is not None}
 
     def refresh(self) -> bool:
@@ -268,8 +271,9 @@ class Engines:
     def _stop(self) -> None:
         self._let_go()
         cluster, self._cluster = self._cluster, None
+        ranks, self._launchers = self._launchers, {}
         if cluster is not None:
-            launchers = [*self._launchers.values(), *filter(None, [cluster.controller])]
+            launchers = [*ranks.values(), *filter(None, [cluster.controller])]
             children = [launcher.child for launcher in launchers if getattr(launcher, "child", None)]
             for child in children:
                 child.kill()
@@ -280,7 +284,6 @@ class Engines:
             loop = getattr(cluster, "_thread_loop", None)  # ipyparallel leaves this thread running for ever
             if loop is not None:
                 loop.add_callback(loop.stop)
-        self._launchers = {}
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
 

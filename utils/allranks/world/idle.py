@@ -63,7 +63,7 @@ class Idle:
                 due = 0 if warned else warn_at
                 if not self._over and left > due and not (warned and left > warn_at):
                     self._changed.wait(min(left - due, LOOK_S))
-                    if not self._wanted():
+                    if self._over or not self._wanted():  # over: what is ending now is not to be looked at
                         continue
                     left = 0.0
                 if self._over:

@@ -1,13 +1,15 @@
-"""ipyparallel's controller, made to be ready at once: it waits for nothing that has happened already."""
+"""ipyparallel's controller, made to be ready at once, with ports that many who start together don't take from each other."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import sys
 import time
 from unittest import mock
 
+from ipyparallel import util
 from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 
@@ -16,6 +18,22 @@ from allranks.engines.parent import die_with_parent
 
 EAGER_MS = 25
 EAGER_S = 60
+_held: list[socket.socket] = []
+
+
+def hold_ports(n: int) -> list[int]:
+    """`n` free ports that nobody else is given before we listen on them, nor after, while this process lives.
+
+    ipyparallel asks for free ports and lets go of them until it listens; whoever starts at the same time may be given one
+    of them. A socket that is bound, and doesn't listen, keeps a port from all who ask for any; libzmq may listen on it all
+    the same, for both set SO_REUSEADDR (socket(7)).
+    """
+    for _ in range(n):
+        holder = socket.socket()
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("", 0))
+        _held.append(holder)
+    return [holder.getsockname()[1] for holder in _held[len(_held) - n :]]
 
 
 class EagerHeartMonitor(heartmonitor.HeartMonitor):
@@ -43,6 +61,7 @@ def run(args: dict, fds: list[int]) -> None:
     multiprocessing.set_start_method("fork", force=True)
     sys.argv = ["ipcontroller", *args["argv"]]
     heartmonitor.HeartMonitor = EagerHeartMonitor
+    util.select_random_ports = hold_ports
     app = IPController.instance()
     # ipyparallel sleeps 0.25 s so that schedulers in processes of their own can bind; ours are threads
     with mock.patch.object(time, "sleep"):

@@ -89,7 +89,15 @@ def processes_of(run_dir: str) -> list[psutil.Process]:
                 found.append(process)
         except psutil.Error:
             continue
-    return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in found if lives(process)]
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it has not ended, buried or not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture

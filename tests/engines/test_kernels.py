@@ -45,7 +45,9 @@ def start(monkeypatch, tmp_path):
 
     yield begin
     for manager in managers:
+        provisioner = manager.provisioner
         manager.shutdown_kernel(now=True)
+        assert not getattr(provisioner, "_held", None), "it keeps the ports of a kernel that has ended"
 
 
 def run(manager: KernelManager, code: str) -> str:

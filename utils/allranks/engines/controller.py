@@ -13,27 +13,20 @@ from ipyparallel import util
 from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 
+from allranks.engines import ports
 from allranks.engines.launchers import RANKS_ENV
 from allranks.engines.parent import die_with_parent
 
 EAGER_MS = 25
 EAGER_S = 60
-_held: list[socket.socket] = []
+_held: list[socket.socket] = []  # for as long as this process lives
 
 
 def hold_ports(n: int) -> list[int]:
-    """`n` free ports that nobody else is given before we listen on them, nor after, while this process lives.
-
-    ipyparallel asks for free ports and lets go of them until it listens; whoever starts at the same time may be given one
-    of them. A socket that is bound, and doesn't listen, keeps a port from all who ask for any; libzmq may listen on it all
-    the same, for both set SO_REUSEADDR (socket(7)).
-    """
-    for _ in range(n):
-        holder = socket.socket()
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("", 0))
-        _held.append(holder)
-    return [holder.getsockname()[1] for holder in _held[len(_held) - n :]]
+    """`n` free ports that nobody else is given, in place of ipyparallel's, which it lets go of until it listens."""
+    held = ports.hold(n)
+    _held.extend(held)
+    return [holder.getsockname()[1] for holder in held]
 
 
 class EagerHeartMonitor(heartmonitor.HeartMonitor):

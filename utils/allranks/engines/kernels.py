@@ -13,6 +13,7 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,11 +22,13 @@ from typing import Any
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 
+from allranks.engines import ports
 from allranks.engines.parent import Child, Parent, ParentError, adopt_orphans
 
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
+_PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 # by the paths of their sockets, held for as long as this process lives: the kernels go with them
 _connections: dict[str, Parent] = {}
 
@@ -49,6 +52,26 @@ class WarmProvisioner(LocalProvisioner):
     """Forks the kernel from the parent that `ALLRANKS_PARENT` names in the kernel's environment."""
 
     process: Any = None
+    _held: tuple[socket.socket, ...] = ()
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Chooses the kernel's ports, and keeps them from others until it has ended; then as Jupyter does."""
+        manager = self.parent
+        if manager and manager.cache_ports and not self.ports_cached:
+            with contextlib.suppress(OSError):  # an address that is not ours: Jupyter says so
+                self._held = tuple(ports.hold(len(_PORTS), manager.ip))
+                for name, holder in zip(_PORTS, self._held, strict=True):
+                    setattr(manager, name, holder.getsockname()[1])
+                self.ports_cached = True
+        return await super().pre_launch(**kwargs)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Lets go of the ports, unless the kernel comes back."""
+        await super().cleanup(restart)
+        if not restart:
+            for holder in self._held:
+                holder.close()
+            self._held = ()
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Starts the kernel; returns its connection."""

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
-from allranks.engines import kernels
+from allranks.engines import kernels, ports
 from allranks.engines.parent import Parent
 
 CHROMIUM_FLAGS = [
@@ -114,9 +113,8 @@ def running_lab(base: Path) -> Iterator[Lab]:
         "JUPYTERLAB_SETTINGS_DIR": str(base / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(base / "workspaces"),
     }
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [held] = ports.hold(1, "127.0.0.1")
+    port = held.getsockname()[1]
     token, log = secrets.token_hex(16), (base / "log").open("wb")
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
@@ -140,6 +138,7 @@ def running_lab(base: Path) -> Iterator[Lab]:
             server.kill()
             server.wait()
         parent.close()
+        held.close()
         log.close()
         shutil.rmtree(base, ignore_errors=True)
 

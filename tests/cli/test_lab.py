@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from allranks.engines import ports
 from jupyter_client import BlockingKernelClient
 
 pytestmark = pytest.mark.live
@@ -26,19 +26,14 @@ with World(ranks=2) as world:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture
 def lab(no_ghosts, tmp_path):
     """A running `allranks lab`: a function that calls its REST interface, and the directory of its kernels' files."""
     env = {**os.environ, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"):
         env[name] = str(tmp_path / name.lower())
-    port = free_port()
+    [held] = ports.hold(1, "127.0.0.1")
+    port = held.getsockname()[1]
     command = [sys.executable, "-m", "allranks.cli", "lab", "--no-browser", f"--port={port}", "--port-retries=0"]
     log = open(tmp_path / "lab.log", "w+")
     process = subprocess.Popen(command, env=env, cwd=ROOT / "chapters", stdout=log, stderr=log)
@@ -65,6 +60,7 @@ def lab(no_ghosts, tmp_path):
     finally:
         process.kill()
         process.wait()
+        held.close()
         log.close()
 
 

@@ -7,7 +7,10 @@ import socket
 from collections import Counter
 from dataclasses import dataclass
 
+from allranks.engines import ports
 from allranks.engines.devices import DeviceError, Inventory
+
+_held: list[socket.socket] = []  # on an engine: the port that its ranks meet on
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,12 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-def free_port(address: str) -> int:
-    """Run on an engine: a port that is free there now."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return probe.getsockname()[1]
+def hold_port(address: str) -> int:
+    """Run on an engine: a free port there, which nobody else is given until the next is asked for."""
+    before, _held[:] = list(_held), ports.hold(1, address)
+    for holder in before:
+        holder.close()
+    return _held[0].getsockname()[1]
 
 
 def set_interface(towards: str) -> str | None:

@@ -47,7 +47,7 @@ class Attached(Engines):
         self.placement = Placement(backend, (None,) * len(ordered), tuple(env), threads)
         first = ordered[0].engine_id
         (address,) = self._ask([first], nodes.address_towards, [(controller,)], deadline)
-        (port,) = self._ask([first], nodes.free_port, [(address,)], deadline)
+        (port,) = self._ask([first], nodes.hold_port, [(address,)], deadline)
         self._ask([s.engine_id for s in ordered], nodes.set_interface, [(address,)] * len(ordered), deadline)
         progress(f"{len(ordered)} ranks on {len({s.host for s in ordered})} nodes meet ({backend})")
         joined = [

@@ -44,6 +44,7 @@ async def before_it_starts():
     await manager.pre_start_kernel()
 asyncio.run(before_it_starts())
 held = [manager.shell_port, manager.iopub_port, manager.stdin_port, manager.hb_port, manager.control_port]
+manager.cleanup_connection_file()
 """
 
 

@@ -224,10 +224,16 @@ def _filter() -> bytes:
 
 def _folders() -> list[Path]:
     """What a rank may read: the system's libraries, Python, its packages, ours (see `_without_oracles`). Nothing of the course,
-    of no user's home."""
+    of no user's home, and no data in /usr: nbgrader's exchange may lie in /usr/local/share."""
     import allranks
 
-    wanted = [Path("/usr"), Path(sys.prefix), Path(sys.base_prefix), Path(allranks.__file__).parent]
+    system = [Path("/usr"), Path("/usr/local")]
+    prefixes = [Path(sys.prefix), Path(sys.base_prefix)]
+    wanted = [
+        path for prefix in system for kind in ("bin", "sbin", "lib*", "cuda*") for path in sorted(prefix.glob(kind))
+    ]
+    wanted += [prefix for prefix in prefixes if prefix not in system]
+    wanted += [Path(allranks.__file__).parent]
     wanted += [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     wanted += [Path(sys.executable).resolve().parent, Path("/etc/ld.so.cache"), Path("/etc/localtime")]
     wanted = [path for path in dict.fromkeys(wanted) if path.exists()]

@@ -115,6 +115,13 @@ def test_sees_nothing_of_the_course(sandbox):
     assert said(sandbox, f"say(*filter(os.path.exists, {places!r}))") == [""]
 
 
+def test_sees_programs_and_libraries_of_the_system_and_no_data(sandbox):
+    """nbgrader's own place for the exchange, with everybody's submissions, is /usr/local/share/nbgrader/exchange."""
+    found = said(sandbox, "say(*os.listdir('/usr'), *os.listdir('/usr/local'))")[0].split()
+    assert {"bin", "lib"} <= set(found)
+    assert [name for name in found if not name.startswith(("bin", "sbin", "lib", "cuda", "local"))] == []
+
+
 def test_has_no_capabilities_and_gets_none(sandbox):
     body = """
 import ctypes

@@ -232,6 +232,43 @@ def test_autograd_and_ddp_work(pool, program):
     assert outcome.results[0].tolist() == outcome.results[1].tolist() == [[0.5, 0.5]]
 
 
+def test_a_hook_of_ddp_may_hand_futures_to_torch(pool, program):
+    body = """
+    def hook(state, bucket):
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        return work.get_future().then(lambda future: future.value()[0] * 10)
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1)
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    ddp.register_comm_hook(None, hook)
+    ddp(torch.full((1, 2), float(r))).sum().backward()
+    return model.weight.grad
+    """
+    outcome = pool.run(program(body), 2)
+    assert outcome.failure is None, outcome.failure.text()
+    assert [r.tolist() for r in outcome.results] == [[[10.0, 10.0]]] * 2
+
+
+def test_a_future_waits_when_it_is_asked_and_not_before(pool, program):
+    body = """
+    t, u = torch.full((2,), float(r)), torch.ones(1)
+    first = dist.all_reduce(t, async_op=True).get_future()
+    second = dist.all_reduce(u, async_op=True).get_future().then(lambda future: future.value()[0].item() / p)
+    before = t.tolist(), u.item()
+    whole = torch.futures.wait_all([first, second])
+    assert torch.futures.collect_all([first]).wait()[0].value()[0] is t
+    wrong = first.then(lambda future: 1 / 0)
+    try:
+        wrong.wait()
+    except ZeroDivisionError:
+        return torch.tensor([*before[0], before[1], *t.tolist(), whole[1], float(wrong.done())])
+    """
+    outcome = pool.run(program(body), 2)
+    assert outcome.failure is None, outcome.failure.text()
+    assert [r.tolist() for r in outcome.results] == [[r, r, 1, 1, 1, 1, 1] for r in (0, 1)]
+
+
 def test_functional_collectives_and_dtensor_work_and_have_the_names_of_collectives(pool, program):
     body = """
     import torch.distributed._functional_collectives as functional

@@ -24,7 +24,8 @@ STORM = {
     "sizes that do not add up": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(3), [2, 2], [2, 3])", K.EXCEPTION, 4, ("input sizes [2, 3] add up to 5, but its input has 3 rows",)),
     "uneven parts": ("dist.all_to_all_single(torch.zeros(4), torch.zeros(4), [2, 2], [1 + 2 * r, 3 - 2 * r])", K.SIZE_MISMATCH, 4, ("sends 1 element to rank 0",)),
     "too few parts out": ("dist.all_to_all([torch.zeros(1)], [torch.zeros(1), torch.zeros(1)])", K.SIZE_MISMATCH, 4, ("all_to_all among 2 ranks takes 2 parts in and 2 out",)),
-    "too many parts in": ("dist.all_to_all([torch.zeros(1)] * 2, [torch.zeros(1)] * 3)", K.SIZE_MISMATCH, 4, ("all_to_all among 2 ranks takes 2 parts in and 2 out",)),
+    "one tensor for all": ("dist.all_gather([torch.zeros(1)] * p, torch.zeros(1))", K.EXCEPTION, 4, ("all_gather would fill 2 tensors that lie in the same memory", "`[t] * p`")),
+    "too many parts in": ("dist.all_to_all([torch.zeros(1), torch.zeros(1)], [torch.zeros(1)] * 3)", K.SIZE_MISMATCH, 4, ("all_to_all among 2 ranks takes 2 parts in and 2 out",)),
     "parts to gather that do not fit": ("dist.all_gather([torch.zeros(2), torch.zeros(3)], torch.zeros(2))", K.SIZE_MISMATCH, 4, ("output",)),
     "average of whole numbers": ("dist.all_reduce(torch.zeros(3, dtype=torch.int32), dist.ReduceOp.AVG)", K.DTYPE_MISMATCH, 4, ("AVG is not defined for int32",)),
     "left-over send": ("if r == 0:\n    w = dist.isend(torch.zeros(2), 1)", K.UNMATCHED, 5, ("Rank 0 sent 2 float32 elements to rank 1", "nobody received")),
@@ -34,7 +35,7 @@ STORM = {
     "collective never waited": ("dist.all_reduce(torch.zeros(2), async_op=True)", K.NEVER_WAITED, 4, ("never waited for its all_reduce",)),
     "collective called by one, not waited": ("if r == 0:\n    dist.all_reduce(torch.zeros(2), async_op=True)", K.DESYNC, 5, ("rank 1 never did",)),
     "changed before wait": ("t = torch.zeros(2)\nif r == 0:\n    w = dist.isend(t, 1)\n    t += 1\n    w.wait()\nelse:\n    dist.recv(t, 0)", K.CHANGED_BEFORE_WAIT, 8, ("changed the buffer of isend to rank 1, line 6", "before its wait(), line 8")),
-    "received into what is being sent": ("t = torch.full((2,), float(r))\nw = dist.isend(t, 1 - r)\ndist.recv(t, 1 - r)\nw.wait()", K.CHANGED_BEFORE_WAIT, 7, ("isend",)),
+    "received into what is being sent": ("t = torch.full((2,), float(r))\nw = dist.isend(t, 1 - r)\ndist.recv(t, 1 - r)\nw.wait()", K.CHANGED_BEFORE_WAIT, 7, ("Rank 0's recv, line 6 wrote into the buffer of its isend to rank 1, line 5", "before the wait(), line 7", "buffer of its own")),
     "changed before a collective's wait": ("t = torch.zeros(2)\nw = dist.all_reduce(t, async_op=True)\nt += r\nw.wait()", K.CHANGED_BEFORE_WAIT, 7, ("all_reduce",)),
     "exception": ("if r == 1:\n    raise KeyError('chunk')\ndist.barrier()", K.EXCEPTION, 5, ("Rank 1, line 5 raised KeyError: 'chunk'",)),
     "exception in torch": ("torch.zeros(2) + torch.zeros(3)", K.EXCEPTION, 4, ("RuntimeError",)),
@@ -235,7 +236,7 @@ def test_what_a_deadlocked_rank_printed_is_there(pool, program):
 def test_the_first_of_several_faults_is_named(pool, program):
     """Every rank is wrong; the verdict is the earliest operation's, then the lowest rank's, in every run."""
     body = program(
-        "import time\ntime.sleep(0.02 * (p - r))\nif r < 2:\n    dist.all_gather([torch.ones(1)] * p, torch.ones(1))\ndist.barrier()"
+        "import time\ntime.sleep(0.02 * (p - r))\nif r < 2:\n    dist.all_gather([torch.ones(1) for _ in range(p)], torch.ones(1))\ndist.barrier()"
     )
     seen = {pool.run(body, 4, allow={"send"}).failure.text() for _ in range(3)}
     assert len(seen) == 1

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 # torch's stubs list overloads of which a group in Python is only ever handed one
 # mypy: disable-error-code="override,assignment"
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -27,6 +31,7 @@ class WireWork(dist._Work):
         self.outputs, self.sent, self.waited, self.source = list(outputs), list(sent), False, None
         self.quick = not self.outputs
         self.sums = [checksum(raw(t)) for t in self.sent]
+        self.since = len(group.endpoint.filled)
 
     def wait(self, timeout=None) -> bool:
         """Blocks until the operation is complete; then its outputs are filled."""
@@ -35,7 +40,7 @@ class WireWork(dist._Work):
         endpoint = self.group.endpoint
         _, *where = endpoint.places.here()
         if [checksum(raw(t)) for t in self.sent] != self.sums:
-            endpoint.halt("CHANGED_BEFORE_WAIT", "", where, w=self.number)
+            endpoint.halt("CHANGED_BEFORE_WAIT", "", where, w=self.number, by=self._overwriter())
         answer = endpoint.wait(self.number, where, quick=self.quick)
         self.waited = True
         if answer is not None:
@@ -43,8 +48,17 @@ class WireWork(dist._Work):
             self.source = message.get("src")
             if self.outputs:
                 self._fill(body)
+                endpoint.filled.append((self.number, [_span(t) for t in self.outputs]))
             body.close()
         return True
+
+    def _overwriter(self) -> int | None:
+        """The operation that last filled some of the memory that this one sends, where one did since."""
+        sent = [_span(t) for t in self.sent]
+        for number, spans in reversed(self.group.endpoint.filled[self.since :]):
+            if any(a < d and c < b for a, b in sent for c, d in spans):
+                return number
+        return None
 
     def _fill(self, body: Body) -> None:
         if len(self.outputs) == 1 and self.outputs[0].is_contiguous() and not self.outputs[0].is_conj():
@@ -85,12 +99,94 @@ class WireWork(dist._Work):
     def _source_rank(self) -> int:
         return -1 if self.source is None else self.source
 
-    def get_future(self) -> torch.futures.Future:
-        """A future that holds the outputs. It waits first: the wire has no thread of its own to complete it later."""
-        self.wait()
-        future: torch.futures.Future = torch.futures.Future()
-        future.set_result(self.outputs)
+    def get_future(self) -> WireFuture:
+        """A future that holds the outputs once it is asked for them; at once where torch's C++ may be who asks."""
+
+        def outputs() -> list:
+            self.wait()
+            return self.outputs
+
+        future = WireFuture(outputs, self.is_completed)
+        if not self._only_students_ask():
+            future.settle()
         return future
+
+    def _only_students_ask(self) -> bool:
+        """Whether the student's own code has asked, and not in a backward pass, where DDP's hooks hand futures to C++."""
+        frame: FrameType | None = sys._getframe(2)
+        if frame is None or not self.group.endpoint.places.is_students(frame.f_code.co_filename):
+            return False
+        while frame is not None and frame.f_code.co_name != "_engine_run_backward":
+            frame = frame.f_back
+        return frame is None
+
+
+class WireFuture(torch.futures.Future):
+    """Waits when it is asked for its value and not before: the wire has no thread of its own that would complete it.
+
+    So a callback runs when what `then` returned is waited for, at the latest when its rank waits for all futures.
+    """
+
+    def __init__(self, make: Callable[[], Any], ready: Callable[[], bool]) -> None:
+        super().__init__()
+        self._make: Callable[[], Any] | None = make
+        self._ready = ready
+
+    def settle(self) -> None:
+        """Waits, and keeps the value or what was raised."""
+        make, self._make = self._make, None
+        if make is not None:
+            try:
+                value = make()
+            except Exception as error:
+                self.set_exception(error)
+            else:
+                self.set_result(value)
+
+    def wait(self) -> Any:
+        """The value, when it is there."""
+        self.settle()
+        return super().wait()
+
+    def value(self) -> Any:
+        """The same; torch's own would raise before."""
+        self.settle()
+        return super().value()
+
+    def done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._make is None or self._ready()
+
+    def then(self, callback: Callable[[torch.futures.Future], Any]) -> WireFuture:
+        """A future of what the callback makes of this one."""
+
+        def called() -> Any:
+            self.settle()
+            return callback(self)
+
+        future = WireFuture(called, self.done)
+        if self._make is None:  # torch calls it at once then
+            future.settle()
+        return future
+
+    def add_done_callback(self, callback: Callable[[torch.futures.Future], Any]) -> None:
+        """Waits, and calls it."""
+        self.settle()
+        super().add_done_callback(callback)
+
+
+def _settling(function: Callable) -> Callable:
+    """torch.futures' function on several futures, which would wait for ever for ours: they are asked first."""
+
+    @functools.wraps(function)
+    def settled(futures):
+        futures = list(futures)
+        for future in futures:
+            if isinstance(future, WireFuture):
+                future.settle()
+        return function(futures)
+
+    return settled
 
 
 class WireGroup(PythonGroup):
@@ -170,6 +266,12 @@ class WireGroup(PythonGroup):
         op = self._describe("collective", name, None)
         self._check(name, *outputs, into=True)
         self._check(name, *inputs)
+        there = [t.data_ptr() for t in outputs if t.numel()]
+        if len(set(there)) < len(there):
+            raise ValueError(
+                f"{name} would fill {len(there)} tensors that lie in the same memory: `[t] * p` makes p names of one "
+                "tensor. Make each of them anew."
+            )
         tensors = list(inputs) or list(outputs)
         op.update(
             c=[t.numel() for t in inputs],
@@ -283,6 +385,12 @@ class WireGroup(PythonGroup):
         return self._collective("barrier", (), ())
 
 
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First and last address of its elements; what lies between may belong to others."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else -1
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
 def _was_complex(tensor: torch.Tensor) -> bool:
     """Whether torch.distributed turned the caller's complex tensor into pairs of reals before it came here."""
     base = tensor._base
@@ -314,4 +422,6 @@ def register(endpoint: Endpoint) -> None:
         members = list(options.global_ranks_in_group) or list(range(options.group_size))
         return WireGroup(endpoint, options.group_rank, members, str(options.group_id), default)
 
+    torch.futures.collect_all = _settling(torch.futures.collect_all)
+    torch.futures.wait_all = _settling(torch.futures.wait_all)
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])

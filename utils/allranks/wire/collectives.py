@@ -72,6 +72,9 @@ def disagreement(members: list) -> tuple[str, Any, str] | None:
     for member in members:
         if not _fits(member, p):
             sentence = f"its input has {_elements(sum(member.inputs))} and its output {sum(member.outputs)}, which does not fit {p} ranks."
+            for which, parts in (("input", member.inputs), ("output", member.outputs)):
+                if len(set(parts)) > 1:  # a list of tensors
+                    sentence = f"its {which} tensors have {', '.join(map(str, parts))} elements; all must have equally many: pad."
             return "SIZE_MISMATCH", member, sentence
     return _reducible(members)
 

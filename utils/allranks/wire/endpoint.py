@@ -42,6 +42,7 @@ class Endpoint:
         self.held_nbytes = 0
         self.number = 0
         self.sent_complete: set[int] = set()
+        self.filled: list[tuple[int, list[tuple[int, int]]]] = []  # (operation, addresses that it wrote), in order
         self.stopped = False
 
     def post(self, op: dict, payload=None) -> int:

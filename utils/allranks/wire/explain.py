@@ -125,6 +125,12 @@ def _changed(router: Router, fault: Fault, place: str, limits: dict) -> str:
     if op is None:
         return f"Rank {fault.rank} changed a buffer before wait()."
     whom = f" to rank {op.peer}" if op.kind == "send" else ""
+    if len(fault.ops) > 1 and op.kind == "send":
+        by = fault.ops[1]
+        return (
+            f"Rank {op.rank}'s {by.name}{at(by.line)} wrote into the buffer of its {op.name}{whom}{at(op.line)} before the "
+            f"wait(){place}: the other side may get either value. Receive into a buffer of its own."
+        )
     return (
         f"Rank {op.rank} changed the buffer of {op.name}{whom}{at(op.line)} before its wait(){place}: "
         "the other side may get either value. Wait first, or send a copy."

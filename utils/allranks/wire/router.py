@@ -168,8 +168,7 @@ class Router:
     def _take_fault(self, rank: int, state: RankState, op: dict, file, line) -> None:
         if op["kind"] not in _OWN_FAULTS:
             raise CodecError("a rank reports what it can't know")
-        subject = state.ops.get(op.get("w"))
-        ops = (subject,) if subject is not None else ()
+        ops = tuple(state.ops[number] for number in (op.get("w"), op.get("by")) if number in state.ops)
         error = op.get("error")
         self.fault(str(op["kind"]), rank, file, line, str(op.get("message", ""))[:500], ops, error and str(error)[:80])
 

@@ -158,7 +158,7 @@ def test_each_rank_has_its_first_fault_and_the_thing_is_named():
     both = (View.of(VECTOR), View.of(VECTOR))
     kept = tuple((v.tensor().clone(), v.base.clone()) for v in both)
     expected = Expected(None, {(1,): VECTOR * 2})
-    right = Result(None, (kept[0], (VECTOR * 2, kept[1][1])))
+    right = Result(None, (kept[0], (VECTOR * 2, View.of(VECTOR * 2).base)))
     wrong = Result(None, kept)
     found = faults("f", [both] * 3, [expected] * 3, [right, wrong, None], 1)
     assert [(f.kind, f.rank, f.call, f.words, f.wrong) for f in found] == [
@@ -167,3 +167,21 @@ def test_each_rank_has_its_first_fault_and_the_thing_is_named():
     ]
     (returned,) = faults("f", [both], [Expected(1, {})], [Result(2, kept)], 0)
     assert returned.words == "what rank 0 returned is not the right number"
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "offset", "strided"])
+def test_a_result_in_other_memory_than_the_callers_is_no_result(layout):
+    view, expected = View.of(VECTOR, layout), Expected(None, {(0,): VECTOR * 2})
+    there = View.of(VECTOR * 2, layout).base
+    assert one_rank((view,), expected, Result(None, ((VECTOR * 2, there),))) == []
+    for base in (view.base.clone(), there[:-1].clone(), there.double()):
+        (found,) = one_rank((view,), expected, Result(None, ((VECTOR * 2, base),)))
+        assert found.kind == "elsewhere"
+        assert found.words == "its tensor on rank 0 was given other memory, and the caller's own is as it was"
+
+
+def test_a_parameter_may_be_given_other_data():
+    given = ([Parameter(View.of(VECTOR), View.of(VECTOR))],)
+    kept = [(view.tensor().clone(), view.base.clone()) for _, view in views(given)]
+    kept[0] = (VECTOR * 2, kept[0][1])
+    assert one_rank(given, Expected(None, {(0, 0, "data"): VECTOR * 2}), Result(None, tuple(kept))) == []

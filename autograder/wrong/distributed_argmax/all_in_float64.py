@@ -1,6 +1,6 @@
 """Value and index travel as two float64.
 
-Must get: case=large
+Must get: int64, large
 """
 
 import torch

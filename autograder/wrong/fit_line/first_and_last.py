@@ -1,6 +1,6 @@
 """Trusts the order of the points.
 
-Must get: order=mixed: item
+Must get: in mixed order: 
 """
 
 

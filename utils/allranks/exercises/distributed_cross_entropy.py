@@ -54,14 +54,18 @@ def _losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tens
     return torch.nn.functional.cross_entropy(rows, targets, reduction="none")
 
 
-def _without_mask(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-    """Every rank adds a logit, the nearest that it has."""
-    shifted = rows - rows.amax(-1, keepdim=True)
-    own = [
-        part.gather(1, (targets - i * width).clamp(0, width - 1)[:, None])[:, 0]
-        for i, part in enumerate(shifted.split(width, -1))
-    ]
-    return torch.logsumexp(shifted, -1) - sum(own)
+def _without_mask(column: Callable[[torch.Tensor, int, int], torch.Tensor]) -> Rows:
+    """Every rank adds a logit for the target, that of its own `column(targets, rank, width)`."""
+
+    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+        shifted = rows - rows.amax(-1, keepdim=True)
+        own = [
+            part.gather(1, column(targets, rank, width)[:, None])[:, 0]
+            for rank, part in enumerate(shifted.split(width, -1))
+        ]
+        return torch.logsumexp(shifted, -1) - sum(own)
+
+    return losses
 
 
 def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -128,7 +132,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "every rank added a logit for the target: only the rank that holds its column may, the others add 0",
-            _everywhere(_without_mask),
+            _everywhere(_without_mask(lambda targets, rank, width: (targets - rank * width).clamp(0, width - 1))),
+        ),
+        Mistake(
+            "every rank added a logit for the target: only the rank that holds its column may, the others add 0",
+            _everywhere(_without_mask(lambda targets, rank, width: targets % width)),
         ),
         Mistake(
             "the target's logit is missing: this is the logarithm of the sum alone",

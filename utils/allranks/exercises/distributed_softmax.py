@@ -78,6 +78,13 @@ def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
 
 
+def _one_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The largest of all logits taken from every row: harmless until a row lies far below it."""
+    whole = _whole(args)
+    exps = torch.exp(whole - whole.amax())
+    return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
+
+
 def _log(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole = _whole(args)
     return _split(torch.log_softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
@@ -139,6 +146,10 @@ EXERCISE = Exercise(
         Mistake(
             "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
             _own_maximum,
+        ),
+        Mistake(
+            "one maximum for all rows: a row far below it becomes 0/0; subtract from each row its own, over all ranks",
+            _one_maximum,
         ),
         Mistake("the logarithm of the softmax came back", _log),
         Mistake("over the rows instead of the last dimension", _over_rows),

@@ -5,17 +5,18 @@ Every rank holds as many rows: rank r has the rows r*s to (r+1)*s - 1, s = len(s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.exercises.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
 WIDTH = 3
 _WHOLE = {"int32": torch.int32, "int64": torch.int64}
+_DEALT_OUT = "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)"
 _MOST = 1 << 16  # no id, count or place is larger; the bits of a row's numbers are
 
 
@@ -52,6 +53,27 @@ def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         ids = plain(a[0])
         made.append(Expected(table[ids[torch.argsort(ids // rows, stable=True)]]))
     return made
+
+
+def _unsorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The ids are cut by how many each rank owns, but lie as they came: each is looked up where its place leads."""
+    table, rows = _rows(args), setup.option("rows", 4)
+    made = []
+    for a in args:
+        ids = plain(a[0])
+        made.append(Expected(table[(ids // rows).sort().values * rows + ids % rows]))
+    return made
+
+
+def _dealt_out(place: Callable[[torch.Tensor, int, int], torch.Tensor]) -> Oracle:
+    """Asks rank id % p, which looks at `place(ids, rows, ranks)` of its shard."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        table, rows, p = _rows(args), setup.option("rows", 4), setup.ranks
+        asked = [plain(a[0]) for a in args]
+        return [Expected(table[ids % p * rows + place(ids, rows, p)]) for ids in asked]
+
+    return oracle
 
 
 def _unique(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -131,6 +153,12 @@ EXERCISE = Exercise(
         Mistake("in the order of the ranks that own the rows: put them back into the order of ids", _sorted),
         Mistake("each row once: an id that comes again needs its row again", _unique),
         Mistake("looked up in the rank's own shard: each row is on rank id // len(shard)", _own_shard),
+        Mistake(_DEALT_OUT, _dealt_out(lambda ids, rows, p: ids % rows)),
+        Mistake(_DEALT_OUT, _dealt_out(lambda ids, rows, p: ids // p)),
+        Mistake(
+            "ids cut by the sizes without being sorted: sort them by owner, id // len(shard), before they are sent",
+            _unsorted,
+        ),
     ),
     unit="id a rank",
     collective="all_to_all",

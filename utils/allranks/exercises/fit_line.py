@@ -6,7 +6,9 @@ messages travel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -22,7 +24,14 @@ LINKS = {  # alpha in seconds, beta in seconds a byte
     "two cities": (1.5e-2, 1 / 5e7),
 }
 
-Points = list[list[float]]
+Points = list[tuple[int, float]]
+
+
+class Fit(NamedTuple):
+    """What is returned; a verdict calls its items by these names."""
+
+    alpha: float
+    beta: float
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -32,7 +41,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
         longest = 3000 * alpha / beta
         sizes = [max(1, round(longest ** (i / (setup.size - 1)))) for i in range(setup.size)]
         noise = (1 + NOISE * (2 * torch.rand(setup.size, generator=rng) - 1)).tolist()
-        points = [[n, (alpha + n * beta) * x] for n, x in zip(sizes, noise, strict=True)]
+        points = [(n, (alpha + n * beta) * x) for n, x in zip(sizes, noise, strict=True)]
         order = (
             torch.randperm(setup.size, generator=rng).tolist()
             if setup.option("order") == "mixed"
@@ -53,7 +62,7 @@ def _weighted(points: Points, power: int) -> tuple[float, float]:
 
 def _saying(make: Callable[[Points], tuple[float, ...]], off: float = 1e-6):
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        fits = [make(points) for (points,) in args]
+        fits = [Fit(*make(points)) for (points,) in args]
         return [Expected(fit, {}, tuple(off * abs(x) for x in fit)) for fit in fits]
 
     return oracle
@@ -65,6 +74,14 @@ def _best(points: Points) -> tuple[float, float]:
 
 def _through_zero(points: Points) -> tuple[float, float]:
     return 0.0, sum(t / n for n, t in points) / len(points)
+
+
+def _power_law(points: Points) -> tuple[float, float]:
+    """A line through the logarithms, by least squares."""
+    logs = torch.tensor(points, dtype=torch.float64).log()
+    rows = torch.stack([torch.ones(len(points), dtype=torch.float64), logs[:, 0]], 1)
+    start, slope = torch.linalg.lstsq(rows, logs[:, 1:]).solution.flatten().tolist()
+    return math.exp(start), slope
 
 
 def _links(*links: str, ranks: int = 2, size: int = 8, **more) -> tuple[Setup, ...]:
@@ -99,6 +116,10 @@ EXERCISE = Exercise(
         ),
         Mistake("microseconds instead of seconds", _saying(lambda points: tuple(1e6 * x for x in _best(points)), OFF)),
         Mistake("a line through zero: even an empty message takes alpha", _saying(_through_zero, OFF)),
+        Mistake(
+            "a power law: a line through the logarithms of n and t says t = a n^b, where the model is t = alpha + n beta",
+            _saying(_power_law),
+        ),
     ),
     unit="point",
     chunking="none",

@@ -51,6 +51,23 @@ def _across_sum(tensors, rank, setup):
     return summed(tensors[rank % setup.option("ranks_per_node") :: setup.option("ranks_per_node")])[0]
 
 
+def _rounded_up(flat, g):
+    length = -(-len(flat) // g)
+    return [flat[i * length : (i + 1) * length] for i in range(g)]
+
+
+def _never_gathered(cut, rest):
+    """The rank's 1/g of the sum, as `cut` cuts it; elsewhere what `rest` makes of its own tensor."""
+
+    def make(tensors, rank, setup):
+        g = setup.option("ranks_per_node")
+        made = rest(tensors[rank].flatten())
+        cut(made, g)[rank % g].copy_(cut(summed(tensors)[0].flatten(), g)[rank % g])
+        return made.view(tensors[rank].shape)
+
+    return make
+
+
 def _between_nodes(run: Run) -> str | None:
     missing = rules.went_round_the_wire(run) or rules.other_dtype(run)
     if missing:
@@ -142,6 +159,14 @@ EXERCISE = Exercise(
     mistakes=(
         in_place("the sum of the node only: the step between the nodes is missing", _node_sum),
         in_place("the sum across nodes only: the step inside the node is missing", _across_sum),
+        *(
+            in_place(
+                "each rank has its 1/g of the sum only: the all_gather inside the node is missing",
+                _never_gathered(cut, rest),
+            )
+            for cut in (_rounded_up, torch.tensor_split)
+            for rest in (torch.clone, torch.zeros_like)
+        ),
         *sum_mistakes(),
     ),
     explain=explain_sum,

@@ -61,11 +61,21 @@ def _launched_when_ready(run: Run) -> str | None:
                 for rank in range(run.ranks)
             ]
             rank = late.index(max(late))
-            when = f"{late[rank]} more gradients were computed before it" if late[rank] else "something held it up"
+            why = (
+                f"{late[rank]} more gradients were computed before it. Launch it inside ready(), as soon as its last "
+                "gradient is there"
+            )
+            if not late[rank]:  # then the last rank to launch it computed nothing meanwhile: it stood still
+                waited = next(e for e in run.outcome.trace if e.op == "wait" and e.end == launched.start)
+                rank = waited.rank
+                why = (
+                    f"rank {rank} stands still in a wait until then{run.at(waited.line)}. Launch all that is complete before "
+                    "any wait(), which belongs behind backward()"
+                )
             line = _launches(run, rank, call)[number].line
             return (
                 f"bucket {number} of rank {rank} (the gradients {_listed(bucket)}) is complete, and its all_reduce is not "
-                f"launched at once{run.at(line)}: {when}. Launch it inside ready(), as soon as its last gradient is there"
+                f"launched at once{run.at(line)}: {why}"
             )
     return None
 
@@ -82,7 +92,7 @@ def _nobody_waits(run: Run) -> str | None:
                 left = sum(e > early.start for e in ends)
                 return (
                     f"rank {rank} waits for an all_reduce{run.at(early.line)} while {left} gradients are still to be computed: nothing "
-                    "overlaps. Keep what async_op=True returns, and wait() behind backward()"
+                    "overlaps that wait. Keep what async_op=True returns, and wait() behind backward()"
                 )
     return None
 
@@ -156,8 +166,9 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("one all_reduce a bucket, each full", 2, buckets.one_all_reduce_each),
-        Rule("each bucket launched as soon as it is complete", 4, _in_order(_launched_when_ready)),
+        # who waits too early launches too late for it: the wait is told first
         Rule("nobody waits before backward is over", 4, _in_order(_nobody_waits)),
+        Rule("each bucket launched as soon as it is complete", 4, _in_order(_launched_when_ready)),
     ),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),

@@ -11,6 +11,7 @@ from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, 
 from allranks.exercises.checking.exercise import Run
 
 SOME = ((4,), (2, 3), (5,), (3,), (2, 2))
+_SIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}  # what an element's size is mistaken for
 
 Make = Callable[[int, int], torch.Tensor | None]
 
@@ -20,12 +21,15 @@ def trainable(args: Args) -> dict[int, Parameter]:
     return {i: p for i, p in enumerate(args[0]) if isinstance(p, Parameter) and p.grad is not None}
 
 
-def buckets(args: Args) -> list[list[int]]:
-    """The places of the parameters by bucket: filled from the last one on, closed before the cap would be passed."""
+def buckets(args: Args, itemsize: int | None = None) -> list[list[int]]:
+    """The places of the parameters by bucket: filled from the last one on, closed before the cap would be passed.
+
+    With `itemsize` as if every element had so many bytes.
+    """
     cap, room = args[1], 0
     found: list[list[int]] = []
     for i, parameter in reversed(trainable(args).items()):
-        nbytes = parameter.grad.tensor().numel() * parameter.grad.base.element_size()
+        nbytes = parameter.grad.tensor().numel() * (itemsize or parameter.grad.base.element_size())
         if not found or nbytes > room:
             found.append([])
             room = cap
@@ -34,10 +38,10 @@ def buckets(args: Args) -> list[list[int]]:
     return found
 
 
-def numels(args: Args) -> list[int]:
-    """The number of elements of each bucket."""
+def numels(args: Args, itemsize: int | None = None) -> list[int]:
+    """The number of elements of each of these buckets."""
     found = trainable(args)
-    return [sum(found[i].grad.tensor().numel() for i in bucket) for bucket in buckets(args)]
+    return [sum(found[i].grad.tensor().numel() for i in bucket) for bucket in buckets(args, itemsize)]
 
 
 def own(args: Sequence[Args]) -> list[dict[int, torch.Tensor]]:
@@ -92,7 +96,8 @@ def one_all_reduce_each(run: Run) -> str | None:
         return missing
     for call, args in enumerate(run.args):
         right, cap = numels(args[0]), args[0][1]
-        size = args[0][0][0].data.base.element_size()
+        base = args[0][0][0].data.base
+        size, kind = base.element_size(), str(base.dtype).removeprefix("torch.")
         again = [p.place for p in args[0][0] if not isinstance(p, Parameter)]
         for rank in range(run.ranks):
             mine = reduces(run, rank, call)
@@ -105,8 +110,16 @@ def one_all_reduce_each(run: Run) -> str | None:
                     f"rank {rank} sends {sum(counts)} elements{at}, where there are {sum(right)}: the tied parameter is in "
                     "the list twice, but it has one gradient"
                 )
-            if any(n * size > cap and n not in right for n in counts):
-                return f"a bucket of rank {rank} is over the cap of {cap} bytes{at}"
+            # one bucket for all may have many causes
+            way = next((w for b, w in _SIZES.items() if counts == numels(args[0], b) and len(counts) > 1), None)
+            if way:
+                return f"rank {rank} fills its buckets as if {way}{at}: an element of {kind} has {size} bytes, ask element_size()"
+            over = next((n for n in counts if n * size > cap and n not in right), None)
+            if over is not None:
+                return (
+                    f"a bucket of rank {rank} is over the cap of {cap} bytes{at}: {over} elements of {size} bytes each "
+                    f"are {over * size}"
+                )
             if sorted(counts) == sorted(right):
                 return f"the buckets of rank {rank} go in the wrong order{at}: the last parameter's gradient is ready first"
             if again:

@@ -17,6 +17,23 @@ DTYPES = {
 }
 
 
+_SAID = {  # options that are no arguments of the function, in words
+    "case": "{}",
+    "spread": "more on some ranks",
+    "all_to": "all for expert {}",
+    "all_on": "all on rank {}",
+    "repeated": "with repeats",
+    "rows": "rows a rank: {}",
+    "row": "in one dimension",
+    "columns": "{} columns",
+    "width": "columns a rank: {}",
+    "scale": "logits times {}",
+    "shift": "logits plus {}",
+    "link": "a link between {}",
+    "order": "in {} order",
+}
+
+
 @dataclass(frozen=True)
 class Setup:
     """Everything that tells one case from another. `size` counts elements, or rows where an exercise says so.
@@ -57,7 +74,9 @@ class Setup:
             words.append(self.layout)
         if self.root is not None:
             words.append(f"{root_name}={self.root}")
-        words += [f"{name}={value}" for name, value in self.options if not name.startswith("_")]
+        words += [
+            _SAID.get(name, f"{name}={{}}").format(value) for name, value in self.options if not name.startswith("_")
+        ]
         if self.values == "precise":
             words.append("values that need every bit")
         if self.note:

@@ -55,6 +55,8 @@ def of_failure(run: Run, withhold: bool = False) -> str:
     words = _placed(failure.message, run, failure.line)
     if re.search(r"(to|from) rank -?\d+, but there are only ranks", words):
         words += " Count round the ring modulo the number of ranks, or leave that partner out."
+    if failure.error == "RuntimeError" and re.search(r"modified inplace|leaf Variable that requires grad", words):
+        words += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return words
 
 
@@ -166,6 +168,8 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
         return "the dtype was promoted or narrowed: results keep the dtype of the input"
     if first.kind == "clobbered":
         return "an input was clobbered: work on a copy (tensor.clone())"
+    if first.kind == "elsewhere":
+        return "this function works in place: write into the tensor (copy_); `.data =` and `set_` make it another one"
     if first.kind != "values":
         return None
     outputs = [
@@ -246,7 +250,7 @@ def _tail(run: Run, faults: Sequence[Fault]) -> str | None:
             return None
         a, b, k = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
         whole = len(a) // count * count
-        if whole == len(a) or not torch.equal(a[:whole], b[:whole]) or not torch.equal(a[whole:], k[whole:]):
+        if whole in (0, len(a)) or not torch.equal(a[:whole], b[:whole]) or not torch.equal(a[whole:], k[whole:]):
             return None
     return (
         f"the elements beyond the last whole multiple of {'p' if many == 'ranks' else many} were left out: "

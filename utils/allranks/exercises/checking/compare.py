@@ -50,6 +50,10 @@ def _rank_fault(name: str, rank: int, given: Args, wanted: Expected, got: Result
             problem = value_fault(now, wanted.changed[path], wanted.atol, f"{thing} on rank {rank}")
             if problem:
                 return Fault(problem[0], rank, call, problem[1], problem[2])
+            # a parameter may be given other data, a tensor argument is memory that its caller looks at by other names too
+            if path[-1] not in ("data", "grad") and not _there(view, base, now):
+                words = f"{thing} on rank {rank} was given other memory, and the caller's own is as it was"
+                return Fault("elsewhere", rank, call, words)
         elif now is None or not same(now, view.tensor()):
             words = f"rank {rank} changed {thing}, which is an input and no output of {name}"
             return Fault("clobbered", rank, call, words)
@@ -100,7 +104,8 @@ def value_fault(got: Any, wanted: Any, atol: Any, thing: str) -> tuple[str, str,
             return "returned", f"{thing} is {_kind(got)}; it must be {_kind(wanted)}", ()
         for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
             tolerance = atol[i] if isinstance(atol, tuple | list) else atol
-            problem = value_fault(a, b, tolerance, f"item {i} of {thing}")
+            item = getattr(wanted, "_fields", ())[i : i + 1] or (f"item {i}",)
+            problem = value_fault(a, b, tolerance, f"{item[0]} of {thing}")
             if problem:
                 return problem
         return None
@@ -137,6 +142,11 @@ def _close(got: torch.Tensor, wanted: torch.Tensor, atol: Any) -> torch.Tensor:
     return equal
 
 
+def _there(view: View, base: torch.Tensor, now: torch.Tensor) -> bool:
+    """Whether the storage that the caller gave holds what the tensor now does."""
+    return base.shape == view.base.shape and base.dtype == view.base.dtype and same(view.tensor(base), now)
+
+
 def _guarded(view: View, base: torch.Tensor) -> bool:
     if not isinstance(base, torch.Tensor) or base.shape != view.base.shape or base.dtype != view.base.dtype:
         return True  # the rank says nothing usable about its storage; its values decide
@@ -152,7 +162,7 @@ def _kind(value: Any) -> str:
         case torch.Tensor():
             return f"a tensor of shape {tuple(value.shape)}"
         case tuple() | list():
-            return f"a {type(value).__name__} of {len(value)}"
+            return f"a {'list' if isinstance(value, list) else 'tuple'} of {len(value)}"
         case str():  # the type's name, which the rank chose: it must not carry anything else
             return f"of type {value}" if value in _KNOWN_TYPES else "of a type of its own"
     return f"a {type(value).__name__}"

@@ -65,11 +65,11 @@ def _build(spec: list, handles: list, before: list) -> Any:
     if kind == "function":
         scale, shift = rest
         return lambda x: x * scale + shift
-    if kind == "list":
+    if kind in ("list", "tuple"):
         items: list = []
         for item in rest[0]:
             items.append(_build(item, handles, items))
-        return items
+        return tuple(items) if kind == "tuple" else items
     return rest[0]
 
 

@@ -96,7 +96,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Fault:
-    """The first thing wrong with one rank's result. `kind` is "returned", "dtype", "shape", "values", "clobbered" or "beside"."""
+    """The first thing wrong with one rank's result. `kind` is "returned", "dtype", "shape", "values", "clobbered", "elsewhere" or
+    "beside"."""
 
     kind: str
     rank: int
@@ -243,7 +244,7 @@ LOGIT_GROUPS = (
         3,
         (
             *tuple(s.with_options(shift=c) for s, c in ((Setup(2, 2), 10000), (Setup(3, 2), -10000))),
-            Setup(3, 2).with_options(scale=1000),
+            *tuple(s.with_options(scale=1000) for s in (Setup(3, 2), Setup(4, 3))),
             Setup(4, 2, "float64", values="random").with_options(scale=10000),
         ),
     ),

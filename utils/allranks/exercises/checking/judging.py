@@ -161,7 +161,7 @@ def _spec(arg: Arg) -> list:
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():
-            return ["list", [_spec(item) for item in arg]]
+            return ["tuple" if isinstance(arg, tuple) else "list", [_spec(item) for item in arg]]
     return ["value", arg]
 
 
@@ -251,7 +251,16 @@ def _judged(group: str, name: str, run: Run, bench: _Bench) -> _Ran:
 
 
 def _vote(ran: list[_Ran]) -> None:
-    """Where several mistakes fit a case, as they do with one element, the one that fits most cases is meant."""
+    """Where several mistakes fit a case, as they do with one element, the one that fits most cases is meant.
+
+    A single number can fit by chance: where others are wrong too, a mistake must fit one of those cases too.
+    """
+    telling = [r for r in ran if len({index for f in r.faults for index in f.wrong}) > 1]
+    if telling:
+        fits = {cause for r in telling for cause in r.known}
+        for r in ran:
+            guesses = {mistake.cause for mistake in r.run.exercise.mistakes} - fits if r.run else set()
+            r.known = [cause for cause in r.known if cause not in guesses]
     votes = Counter(cause for r in ran for cause in r.known)
     for r in ran:
         if r.known:

@@ -223,11 +223,11 @@ for p, t in enumerate(measured, start=1):
 # %% [markdown] name="watch"
 # ## 4. What grows and what does not
 #
-# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. **Predict** first: on the right, does a rank send
-# more *bytes*, more *messages*, or both?
+# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. **Predict** first: on the right there are four
+# times as many ranks. Of what does each then send several times as much?
 
 # %% name="guess_grows"
-guess = ask("many more bytes", "many more messages", "many more of both")
+guess = ask("bytes", "messages", "both")
 guess
 
 # %% name="player"
@@ -241,7 +241,7 @@ for p in (2, 8, 64, 512):
     print(f"{p:4} ranks: each sends {megabytes:4.1f} MB in {ring.steps:4} messages, one after the other")
 
 # %% [markdown] name="grows_explained"
-# The bytes never reach $2n$; the messages grow with $p$. So the middle term of $T(p)$ is what grows, the last one stays, and only the first one
+# Both grow, but the bytes from $n$ to never quite $2n$, and the messages with $p$. So the middle term of $T(p)$ is what grows, the last one stays, and only the first one
 # shrinks. Whatever shrinks is in the end smaller than what does not.
 
 # %% [markdown] name="at_scale"
@@ -299,8 +299,8 @@ plt.show()
 # Last the latency rules, and each GPU more makes it worse.
 #
 # The floor belongs to data parallelism with one all-reduce after the backward pass. The rise at the end belongs to the *ring*: an
-# algorithm with $\lg p$ steps (the logarithm to base 2) instead of $2(p-1)$ moves it far to the right, and the second range then goes on for longer. That is why a library
-# has several algorithms.
+# algorithm with $2\lg p$ steps (the logarithm to base 2) instead of $2(p-1)$, and as few bytes, moves it far to the right, and the second range then goes on for longer.
+# That is why a library has several algorithms.
 
 # %% [markdown] name="model_size"
 # ### A larger model?

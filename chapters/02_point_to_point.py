@@ -202,7 +202,7 @@ for way, said in zip(ways, guesses, strict=True):
 Player(run(one_receives_first, ranks=4).trace, run(start_sending, ranks=4).trace)
 
 # %% [markdown] name="rounds_explained"
-# With one cut the circle unrolls like a string: the last rank can send only after all others did. With cuts at every second rank two rounds suffice, or three where
+# With one cut the circle unrolls like a string: only the left neighbour of rank 0 can send at once, then that one's left neighbour, and so on; rank 0 comes last. With cuts at every second rank two rounds suffice, or three where
 # two neighbours are of the same kind because $p$ is odd. With `isend` everybody sends and receives at once, in one round, for a link carries both directions at the
 # same time.
 #

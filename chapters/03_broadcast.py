@@ -71,7 +71,7 @@ print(f"output {model(torch.ones(1, 4)).sum().item():+.4f}")
 #
 # ## 2. What it promises
 #
-# After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that `src` had, **in place**. All ranks call it; all give the same `src`; all bring a
+# After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that rank `src`, the **root**, had, **in place**. All ranks call it; all give the same `src`; all bring a
 # tensor of the same shape and dtype. For Python objects there is `broadcast_object_list`, which pickles.
 #
 # The root of a sub-group is a trap. **Predict**: in a group of all ranks but the first, who is `src=1`, and who is `group_src=0`?
@@ -347,10 +347,10 @@ for name, *times in zip(names, *rows, strict=True):
 print(f"\nyou guessed {first_guess.value:g} s for 14 GB; the lower bound is {14e9 / 50e9:.2f} s")
 
 # %% [markdown] name="competition_explained"
-# Flat takes minutes, the tree seconds, and the pipeline not much longer than one copy. So the answer to the question: it is sent 1023 times indeed, since each rank must
+# Flat takes minutes, the tree seconds, and the pipeline a third longer than one copy. So the answer to the question: it is sent 1023 times indeed, since each rank must
 # receive it; but not by one rank, and not one after the other.
 #
-# For 10 MB the tree still wins: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1.1 GB.
+# For 10 MB the tree still wins: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1 GB.
 #
 # A formula can be wrong. The package has the same algorithms as lists of messages, which it adds up step by step:
 

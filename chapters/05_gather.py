@@ -70,7 +70,7 @@ room = [torch.zeros(r + 1) for r in range(world_size)] if rank == 0 else None
 dist.gather(episode, room, dst=0)
 
 # %% [markdown] name="uneven_explained"
-# A gather wants one size from all. There are two ways out. **Pad** to the longest, which an `all_reduce` with `MAX` finds out, and send the lengths along. Or **`gather_object`**, which takes anything:
+# A gather wants one size from all. Only the root has the list, so only the root can see that the sizes differ: it refuses, and the others wait for it, as in [Scatter](04_scatter.ipynb). There are two ways out. **Pad** to the longest, which an `all_reduce` with `MAX` finds out, and send the lengths along. Or **`gather_object`**, which takes anything:
 
 # %% name="ways_out"
 # %%ranks
@@ -205,7 +205,7 @@ print(f"you said {gathered.value:g} and {reduced.value:g} for 512")
 
 # %% [markdown] name="less_explained"
 # Large-scale deep learning began this way round: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before it Dean et al. 2012). The servers' links filled up, so there were many servers, each for a slice of the weights. Take that to the end, every
-# worker a server for its slice, and you have a reduce-scatter and an all-gather: the ring [all-reduce](07_all_reduce.ipynb). The server is gone.
+# worker a server for its slice, and you have a reduce-scatter and an all-gather: together an [all-reduce](07_all_reduce.ipynb), which a ring does with two neighbours for each rank. The server is gone.
 #
 # Actor-learner RL kept the pattern, because experience can't be added up. So systems send it compressed, in pieces, to several learners.
 
@@ -310,8 +310,8 @@ for p, (_, t) in enumerate(times, start=2):
 # %% [markdown] name="yours"
 # ## 8. Yours: who found the best?
 #
-# Each rank has a tensor of rewards, and their lengths may differ. `distributed_argmax` is to tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: at most 16
-# bytes per rank suffice. What does a rank need to know of the others?
+# Each rank has a tensor of rewards, and their lengths may differ. `distributed_argmax` is to tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: 16
+# bytes from each rank suffice. (Of several largest, that of the lowest rank counts, and there the lowest index. A NaN counts as the largest, as in `torch.argmax`.) What does a rank need to know of the others?
 
 
 # %% name="distributed_argmax"
@@ -329,18 +329,20 @@ check(distributed_argmax)
 # %% [markdown] name="argmax_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# A rank can do its own part without anybody: its own maximum and where it is. These two numbers in float64 are 16 bytes.
+# A rank can do its own part without anybody: its own maximum and where it is. A number of at most 8 bytes and an int64 are 16. (Each in a dtype of its own: float64 rounds whole numbers above $2^{53}$.)
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
 # ```python
 # def distributed_argmax(tensor):
+#     def everyones(number):
+#         numbers = [torch.empty_like(number) for _ in range(dist.get_world_size())]
+#         dist.all_gather(numbers, number)
+#         return torch.stack(numbers)
+#
 #     flat = tensor.reshape(-1)
 #     index = flat.argmax()
-#     mine = torch.tensor([flat[index].item(), float(index)], dtype=torch.float64)
-#     everyones = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-#     dist.all_gather(everyones, mine)
-#     values, indices = torch.stack(everyones).unbind(dim=1)
+#     values, indices = everyones(flat[index]), everyones(index)
 #     best = int(values.argmax())
 #     return values[best].item(), best, int(indices[best])
 # ```

@@ -228,7 +228,7 @@ for schedule in (reduce, everybody):
     print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
 
 # %% [markdown] name="compare_explained"
-# Just as long: in the tree half of the ranks rest in each step, in *recursive doubling* ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)) they swap. It is the reason why many training loops call `all_reduce` for a
+# Just as long: in the tree one rank of each pair sends and is then done, in *recursive doubling* ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)) both send, at the same time. It is the reason why many training loops call `all_reduce` for a
 # metric and are done. A reduce has fewer messages, which matters where links are shared, and it has one more merit.
 #
 # ### Who waits for whom

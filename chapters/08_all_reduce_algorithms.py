@@ -244,7 +244,8 @@ for p in (8, 12):
 # Off powers of two the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
 #
 # On paper this beats the ring at every size, for powers of two. **So why does anyone use rings?** The formula lets any two ranks talk at full speed,
-# whoever else is talking. Put 16 ranks on two machines and count what crosses from the first to the second.
+# whoever else is talking. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which does the least cross from the first to
+# the second? (The last column shows them dealt out alternately.)
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "double binary tree"]

@@ -96,8 +96,9 @@ dist.all_gather(parts, parameter)
 print(torch.cat(parts).requires_grad)
 
 # %% [markdown] name="grad_explained"
-# The collectives called as `dist.…` move numbers, and autograd does not look through them. (`torch.distributed.nn.functional` has
-# some that it does look through.) A contrastive loss that gathers the embeddings of all
+# The collectives called as `dist.…` move numbers, and autograd does not look through them. (It does look through those of
+# `torch.distributed._functional_collectives`, an interface with an underscore still, and through the older ones of
+# `torch.distributed.nn.functional`, most of which torch 2.13 calls deprecated.) A contrastive loss that gathers the embeddings of all
 # ranks in this way gets no gradient through what it gathered, and nothing is said. (`all_gather_single` does raise in torch 2.13, about a view
 # changed in place: a safe failure with a strange name.)
 #

@@ -385,7 +385,7 @@ print("transposed:  ", column.tolist())
 # - **FSDP, ZeRO-2 and 3**: gradients, per layer or bucket, while the backward pass runs.
 # - **Sequence parallelism**: after a row-parallel product, in place of an all-reduce; the all-gather comes later. Equal volume, smaller activations.
 # - **Inside all-reduces**: of the ring, of Rabenseifner, and of hierarchical ones, where it makes the part that must cross between machines small.
-# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7); torch's MPI backend not at all.
+# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7). torch's MPI backend long could not ([Which library](18_libraries.ipynb)).
 
 # %% [markdown] name="quiz"
 # ## 9. Check yourself

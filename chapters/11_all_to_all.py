@@ -345,14 +345,17 @@ def routed(to_first):
     exchange(outgoing, [torch.empty_like(outgoing[rank]) for _ in range(p)])
 
 
+took = []
 for to_first in (70, 280):
     outcome = wire.run(routed, ranks=8, args=(to_first,), alpha=5e-6, beta=1 / 50e9)
+    took.append(outcome.seconds)
     first, second, *_ = (nbytes / 1e6 for nbytes in outcome.trace.bytes_received())
     print(f"rank 0 receives {first:4.1f} MB, rank 1 {second:4.1f} MB: {1e6 * outcome.seconds:.0f} µs")
+print(f"{took[1] / took[0]:.1f} times; you said {guess.value:g}")
 
 # %% [markdown] name="skew_explained"
 # `wire.run` ran *your* `exchange` on eight forked ranks, and a virtual clock priced its messages at 5 µs and 50 GB/s: eight real cards are not
-# needed to see it. All wait for the rank at whose door they queue, and that rank then has the most to compute as well. So MoE layers give each expert a **capacity** $c$
+# needed to see it. Rank 0 receives four times the bytes, but the seven $\alpha$ did not grow. All wait for the rank at whose door they queue, and that rank then has the most to compute as well. So MoE layers give each expert a **capacity** $c$
 # times the mean (what is over it is dropped or rerouted), or train the router to spread its tokens.
 #
 # ### No time to hide
@@ -446,7 +449,7 @@ dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
 # ## Recap
 #
 # An all-to-all transposes: part $s$ of rank $r$'s output is part $r$ of rank $s$'s input, and doing it again brings all home. Each rank sends
-# $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is dear where many GPUs share a way out, where the
+# $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is expensive where many GPUs share a way out, where the
 # router is uneven, and where nothing can be computed meanwhile. **No parcel can be added to another, so every one must travel.**
 #
 # **Now you:** [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.

@@ -222,7 +222,7 @@ print(f"{x.item():g}", *(str(w.message) for w in warned))
 # **A group made by its members only.** Somebody finds it silly that outsiders must call `new_group`. It even works. **Predict** when the trouble comes.
 
 # %% name="guess_members"
-guess = ask("never", "when the group is used", "when the next group is made")
+guess = ask("never", "when this group is used", "with the next group")
 guess
 
 # %% tags=["raises-exception"] name="members_only"
@@ -232,10 +232,11 @@ if rank < world_size - 1:
     dist.all_reduce(torch.ones(1), group=team)
 print("so far, so good")
 everybody = dist.new_group(list(range(world_size)))
+dist.all_reduce(torch.ones(1), group=everybody)
 
 # %% [markdown] name="members_explained"
-# Groups are counted, and ranks find each other by that number. The last rank has counted one fewer, so it looks for the others under another name, and they for it. The hang comes in innocent code,
-# perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that only their members make.)
+# Groups are counted, and ranks find each other by that number. The last rank has counted one fewer, so it looks for the others under another name, and they for it. Gloo connects a group when it is made and hangs there; NCCL
+# connects at a group's first call, so there it is the line below. Either way the hang comes in innocent code, perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that only their members make.)
 
 # %% [markdown] name="mesh"
 # ## 5. A mesh

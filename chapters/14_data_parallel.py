@@ -50,7 +50,7 @@ print(f"{model.weight[0, 0].item():+.4f}")
 # ## 2. To each its share
 #
 # The data should be read once, each sample by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) hands out indices; ranks exchange nothing, they count alike. **Predict**: a data set
-# has $2p + 1$ samples for $p$ ranks (9 for four). How many does each rank get?
+# has $2p + 1$ samples for $p$ ranks (9 for four). How many does each rank get, if you leave the sampler's options alone?
 
 # %% name="guess_sampler"
 guess = IntText(description="samples:")
@@ -66,7 +66,7 @@ for drop_last in (False, True):
     print(f"drop_last={drop_last}: {list(sampler)}")
 
 # %% [markdown] name="sampler_explained"
-# Every rank gets as many as any other, for a reason that section 6 shows; without `drop_last` the first samples are dealt again to make it come out even.
+# Three, for the first samples are dealt again to make it come out even; two with `drop_last`, which leaves the last one out. Either way every rank gets as many as any other, for a reason that section 6 shows.
 #
 # Shuffling must agree too, or ranks would share some samples and miss others. All shuffle with one seed plus the number of the epoch. **Predict** what happens if you
 # don't tell the sampler the epoch.
@@ -251,7 +251,7 @@ for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
 Player(hand_trace, ddp_trace)
 
 # %% [markdown] name="ddp_explained"
-# Each lane is a rank, each bar a call. DDP first compares the shapes and broadcasts the weights (section 1), once. Then there is *one* all-reduce with all the gradients: it copies them into a **bucket** of up to 25 MiB
+# Each lane is a rank, each bar a call. DDP first compares the shapes and broadcasts the weights (section 1), once. Then there is *one* all-reduce with all the gradients: it copies them into a **bucket** of about 25 MiB
 # (`bucket_cap_mb`), since a call costs the same $2(p-1)\alpha$ whether it carries four bytes or four million.
 
 # %% [markdown] name="price"

@@ -356,7 +356,7 @@ check(bucketed_gradients)
 #
 # $$T_\text{exposed} \approx \max\bigl(t(b),\; T - T_\text{bwd}\,(1 - \tfrac1K)\bigr)$$
 #
-# It is an approximation: communication should not slow computing down. `workload.ddp` computes it. For the question at the top, with 5 µs a message, **predict** the best size:
+# It is an approximation: communication should not slow computing down, and DDP never splits a gradient, so that a matrix larger than $b$ is a bucket of its own and $K$ is smaller. `workload.ddp` computes it. For the question at the top, with 5 µs a message, **predict** the best size:
 
 # %% name="guess_size"
 sizes_mib = [1, 5, 25, 50, 100, 400, 3200]
@@ -542,8 +542,8 @@ for save in (False, True):
 #
 # <details><summary>1. A profile shows one large all-reduce after backward, and nothing during it. Name two causes.</summary>
 #
-# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. Or the model ties its head to the embedding *and* runs with
-# `find_unused_parameters=True`: the head's bucket comes first, is ready last, and holds all others back.
+# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. (*Several* after backward, and none during it: the model ties its head
+# to the embedding *and* runs with `find_unused_parameters=True`. The head's bucket comes first, is ready last, and holds all others back.)
 # </details>
 #
 # <details><summary>2. You double the GPUs from 512 to 1024. Should buckets grow or shrink?</summary>

@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Libraries
 #
-# **A training step calls `torch.distributed` five times. It was written for eight H100s; now it must also run on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
+# **A training step calls `torch.distributed` five times. It must run on eight H100s, on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
 # Which library carries each call there, how do you find out, and which of the five comes out different?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [All-reduce](07_all_reduce.ipynb)
@@ -116,7 +116,7 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # | reduce_scatter | yes | yes | yes | **no** |
 # | barrier | yes | no | yes | yes |
 #
-# By name, all of our calls are there (dtypes are for section 4). But **decide**: next month the optimizer is sharded by [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric sits on the CPU. Which line fails, on which machine?
+# By name, all of our calls are there (dtypes are for section 4). But **decide** by the table: next month the optimizer is sharded by [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric sits on the CPU. Which line fails, on which machine?
 
 # %% name="guess_fails"
 fails = ["ZeRO on the MPI cluster", "ZeRO on the laptop", "the CPU metric on the laptop", "the CPU metric on 8 H100"]
@@ -126,7 +126,7 @@ guess
 # %% [markdown] name="fails_explained"
 # <details><summary><b>Answer</b></summary>
 #
-# The first and the last. ZeRO needs reduce-scatter, so on the MPI cluster take Gloo. And NCCL has no CPU tensors: name one library for each device, `init_process_group("cpu:gloo,cuda:nccl")`. Objects (`broadcast_object_list`) need not pass through GPU memory then.
+# By the table, the first and the last. ZeRO needs reduce-scatter, so on the MPI cluster take Gloo, or try it: the source of torch 2.13 does declare one for MPI ([#150162](https://github.com/pytorch/pytorch/pull/150162)), though its documentation still says no. And NCCL has no CPU tensors: name one library for each device, `init_process_group("cpu:gloo,cuda:nccl")`. Objects (`broadcast_object_list`) need not pass through GPU memory then.
 # </details>
 #
 # ## 3. How do you find out?
@@ -164,7 +164,7 @@ print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB; you said {gloo_mb.value:g}"
 # With Gloo the count *is* the formula, to the last few kB: every byte of the ring goes through the kernel's TCP, here by the loopback address. With NCCL it is next to nothing: GPUs of one machine write into each other's memory, and the operating system never sees it. There you ask the library:
 #
 # - `NCCL_DEBUG=INFO`: version, network (`NET/IB` or `NET/Socket`) and every ring. **A line that says `NET/Socket` on an InfiniBand cluster is the most expensive line of a log.**
-# - `NCCL_DEBUG_SUBSYS=TUNING` adds the tuner's table ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)).
+# - `NCCL_DEBUG_SUBSYS=INIT,TUNING` adds the tuner's table, and `TUNING` alone hides the lines above ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)).
 # - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
 #
 # Both libraries pick a network interface by themselves, and both can be told: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Gloo reads its variable whenever a group is made, NCCL once, before its first. The classic mistake: a job file from another cluster, where the interface had another name.
@@ -288,7 +288,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 #
 # $$T = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta$$
 #
-# `bench.sweep` times your library's all-reduce and fits both; the last two sizes of the table are not among those it sees, so they test the model. Beside it stands NCCL's own prediction for 8 H100s: its tuner's constants are 0.6 µs a hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
+# `bench.sweep` times your library's all-reduce and fits both; the last two sizes of the table are not among those it sees, so they test the model. Beside it stands what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are 0.6 µs a hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
 
 # %% name="guess_price"
 flag_times, bucket_times = FloatText(description="flag:"), FloatText(description="bucket:")
@@ -319,7 +319,7 @@ for name, nbytes in sizes.items():
     print(f"{1e6 * took[name] / nccl_us:17.0f}   ({algorithm}, {protocol})")
 
 # %% [markdown] name="price_explained"
-# (NCCL's column is its tuner's, a calculation for another machine and, unless you took eight, another $p$.) On a CPU your $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy in and a copy out of the kernel; NCCL's is a flag in a neighbour's memory, polled by a kernel that keeps GPU cores busy for it. If measured is far above the model, ranks take turns on your cores.
+# (NCCL's column is its tuner's for ring and tree, a calculation for another machine and, unless you took eight, another $p$.) On a CPU your $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy in and a copy out of the kernel; NCCL's is a flag in a neighbour's memory, polled by a kernel that keeps GPU cores busy for it. If measured is far above the model, ranks take turns on your cores.
 #
 # So Gloo beside NCCL is for what is rare and small, the objects and the odd metric, never for gradients. And tests on Gloo tell you that a program is *right*; they say nothing of its speed.
 #

@@ -85,7 +85,7 @@ for machine in (dgx, cloud):
 #
 # ## 4. Two levels
 #
-# If leaving is dear, leave with less, as in [Barrier and groups](12_barrier_and_groups.ipynb). $m$ nodes of $g$ ranks: reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce that between the ranks with the same place; all-gather in each node. **Derive** the time from the two levels' own formulas before you unfold it.
+# If leaving is expensive, leave with less, as in [Barrier and groups](12_barrier_and_groups.ipynb). $m$ nodes of $g$ ranks: reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce that between the ranks with the same place; all-gather in each node. **Derive** the time from the two levels' own formulas before you unfold it.
 #
 # <details><summary><b>The derivation</b></summary>
 #
@@ -154,7 +154,7 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
 
 # %% [markdown] name="rails_explained"
 # Two levels send between nodes only from place $k$ to place $k$. On rails that is one switch: nothing climbs, so uplinks and the order of nodes stop mattering. Without rails the order decides: neighbours below one leaf climb rarely, scattered ones always. The ring fits rails badly: it leaves a node by card 7 and enters
-# the next by card 0, on another rail, so every hop between nodes climbs. (NCCL can hand data over NVLink to the GPU whose card is on the right rail before it leaves: PXN.)
+# the next by card 0, on another rail, so every hop between nodes climbs, eight at a time from a leaf: at 4:1 its 32 ports still have eight uplinks, one for each; at 8:1 two share one. (NCCL can hand data over NVLink to the GPU whose card is on the right rail before it leaves: PXN.)
 #
 # ## 6. A machine that you have been given
 #

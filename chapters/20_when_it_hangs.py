@@ -295,7 +295,7 @@ world.reset()
 # ### The flight recorder
 #
 # Nobody can ask 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says how many (2000 by default, 0 is off; its older name is
-# `TORCH_NCCL_TRACE_BUFFER_SIZE`). With `TORCH_FR_DUMP_ON_TIMEOUT` each rank writes them to a file when its deadline is over, `TORCH_FR_DUMP_TEMP_FILE` says where. You then read them together, as section 2 did:
+# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call passes its deadline on any rank, all ranks write them to files: that is on unless `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (torch 2.15 also says `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where. You then read them together, as section 2 did:
 #
 # 1. Which group? A job with a mesh has many.
 # 2. Which collective number is the smallest that not all have begun? Who has not? That rank is missing; ask what it does *instead*.
@@ -368,7 +368,7 @@ for k in counts:
 print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
 
 # %% [markdown] name="pieces_explained"
-# The bytes never changed. Where the points leave the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly the waking of processes that wait. This is why DDP fills buckets of 25 MiB: 14 GB of gradients are 535 calls, and on 32 ranks with an $\alpha$ of
+# The bytes never changed. Where the points leave the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly the waking of processes that wait. This is why DDP fills buckets of 25 MiB: 14 GB of gradients are up to 535 calls, and on 32 ranks with an $\alpha$ of
 # 5 µs each pays $62 \cdot 5 = 310$ µs, 166 ms in all. Too few pieces are no better, for then none can start before backward ends.
 #
 # **After backward.** What the step pays for is the exposed part, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$; time that hides behind backward is free. If calls go on long after backward ended, the last bucket

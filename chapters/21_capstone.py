@@ -498,7 +498,7 @@ print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * le
 # %% [markdown] name="dgx_explained"
 # (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. The row shows ZeRO-1, which keeps whole gradients; ZeRO-2, which frees each at once, needs a third less, 24 GB.)
 #
-# (DDP and ZeRO-1 send the same bytes. The 14 ms between them are the $\alpha$ of DDP's 492 buckets; ZeRO is priced here as two calls, where an implementation makes more.)
+# (DDP and ZeRO-1 send the same bytes. The 14 ms between them are the $\alpha$ of 492 buckets of 25 MiB. DDP would not split a matrix and so make fewer; ZeRO is priced here as two calls, where an implementation makes more.)
 #
 # Three lessons that our CPUs could not teach. DDP's state does not fit a GPU of 80 GB, whatever its speed. DDP's bytes hide behind backward; most of tensor parallel's do not, for the next matrix waits for them. And the
 # ratio of their bytes depends on $bs/3h$ only, not on the machine: that is why a model this small could show it. (Its embeddings count in $N$ too, so its own ratio is a little lower.)
@@ -568,7 +568,8 @@ check(zero_sgd_step)
 #
 # <details><summary>2. Four micro-batches are accumulated before each optimizer step (DDP with <code>no_sync</code>). Bytes per sample?</summary>
 #
-# DDP: a quarter. Tensor parallel: the same as ever, since every token's activations are added.
+# DDP: a quarter. ZeRO too, as it is written here, with whole gradients kept until the step; ZeRO-2 reduces after every micro-batch, and saves on the all-gather only.
+# Tensor parallel: the same as ever, since every token's activations are added.
 # </details>
 #
 # <details><summary>3. Tensor parallel with 16 ranks and 8 heads?</summary>

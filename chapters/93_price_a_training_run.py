@@ -33,8 +33,8 @@ known = Calculator("7B", "equal links", dp=32, gb_per_s=200, bucket_mib=0)
 known
 
 # %% [markdown] name="buckets"
-# Nobody sends 14 GB in one call: the first gradients would have to wait for the last. DDP cuts them into buckets of 25 MiB, and real links take
-# time for each message; say 5 µs.
+# Nobody sends 14 GB in one call: the first gradients would have to wait for the last. DDP collects them in buckets of about 25 MiB (it
+# never splits one gradient; the calculator does), and real links take time for each message; say 5 µs.
 #
 # **Predict** the ms, then run. The fields above change with it, and you can turn them by hand.
 
@@ -82,7 +82,7 @@ for stage in range(4):
 # %% [markdown] name="play"
 # ## 3. Your turn
 #
-# Leave 20 GB for activations: find a split of 64 ranks (DP × TP × PP = 64) with at most 60 GB a rank and as few ms of sending as you can. Figures that don't add up
+# Leave 20 GB for activations: find a split of 64 ranks (data parallel DP × TP × PP = 64) with at most 60 GB a rank and as few ms of sending as you can. Figures that don't add up
 # cost one sentence, and nothing that you typed.
 
 # %% name="calculator"
@@ -131,12 +131,13 @@ for s in (found[0], found[-1]):
 
 # %% [markdown] name="compute_explained"
 # So with 64 GPUs and large batches there is room: what counts is that it fits, and that the worst splits are avoided. Set `batch` to 64 and run both cells once
-# more. Computing shrinks with the batch; which part of the sending does not?
+# more. Gradients cost what they did, computing shrinks. But look at the last column: with 16 micro-batches, the 16 stages of the winner *wait* for half of the time, which
+# seconds of sending don't count. Sort by what you pay for.
 #
 # ## 4. Where the groups lie
 #
 # TP ranks are neighbours, then come the data parallel ones, and stages lie farthest apart, as in Megatron-LM. The calculator takes the slowest link that a
-# group passes, and shares the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP dearest?
+# group passes, and shares the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP most expensive?
 
 # %% name="guess_machine"
 machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
@@ -159,7 +160,7 @@ for machine in machines:
 # %% [markdown] name="experts"
 # ## 5. Experts
 #
-# Mixtral's 47 billion parameters are mostly experts, eight a layer, of which a token visits two. With EP 8 a rank holds one expert of each layer: tokens travel (an
+# Mixtral's 47 billion parameters are mostly experts, eight a layer, of which a token visits two. With **expert parallel** (EP) 8 a rank holds one expert of each layer: tokens travel (an
 # all-to-all there, one back, and both again in the backward pass), weights don't, and an expert has 8 times fewer replicas, so its gradients have less far to go.
 # **Predict**: with EP 8, does a rank send more bytes, or fewer? And does it take longer?
 

@@ -1,0 +1,54 @@
+"""The answers that chapters fold away pass the check that stands above them; whole chapters with them run in test-nightly."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import test_chapter_06
+import test_chapter_08
+import test_chapter_09
+import test_chapter_10
+from allranks.exercises import get
+from test_chapters import CHAPTERS, read
+
+PRELUDE = "import torch\nimport torch.distributed as dist\nfrom torch.nn import functional as F\n\n\n"
+FILLED = {
+    "tree_reduce": test_chapter_06.solved_tree,
+    "recursive_doubling_all_reduce": test_chapter_08.solved_fold,
+    "ring_all_gather": test_chapter_09.solved_ring,
+    "ring_reduce_scatter": test_chapter_10.solved_ring,
+}  # the others that are not whole functions are checked with their chapters
+
+
+def whole() -> list[tuple[str, str, str]]:
+    """(chapter, function, text) of every folded answer that is the function checked above it."""
+    found = []
+    for path in sorted(CHAPTERS.glob("*.ipynb")):
+        asked = None
+        for cell in read(path.stem).cells:
+            if cell.cell_type == "code":
+                asked = (re.findall(r"^check\((\w+)\)", cell.source, flags=re.M) or [asked])[0]
+            elif asked:
+                for text in re.findall(r"```python\n(.*?)```", cell.source, flags=re.S):
+                    if f"def {asked}(" in text:
+                        found.append((path.stem, asked, text))
+    return found
+
+
+@pytest.mark.parametrize(("function", "text"), [pytest.param(f, t, id=c) for c, f, t in whole()])
+def test_a_folded_function_passes_its_check(function, text):
+    verdict = get(function).judge_source(PRELUDE + text)
+    assert verdict.passed, verdict.text()
+
+
+def test_folded_functions_are_found():
+    assert {"distributed_mean", "ring_shift", "tree_broadcast", "distributed_argmax"} <= {
+        name for _, name, _ in whole()
+    }
+
+
+@pytest.mark.parametrize("function", FILLED)
+def test_a_cell_with_its_hole_filled_passes_its_check(function):
+    verdict = get(function).judge_source(PRELUDE + FILLED[function]().split("\n\n\ncheck(")[0])
+    assert verdict.passed, verdict.text()

@@ -17,7 +17,8 @@
 # %% [markdown] name="rules"
 # **How it is marked.** `ring_shift` and `halo_exchange` are plain functions on the default group. They must be right for any number of
 # ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is
-# there. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other
+# there. All ranks bring the same shape and dtype, and what travels keeps the dtype. Write them with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`; no
+# collectives. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other
 # numbers. A function asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there. `fit_line` is tried on links that
 # the marker made up, for nobody else can know what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
 

@@ -16,7 +16,7 @@
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
 # ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that do not divide by
 # the number of ranks. Every message is counted, and a send may wait until its receiver is there. What it is not asked to change
-# stays as it was. It asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there.
+# stays as it was. Where it is not said otherwise, all ranks bring the same shape and dtype, and what travels keeps the dtype. It asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there.
 #
 # `check(function)` tells you now what the marking will tell you later: it plays by the same rules with other numbers.
 # Run it as often as you like.
@@ -88,7 +88,8 @@ check(distributed_mean)
 #
 # A language model's scores are spread over the ranks, and all want to know the best word: its value, the rank that has it, and its
 # flat index *on that rank*. `all_reduce` with `MAX` gives the value and forgets where it was. And nobody should have to see all the scores:
-# whatever the tensors' size, a rank may receive **16 bytes from each rank**, so one value and one index.
+# whatever the tensors' size, a rank may receive **16 bytes from each rank**, so one value and one index. Use collectives on tensors; messages between
+# two ranks and the collectives of objects (`..._object`) are refused.
 #
 # Return `(value, rank, index)`, the same on every rank. Tensors of two ranks may differ in size, and none is empty. Three traps:
 #

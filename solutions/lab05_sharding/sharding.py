@@ -16,7 +16,8 @@
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
 # from 1 up and for sizes that do not divide by it; the first two for empty and non-contiguous tensors and any dtype too. Every message is
-# counted, and a send may wait until its receiver is there. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you
+# counted, and a send may wait until its receiver is there. What travels keeps the dtype. The first two are written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`,
+# the third with `reduce_scatter` and `all_gather`. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you
 # later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
@@ -160,7 +161,7 @@ Player(trace)
 #
 # We do it with plain SGD, $w \leftarrow w - \mathrm{lr} \cdot \bar g$, where $\bar g$ is the *mean* of the gradients. Put all parameters
 # into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. All parameters have a `.grad`, which stays as it
-# was, and one dtype. Use the real `dist.reduce_scatter` and `dist.all_gather`.
+# was, and one dtype. (They require grad: what you cut out of them should not, so `detach()`.) Use the real `dist.reduce_scatter` and `dist.all_gather`.
 #
 # **Predict**: a plain all-reduce of $P$ numbers moves $2P$ in a rank's share. How many do these two move together?
 

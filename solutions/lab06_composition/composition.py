@@ -16,7 +16,8 @@
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up,
 # any number of rows (none too), any floating dtype, and tensors that aren't contiguous. Every byte is counted: a function that gathers whole
-# rows gives the right numbers and loses the points for messages. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other numbers.
+# rows gives the right numbers and loses the points for messages. The softmax and the cross-entropy are written with `all_reduce`, the top k with any
+# collectives on tensors. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch

@@ -13,7 +13,7 @@
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and for
-# gradients of any size and floating dtype (one for all parameters). Every call is counted, and in the second exercise also *when* it is launched.
+# gradients of any size and floating dtype (one for all parameters). Write both with `all_reduce`. Every call is counted, and in the second exercise also *when* it is launched.
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}

@@ -13,7 +13,7 @@
 
 # %% [markdown] name="rules"
 # **How it is marked.** The exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
-# layers that the number of ranks does not divide, any floating dtype, no rows at all and any layout. Every message is counted. What it is not asked
+# layers that the number of ranks does not divide, any floating dtype, no rows at all and any layout. Write it with `all_reduce`. Every message is counted. What it is not asked
 # to change stays as it was.
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 

@@ -209,7 +209,7 @@ for name, program in cases.items():
 # `diagnosis("mirror")` is called on every rank and returns `(rank, line, kind)`:
 #
 # - **rank**: the lowest one that does what it should not (not the one that waits or complains), or `EVERY`. With `dist.get_world_size()` ranks it may be another one.
-#   You are asked only about worlds in which the program goes wrong.
+#   You are asked only about worlds in which the program goes wrong, so about *mirror* only with an even number of ranks.
 # - **line** of the program's cell: the one that *does* it, not the one that notices.
 # - **kind**: one of the names above, each of which says which line is meant.
 
@@ -238,7 +238,8 @@ check(diagnosis)
 # ## The repairs
 #
 # Write each of them again, with the same promise, right. Copy what is good. The rules are few: as many messages as the broken one meant to send, tensors with gaps are made
-# contiguous, inputs stay as they were (`share_settings` works in place), and a send may wait until its receiver is there.
+# contiguous, inputs stay as they were (`share_settings` works in place), and a send may wait until its receiver is there. Keep to the broken one's means: collectives on tensors
+# in `count_samples`, `all_reduce` in the two means, `broadcast` in `share_settings`, messages between two ranks in `mirror` and `hand_out`.
 
 
 # %% nbgrader={"grade_id": "count_samples", "solution": true}

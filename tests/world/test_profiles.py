@@ -21,6 +21,7 @@ from allranks.engines import clusters
 from allranks.engines.clusters import ClusterError
 from allranks.engines.devices import DeviceError
 from allranks.engines.nodes import Seat, choose_backend, environment
+from allranks.engines.ports import hold
 from allranks.world import WorldError
 
 HERE = Path(__file__).parent
@@ -221,15 +222,15 @@ def test_a_job_that_slurm_refuses_or_that_fails_is_one_sentence(stand_in, cluste
         World(profile="slurm", ranks=2, backend="gloo", settings=here)
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+@pytest.fixture
+def held_ports():
+    """A function that gives ports of this machine which are nobody else's until the test's end, though daemons may listen there."""
+    with contextlib.ExitStack() as stack:
+
+        def ask(n: int) -> list[int]:
+            return [stack.enter_context(held).getsockname()[1] for held in hold(n, "127.0.0.1")]
+
+        yield ask
 
 
 def program(name: str) -> str:
@@ -305,7 +306,7 @@ def end_jobs(conf: Path) -> None:
 
 
 @pytest.fixture
-def slurm(daemons, short_path, monkeypatch, cluster_dir):
+def slurm(held_ports, daemons, short_path, monkeypatch, cluster_dir):
     """A Slurm of our own, with one node: munged, slurmctld and slurmd on free ports."""
     munged, slurmctld, slurmd = map(program, ("munged", "slurmctld", "slurmd"))
     base, host = short_path, socket.gethostname().partition(".")[0]
@@ -313,7 +314,7 @@ def slurm(daemons, short_path, monkeypatch, cluster_dir):
     (base / "key").chmod(0o400)
     for name in ("state", "spool"):
         (base / name).mkdir()
-    controller, node = free_ports(2)
+    controller, node = held_ports(2)
     (base / "slurm.conf").write_text(SLURM_CONF.format(base=base, host=host, controller=controller, node=node))
     monkeypatch.setenv("SLURM_CONF", str(base / "slurm.conf"))
     files = {
@@ -361,10 +362,10 @@ def test_a_world_that_slurm_itself_started(slurm):
 @pytest.mark.live
 @pytest.mark.servers
 @pytest.mark.timeout(600)
-def test_a_world_over_ssh(daemons, short_path, cluster_dir, monkeypatch):
+def test_a_world_over_ssh(held_ports, daemons, short_path, cluster_dir, monkeypatch):
     """An sshd of our own, on a free port of this machine, which goes by two names and so counts as two hosts."""
     sshd, base = program("sshd"), short_path
-    (port,) = free_ports(1)
+    (port,) = held_ports(1)
     Path("/run/sshd").mkdir(exist_ok=True)
     for name in ("host", "me"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", base / name], check=True)

@@ -18,7 +18,7 @@
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
 # from 1 up, any root, any shape (empty and non-contiguous ones too) and any dtype. Every message is counted, and a send may
 # wait until its receiver is there. All ranks bring the same shape and dtype, and what travels keeps the dtype. Write them with `send`, `recv`, `isend`, `irecv`
-# or `batch_isend_irecv`; no collectives. What it is not asked to change stays as it was. The *rounds* are counted too, on a clock on which every message takes one second.
+# or `batch_isend_irecv`; no collectives. What it is not asked to change stays as it was. The *rounds* are counted too, on a clock on which every message takes one second. What the course's own package has, such as `schedules`, is not there when it is marked.
 #
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 

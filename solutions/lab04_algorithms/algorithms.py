@@ -17,7 +17,7 @@
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
 # ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that divide by nothing. Every message is counted,
 # and a send may wait until its receiver is there. All ranks bring the same shape and dtype, and what travels keeps the dtype. The first is written with
-# `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the second with these or with collectives on groups of your own. `check(function)` tells you now what the marking will tell you later, with
+# `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the second with these or with collectives on groups of your own. What the course's own package has, such as `schedules`, is not there when it is marked. `check(function)` tells you now what the marking will tell you later, with
 # other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}

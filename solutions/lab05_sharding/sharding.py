@@ -17,7 +17,7 @@
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
 # from 1 up and for sizes that do not divide by it; the first two for empty and non-contiguous tensors and any dtype too. Every message is
 # counted, and a send may wait until its receiver is there. What travels keeps the dtype. The first two are written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`,
-# the third with `reduce_scatter` and `all_gather`. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you
+# the third with `reduce_scatter` and `all_gather`. What the course's own package has, such as `schedules`, is not there when it is marked. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you
 # later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}

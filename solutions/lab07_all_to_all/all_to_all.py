@@ -17,7 +17,7 @@
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for
 # pieces of different sizes, for empty ones, for any dtype and for tensors that aren't contiguous. Every message is counted, and a send may wait
 # until its receiver is there. The first is written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the two others with `all_to_all` or
-# `all_to_all_single`. What it is not asked to change stays as it was.
+# `all_to_all_single`. What the course's own package has, such as `schedules`, is not there when it is marked. What it is not asked to change stays as it was.
 # `check(function)` tells you now what the marking will tell you later, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}

@@ -143,7 +143,7 @@ print("rank 1:", [(event.op, event.nbytes) for event in trace if event.rank == 1
 #
 # - Plan the buckets as before, from the last parameter on (here none is frozen, unused or tied).
 # - Launch a bucket's all-reduce *inside* `ready`, as soon as its last gradient is there, with `async_op=True`, and keep the handle.
-# - `wait()` and copy back behind `backward(ready)`. Until then the buffer belongs to the all-reduce: don't touch it.
+# - `wait()` and copy back behind `backward(ready)`. Until then the buffer belongs to the all-reduce: don't touch it, and don't ask `is_completed()`, which knows nothing of the clock that you are judged by.
 #
 # The trap is the order. Gradients may be ready in another order on another rank, but collectives meet in the order of the calls. So a bucket
 # that is complete **waits for those before it**.

@@ -314,7 +314,8 @@ def hand_out(table: torch.Tensor) -> torch.Tensor:
         row = torch.empty_like(table[0])
         dist.recv(row, 0)
         return row
-    works = [dist.isend(table[peer], peer) for peer in range(1, dist.get_world_size())]  # a row is its own buffer
+    rows = table.contiguous()  # a row is its own buffer
+    works = [dist.isend(rows[peer], peer) for peer in range(1, dist.get_world_size())]
     for work in works:
         work.wait()
     return table[0].clone()

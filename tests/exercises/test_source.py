@@ -98,6 +98,42 @@ def test_a_function_in_a_ranks_cell_counts():
     assert source.where(source.text.splitlines().index("    return 7") + 1) == "cell 1, line 3"
 
 
+def test_any_cell_may_import_from_the_future():
+    cells = notebook(
+        "x = 1\nx",
+        "from __future__ import annotations; y = 2\nfrom __future__ import (\n    division,\n)\n",
+        "def f(a: NoSuchName = 0):\n    return x + y",
+    )
+    source = read_source(cells, "f")
+    assert source.text.splitlines()[0] == "from __future__ import annotations, division"
+    namespace: dict = {}
+    exec(source.text, namespace)  # the text of this test, not a student's
+    assert namespace["f"]() == 3
+    line = source.text.splitlines().index("    return x + y") + 1
+    assert source.where(line) == "cell 3, line 2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NOTED = []\n\ndef note(g):\n    NOTED.append(g)\n    return g\n\n@note\ndef g():\n    return 5\n\ndef f():\n    return NOTED[0]()\n",
+        "from functools import singledispatch\n\n@singledispatch\ndef g(x):\n    return 1\n\n@g.register\ndef _(x: int):\n    return 5\n\n"
+        "def f():\n    return g(3)\n",
+        "class Base:\n    pass\n\nclass One(Base):\n    value = 5\n\ndef f():\n    return Base.__subclasses__()[0].value\n",
+    ],
+    ids=["registry", "singledispatch", "subclasses"],
+)
+def test_what_a_decorator_or_a_base_class_notes_is_kept(text):
+    namespace: dict = {}
+    exec("\n".join(kept(text)), namespace)  # the text of this test, not a student's
+    assert namespace["f"]() == 5
+
+
+def test_a_decorated_definition_that_the_function_never_meets_stays_behind():
+    text = "def timed(g):\n    return g\n\n@timed\ndef play():\n    return f()\n\ndef f():\n    return 5\n"
+    assert kept(text) == ["def f():", "    return 5"]
+
+
 def test_another_cell_that_does_not_parse_does_no_harm():
     assert "def f():" in read_source(notebook("this is no python", "def f():\n    pass"), "f").text
 

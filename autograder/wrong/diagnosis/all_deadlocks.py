@@ -1,6 +1,6 @@
-"""Calls every hang a deadlock.
+"""Calls everything a deadlock.
 
-Must get: not all that hangs is a deadlock
+Must get: it does not hang, so it is no deadlock
 """
 
 import torch.distributed as dist

@@ -14,7 +14,7 @@ def hand_out(table):
         dist.recv(row, rank - 1)
     if rank == 0:
         for peer in range(1, p):
-            dist.send(table[peer], 1)
+            dist.send(table[peer].contiguous(), 1)
         return table[0].clone()
     for _ in range(rank + 1, p):
         following = torch.empty_like(row)

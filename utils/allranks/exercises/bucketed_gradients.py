@@ -81,7 +81,10 @@ EXERCISE = Exercise(
     rules=(Rule("one all_reduce a bucket, each full", 4, buckets.one_all_reduce_each),),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
-        Mistake("the last bucket was never reduced: it is seldom full when the loop ends", buckets.last_left_oracle),
+        Mistake(
+            "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends",
+            buckets.last_left_oracle,
+        ),
         Mistake("a rank that did not use a parameter must get the others' mean too: give it a .grad", _others_only),
     ),
     unit="parameter",

@@ -97,8 +97,10 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(Rule("exactly one all_reduce", 4, _one),),
     mistakes=(
-        Mistake("each rank's partial product: the all_reduce is missing", _making(_partial)),
-        Mistake("relu is missing between the two products", _making(_without_relu)),
+        Mistake(
+            "each rank's partial product: the all_reduce is missing, or what it brought is not used", _making(_partial)
+        ),
+        Mistake("relu is missing between the two products, or its result is not used", _making(_without_relu)),
         Mistake("relu came after the second product: it belongs between the two", _making(_relu_late)),
         Mistake("relu was applied to the result too", _making(_relu_again)),
         Mistake("the mean instead of the sum of the partial products", _making(_mean)),

@@ -37,15 +37,16 @@ def _first_without(ranks: int) -> int:
     return -(-9 // each)
 
 
-# by program: the rank to blame among so many, the line of its cell, the kind; then the line that only notices
-TRUTH: dict[str, tuple[Callable[[int], int], int, Kind, int]] = {
+# by program: the rank to blame among so many, the line of its cell, the kind; then the line that only notices, if one does
+TRUTH: dict[str, tuple[Callable[[int], int], int, Kind, int | None]] = {
     "count_samples": (lambda p: EVERY, 4, Kind.DTYPE, 5),
     "mean_loss": (lambda p: p - 1, 4, Kind.ORDER, 6),
     "mirror": (lambda p: EVERY, 8, Kind.DEADLOCK, 9),
-    "share_settings": (lambda p: p // 2, 5, Kind.ROOT, 4),
+    "share_settings": (lambda p: p // 2, 5, Kind.ROOT, None),
     "hand_out": (lambda p: 0, 10, Kind.BUFFER, 13),
     "mean_of_samples": (_first_without, 4, Kind.EARLY, 6),
 }
+HANGS = ("mirror", "share_settings", "mean_of_samples")
 RANKS = {"count_samples": (2, 3, 4, 5), "mirror": (2, 4, 6, 8), "mean_of_samples": (4, 6, 7, 8)}
 
 
@@ -63,19 +64,27 @@ def _saying(change: Callable[[int, int, int, Setup], tuple[int, int, int]]):
 
 
 def _victim(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-    if rank <= 0:
-        raise ValueError("rank 0 is to blame, or everybody")
+    if rank <= 0 or setup.option("_program") not in HANGS:
+        raise ValueError("rank 0 is to blame, or everybody, or nobody complains")
     return 0, line, kind
 
 
 def _noticing(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-    return rank, TRUTH[setup.option("_program")][3], kind
+    notices = TRUTH[setup.option("_program")][3]
+    if notices is None:
+        raise ValueError("no line does")
+    return rank, notices, kind
 
 
-def _any_hang(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-    if kind == Kind.DEADLOCK:
-        raise ValueError("it is one")
-    return rank, line, int(Kind.DEADLOCK)
+def _deadlock(hangs: bool):
+    """Who calls a program a deadlock that is none, though it hangs, or because it doesn't."""
+
+    def change(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
+        if kind == Kind.DEADLOCK or (setup.option("_program") in HANGS) is not hangs:
+            raise ValueError("it is one, or of the other kind")
+        return rank, line, int(Kind.DEADLOCK)
+
+    return change
 
 
 def _as_for_four(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
@@ -97,7 +106,8 @@ EXERCISE = Exercise(
         Mistake("rank 0 is the first to complain, not the one to blame", _saying(_victim)),
         Mistake("this line notices what another one did", _saying(_noticing)),
         Mistake("lines are counted from 1", _saying(lambda rank, line, kind, setup: (rank, line - 1, kind))),
-        Mistake("not all that hangs is a deadlock: is there a circle of waits?", _saying(_any_hang)),
+        Mistake("not all that hangs is a deadlock: is there a circle of waits?", _saying(_deadlock(hangs=True))),
+        Mistake("it does not hang, so it is no deadlock", _saying(_deadlock(hangs=False))),
     ),
     unit="program",
     chunking="none",

@@ -66,6 +66,15 @@ def _local_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(value, rank, before + index, setup)
 
 
+def _rounded_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The index passed through the values' dtype."""
+    value, rank, index = _best(args)
+    rounded = int(torch.tensor(index).to(args[0][0].base.dtype))
+    if rounded == index:
+        raise ValueError("it holds the index")
+    return _tuples(value, rank, rounded, setup)
+
+
 def _last_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     value, _, _ = _best(args)
     places = [(r, i) for r, a in enumerate(args) for i, v in enumerate(plain(a[0]).reshape(-1).tolist()) if v == value]
@@ -151,6 +160,7 @@ EXERCISE = Exercise(
                 Setup(3, 6, "bfloat16"),
                 Setup(3, 6, "int32"),
                 *_case("large", Setup(3, 6, "int64")),
+                *_case("later tie", Setup(2, 603, "bfloat16")),  # an index that bfloat16 can't hold
             ),
         ),
         Group("any layout", 1, LAYOUTS),
@@ -163,6 +173,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("each rank's own maximum: compare over all ranks", _own),
         Mistake("the index is one into all ranks' tensors joined: it must be the flat index on its rank", _local_index),
+        Mistake("the index in the value's dtype, which can't hold it: send each in a dtype of its own", _rounded_index),
         Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
         Mistake("NaN was passed over: as in torch.argmax it wins", _without_nan),
         Mistake("the largest magnitude instead of the maximum", _magnitude),

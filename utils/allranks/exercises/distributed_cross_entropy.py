@@ -74,6 +74,12 @@ def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(made, {}, _atol(whole)) for _ in args]
 
 
+def _of_probability(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
+    made = -torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0].log()
+    return [Expected(made, {}, _atol(whole)) for _ in args]
+
+
 def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The maximum and the target's logit are right; each rank's sum is of its own columns."""
     parts = [plain(a[0]) for a in args]
@@ -126,6 +132,10 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(Rule("at most three values a row, in three all_reduces", 3, _three_small),),
     mistakes=(
+        Mistake(
+            "the logarithm of a probability that vanished: log(sum) - x needs no probability",
+            _of_probability,
+        ),
         Mistake(
             "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
             _unstable,

@@ -24,6 +24,8 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
             flat[:] = torch.arange(len(flat)) + 100 * (rank == setup.ranks - 1)
         elif kind == "NaN" and rank:
             flat[-1] = math.nan
+        elif kind == "nothing but -infinity":
+            flat[:] = -math.inf
         elif kind == "negative":
             flat[:] = -flat.abs() - 1
         made.append((View.of(values, setup.layout), k))
@@ -57,6 +59,15 @@ def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 def _joined_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     places = [(v, r, r * setup.size + i) for v, r, i in _ranked(args)[: args[0][1]]]
     return _made(places, args[0][0].base.dtype, setup)
+
+
+def _rounded_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Indices that passed through the values' dtype."""
+    kind, right = args[0][0].base.dtype, _ranked(args)[: args[0][1]]
+    places = [(v, r, int(torch.tensor(i).to(kind))) for v, r, i in right]
+    if places == right:
+        raise ValueError("it holds them")
+    return _made(places, kind, setup)
 
 
 def _one_from_each(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -118,7 +129,11 @@ EXERCISE = Exercise(
         Group(
             "negative and NaN",
             1,
-            _k(3, *_case("negative", Setup(3, 3)), *_case("NaN", Setup(3, 4)), *_case("all on one rank", Setup(3, 5))),
+            (
+                *_k(3, *_case("negative", Setup(3, 3)), *_case("NaN", Setup(3, 4))),
+                *_k(3, *_case("all on one rank", Setup(3, 5))),
+                *_k(5, *_case("nothing but -infinity", Setup(3, 2))),
+            ),
         ),
         Group(
             "any dtype",
@@ -129,6 +144,7 @@ EXERCISE = Exercise(
                 Setup(3, 6, "bfloat16"),
                 Setup(3, 6, "int32"),
                 Setup(3, 6, "int64", values="precise"),
+                *_case("all on one rank", Setup(2, 600, "bfloat16")),  # indices that bfloat16 can't hold
             ),
         ),
         Group("any layout", 1, _k(2, *LAYOUTS)),
@@ -143,6 +159,7 @@ EXERCISE = Exercise(
         Mistake(
             "the indices are into all ranks' tensors joined: each must be the flat index on its rank", _joined_index
         ),
+        Mistake("indices in the values' dtype, which can't hold them: send each in a dtype of its own", _rounded_index),
         Mistake("only the best of each rank took part: several of the top k may be on one rank", _one_from_each),
         Mistake("the k smallest instead of the largest", _smallest),
         Mistake("smallest first: the largest comes first", _ascending),

@@ -12,7 +12,7 @@ from allranks.exercises.checking.exercise import P2P, P2P_INSTEAD, Exercise, Gro
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    return [(View.of(draw(setup, rng, setup.ranks, setup.size)),) for _ in range(setup.ranks)]
+    return [(View.of(draw(setup, rng, setup.ranks, setup.size), setup.layout),) for _ in range(setup.ranks)]
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -44,6 +44,7 @@ EXERCISE = Exercise(
         Group("right row", 4, (Setup(3, 4), Setup(4, 3), Setup(5, 2), Setup(8, 2))),
         Group("one or two ranks", 0.5, (Setup(1, 3), Setup(2, 4))),
         Group("any size", 0.5, (Setup(4, 0), Setup(4, 1))),
+        Group("any layout", 0.5, (Setup(4, 3, layout="transposed"), Setup(3, 4, layout="strided"))),
         Group("any dtype", 1, (Setup(3, 3, "float64", values="random"), Setup(4, 3, "int64", values="precise"))),
         Group(
             "any circumstances",
@@ -56,7 +57,10 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(Rule("one message to each of the others, its row only", 2, _own_rows),),
     mistakes=(
-        returning("each rank's row of its own table: nothing came from rank 0", lambda t, rank, setup: t[rank][rank]),
+        returning(
+            "each rank's row of its own table: nothing came from rank 0, or what came was not returned",
+            lambda t, rank, setup: t[rank][rank],
+        ),
         returning(
             "the last row on every rank: one buffer for all of them", lambda t, rank, setup: t[0][-1 if rank else 0]
         ),

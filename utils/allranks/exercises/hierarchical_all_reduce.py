@@ -93,9 +93,10 @@ def _between_nodes(run: Run) -> str | None:
         sent[entry.rank] += _SHARES.get(entry.op, lambda m: 1)(len(entry.group)) * entry.nbytes
     for rank, nbytes in enumerate(sent):
         if nbytes > limit:
+            silent = 0 in sent[rank // g * g : (rank // g + 1) * g]  # another rank of the node sends nothing across
             whole = (
                 ", as if it spoke for its whole node"
-                if nbytes >= run.setup.times * 2 * (m - 1) / m * n * run.itemsize
+                if silent and nbytes >= run.setup.times * 2 * (m - 1) / m * n * run.itemsize
                 else ""
             )
             return (
@@ -157,11 +158,16 @@ EXERCISE = Exercise(
     ),
     blocking_weight=1,
     mistakes=(
-        in_place("the sum of the node only: the step between the nodes is missing", _node_sum),
-        in_place("the sum across nodes only: the step inside the node is missing", _across_sum),
+        in_place(
+            "the sum of the node only: the step between the nodes is missing, or what it brought is not used", _node_sum
+        ),
+        in_place(
+            "the sum across nodes only: the step inside the node is missing, or what it brought is not used",
+            _across_sum,
+        ),
         *(
             in_place(
-                "each rank has its 1/g of the sum only: the all_gather inside the node is missing",
+                "each rank has its 1/g of the sum only: the all_gather inside the node is missing, or what it brought is not used",
                 _never_gathered(cut, rest),
             )
             for cut in (_rounded_up, torch.tensor_split)

@@ -68,7 +68,9 @@ EXERCISE = Exercise(
         ),
         Mistake("the sum of the ranks' means", _from(lambda a, b, rank: (a / b).sum(0))),
         Mistake("each rank's own mean", _from(lambda a, b, rank: a[rank] / b[rank])),
-        Mistake("the counts were never summed", _from(lambda a, b, rank: a.sum(0) / b[rank])),
+        Mistake(
+            "the counts were never summed, or their sum was not used", _from(lambda a, b, rank: a.sum(0) / b[rank])
+        ),
     ),
     collective="all_reduce",
     chunking="none",

@@ -34,6 +34,10 @@ def _by_ranks(shards, rank):
     return sum((s.mean() for s in shards if len(s)), torch.zeros((), dtype=torch.float64)) / len(shards)
 
 
+def _empty_as_one(shards, rank):
+    return torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
+
+
 def _of_full_ranks(shards, rank):
     full = [s.mean() for s in shards if len(s)]
     return torch.stack(full).mean()
@@ -58,6 +62,7 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(Rule("at most two all_reduces", 1, _two),),
     mistakes=(
+        Mistake("an empty rank counted as one sample: its count is 0", _from(_empty_as_one)),
         Mistake("the mean of the ranks' means, an empty rank counting as zero", _from(_by_ranks)),
         Mistake("the mean of the ranks' means: a rank with many samples counts as one with few", _from(_of_full_ranks)),
         Mistake("the sum instead of the mean", _from(lambda shards, rank: torch.cat(shards).sum())),

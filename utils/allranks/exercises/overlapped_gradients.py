@@ -173,9 +173,12 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
         Mistake(
-            "the last bucket was never reduced: it is seldom full when backward() returns", buckets.last_left_oracle
+            "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns",
+            buckets.last_left_oracle,
         ),
-        Mistake("each rank's own gradients: what the all_reduce brought was never copied back", _own),
+        Mistake(
+            "each rank's own gradients: nothing was reduced, or what the all_reduce brought was never copied back", _own
+        ),
     ),
     unit="parameter",
     collective="all_reduce",

@@ -96,7 +96,7 @@ EXERCISE = Exercise(
     rules=(Rule("each pair once per direction", 3, _once),),
     blocking_weight=3,
     mistakes=(
-        Mistake("each rank's own chunks came back: nothing was exchanged", _own),
+        Mistake("each rank's own chunks came back: nothing was exchanged, or what arrived was not returned", _own),
         Mistake(
             "in the order of the exchange instead of rank order: what came from rank q belongs in place q", _rotated
         ),

@@ -78,8 +78,10 @@ def _time(run: Run) -> str | None:
     took = float(run.outcome.seconds)
     if took <= 1.1 * right:
         return None
-    pieces = max(Counter(e.rank for e in run.sends).values())
-    if k > 1 and 1 < pieces < min(k, n):
+    pieces = max(Counter((e.rank, e.peer) for e in run.sends).values())
+    if pieces > k:
+        why = f"{pieces} pieces travel where segments={k} asks for {k}, and each pays alpha"
+    elif k > 1 and 1 < pieces < min(k, n):
         why = f"only {pieces} segments travel; tensor_split(k) makes k of them, split(k) makes them k long"
     elif k > 1 and all(e.numel == n for e in run.sends):
         why = "the vector travels whole; cut it into segments"
@@ -130,7 +132,7 @@ EXERCISE = Exercise(
     blocking_weight=1,
     mistakes=(
         in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0]),
-        in_place("only the first segment arrived", _first_segment),
+        in_place("only the first segment arrived, or only that one was stored", _first_segment),
     ),
     root_name="src",
     collective="broadcast",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from allranks.exercises.checking import rules
 from allranks.exercises.checking.cases import Setup, vectors
 from allranks.exercises.checking.exercise import (
@@ -24,7 +26,22 @@ from allranks.schedules import ceil_lg
 
 def _rounds(run: Run) -> str | None:
     limit = ceil_lg(run.ranks) + 2
-    return rules.rounds(run, limit, f"ceil(lg {run.ranks}) + 2")
+    words = rules.rounds(run, limit, f"ceil(lg {run.ranks}) + 2")
+    if words and _take_turns(run):
+        return f"{words}: the two of a pair must send at the same time (isend, then recv)"
+    return words
+
+
+def _take_turns(run: Run) -> bool:
+    """Whether all but the folded ranks swap with a partner that sends only once it has received."""
+    seen: dict[tuple, list[int]] = {}  # by two messages that pass between two ranks one after the other
+    for rank in range(run.ranks):
+        mine = [e for e in run.outcome.trace.events if e.rank == rank and e.op in ("send", "recv")]
+        for a, b in itertools.pairwise(mine):
+            if a.peer == b.peer and a.op != b.op and a.end <= b.start:
+                seen.setdefault((a.match, b.match), []).append(rank)
+    swapping = {rank for ranks in seen.values() if len(ranks) == 2 for rank in ranks}
+    return len(swapping) >= 1 << (run.ranks.bit_length() - 1)
 
 
 def _bytes(run: Run) -> str | None:
@@ -66,7 +83,10 @@ EXERCISE = Exercise(
     blocking_weight=2,
     mistakes=(
         *sum_mistakes(),
-        in_place("only the first round was done: go on with partners 2, 4, 8 ... away", _first_round),
+        in_place(
+            "only the first round was done, or only its sum was kept: go on with partners 2, 4, 8 ... away",
+            _first_round,
+        ),
     ),
     explain=explain_sum,
     collective="all_reduce",

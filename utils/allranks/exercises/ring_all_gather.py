@@ -17,6 +17,7 @@ from allranks.exercises.checking.exercise import (
     Exercise,
     Group,
     Rule,
+    Run,
     returning,
 )
 
@@ -42,6 +43,17 @@ def _own_sent(step: int):
 _PLACE = "off by one place: rank r's tensor belongs in place r"
 _ORDER = "in order of arrival instead of rank order: rank r's tensor belongs in place r"
 
+
+def _no_more_bytes(run: Run) -> str | None:
+    """Every rank passes on each of the others' tensors, or its own, once."""
+    enough = run.setup.times * (run.ranks - 1) * rules.nbytes_of(run)
+    for rank, sent in enumerate(run.bytes_sent()):
+        if sent > enough:
+            longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
+            return f"rank {rank} sends {sent} bytes{run.at(longest.line)}, where (p-1)n = {enough} do: pass on what came, and nothing else"
+    return None
+
+
 EXERCISE = Exercise(
     name="ring_all_gather",
     promise="returns all ranks' tensors, concatenated in rank order",
@@ -56,7 +68,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("ring neighbours only", 4, rules.round_the_ring),),
+    rules=(Rule("ring neighbours only", 4, rules.round_the_ring), Rule("(p-1)n of bytes", 2, _no_more_bytes)),
     blocking_weight=2,
     mistakes=(
         returning(_ORDER, _rotated(-1)),

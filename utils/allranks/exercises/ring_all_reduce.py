@@ -57,7 +57,10 @@ def _bytes(run: Run) -> str | None:
 
 
 _ONE_PASS = "only the neighbour's contribution was added: one pass instead of p-1 steps"
-_HALF = "the all-gather half is missing: after the reduce-scatter each rank has only one complete chunk"
+_HALF = (
+    "the all-gather half is missing, or what comes in it is not stored: "
+    "after the reduce-scatter each rank has only one complete chunk"
+)
 
 MISTAKES = (
     *sum_mistakes(),

@@ -62,7 +62,11 @@ EXERCISE = Exercise(
     ),
     blocking_weight=1,
     mistakes=(
-        in_place("dst's own contribution alone: nothing was received", lambda t, r, s: t[r] if r == s.root else None),
+        in_place(
+            "dst's own contribution alone: what came was not added (`a.add(b)` makes a new tensor, `a += b` adds), "
+            "or nothing came",
+            lambda t, r, s: t[r] if r == s.root else None,
+        ),
         *sum_mistakes(),
     ),
     explain=explain_sum,

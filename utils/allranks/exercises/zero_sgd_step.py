@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.exercises.checking.cases import DTYPES, Args, Expected, Parameter, Setup, View, draw, plain
 from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
@@ -92,12 +92,37 @@ def _volume(run: Run) -> str | None:
             mine = [e for e in run.collectives if e.rank == rank and e.call == call]
             scattered = sum(e.numel for e in mine if e.op in SCATTERS)
             gathered = sum(e.received_nbytes for e in mine if e.op in GATHERS) // itemsize
-            room = run.ranks * max(len(mine), 2)  # each collective may be padded to a multiple of p
+            # each collective, or each parameter in both of them, may be padded to a multiple of p
+            room = run.ranks * max(len(mine), 2 * len(args[0][0]))
             if gathered > total + room and not scattered:
                 return f"rank {rank} gathers whole gradients, {gathered} elements: reduce_scatter them, then all_gather the parameters"
             if scattered + gathered > 2 * total + room:
                 return f"rank {rank} moves {scattered + gathered} elements, where 2P = {2 * total} (P to reduce_scatter, P to all_gather) are enough"
+        if run.ranks > 1 and _gathers_gradients(run, call):
+            return (
+                "what is all_gathered are gradients: update your shard with its own, then all_gather the new parameters"
+            )
     return None
+
+
+def _gathers_gradients(run: Run, call: int) -> bool:
+    """Whether the ranks hand round the sums or means of the gradients, and not the new parameters."""
+    sent = [e for e in run.collectives if e.call == call and e.op in GATHERS]
+    if not sent or any(e.payload is None or e.dtype not in DTYPES for e in sent):
+        return False
+    parts = [torch.frombuffer(bytearray(e.payload), dtype=DTYPES[e.dtype]) for e in sent if e.payload]
+    handed = torch.cat([part.double() for part in parts]) if parts else torch.zeros(0, dtype=torch.float64)
+    ranks = [plain(args[0]) for args in run.args[call]]
+    total = torch.stack([_flat([grad for _, grad in parameters]).double() for parameters in ranks]).sum(0)
+    new = _flat([run.expected[call][0].changed[0, i, "data"] for i in range(len(ranks[0]))]).double()
+    return not _among(new, handed) and (_among(total / run.ranks, handed) or _among(total, handed))
+
+
+def _among(wanted: torch.Tensor, numbers: torch.Tensor) -> bool:
+    """Whether each of them is there, up to rounding."""
+    if not numbers.numel():
+        return False
+    return bool(((wanted[:, None] - numbers).abs().min(1).values <= 1e-5 * (1 + wanted.abs())).all())
 
 
 def _case(ranks: int, shapes: tuple, dtype: str = "float32", lr: float = 0.5, **more) -> Setup:
@@ -136,7 +161,10 @@ EXERCISE = Exercise(
             "each shard was updated with its owner's gradient only: reduce_scatter the gradients first",
             _owners_gradient,
         ),
-        Mistake("each rank kept its own shard: the all_gather of the new parameters is missing", _first_shard_only),
+        Mistake(
+            "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is not used",
+            _first_shard_only,
+        ),
     ),
     unit="parameter",
     collective="reduce_scatter + all_gather",

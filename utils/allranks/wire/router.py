@@ -326,7 +326,10 @@ class Router:
             if not offers:
                 continue
             offers.sort(key=lambda op: (op.index, op.rank))
-            chosen = self.chance.choice(offers) if self.delivery == "shuffled" else offers[0]
+            if self.delivery == "shuffled":  # often the newest: a message of the next call that overtakes one of this
+                chosen = self.chance.choice((offers[-1], self.chance.choice(offers)))
+            else:
+                chosen = offers[0]
             self.sends[chosen.group, chosen.rank, chosen.peer, chosen.tag].popleft()
             self.anysource.remove(recv)
             self._match(chosen, recv)

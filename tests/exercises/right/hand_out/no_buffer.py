@@ -8,7 +8,8 @@ def hand_out(table):
         row = torch.empty_like(table[0])
         dist.recv(row, 0)
         return row
-    works = [dist.isend(table[peer], peer) for peer in range(1, p)]
+    rows = table.contiguous()
+    works = [dist.isend(rows[peer], peer) for peer in range(1, p)]
     for work in works:
         work.wait()
     return table[0].clone()

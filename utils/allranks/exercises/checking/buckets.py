@@ -128,8 +128,9 @@ def one_all_reduce_each(run: Run) -> str | None:
                     "first place in the list, which the backward pass reaches last"
                 )
             many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
+            alone = ", also where that one is larger than the cap by itself" if many == "fewer" else ""
             return (
                 f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
-                "from the last parameter on, and close it only when the next gradient would pass the cap"
+                f"from the last parameter on, and close it when the next gradient would pass the cap, and only then{alone}"
             )
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -49,15 +50,23 @@ def of_failure(run: Run, withhold: bool = False) -> str:
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
         # a name that the student made up could carry inputs as well as a text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
-        return f"rank {failure.rank} raised {name}{run.at(failure.line)}."
+        return f"rank {failure.rank} raised {name}{run.at(failure.line)}.{_missing_tool(failure)}"
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
         return f"rank {failure.rank} ended its process{run.at(failure.line)}. Return from the function instead."
-    words = _placed(failure.message, run, failure.line)
+    words = _placed(failure.message, run, failure.line) + _missing_tool(failure)
     if re.search(r"(to|from) rank -?\d+, but there are only ranks", words):
         words += " Count round the ring modulo the number of ranks, or leave that partner out."
     if failure.error == "RuntimeError" and re.search(r"modified inplace|leaf Variable that requires grad", words):
         words += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return words
+
+
+def _missing_tool(failure: Any) -> str:
+    """A hint for who uses the course's own tools, which are left out of what ranks run."""
+    name = re.search(r"name '(\w+)' is not defined", failure.message) if failure.error == "NameError" else None
+    if name is None or importlib.util.find_spec(f"allranks.{name[1]}") is None:
+        return ""
+    return " The course's own tools are not there when it is marked: write it yourself."
 
 
 def _placed(message: str, run: Run, line: int | None) -> str:
@@ -78,30 +87,64 @@ def _deadlock(run: Run) -> str:
         return _placed(failure.message, run, failure.line)
     ring = " → ".join(str(r) for r in (*cycle, cycle[0]))
     first = next((w for w in waits if w.rank == cycle[0]), waits[0])
-    if all("send" in w.op for w in waits):
+    offered = [e for e in run.sends if e.rank in cycle and e.match is None]
+    posted = [e for e in run.outcome.log if e.kind == "recv" and e.match is None]
+    # a batch waits for its sends and its receives alike
+    if offered and all("send" in w.op for w in waits) and any(e.rank in cycle for e in posted):
+        return (
+            f"deadlock: ranks {ring} each wait for the next; rank {first.rank} waits for rank {first.peer} in "
+            f"{first.op}{run.at(first.line)}. {_do_not_meet(run, offered, posted)}"
+        )
+    if offered and all("send" in w.op for w in waits):
         many = "every rank" if len(cycle) == run.ranks else "each of these ranks"
         return (
             f"deadlock: {many} sends before it receives, so they wait for each other in a cycle, {ring}; "
             f"rank {first.rank} waits in {first.op} to rank {first.peer}{run.at(first.line)}. {ORDER_HELP}"
         )
-    offered = next((e for e in run.sends if e.rank in cycle and e.match is None), None)
-    if offered is not None and all("recv" in w.op for w in waits):
-        tag = re.search(r"Rank \d+ sends with tag .*", failure.message)
+    if offered and all("recv" in w.op for w in waits):
+        astray = next((e for e in offered if e.peer in cycle), offered[0])
         elsewhere = (
-            f"They have sent, but not that way: rank {offered.rank} sends to rank {offered.peer}{run.at(offered.line)}, "
-            "which receives from another."
+            f"They have sent, but not that way: rank {astray.rank} sends to rank {astray.peer}{run.at(astray.line)}"
+            f"{', which receives from another' if astray.peer in cycle else ''}."
         )
         return (
             f"deadlock: ranks {ring} each wait to receive from the next; rank {first.rank} waits in {first.op} from rank "
-            f"{first.peer}{run.at(first.line)}. {tag.group() if tag else elsewhere}"
+            f"{first.peer}{run.at(first.line)}. {_other_tag(run) or elsewhere}"
         )
     if all("recv" in w.op for w in waits):
+        sent = any(e.rank in cycle for e in run.sends)
+        what = "what they sent has all been received" if sent else "none of them has sent"
+        hint = (
+            "One receive is too many, or a send is missing or comes too late."
+            if sent
+            else "Somebody has to send first: start the send with isend before you receive."
+        )
         return (
-            f"deadlock: ranks {ring} each wait to receive from the next, and none of them has sent; "
-            f"rank {first.rank} waits in {first.op} from rank {first.peer}{run.at(first.line)}. "
-            "Somebody has to send first: start the send with isend before you receive."
+            f"deadlock: ranks {ring} each wait to receive from the next, and {what}; "
+            f"rank {first.rank} waits in {first.op} from rank {first.peer}{run.at(first.line)}. {hint}"
         )
     return _placed(failure.message, run, failure.line)
+
+
+def _other_tag(run: Run) -> str | None:
+    """The wire's sentence on two ranks that would meet but for their tags or groups."""
+    found = re.search(r"Rank \d+ sends (with tag|in another group) .*", run.failure.message)
+    return found.group() if found else None
+
+
+def _do_not_meet(run: Run, offered: Sequence[Any], posted: Sequence[Any]) -> str:
+    """Which send and which receive, both without a partner, go past each other."""
+    tag = _other_tag(run)
+    if tag:
+        return tag
+    pairs = ((s, r) for s in offered for r in posted if r.rank == s.peer and r.peer not in (s.rank, None))
+    send, recv = next(pairs, (None, None))
+    if send is None:
+        return "Their sends and their receives do not meet."
+    return (
+        f"Rank {send.rank} sends to rank {send.peer}{run.at(send.line)}, but rank {recv.rank} has posted a receive "
+        f"from rank {recv.peer}{run.at(recv.line)}."
+    )
 
 
 def known(run: Run, faults: Sequence[Fault]) -> list[str]:
@@ -165,6 +208,10 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
     if first.kind == "dtype":
         if "must be int64" in first.words and not any(v.base.dtype == torch.int64 for _, v in views(given)):
             return None  # counts and places have a dtype of their own
+        if "must be complex" in first.words and "has dtype float" in first.words:
+            return (
+                "pairs of reals came back: take the complex tensor itself, not what a future holds, or view_as_complex"
+            )
         return "the dtype was promoted or narrowed: results keep the dtype of the input"
     if first.kind == "clobbered":
         return "an input was clobbered: work on a copy (tensor.clone())"
@@ -187,6 +234,8 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
             return "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
         if untouched and run.ranks > 2 and len(faults) == run.ranks - 1:
             there = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
+            if (run.sends or run.collectives) and _gave_the_result(run, call, there):
+                return "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
             return f"only rank {there} has the result: every rank must end with it"
     pair = _value_pair(got, wanted, outputs)
     if pair is not None:
@@ -197,8 +246,16 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
             return f"right only to the precision of a narrower dtype: on the way the values passed through one, such as {one}"
         zeros = (a == 0) & (b != 0)
         if a.numel() > 1 and bool(zeros.any()) and bool(((a == b) | zeros).all()):
-            return "some elements are still zero: that part was never received"
+            return "some elements are still zero: that part was never received, or not stored"
     return None
+
+
+def _gave_the_result(run: Run, call: int, rank: int) -> bool:
+    """Whether what this rank must end with is what it came with."""
+    changed = run.expected[call][rank].changed
+    return all(
+        compare.same(changed[path], view.tensor()) for path, view in views(run.args[call][rank]) if path in changed
+    )
 
 
 def _untouched(run: Run, fault: Fault) -> bool:

@@ -5,6 +5,7 @@ It decides nothing. Whatever a rank says here is only that rank's own answer, wh
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable
 from typing import Any
@@ -106,4 +107,6 @@ def _plain(value: Any) -> Any:
         return ["tuple" if isinstance(value, tuple) else "list", [_plain(item) for item in value]]
     if value is None or isinstance(value, bool | int | float):
         return ["number", value]
+    if isinstance(value, numbers.Real):  # NumPy's, for one
+        return ["number", int(value) if isinstance(value, numbers.Integral) else float(value)]
     return ["other", type(value).__name__]

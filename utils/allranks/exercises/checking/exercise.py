@@ -234,6 +234,7 @@ CIRCUMSTANCES = (
     Setup(4, 10, times=2),
     Setup(3, 6, outer_world=True),
     Setup(4, 12, delivery="shuffled"),
+    Setup(4, 10, times=2, delivery="shuffled"),
 )
 
 

@@ -85,6 +85,14 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
                 f"rank {rank} sends whole vectors{run.at(whole.line)}: {sent} bytes in all, where {what} ({high} bytes) do. "
                 "Cut the tensor into p chunks and send one chunk a step"
             )
+        lengths = [e.nbytes // run.itemsize for e in run.sends]
+        most = max(lengths)
+        if most > longest and most - min(lengths) > 1:
+            entry = run.sends[lengths.index(most)]
+            return (
+                f"chunks of unequal length: rank {entry.rank} sends a message of {most} elements{run.at(entry.line)}, "
+                f"where tensor_split's longest chunk has {longest}"
+            )
         much = "too many" if sent > high else "too few"
         return f"rank {rank} sends {sent} bytes, {much}: {what} are {low}" + (f" to {high}" if high > low else "")
     return None
@@ -156,7 +164,8 @@ def first_wrong_step(run: Run) -> str | None:
         twice = next((r for e in elements for r, times in Counter(e.bag).items() if times > 1), None)
         if twice is not None:
             return f"{at}: it sends {chunk} with the contribution of rank {twice} in it more than once: what came was added where it should be stored, or added twice"
-        if any(not e.bag for e in elements):
+        # where p does not divide the size, whole chunks may be padding
+        if len(elements) > -size % p and not any(e.bag for e in elements):
             return f"{at}: it sends elements that are still zero: a buffer into which nothing was received yet"
     return None
 
@@ -201,7 +210,10 @@ def end_state(run: Run, rank: int, call: int = 0) -> str | None:
         chunk = next(c for c, (a, b) in enumerate(provenance.bounds(run.setup.size, p)) if a <= index < b)
         at = f"at the end rank {rank}, chunk {chunk} (index {index})"
         if not element.bag:
-            return f"{at}: it is zero, nothing was ever received into it"
+            first = next((i for i, e in enumerate(elements) if e.position == 0), None)
+            if index == 0 and first is not None and run.setup.size % p:
+                return f"{at}: it is zero, and element 0 of the vector is at index {first}: padding belongs behind the vector"
+            return f"{at}: it is zero: nothing was received into it, or what came was not stored"
         if element.position is None:
             return f"{at}: elements of different chunks were added together: off by one chunk"
         if element.position != index:

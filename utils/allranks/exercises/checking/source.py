@@ -96,8 +96,10 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise SourceError(f"{filename} is not a notebook of format 4: open it in JupyterLab and save it again.")
-    lines: list[str] = []
-    starts = []
+    lines = [
+        ""
+    ]  # for what cells import from __future__, which a notebook may do in any of them, a file in its first line only
+    starts, features = [], set()
     number = 0
     for cell in cells:
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
@@ -117,10 +119,27 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
             if re.search(rf"\bdef\s+{re.escape(function)}\b", text):
                 raise SourceError(_syntax(error, filename, f"cell {number}")) from None
             text = "\n" * text.count("\n")  # another cell that does not parse is none of this exercise's business
+        text, found = _without_future(text)
+        features |= found
         lines += text.split("\n")
+    if features:
+        lines[0] = f"from __future__ import {', '.join(sorted(features))}"
     whole = "\n".join(lines)
     kept = _keep(_parse(whole, filename), whole, function, filename, whole_file=False)
     return Source(kept, function, filename, tuple(starts))
+
+
+def _without_future(text: str) -> tuple[str, set[str]]:
+    """The text of a cell with `pass` for its imports from __future__, and what they import."""
+    lines, found = text.split("\n"), set()
+    for node in reversed(ast.parse(text).body):  # the last first, so that columns stay right
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.end_lineno is not None:
+            found |= {alias.name for alias in node.names}
+            first, last = node.lineno - 1, node.end_lineno - 1
+            before = lines[first].encode()[: node.col_offset].decode()
+            after = lines[last].encode()[node.end_col_offset :].decode()
+            lines[first : last + 1] = [f"{before}pass{after}", *[""] * (last - first)]
+    return "\n".join(lines), found
 
 
 def _without_magics(text: str) -> str:
@@ -277,12 +296,33 @@ def _needed(statements: list[ast.stmt], lines: list[str], function: str) -> set[
     todo = by_name.get(function, []) + by_name.get("*", [])
     todo += [s for s in statements if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
     while todo:
-        statement = todo.pop()
-        if id(statement) in found:
-            continue
-        found.add(id(statement))
-        todo += [s for name in _takes(statement, lines) for s in by_name.get(name, ())]
+        while todo:
+            statement = todo.pop()
+            if id(statement) in found:
+                continue
+            found.add(id(statement))
+            todo += [s for name in _takes(statement, lines) for s in by_name.get(name, ())]
+        todo = [s for s in statements if id(s) not in found and _registers(s, lines, by_name, found)]
     return found
+
+
+def _registers(statement: ast.stmt, lines: list[str], by_name: dict[str, list[ast.stmt]], found: set[int]) -> bool:
+    """Whether a decorator or a base class of the student's, which the function reaches or which changes what it reaches, may
+    have taken note of this definition."""
+    if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return False
+    taken = [*statement.decorator_list, *getattr(statement, "bases", ())]
+    todo = [s for node in taken for name in _loads(node) for s in by_name.get(name, ())]
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or isinstance(one, ast.Import | ast.ImportFrom):
+            continue
+        if id(one) in found:
+            return True
+        seen.add(id(one))
+        todo += [s for name in _takes(one, lines) for s in by_name.get(name, ())]
+    return False
 
 
 def _missing(statement: ast.stmt) -> bool:

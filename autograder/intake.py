@@ -7,11 +7,14 @@ or no notebook; and nbgrader, which would follow a link and copy what it finds, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pwd
+import re
 import shutil
 import stat
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +31,10 @@ MAX_CELLS = 5000
 MAX_OUTPUTS = 5000
 MAX_TAGS = 50  # of a cell
 MAX_DEPTH = 20  # of folders in a submission
+CHANGED = "vanished or was changed while it was being collected"
+MEANS_CHANGED = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EEXIST, errno.ENXIO}
+)
 SHOWABLE = frozenset({".ipynb", ".txt", ".png", ".jpg", ".jpeg", ".gif", ".csv", ".json"})
 
 
@@ -77,13 +84,23 @@ def _check_time(path: Path) -> None:
         return
     try:
         with open(path, "rb") as file:
-            words = file.read(101).decode("ascii")
-        if len(words) > 100:
-            raise ValueError
-        if words.strip():
-            parse_utc(words.strip())
-    except (ValueError, OverflowError):
+            _parse_time(file.read(101))
+    except ValueError:
         raise Refused(f"{path.name} holds no time; delete it, or hand in again. It was not graded.") from None
+
+
+def _parse_time(raw: bytes) -> datetime | None:
+    """The time in a timestamp.txt, None where it is empty. Raises ValueError where it holds anything else.
+
+    dateutil takes the name of a time zone for a path, and reads what lies there.
+    """
+    words = raw.decode("ascii").strip()
+    if len(raw) > 100 or ".." in words or re.search(r"(^|[\s:])/", words):
+        raise ValueError("no time")
+    try:
+        return parse_utc(words) if words else None
+    except Exception:  # dateutil takes no care of what it reads
+        raise ValueError("no time") from None
 
 
 def _mode(path: Path) -> int:
@@ -181,77 +198,190 @@ class Collect(ExchangeCollect):
             return {"username": "", "filename": os.path.basename(path), "timestamp": datetime.min}
 
     def init_src(self) -> None:
-        """Chooses what to collect, as nbgrader does, among what its student owns and what can be copied.
-
-        It must be known by now: before nbgrader copies a newer submission, it removes the earlier one.
-        """
+        """Chooses what to collect, as nbgrader does, among what its student owns."""
         super().init_src()
-        self.src_records = [r for r in self.src_records if self._is_theirs(r) and self._can_be_copied(r)]
+        self.src_records = [record for record in self.src_records if self._is_theirs(record)]
 
     def _sort_by_timestamp(self, records: list) -> list:
         honest = [record for record in records if self._is_theirs(record)]
         return super()._sort_by_timestamp(honest or records)
 
     def _is_theirs(self, record: dict) -> bool:
-        path = Path(self.inbound_path, record["filename"])
+        """Whether it is its student's by now; what is copied is asked again, once it is open."""
         if not record["username"] or name_refusal(record["username"]):
             self.log.error("%r says not whose it is; it is not collected", record["filename"])
             return False
-        owner = path.lstat().st_uid
-        if not self.check_owner or owner == os.getuid():  # what we laid there ourselves
-            return True
+        try:
+            stranger = self._stranger(record, Path(self.inbound_path, record["filename"]).lstat().st_uid)
+        except OSError as error:
+            self.log.error("%s %s; it is not collected", self._shown(record), _reason(error))
+            return False
+        if stranger is not None:
+            self.log.error("%s: handed in by %s; it is not collected", record["username"], stranger)
+        return stranger is None
+
+    def _stranger(self, record: dict, owner: int) -> str | None:
+        """Who handed it in, where that is neither the student nor we ourselves."""
+        if not self.check_owner or owner == os.getuid():
+            return None
         try:
             name = pwd.getpwuid(owner).pw_name
         except KeyError:
             name = f"user {owner}"
-        if name != record["username"]:
-            self.log.error("%s: handed in by %s; it is not collected", record["username"], name)
-        return name == record["username"]
+        return None if name == record["username"] else name
 
-    def _can_be_copied(self, record: dict) -> bool:
-        path = os.path.join(self.inbound_path, record["filename"])
+    def _shown(self, record: dict) -> str:
+        return _printable(os.path.join(self.inbound_path, record["filename"]))
+
+    def copy_files(self) -> None:
+        """Collects what was chosen, each for itself: whatever one student does to theirs meanwhile, the others' is collected."""
+        if not self.src_records:
+            course = self.coursedir.course_id
+            self.log.warning("No submissions of %r for course %r to collect", self.coursedir.assignment_id, course)
+        for record in self.src_records:
+            try:
+                self._collect(record)
+            except (OSError, ValueError) as error:
+                self.log.error("%s %s; it is not collected", self._shown(record), _reason(error))
+
+    def _collect(self, record: dict) -> None:
+        student, lab = record["username"], self.coursedir.assignment_id
+        dest = Path(self.coursedir.format_path(self.coursedir.submitted_directory, student, lab))
+        earlier = dest.is_dir()
+        if earlier and not self._is_wanted(record, _time_of(dest)):
+            said = (
+                "No newer submission to collect" if self.update else "Submission already exists, use --update to update"
+            )
+            self.log.info("%s: %s %s", said, student, lab)
+            return
+        self.log.info("%s submission: %s %s", "Updating" if earlier else "Collecting", student, lab)
+        unfinished = dest.with_name(f".{dest.name}.unfinished")
+        dest.parent.mkdir(parents=True, exist_ok=True)
         try:
-            why_not = self._why_not(path)
-        except OSError as error:
-            why_not = f"can't be read ({error.strerror})"
-        if why_not is not None:
-            self.log.error("%s %s; it is not collected", path, why_not)
-        return why_not is None
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a collecting that was killed
+            self._copy(record, unfinished)
+            if earlier:
+                shutil.rmtree(dest)
+            unfinished.rename(dest)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            with contextlib.suppress(OSError):  # it holds something, but for who handed in nothing else
+                dest.parent.rmdir()
 
-    def _why_not(self, path: str) -> str | None:
-        if os.path.islink(path):
-            return "is a symbolic link"
-        waiting = [(path, 0)]
-        while waiting:  # os.walk and copytree call themselves for each level
-            where, depth = waiting.pop()
-            if depth > MAX_DEPTH:
-                return f"has folders in folders, more than {MAX_DEPTH} deep"
-            with os.scandir(where) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append((entry.path, depth + 1))
-                    elif entry.is_file(follow_symlinks=False) and not os.access(entry.path, os.R_OK):
-                        return "holds a file that can't be read"
-        size, limit = self.get_size(path), 1000 * self.coursedir.max_dir_size
-        return f"has {size} bytes; the limit is {limit}" if size > limit else None
+    def _is_wanted(self, record: dict, earlier: datetime | None) -> bool:
+        """nbgrader's rule for what is to take the place of a submission of that time."""
+        newer = earlier is None or record["timestamp"] > earlier
+        return (self.update and newer) or (self.before_duedate and record["timestamp"] != earlier)
 
-    def do_copy(self, src: str, dest: str, log=None) -> None:
-        """Copies links as links, which grading refuses, and leaves out what is neither a file nor a folder."""
+    def _copy(self, record: dict, dest: Path) -> None:
+        with _opened(self.inbound_path, os.O_DIRECTORY) as inbound:
+            if stat.S_ISLNK(os.stat(record["filename"], dir_fd=inbound, follow_symlinks=False).st_mode):
+                raise Refused("is a symbolic link")
+            with _opened(record["filename"], os.O_DIRECTORY | os.O_NOFOLLOW, inbound) as folder:
+                stranger = self._stranger(record, os.fstat(folder).st_uid)
+                if stranger is not None:
+                    raise Refused(f"was handed in by {stranger}")
+                copier = Copier(1000 * self.coursedir.max_dir_size, os.fstat(folder).st_uid, self.coursedir.groupshared)
+                copier.copy_folder(folder, dest)
+        for name in copier.left_out:
+            self.log.error(
+                "%s: %s is a pipe, a socket or a device; it is not collected", self._shown(record), _printable(name)
+            )
 
-        def special(where: str, names: list[str]) -> list[str]:
-            kept = stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK
-            modes = {name: os.lstat(os.path.join(where, name)).st_mode for name in names}
-            left_out = [name for name, mode in modes.items() if not any(kind(mode) for kind in kept)]
-            for name in left_out:
-                self.log.error("%s: %s is a pipe, a socket or a device; it is not collected", src, name)
-            return left_out
 
-        try:
-            shutil.copytree(src, dest, symlinks=True, ignore=special)
-        except (OSError, RecursionError) as error:  # it was changed since it was chosen, or there is no room
-            self.log.error("%s can't be copied (%s); it is not collected", src, type(error).__name__)
-            with contextlib.suppress(RecursionError):
-                shutil.rmtree(dest, ignore_errors=True)
+class Copier:
+    """Copies one submission, which its student may be changing meanwhile: what a name leads to is asked of what was opened.
+
+    Links are copied as links, which grading refuses; what is neither file, folder nor link stands in `left_out`. Nobody's
+    permissions are copied: a program that runs as its owner would run as ours. Raises Refused, or OSError, and leaves then
+    what it had copied.
+    """
+
+    def __init__(self, max_nbytes: int, owner: int, groupshared: bool = False) -> None:
+        self.max_nbytes, self.owner, self.groupshared = max_nbytes, owner, groupshared
+        self.count = self.nbytes = 0
+        self.left_out: list[str] = []
+
+    def copy_folder(self, source: int, dest: Path, depth: int = 0) -> None:
+        """Copies an open folder to `dest`, which must not be there yet."""
+        if depth > MAX_DEPTH:
+            raise Refused(f"has folders in folders, more than {MAX_DEPTH} deep")
+        dest.mkdir()
+        if self.groupshared:
+            dest.chmod(0o2770 | dest.stat().st_mode & 0o777)
+        with os.scandir(source) as entries:  # it may be filled while we read: no list is made of it
+            for entry in entries:
+                self.count += 1
+                if self.count > MAX_FILES:
+                    raise Refused(f"has more than {MAX_FILES} files")
+                self._copy_entry(entry.name, source, dest, depth)
+
+    def _copy_entry(self, name: str, folder: int, dest: Path, depth: int) -> None:
+        kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        if kind == stat.S_IFLNK:
+            os.symlink(os.readlink(name, dir_fd=folder), dest / name)
+        elif kind not in (stat.S_IFREG, stat.S_IFDIR):
+            self.left_out.append(name)
+        else:
+            with _opened(name, os.O_NOFOLLOW | os.O_NONBLOCK, folder) as source:
+                about = os.fstat(source)
+                if stat.S_IFMT(about.st_mode) != kind:
+                    raise Refused(CHANGED)
+                if kind == stat.S_IFDIR:
+                    self.copy_folder(source, dest / name, depth + 1)
+                elif about.st_nlink > 1 and self.owner not in (about.st_uid, os.getuid()):
+                    raise Refused("holds a hard link to somebody else's file")
+                else:
+                    self._copy_file(source, dest / name)
+
+    def _copy_file(self, source: int, dest: Path) -> None:
+        about = os.fstat(source)
+        self._check_room(about.st_size)  # a sparse file may be of any size
+        with open(dest, "xb") as copy:
+            while chunk := os.read(source, 1 << 20):
+                self._check_room(len(chunk))  # it may have grown
+                self.nbytes += len(chunk)
+                copy.write(chunk)
+            copy.flush()
+            os.utime(copy.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))
+            if self.groupshared:
+                os.fchmod(copy.fileno(), 0o660 | os.fstat(copy.fileno()).st_mode & 0o777)
+
+    def _check_room(self, nbytes: int) -> None:
+        if self.nbytes + nbytes > self.max_nbytes:
+            raise Refused(f"has {self.nbytes + nbytes} bytes or more; the limit is {self.max_nbytes}")
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """What an error says of a submission, as the rest of a sentence."""
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in MEANS_CHANGED:
+        return CHANGED
+    return f"can't be copied ({getattr(error, 'strerror', None) or type(error).__name__})"
+
+
+def _printable(name: str) -> str:
+    """A name that a student chose, for a line of the log."""
+    return name if name.isprintable() else ascii(name)
+
+
+def _time_of(collected: Path) -> datetime | None:
+    """When what was collected before was handed in; None where it doesn't say. nbgrader would follow a link, or stop."""
+    try:
+        with _opened(str(collected / "timestamp.txt"), os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
+            return _parse_time(os.read(handle, 101))
+    except (OSError, ValueError):
+        return None
 
 
 def _ours(autograde: Autograde, lab: str) -> Path:

@@ -2,7 +2,8 @@
 
 Namespaces, limits and the missing capabilities hold what a rank could reach; this list is what they leave open: processes and
 programs beside the rank, memory that no limit of a process counts, and the kernel's notes that another rank could read (key
-rings, locks and hints on files that all ranks see, sockets that ignore network namespaces). Everything else is allowed.
+rings; locks, hints, times, modes and attributes of files that all ranks see; sockets, in which descriptors can be parked that
+count for all of a user's processes). Everything else is allowed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,26 @@ import os
 ALONE = ("fork", "vfork", "execve", "execveat")
 UNCOUNTED_MEMORY = ("shmget", "msgget", "semget", "mq_open", "memfd_secret", "io_uring_setup")
 WHISPERS = ("add_key", "request_key", "keyctl", "flock", "inotify_init", "inotify_init1", "fanotify_init")
+MARKS = (  # what stays with a file that others see: a device, or the memory in which a large message came
+    *("utime", "utimes", "futimesat", "utimensat", "utimensat_time64"),
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
+    *(
+        "setxattr",
+        "lsetxattr",
+        "fsetxattr",
+        "setxattrat",
+        "removexattr",
+        "lremovexattr",
+        "fremovexattr",
+        "removexattrat",
+    ),
+)
+SOCKETS = ("socket", "socketpair")  # a rank has the one that it came with
 KERNEL_SURFACE = ("bpf", "perf_event_open", "userfaultfd", "ptrace", "process_vm_readv", "process_vm_writev")
 
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(0)
 _EQUAL, _GREATER, _MASKED = 4, 6, 7  # SCMP_CMP_EQ, _GT, _MASKED_EQ
 _CLONE_THREAD = 0x10000
-_AF_UNIX = 1
 # commands of fcntl: locks, owners and signals (5 to 16), locks of open files (36 to 38), leases and notices (1024 to 1026)
 _FCNTL_REFUSED = (*range(5, 17), 36, 37, 38, 1024, 1025, 1026)
 _FCNTL_LAST_ALLOWED = 1034  # F_GET_SEALS; above it are hints that stay with the file
@@ -48,11 +63,10 @@ def program() -> bytes:
         )
 
     try:
-        for name in (*ALONE, *UNCOUNTED_MEMORY, *WHISPERS, *KERNEL_SURFACE):
+        for name in (*ALONE, *UNCOUNTED_MEMORY, *WHISPERS, *MARKS, *SOCKETS, *KERNEL_SURFACE):
             refuse(name)
         refuse("clone", errno.EPERM, (0, _MASKED, _CLONE_THREAD, 0))
         refuse("clone3", errno.ENOSYS)  # its flags lie in memory; the C library then takes clone
-        refuse("socket", errno.EAFNOSUPPORT, (0, _GREATER, _AF_UNIX))
         refuse("fcntl", errno.EPERM, (1, _GREATER, _FCNTL_LAST_ALLOWED))
         for command in _FCNTL_REFUSED:
             refuse("fcntl", errno.EPERM, (1, _EQUAL, command))

@@ -167,19 +167,55 @@ for address in (("127.0.0.1", 80), ("192.0.2.1", 80)):
     except OSError as error:
         say(error.errno)
 """
-    assert said(sandbox, body) == [str(errno.EAFNOSUPPORT)] * 2
-    assert said(sandbox, "import socket\nsocket.socket(socket.AF_VSOCK)") == ["OSError"]  # no namespace holds those
+    assert said(sandbox, body) == [str(errno.EPERM)] * 2
+    assert said(sandbox, "import socket\nsocket.socket(socket.AF_VSOCK)") == [
+        "PermissionError"
+    ]  # no namespace holds those
+    # descriptors that are under way in one count against all of a user's processes
+    assert said(sandbox, "import socket\nsocket.socketpair()") == ["PermissionError"]
     assert said(unfiltered, body) == [str(errno.ENETUNREACH)] * 2  # not even loopback is up
 
 
-def test_reaches_no_abstract_socket_of_another(sandbox):
+def test_reaches_no_abstract_socket_of_another(unfiltered):
     body = "import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind(chr(0) + 'here')\ns.listen()\nsay('up')\ntime.sleep(60)"
-    first, read = start(sandbox, body)
+    first, read = start(unfiltered, body)
     assert os.read(read, 100) == b"up\n"
     connect = "import socket\nsocket.socket(socket.AF_UNIX).connect(chr(0) + 'here')"
-    assert said(sandbox, connect) == ["ConnectionRefusedError"]
+    assert said(unfiltered, connect) == ["ConnectionRefusedError"]
     first.kill()
     os.close(read)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os.utime('/dev/null')",
+        "os.utime(os.memfd_create('m'))",
+        "os.fchmod(os.memfd_create('m'), 0o600)",
+        "os.chmod('/dev/null', 0o666)",
+        "os.setxattr(os.memfd_create('m'), 'user.word', b'x')",
+        "os.removexattr(os.memfd_create('m'), 'user.word')",
+    ],
+)
+def test_leaves_no_mark_on_what_others_see(sandbox, call):
+    assert said(sandbox, call) == ["PermissionError"]
+
+
+def test_its_seconds_can_not_be_had_back(sandbox):
+    body = """
+import resource, signal
+signal.setitimer(signal.ITIMER_PROF, 0)
+say(*resource.getrlimit(resource.RLIMIT_CPU))
+resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))
+"""
+    assert said(sandbox, body) == ["600 600", "ValueError"]
+
+
+def test_has_nothing_that_runs_whole_algorithms(sandbox):
+    assert said(sandbox, "import allranks.schedules\nsay('there')\nimport allranks.execute") == [
+        "there",
+        "ModuleNotFoundError",
+    ]
 
 
 def test_starts_no_process_and_no_program(sandbox):

@@ -15,7 +15,20 @@ EXPECTED = frozenset(
     "heapq statistics random time warnings copy abc".split()
 )
 REACHING = frozenset("open exec eval compile __import__ globals vars breakpoint input exit quit get_ipython".split())
+# Modules that reach out of a rank's own work, and that other modules hold under their names (torch.os). Left out are those
+# whose names mean something else as well: copy, random, types, code, operator, select, signal, queue, io.
+OUTSIDE = frozenset(
+    "os sys gc ctypes _ctypes posix socket subprocess multiprocessing importlib builtins inspect mmap fcntl resource threading "
+    "_thread pathlib shutil tempfile glob pickle marshal faulthandler runpy pkgutil linecache sqlite3 asyncio pdb".split()
+)
+# What begins with _ and is all the same what a program may need: torch's own advice and examples use it, and namedtuple's.
+HARMLESS = frozenset(
+    "_utils _flatten_dense_tensors _unflatten_dense_tensors _functional_collectives _coalescing_manager _all_gather_base "
+    "_reduce_scatter_base _assert _version _replace _asdict _fields _make _field_defaults".split()
+)
+_BY_NAME = frozenset({"attrgetter", "methodcaller"})  # of operator: they take the name as a text
 MAX_TOLD = 12
+MAX_CHARACTERS = 120
 
 
 def oddities(source: Source) -> list[str]:
@@ -23,10 +36,12 @@ def oddities(source: Source) -> list[str]:
     found: dict[str, None] = {}
     try:
         tree = ast.parse(source.text)
-        modules = {alias.asname or alias.name.split(".")[0] for n in ast.walk(tree) for alias in _aliases(n)}
+        imports = [alias for node in ast.walk(tree) for alias in _aliases(node)]
+        modules = {alias.asname or alias.name.split(".")[0] for alias in imports}
+        anything = any(alias.name == "*" for alias in imports)
         for node in ast.walk(tree):
-            for words in _words(node, modules):
-                found.setdefault(f"{words} ({source.where(getattr(node, 'lineno', None))})")
+            for words in [*_words(node, modules), *_reached(node, anything)]:
+                found.setdefault(_told(words, source.where(getattr(node, "lineno", None))))
     except (SyntaxError, ValueError):
         return []
     except (RecursionError, MemoryError):
@@ -39,21 +54,66 @@ def _aliases(node: ast.AST) -> list[ast.alias]:
     return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
 
 
+def _told(words: str, place: str) -> str:
+    """The phrase with its place, no longer than a line."""
+    place = f" ({place})"
+    room = max(0, MAX_CHARACTERS - len(place))
+    return ((words if len(words) <= room else f"{words[: max(0, room - 4)]} ...") + place)[:MAX_CHARACTERS]
+
+
 def _words(node: ast.AST, modules: set[str]) -> list[str]:
     match node:
         case ast.Import(names=names):
-            return [f"imports {a.name}" for a in names if a.name.split(".")[0] not in EXPECTED]
-        case ast.ImportFrom(module=module) if module and module.split(".")[0] not in EXPECTED:
+            return [f"imports {a.name}" for a in names if _strange(a.name)]
+        case ast.ImportFrom(module=module) if module and _strange(module):
             return [f"imports {module}"]
-        case ast.Name(id=name, ctx=ast.Load()) if name in REACHING:
-            return [f"uses {name}"]
-        case ast.Attribute(attr=name, ctx=ast.Load()) if name.startswith("__") and name != "__name__":
-            return [f"uses {name}"]
+        case ast.ImportFrom(module=module, names=names):
+            return [
+                f"imports {a.name} from {module}" for a in names if a.name in OUTSIDE | {"signal"} or _private(a.name)
+            ]
         case ast.Attribute(ctx=ast.Store()) if _root(node) in modules:
             return [f"replaces {ast.unparse(node)}"]
         case ast.Call(func=ast.Name(id="setattr" | "delattr" as name)):
             return [f"uses {name}"]
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, asked, *_]) if not isinstance(asked, ast.Constant):
+            return ["uses getattr with a name that it makes"]
     return []
+
+
+def _reached(node: ast.AST, anything: bool) -> list[str]:
+    """The names by which something is reached that is not the answer's own; `anything` may have been imported by a star."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()):
+            far = name in REACHING or (name.startswith("__") and name != "__name__") or (anything and name in OUTSIDE)
+            return [f"uses {name}"] if far else []
+        case ast.Attribute(value=ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="super")), attr=name):
+            names = [name] if name in OUTSIDE or (_private(name) and name.endswith("__") and name != "__init__") else []
+        case ast.Attribute(attr=name):
+            names = [name]
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            names = [name]
+        case ast.MatchClass(kwd_attrs=names):
+            pass
+        case _:
+            return []
+    return [f"uses {name}" for name in names if name in OUTSIDE or name in _BY_NAME or _private(name)]
+
+
+def _strange(module: str) -> bool:
+    """Whether an import is none that an exercise asks for."""
+    first, *rest = module.split(".")
+    return first not in EXPECTED or any(part in OUTSIDE or _private(part) for part in rest)
+
+
+def _private(name: str) -> bool:
+    """Whether the name is for its owner alone: of Python's inner workings (but __name__), or of a library's."""
+    return (
+        name.startswith("_")
+        and name not in HARMLESS
+        and not name.startswith("_foreach_")
+        and name != "__name__"
+        and name != "_"
+    )
 
 
 def _root(node: ast.AST) -> str:

@@ -343,3 +343,13 @@ def test_doing_nothing_is_never_right_by_chance(dtype):
     for seed in range(300):
         first, second = vectors(Setup(2, 1, dtype), torch.Generator().manual_seed(seed))
         assert not torch.equal(plain(first[0]), plain(second[0])), seed
+
+
+def test_what_wrong_answers_return_is_not_kept(monkeypatch):
+    kept = []
+    monkeypatch.setattr(judging, "_vote", kept.extend)
+    check(sums, exercise="distributed_mean")
+    assert any(entry.reason for entry in kept)
+    for entry in kept:
+        assert entry.run.outcome.results == []
+        assert all((result is None) == bool(entry.reason) for call in entry.run.results for result in call)

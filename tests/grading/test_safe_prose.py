@@ -45,3 +45,30 @@ def test_an_image_that_was_pasted_is_left_out_and_no_error(configured):
     attachments = {"a.png": {"image/png": "AAAA"}}
     found = shown(configured, "See ![my plot](attachment:a.png) here.", attachments=attachments)
     assert '<p>See <img alt="my plot" src="#"/> here.</p>' in found
+
+
+@pytest.mark.parametrize("opening", ["", "<!--", "```\n", "$$"])
+def test_a_text_too_long_to_be_shown_is_cut_and_says_so(configured, opening):
+    found = shown(configured, opening + "word " * 9_999 + "kept? " + "far " * 5_000 + "END")
+    said = f"This cell has {len(opening) + 70_004} characters. The page shows the first 50000; the notebook has all of them."
+    assert said in found
+    assert found.count("word") == (0 if opening == "<!--" else 9_999)  # an unclosed comment is left out
+    assert "far " not in found
+    assert "END" not in found
+
+
+def test_a_text_that_is_long_is_shown(configured):
+    found = shown(configured, "word " * 9_999 + "END")
+    assert "END" in found
+    assert "The page shows" not in found
+
+
+def test_many_long_texts_are_cut_too(configured):
+    cells = [nbformat.v4.new_markdown_cell("word " * 9_000) for _ in range(20)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    for _ in range(2):  # one exporter shows the notebooks of a class, each in full
+        page = HTMLExporter(config=configured, template_name="classic").from_notebook_node(notebook)[0]
+        page = page[page.index("<body") :]
+        assert page.count("word") == 40_000
+        assert page.count("The page shows the first 20000") == 1
+        assert page.count("The page shows the first 0;") == 15

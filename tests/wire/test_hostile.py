@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from allranks.network import Flat
-from allranks.wire import FailureKind, Rules, explain, record
+from allranks.wire import FailureKind, Rules, explain, record, session
 from allranks.wire.codec import HEAD, Body, Channel, CodecError
 from allranks.wire.router import Router
 from allranks.wire.session import Member, Session
@@ -152,6 +152,53 @@ def test_a_message_has_the_size_that_it_says():
         with pytest.raises(CodecError, match="no payload of its size"):
             router.take(0, [about | {"i": i} | more for i, more in enumerate(operations)], Body.of([bytes(100_000)]))
         router = Router(2, Rules())
+
+
+def test_a_run_that_is_over_keeps_no_message(pool, program):
+    pool.run(program("return r"), 2)
+    before = len(os.listdir("/proc/self/fd"))
+    code = """
+    big = torch.ones(100_000)
+    dist.all_reduce(big)
+    dist.isend(big, 1 - r)
+    return dist.isend(big[:1000], 1 - r) and big
+    """
+    outcome = pool.run(program(code), 2)
+    assert outcome.failure.kind is FailureKind.UNMATCHED
+    assert len(outcome.log) == 6
+    assert [len(e.payload or b"") for e in outcome.log if e.nbytes == 4000] == [4000, 4000]
+    assert len(os.listdir("/proc/self/fd")) == before
+    router = outcome.router
+    assert not any((router.sends, router.receives, router.anysource, router.slots, router.outbox))
+    assert all(op.body is None for op in router.log)
+    assert all(state.result is None for state in router.ranks)
+
+
+def test_what_is_logged_of_payloads_is_bounded():
+    router, nbytes = Router(2, Rules()), 64 << 10
+    for number in range(200):
+        about = {"k": "send", "a": "isend", "p": 1, "b": nbytes, **ABOUT, "c": nbytes // 4, "i": number}
+        router.take(0, [about], Body(bytes(nbytes)))
+    assert sum(len(op.payload or b"") for op in router.log) == 8 << 20
+
+
+def test_what_is_told_of_files_is_bounded():
+    router = Router(2, Rules())
+    for _ in range(1100):
+        router.take(0, [{"k": "write", "path": "x" * 5000, "l": ["y" * 5000, 1]}], Body())
+    router.take(1, [{"k": "write", "path": "x", "l": None}], Body())
+    assert len(router.written) == 1001
+    assert all(len(path) <= 500 and len(file or "") <= 500 for _, path, file, _ in router.written)
+
+
+def test_ranks_that_say_too_much_end_the_run(pool, program, monkeypatch):
+    code = "t = torch.ones(1)\nfor _ in range(100):\n    dist.all_reduce(t)"
+    assert pool.run(program(code), 2).failure is None
+    monkeypatch.setattr(session, "MAX_TEXT_NBYTES", 10_000)
+    failure = pool.run(program(code), 2).failure
+    assert failure.kind is FailureKind.MEMORY
+    assert "have told the router megabytes about their operations" in failure.message
+    assert pool.run(program("return r"), 2).results == [0, 1]
 
 
 def test_nobody_shares_an_open_file_with_the_receiver():

@@ -271,3 +271,24 @@ def test_the_log_and_the_trace_agree(pool):
             assert (by_match[event.match].start, by_match[event.match].end) == (event.start, event.end)
     assert all(m.delivered for m in trace.messages())
     assert trace.bytes_sent() == trace.bytes_received() == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        ("works.append(dist.irecv(there, (r + 1) % p))", "Rank 0 sends to rank 1, which receives from rank 2."),
+        ("dist.recv(there, (r - 1) % p)\n    dist.recv(there, (r + 1) % p)", "What they sent has all been received"),
+        (
+            "works.clear()\n    dist.recv(there, (r - 1) % p)\n    dist.recv(there, (r - 1) % p)",
+            "What they sent has all been",
+        ),
+    ],
+)
+def test_a_circle_of_waits_is_told_as_it_is(pool, program, then, words):
+    body = f"""
+    works, there = [dist.isend(torch.zeros(1), (r + 1) % p)], torch.zeros(1)
+    {then}
+    for work in works:
+        work.wait()
+    """
+    assert words in pool.run(program(body), 3).failure.message

@@ -317,7 +317,7 @@ def test_a_spawner_of_the_callers_own():
     class Fresh:
         def spawn(self, target, *, args=None, env=None, fds=()):
             assert target == "allranks.wire.rank:main"
-            process = subprocess.Popen([sys.executable, "-m", "allranks.wire.rank", str(fds[0])], pass_fds=fds)
+            process = subprocess.Popen([sys.executable, "-m", "allranks.wire.rank", *map(str, fds)], pass_fds=fds)
             process.kill = lambda sig=signal.SIGKILL: process.send_signal(sig)
             return process
 

@@ -93,8 +93,17 @@ def _no_row_twice(run: Run) -> str | None:
     kind = run.args[0][0][1].base.dtype
     of_rows = {e.match for e in run.collectives if not _says_where(e) and _has_room_for_a_row(e, kind)}
     carrying = [e for e in run.collectives if e.match in of_rows]
+    others = [e for e in run.collectives if e.match not in of_rows]
     for call, args in enumerate(run.args):
+        enough = _numbers_enough(args)
         for rank in range(run.ranks):
+            asking = [e for e in others if e.rank == rank and e.call == call]
+            numbers = sum(e.received_nbytes // DTYPES[e.dtype].itemsize for e in asking if e.dtype in DTYPES)
+            if numbers > enough:
+                return (
+                    f"rank {rank} receives {numbers} numbers{run.at(asking[-1].line)} in messages that seem to carry no rows, more "
+                    f"than ids and counts need ({enough}): send each row once, as a row of the table"
+                )
             ids = plain(args[rank][0])
             mine = [e for e in carrying if e.rank == rank and e.call == call]
             rows = int(sum(e.received_nbytes / _row_nbytes(e, kind) for e in mine))
@@ -104,6 +113,13 @@ def _no_row_twice(run: Run) -> str | None:
                     "ask for each row once (torch.unique with return_inverse)"
                 )
     return None
+
+
+def _numbers_enough(args: Sequence[Args]) -> int:
+    """A rank needs no more numbers than these to learn what it is asked for: three rounds of counts, and of every rank each
+    different id with two words about it, or its ids padded to one length, or a flag for each row."""
+    ids, p, rows = [plain(a[0]) for a in args], len(args), len(plain(args[0][1]))
+    return 3 * p + max(3 * sum(len(i.unique()) for i in ids), p * max(len(i) for i in ids), p * rows)
 
 
 def _row_nbytes(entry: LogEntry, kind: torch.dtype) -> int:

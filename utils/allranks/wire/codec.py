@@ -112,6 +112,7 @@ class Channel:
         self.socket = sock
         sock.setblocking(blocking)
         self.incoming = bytearray()
+        self.text_nbytes = 0  # of the JSON that came
         self.fds: deque[int] = deque()
         self.outgoing: deque[tuple[memoryview, int]] = deque()
         self.kept: deque[Body | None] = deque()
@@ -169,6 +170,7 @@ class Channel:
         end = HEAD.size + text_nbytes + inline_nbytes
         if len(self.incoming) < end:
             return None
+        self.text_nbytes += text_nbytes
         try:
             message = json.loads(self.incoming[HEAD.size : HEAD.size + text_nbytes].decode())
         except (ValueError, RecursionError):

@@ -5,6 +5,7 @@ Reductions go in rank order, so that their result is the same in every run, to t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -91,8 +92,20 @@ def _reducible(members: list) -> tuple[str, Any, str] | None:
         (op in ("BAND", "BOR", "BXOR") and not whole)
         or (op in ("MIN", "MAX") and kind.is_complex)
         or (op == "AVG" and whole)
+        or not _is_computed(op, kind)
     )
     return ("DTYPE_MISMATCH", members[0], f"{op} is not defined for {dtype}.") if impossible else None
+
+
+@functools.lru_cache(maxsize=256)
+def _is_computed(op: str, kind: torch.dtype) -> bool:
+    """Whether torch can do it on a CPU: it has dtypes, such as uint16 and those of 8 bits, that it only stores."""
+    number = torch.zeros(1).to(kind)
+    try:
+        _COMBINE[op](number, number)
+    except (RuntimeError, TypeError):
+        return op in ("SUM", "PRODUCT") and kind is torch.bool
+    return True
 
 
 def _odd(members: list, keys: list):
@@ -138,8 +151,7 @@ def _fits(op, p: int) -> bool:
             return sum(outputs) == p * sum(inputs)
         case "reduce_scatter_tensor":
             return sum(inputs) == p * sum(outputs)
-        case _:
-            return True
+    return False
 
 
 def compute(members: list) -> list[Body]:
@@ -173,9 +185,10 @@ def compute(members: list) -> list[Body]:
         case "reduce_scatter" | "reduce_scatter_tensor":
             total, size = memoryview(_reduced(members, data)), members[0].outputs[0] * item
             return [Body.of([total[i * size : (i + 1) * size]]) for i in range(p)]
-        case _:
+        case "all_to_all" | "all_to_all_single":
             cuts = [_cuts(m.inputs, item) for m in members]
             return [Body.of([data[i][cuts[i][j] : cuts[i][j + 1]] for i in range(p)]) for j in range(p)]
+    raise ValueError(f"there is no collective {name}")
 
 
 def held_nbytes(op) -> int:

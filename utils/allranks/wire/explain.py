@@ -12,7 +12,7 @@ from allranks.wire.router import Router
 from allranks.wire.standing import awaited, capital, of_waits, other_tag, ranks_named, waits
 from allranks.wire.state import Fault, Op
 
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\U0010ffff]+")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)
 _FUNCTION = "the function"
 # names that cells of %%ranks have, and what a function writes for them
 _GIVEN = {"rank": "dist.get_rank()", "world_size": "dist.get_world_size()", "device": "tensor.device"}

@@ -32,7 +32,7 @@ class Spawner(Protocol):
         """Starts a process that calls `target` ("module:function") with (args, fds)."""
 
 
-Starter = Callable[[int], Process]
+Starter = Callable[[list[int]], Process]
 TARGET = "allranks.wire.rank:main"
 
 
@@ -92,8 +92,8 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def fork(fd: int) -> Process:
-    """Forks this process; the child serves on descriptor `fd`. Only from a process with one thread."""
+def fork(fds: list[int]) -> Process:
+    """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
     from allranks.engines.parent import die_with_parent
     from allranks.wire import rank as child  # here, since only a process that forks needs it
 
@@ -112,10 +112,11 @@ def fork(fd: int) -> Process:
                 signal.signal(number, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.set_wakeup_fd(-1)
-            os.closerange(3, fd)
-            os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))
+            kept = sorted(fds)
+            for after, before in zip([2, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
+                os.closerange(after + 1, before)
             sys.settrace(None)
-            code = child.main(None, [fd])
+            code = child.main(None, fds)
     except BaseException:
         code = 1
     finally:
@@ -123,7 +124,7 @@ def fork(fd: int) -> Process:
 
 
 def starter(spawner: Spawner | None, how: str | None) -> Starter:
-    """What starts a rank on a descriptor: `spawner`, or by `how` ("fork", "parent"); by default a fork where this
+    """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "parent"); by default a fork where this
     process has one thread, else the warm parent. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
     """
     if spawner is None:
@@ -135,8 +136,8 @@ def starter(spawner: Spawner | None, how: str | None) -> Starter:
         from allranks.engines.parent import Parent
 
         parent = Parent.ensure()
-        return lambda fd: FromParent(parent.spawn(TARGET, args=None, fds=[fd]))
-    return lambda fd: spawner.spawn(TARGET, args=None, fds=[fd])
+        return lambda fds: FromParent(parent.spawn(TARGET, args=None, fds=fds))
+    return lambda fds: spawner.spawn(TARGET, args=None, fds=fds)
 
 
 def ended(processes: list[Process], timeout_s: float) -> list[Process]:

@@ -71,5 +71,5 @@ class Outcome:
 
     @functools.cached_property
     def files(self) -> list[FileWritten]:
-        """The files that ranks opened for writing."""
+        """The files that ranks opened for writing, the first thousand of each rank."""
         return record.files(self.router, self.text_of)

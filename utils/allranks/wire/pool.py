@@ -32,7 +32,7 @@ class WireError(RuntimeError):
 class Ranks:
     """A pool of up to 64 ranks. A context manager: at its end every process is gone.
 
-    `spawner.spawn("allranks.wire.rank:main", fds=[fd])` starts a rank (a warm parent, a sandbox); where none is given
+    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a warm parent, a sandbox); where none is given
     `launch` chooses among "fork" and "parent".
     """
 
@@ -135,6 +135,7 @@ class Ranks:
         results, finals = session.results(calls is not None, jobs, final_args)
         failure = explain.verdict(router, text_of, limits)
         self._discard(session.recall())
+        router.forget()
         return Outcome(
             results=results,
             failure=failure,
@@ -159,14 +160,18 @@ class Ranks:
         start = launch.starter(self._spawner, self._launch)
         for rank in sorted(missing):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            output, printed = os.pipe()
+            os.set_blocking(output, False)
             try:
-                process = start(theirs.fileno())
+                process = start([theirs.fileno(), printed])
             except Exception as error:
                 ours.close()
+                os.close(output)
                 raise WireError(f"Rank {rank} could not be started: {error}") from None
             finally:
                 theirs.close()
-            self._members[rank] = Member(process, Channel(ours, blocking=False))
+                os.close(printed)
+            self._members[rank] = Member(process, Channel(ours, blocking=False), output)
         self._greet([self._members[r] for r in missing])
 
     def _greet(self, members: list[Member]) -> None:
@@ -175,10 +180,10 @@ class Ranks:
             try:
                 member.channel.socket.settimeout(max(0.1, deadline - time.monotonic()))
                 message, _, fd = member.channel.receive()
-                if fd < 0 or not isinstance(message, dict) or "hello" not in message:
+                if fd >= 0:
+                    os.close(fd)
+                if fd >= 0 or not isinstance(message, dict) or "hello" not in message:
                     raise CodecError("it did not say hello")
-                member.output = fd
-                os.set_blocking(fd, False)
                 member.channel.socket.setblocking(False)
             except (OSError, EOFError, CodecError) as error:
                 rank = self._members.index(member)

@@ -1,7 +1,7 @@
 """The process of one rank: takes programs over a socket, runs them, reports.
 
 The entry point needs nothing but the descriptor of a socket to the router, so that any launcher can start it: a fork of
-this process, the warm parent (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank FD`).
+this process, the warm parent (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank SOCKET OUTPUT`).
 """
 
 from __future__ import annotations
@@ -48,15 +48,10 @@ class Rank:
 
     def serve(self) -> None:
         """Says hello, then runs what comes."""
-        read, write = os.pipe()
-        os.dup2(write, 1)
-        os.dup2(write, 2)
-        os.close(write)
         sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
         sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
         sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # Final for those who type it only
-        self.channel.send({"hello": os.getpid()}, fd=read)
-        os.close(read)
+        self.channel.send({"hello": os.getpid()})
         while True:
             try:
                 message, body, _ = self.channel.receive()
@@ -209,16 +204,22 @@ def _only_data(value):
 
 
 def main(args: object, fds: list[int]) -> int:
-    """Serves on the first descriptor until the router closes it."""
+    """Serves on the first descriptor until the router closes it; what is printed goes to the second.
+
+    Both come with the process: a descriptor sent from here might be refused, since the kernel counts those under way by user.
+    """
     torch.set_num_threads(1)
     gc.freeze()  # pages shared with the process that forked us stay shared
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    for standard in (1, 2):
+        os.dup2(fds[1], standard)
+    os.close(fds[1])
     Rank(socket.socket(fileno=fds[0])).serve()
     return 0
 
 
 if __name__ == "__main__":
-    main(None, [int(sys.argv[1])])
+    main(None, [int(number) for number in sys.argv[1:]])
     os._exit(0)

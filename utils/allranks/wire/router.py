@@ -11,13 +11,15 @@ from collections import deque
 
 from allranks.wire import collectives
 from allranks.wire.codec import Body, CodecError
-from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, Rules, canonical
+from allranks.wire.messages import COLLECTIVES, PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, Rules, canonical
 from allranks.wire.state import Fault, Op, RankState
 
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
 MAX_UNDELIVERED_NBYTES = 2 << 30
-_LOGGED_NBYTES = 256 << 20  # payloads kept for the log, in all
+_LOGGED_NBYTES = 8 << 20  # payloads kept for the log, in all: a check keeps the logs of some 40 runs
+MAX_FILES = 1000  # that are told of one rank
+_FILE_NCHARS = 500
 _OWN_FAULTS = {  # what a rank may say of itself; all else is for the router to find
     "CHANGED_BEFORE_WAIT",
     "CPU_LIMIT",
@@ -32,6 +34,17 @@ _OWN_FAULTS = {  # what a rank may say of itself; all else is for the router to 
     "NO_FUNCTION",
 }
 _POLLS = 1000
+_LONGEST_S = 1e9  # of virtual time, to compute once
+_MALFORMED = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    RuntimeError,  # torch's, of tensors that can't be what they are said to be
+    MemoryError,
+)
 
 
 class Router:
@@ -72,7 +85,7 @@ class Router:
                 return  # a rank at fault goes no further; what it had kept back is void
             try:
                 at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
-            except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            except _MALFORMED as error:
                 raise CodecError(f"an operation is malformed: {error}") from None
 
     def _take_one(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
@@ -108,7 +121,7 @@ class Router:
                 self._stop(state, "polling")
             case "group":
                 members = tuple(int(m) for m in op["m"])
-                if rank not in members or not set(members) <= set(range(self.size)):
+                if rank not in members or not set(members) <= set(range(self.size)) or len(set(members)) < len(members):
                     raise CodecError("a group has impossible members")
                 if len(self.made) >= MAX_OPERATIONS:
                     raise CodecError("the ranks make too many groups")
@@ -116,7 +129,7 @@ class Router:
                 self.made.append((rank, str(op["g"]), members, len(state.ops), file, line))
             case "compute":
                 seconds = op["s"]
-                if not isinstance(seconds, float) or not 0 <= seconds < float("inf"):
+                if not isinstance(seconds, float) or not 0 <= seconds <= _LONGEST_S:
                     raise CodecError("a time to compute is no time")
                 if len(state.work) >= MAX_OPERATIONS:
                     raise CodecError("a rank computes too often")
@@ -127,7 +140,9 @@ class Router:
                 if state.call >= self.calls:  # what is counted call by call would leave these operations out
                     raise CodecError("a rank begins a call that nobody asked for")
             case "write":
-                self.written.append((rank, str(op["path"]), file, line))
+                state.files += 1
+                if state.files <= MAX_FILES:
+                    self.written.append((rank, str(op["path"])[:_FILE_NCHARS], file, line))
             case "fault":
                 self._take_fault(rank, state, op, file, line)
             case "done":
@@ -148,6 +163,8 @@ class Router:
         item = collectives.ITEMSIZES.get(known.dtype, 0)
         if op["k"] == "collective":
             known.collective, known.reduce_op = str(op["n"]), op.get("f")
+            if known.collective not in COLLECTIVES:  # the name by which it was called is checked for what is allowed
+                raise CodecError("a collective is unknown")
             known.inputs = tuple(_size(c) for c in op["c"])
             known.outputs = tuple(_size(c) for c in op["o"])
             known.numel = sum(known.inputs)
@@ -181,7 +198,11 @@ class Router:
             why = f"made {MAX_OPERATIONS} operations" if kind == "CPU_LIMIT" else "sent gigabytes that nobody received"
             self.fault(kind, rank, op.file, op.line, f"the ranks have {why}: an endless loop?", (op,))
             return
-        if op.nbytes <= PAYLOAD_LOGGED_NBYTES and self.logged_nbytes < _LOGGED_NBYTES and op.kind != "recv":
+        if (
+            op.nbytes <= PAYLOAD_LOGGED_NBYTES
+            and self.logged_nbytes + op.nbytes <= _LOGGED_NBYTES
+            and op.kind != "recv"
+        ):
             op.payload = b"" if op.body is None else bytes(op.body.read())
             self.logged_nbytes += op.nbytes
         if op.kind == "collective":
@@ -384,6 +405,15 @@ class Router:
         """Whether some rank waits for what never comes."""
         return any(state.state in ("waiting", "polling") for state in self.ranks)
 
+    def forget(self) -> None:
+        """Lets go of what nobody reads once the run is told: the messages' bytes, delivered or not, and the results'."""
+        for held in (self.sends, self.receives, self.anysource, self.slots, self.outbox):
+            held.clear()
+        for op in self.log:
+            op.body = None
+        for state in self.ranks:
+            state.result = None
+
 
 def _other_group(lower: int, theirs: tuple[int, ...], members: tuple[int, ...]) -> str:
     return (
@@ -406,4 +436,4 @@ def _place(where: object) -> tuple[str | None, int | None]:
     if not isinstance(where, list) or len(where) != 2:
         return None, None
     file, line = where
-    return (file if isinstance(file, str) else None), (line if isinstance(line, int) else None)
+    return (file[:_FILE_NCHARS] if isinstance(file, str) else None), (line if isinstance(line, int) else None)

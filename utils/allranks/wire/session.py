@@ -15,6 +15,7 @@ from allranks.wire.codec import Channel, CodecError
 from allranks.wire.router import Router
 from allranks.wire.state import Fault
 
+MAX_TEXT_NBYTES = 128 << 20  # of what the ranks tell the router in one run, beside the messages themselves
 GRACE_S = 0.3  # how long others may go on after a fault, so that the verdict does not depend on who was first
 _UNFIT = {"CPU_LIMIT", "WALL_LIMIT", "MEMORY", "OUTPUT", "FORKED", "KILLED", "EXITED"}
 
@@ -60,7 +61,7 @@ class Session:
         """Sends every rank its job."""
         fn = values.Pickled(fn)
         for rank, member in enumerate(self.members):
-            member.text, member.printed_nbytes = bytearray(), 0
+            member.text, member.printed_nbytes, member.channel.text_nbytes = bytearray(), 0, 0
             self.drain(rank, member, forget=True)
             message, body = values.pack({**job, "rank": rank}, (fn, jobs[rank]), trusting=True, guard=guard)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended; its socket will say so
@@ -114,6 +115,9 @@ class Session:
                     os.close(fd)
                     raise CodecError("a descriptor that nobody asked for")
                 self.router.take(rank, message, body)
+                if sum(m.channel.text_nbytes for m in self.members) > MAX_TEXT_NBYTES:
+                    self.hush(rank)
+                    return
         except CodecError as error:
             self.lose(rank, member, f"sent something that is not the wire's own ({error})")
             return
@@ -122,13 +126,22 @@ class Session:
         if not alive:
             self.lose(rank, member, None)
 
+    def hush(self, rank: int) -> None:
+        """The ranks have said more than any program has to say; it ends with the one who said the last word."""
+        state = self.router.ranks[rank]
+        if state.state != "fault":
+            why = "the ranks have told the router megabytes about their operations: an endless loop?"
+            self.router.fault("MEMORY", rank, message=why, ops=tuple(state.ops.values())[-1:])
+
     def lose(self, rank: int, member: Member, reason: str | None) -> None:
         """The rank's process has ended, or is not to be trusted any longer."""
         member.gone = True
         self.selector.unregister(member.channel)
         if self.router.ranks[rank].state == "fault":
+            member.channel.close()
             return
         if reason is not None:
+            member.channel.close()  # with all the descriptors that it has put there
             self.router.fault("KILLED", rank, message=reason)
             return
         launch.ended([member.process], 1)
@@ -239,7 +252,8 @@ class Session:
         """Stops the ranks that have not returned; those whose processes can't be used again."""
         spoiled, waiting = set(), {}
         for rank, (member, state) in enumerate(zip(self.members, self.router.ranks, strict=True)):
-            if member.gone or member.mute or state.state == "running" or rank in self.unfit():
+            unread = bool(member.channel.outgoing)  # answers, with the memory that they carry
+            if member.gone or member.mute or unread or state.state == "running" or rank in self.unfit():
                 spoiled.add(rank)
             elif state.state != "done":
                 waiting[rank] = member

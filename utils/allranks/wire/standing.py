@@ -91,6 +91,9 @@ def _hint(router: Router, waiting: list[Wait]) -> str:
     mismatched = other_tag(router, ops)
     if mismatched:
         return mismatched
+    elsewhere = _elsewhere(router, ops)
+    if elsewhere:
+        return elsewhere
     if all(op.kind == "send" for op in ops):
         if len(ops) == 1:
             return "A rank can't wait for its own message before it receives it."
@@ -100,8 +103,21 @@ def _hint(router: Router, waiting: list[Wait]) -> str:
             "Everybody waits for a send to be received before anybody has posted the receive: post it first, then wait."
         )
     if all(op.kind == "recv" for op in ops):
+        if any(op.kind == "send" for w in waiting for op in router.ranks[w.rank].ops.values()):
+            return "What they sent has all been received: one receive is too many, or a send is missing."
         return "Everybody receives and nobody sends: let some ranks send first, or use irecv before the send."
     return "Each waits for what another will do only later: check the order of their operations."
+
+
+def _elsewhere(router: Router, ops: list[Op]) -> str | None:
+    """A sentence where the rank that one of these waits for offers the same to another."""
+    for op in ops:
+        queues = router.receives if op.kind == "send" else router.sends
+        for other in sorted((o for queue in queues.values() for o in queue), key=_place_of):
+            if op.kind in ("send", "recv") and other.rank == op.peer and other.peer not in (None, op.rank):
+                does, has = ("sends to", "receives from") if op.kind == "send" else ("receives from", "sends to")
+                return f"Rank {op.rank} {does} rank {op.peer}, which {has} rank {other.peer}."
+    return None
 
 
 def _place_of(op: Op) -> tuple[int, int]:

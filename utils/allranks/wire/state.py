@@ -70,6 +70,7 @@ class RankState:
     told: set[int] = field(default_factory=set)  # those that it knows of, whose wait needs no answer
     call: int = 0
     polls: int = 0
+    files: int = 0  # opened for writing
     result: tuple | None = None
 
 

@@ -144,7 +144,8 @@ def _close(got: torch.Tensor, wanted: torch.Tensor, atol: Any) -> torch.Tensor:
 
 def _there(view: View, base: torch.Tensor, now: torch.Tensor) -> bool:
     """Whether the storage that the caller gave holds what the tensor now does."""
-    return base.shape == view.base.shape and base.dtype == view.base.dtype and same(view.tensor(base), now)
+    usable = base.shape == view.base.shape and base.dtype == view.base.dtype and base.is_contiguous()
+    return usable and not base.storage_offset() and same(view.tensor(base), now)
 
 
 def _guarded(view: View, base: torch.Tensor) -> bool:

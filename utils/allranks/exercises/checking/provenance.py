@@ -55,7 +55,7 @@ def values(rank: int, count: int, dtype: torch.dtype = torch.float64) -> torch.T
 
 def read(tensor: torch.Tensor) -> list[Element] | None:
     """What each element holds, or None where these are no such values."""
-    if tensor.dtype not in (torch.float64, torch.int64):
+    if tensor.dtype not in (torch.float64, torch.int64) or tensor.numel() > _POSITIONS:
         return None
     found = []
     for value in tensor.reshape(-1).tolist():

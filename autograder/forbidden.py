@@ -15,19 +15,10 @@ import os
 ALONE = ("fork", "vfork", "execve", "execveat")
 UNCOUNTED_MEMORY = ("shmget", "msgget", "semget", "mq_open", "memfd_secret", "io_uring_setup")
 WHISPERS = ("add_key", "request_key", "keyctl", "flock", "inotify_init", "inotify_init1", "fanotify_init")
-MARKS = (  # what stays with a file that others see: a device, or the memory in which a large message came
-    *("utime", "utimes", "futimesat", "utimensat", "utimensat_time64"),
-    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat"),
-    *(
-        "setxattr",
-        "lsetxattr",
-        "fsetxattr",
-        "setxattrat",
-        "removexattr",
-        "lremovexattr",
-        "fremovexattr",
-        "removexattrat",
-    ),
+# what stays with a file that others see: a device, or the memory in which a large message came
+MARKS = tuple(
+    "utime utimes futimesat utimensat utimensat_time64 chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat "
+    "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat".split()
 )
 SOCKETS = ("socket", "socketpair")  # a rank has the one that it came with
 KERNEL_SURFACE = ("bpf", "perf_event_open", "userfaultfd", "ptrace", "process_vm_readv", "process_vm_writev")

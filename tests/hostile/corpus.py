@@ -198,10 +198,10 @@ def distributed_mean(tensor):
         "timed out",
     ),
     "answers_a_stop_with_descriptors": (
-        "import torch\nimport torch.distributed as dist\ndef distributed_mean(tensor):\n"
-        "    channel = dist.group.WORLD._get_backend(torch.device('cpu')).endpoint.channel\n    try:\n"
+        "import torch\nimport torch.distributed as dist\nclass Beside:\n    fd, data, nbytes = 0, b'', 0\n"
+        "def distributed_mean(tensor):\n    channel = dist.group.WORLD._get_backend(torch.device('cpu')).endpoint.channel\n    try:\n"
         "        if dist.get_rank():\n            dist.all_reduce(tensor)\n    except BaseException:\n"
-        "        for _ in range(2000):\n            channel.send({}, fd=0)\n    return tensor",
+        "        for _ in range(2000):\n            channel.send({}, Beside)\n    return tensor",
         None,
     ),
     "too_deep_to_be_looked_through": (

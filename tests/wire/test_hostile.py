@@ -55,6 +55,7 @@ MESSAGES = [
 ABOUT = {"g": "0", "i": 1, "t": 0, "d": "float32", "c": 1}
 FIND = (
     "import gc\nfrom allranks.wire.codec import Channel\nc = next(o for o in gc.get_objects() if type(o) is Channel)\n"
+    "class Beside:  # a body of nothing, and a descriptor beside it\n    fd, data, nbytes = 0, b'', 0\n"
 )
 
 
@@ -79,7 +80,7 @@ def test_lies_from_a_real_rank(pool, program, number):
 @pytest.mark.parametrize(
     "lie",
     [
-        "c.send([], fd=0)",
+        "c.send([], Beside)",
         "c.socket.sendmsg([HEAD.pack(1 << 20, 0, 0, 0)], [(1, 1, array.array('i', [0] * 16))])",  # of a frame that never ends
     ],
 )
@@ -95,7 +96,7 @@ def test_descriptors_that_nobody_asked_for_are_closed_and_end_the_run(pool, prog
 def test_descriptors_in_answer_to_a_stop_are_closed(pool, program):
     pool.run(program("return r"), 2)
     before = len(os.listdir("/proc/self/fd"))
-    code = f"{FIND}try:\n    if r: dist.barrier()\nexcept BaseException:\n    for _ in range(50): c.send({{}}, fd=0)\n    raise"
+    code = f"{FIND}try:\n    if r: dist.barrier()\nexcept BaseException:\n    for _ in range(50): c.send({{}}, Beside)\n    raise"
     pool.run(program(code), 2, wall_s=2)
     assert pool.run(program("return r"), 2).results == [0, 1]
     assert len(os.listdir("/proc/self/fd")) == before

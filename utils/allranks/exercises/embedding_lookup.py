@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
+from allranks.exercises.checking import provenance, rules
 from allranks.exercises.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
 WIDTH = 3
-_WHOLE = {"int32": torch.int32, "int64": torch.int64}
+_WHOLE = ("int32", "int64")
 _DEALT_OUT = "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)"
 _MOST = 1 << 16  # no id, count or place is larger; the bits of a row's numbers are
 
@@ -135,12 +135,8 @@ def _has_room_for_a_row(entry: LogEntry, kind: torch.dtype) -> bool:
 
 def _says_where(entry: LogEntry) -> bool:
     """Whether it carries ids or counts: whole numbers by their type, which may be claimed, and by their values."""
-    if entry.dtype not in _WHOLE or entry.payload is None:
-        return False
-    if not entry.payload:
-        return True
-    numbers = torch.frombuffer(bytearray(entry.payload), dtype=_WHOLE[entry.dtype])
-    return bool(-_MOST < numbers.min() and numbers.max() < _MOST)
+    numbers = provenance.numbers(entry) if entry.dtype in _WHOLE else None
+    return numbers is not None and bool(((-_MOST < numbers) & (numbers < _MOST)).all())
 
 
 EXERCISE = Exercise(

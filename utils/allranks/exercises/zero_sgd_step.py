@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import DTYPES, Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.exercises.checking import provenance, rules
+from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
 from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
@@ -108,10 +108,10 @@ def _volume(run: Run) -> str | None:
 def _gathers_gradients(run: Run, call: int) -> bool:
     """Whether the ranks hand round the sums or means of the gradients, and not the new parameters."""
     sent = [e for e in run.collectives if e.call == call and e.op in GATHERS]
-    if not sent or any(e.payload is None or e.dtype not in DTYPES for e in sent):
+    parts = [part.double() for e in sent if (part := provenance.numbers(e)) is not None]
+    if not parts or len(parts) < len(sent):
         return False
-    parts = [torch.frombuffer(bytearray(e.payload), dtype=DTYPES[e.dtype]) for e in sent if e.payload]
-    handed = torch.cat([part.double() for part in parts]) if parts else torch.zeros(0, dtype=torch.float64)
+    handed = torch.cat(parts)
     ranks = [plain(args[0]) for args in run.args[call]]
     total = torch.stack([_flat([grad for _, grad in parameters]).double() for parameters in ranks]).sum(0)
     new = _flat([run.expected[call][0].changed[0, i, "data"] for i in range(len(ranks[0]))]).double()

@@ -121,13 +121,12 @@ class Channel:
         """The socket's descriptor."""
         return self.socket.fileno()
 
-    def send(self, message: object, body: Body | None = None, *, fd: int = -1) -> None:
-        """Sends a frame (queues what the socket does not take yet). `fd` is passed along where the body has none."""
+    def send(self, message: object, body: Body | None = None) -> None:
+        """Sends a frame (queues what the socket does not take yet)."""
         text = _ENCODE(message).encode()
         body = body or Body()
-        passed = body.fd if body.fd >= 0 else fd
-        head = HEAD.pack(len(text), len(body.data), body.nbytes, passed >= 0)
-        self.outgoing.append((memoryview(b"".join((head, text, body.data))), passed))
+        head = HEAD.pack(len(text), len(body.data), body.nbytes, body.fd >= 0)
+        self.outgoing.append((memoryview(b"".join((head, text, body.data))), body.fd))
         self.kept.append(body)
         self.push()
 
@@ -160,8 +159,8 @@ class Channel:
         self.incoming += data
         return bool(data)
 
-    def frame(self) -> tuple[object, Body, int] | None:
-        """The next whole frame that was pulled: its message, body and plain descriptor (-1: none); else None."""
+    def frame(self) -> tuple[object, Body] | None:
+        """The next whole frame that was pulled: its message and body; else None."""
         if len(self.incoming) < HEAD.size:
             return None
         text_nbytes, inline_nbytes, nbytes, has_fd = HEAD.unpack_from(self.incoming)
@@ -180,15 +179,16 @@ class Channel:
         if not has_fd:
             if nbytes != inline_nbytes:
                 raise CodecError("a frame contradicts itself about its size")
-            return message, Body(data), -1
+            return message, Body(data)
         if not self.fds:
             raise CodecError("a frame came without the descriptor that it announces")
         fd = self.fds.popleft()
         if nbytes == 0:
-            return message, Body(), fd
-        return message, _checked(fd, nbytes), -1
+            os.close(fd)
+            raise CodecError("a descriptor that nobody asked for")
+        return message, _checked(fd, nbytes)
 
-    def receive(self) -> tuple[Any, Body, int]:
+    def receive(self) -> tuple[Any, Body]:
         """Blocks for the next frame. Raises EOFError when the other end has gone."""
         while (frame := self.frame()) is None:
             if not self.pull():

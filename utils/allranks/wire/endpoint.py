@@ -90,7 +90,7 @@ class Endpoint:
             raise Stopped
         self.posted.append(op)
         self.flush()
-        message, body, _ = self.channel.receive()
+        message, body = self.channel.receive()
         self._heed(message)
         self.sent_complete.update(message.get("done", ()))
         return message, body

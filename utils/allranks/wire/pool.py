@@ -179,10 +179,8 @@ class Ranks:
         for member in members:
             try:
                 member.channel.socket.settimeout(max(0.1, deadline - time.monotonic()))
-                message, _, fd = member.channel.receive()
-                if fd >= 0:
-                    os.close(fd)
-                if fd >= 0 or not isinstance(message, dict) or "hello" not in message:
+                message, _ = member.channel.receive()
+                if not isinstance(message, dict) or "hello" not in message:
                     raise CodecError("it did not say hello")
                 member.channel.socket.setblocking(False)
             except (OSError, EOFError, CodecError) as error:

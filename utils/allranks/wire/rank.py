@@ -54,7 +54,7 @@ class Rank:
         self.channel.send({"hello": os.getpid()})
         while True:
             try:
-                message, body, _ = self.channel.receive()
+                message, body = self.channel.receive()
             except (EOFError, OSError):
                 return
             if "stop" not in message:

@@ -41,8 +41,7 @@ _MALFORMED = (
     ValueError,
     AttributeError,
     OverflowError,
-    RecursionError,
-    RuntimeError,  # torch's, of tensors that can't be what they are said to be
+    RuntimeError,  # a RecursionError among them, and torch's, of tensors that can't be what they are said to be
     MemoryError,
 )
 

@@ -110,11 +110,7 @@ class Session:
         try:
             alive = member.channel.pull()
             while (frame := member.channel.frame()) is not None:
-                message, body, fd = frame
-                if fd >= 0:
-                    os.close(fd)
-                    raise CodecError("a descriptor that nobody asked for")
-                self.router.take(rank, message, body)
+                self.router.take(rank, *frame)
                 if sum(m.channel.text_nbytes for m in self.members) > MAX_TEXT_NBYTES:
                     self.hush(rank)
                     return
@@ -137,11 +133,10 @@ class Session:
         """The rank's process has ended, or is not to be trusted any longer."""
         member.gone = True
         self.selector.unregister(member.channel)
+        member.channel.close()  # with all the descriptors that the rank may have put there
         if self.router.ranks[rank].state == "fault":
-            member.channel.close()
             return
         if reason is not None:
-            member.channel.close()  # with all the descriptors that it has put there
             self.router.fault("KILLED", rank, message=reason)
             return
         launch.ended([member.process], 1)
@@ -272,10 +267,7 @@ class Session:
                 try:
                     alive, stopped = member.channel.pull(), False
                     while (frame := member.channel.frame()) is not None:
-                        message, _, fd = frame
-                        if fd >= 0:
-                            os.close(fd)
-                            raise CodecError("a descriptor that nobody asked for")
+                        message, _ = frame
                         stopped = stopped or (isinstance(message, dict) and "stopped" in message)
                 except (CodecError, OSError):
                     alive, stopped = False, False

@@ -21,6 +21,9 @@ ORDER_HELP = (
 )
 
 
+_INTO_THE_TENSOR = "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
+
+
 def size_order(setup: Setup) -> tuple:
     """Smaller and plainer setups first."""
     plainness = (
@@ -231,11 +234,11 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
         if untouched and returned and compare.value_fault(got.returned, wanted.changed[path], wanted.atol, "") is None:
             return "the right result was returned, but this function works in place: copy it into the tensor (copy_)"
         if untouched and len(faults) == run.ranks and all(_untouched(run, fault) for fault in faults):
-            return "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
+            return _INTO_THE_TENSOR
         if untouched and run.ranks > 2 and len(faults) == run.ranks - 1:
             there = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
             if (run.sends or run.collectives) and _gave_the_result(run, call, there):
-                return "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
+                return _INTO_THE_TENSOR
             return f"only rank {there} has the result: every rank must end with it"
     pair = _value_pair(got, wanted, outputs)
     if pair is not None:

@@ -75,14 +75,18 @@ def read(tensor: torch.Tensor) -> list[Element] | None:
     return found
 
 
+def numbers(entry: Any) -> torch.Tensor | None:
+    """The numbers that a logged message carried, in one row; None where they were not kept."""
+    dtype = getattr(torch, str(entry.dtype), None)
+    if entry.payload is None or not isinstance(dtype, torch.dtype):
+        return None
+    return torch.frombuffer(bytearray(entry.payload), dtype=dtype) if entry.payload else torch.empty(0, dtype=dtype)
+
+
 def cargo(entry: Any) -> list[Element] | None:
     """What a logged message carried, or None."""
-    if entry.payload is None or not entry.numel:
-        return None
-    dtype = getattr(torch, str(entry.dtype).removeprefix("torch."), None)
-    if dtype not in (torch.float64, torch.int64) or len(entry.payload) != 8 * entry.numel:
-        return None
-    return read(torch.frombuffer(bytearray(entry.payload), dtype=dtype))
+    carried = numbers(entry)
+    return read(carried) if carried is not None and 0 < len(carried) == entry.numel else None
 
 
 def bounds(size: int, parts: int) -> list[tuple[int, int]]:

@@ -96,9 +96,8 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise SourceError(f"{filename} is not a notebook of format 4: open it in JupyterLab and save it again.")
-    lines = [
-        ""
-    ]  # for what cells import from __future__, which a notebook may do in any of them, a file in its first line only
+    # the first line is for what cells import from __future__: a notebook may do so in any of them, a file at its start only
+    lines = [""]
     starts, features = [], set()
     number = 0
     for cell in cells:
@@ -293,16 +292,23 @@ def _needed(statements: list[ast.stmt], lines: list[str], function: str) -> set[
         for name in _binds(statement):
             by_name.setdefault(name, []).append(statement)
     found: set[int] = set()
-    todo = by_name.get(function, []) + by_name.get("*", [])
-    todo += [s for s in statements if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    more = by_name.get(function, []) + by_name.get("*", [])
+    more += [s for s in statements if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    while more:
+        found |= _reached(more, lines, by_name).keys()
+        more = [s for s in statements if id(s) not in found and _registers(s, lines, by_name, found)]
+    return found
+
+
+def _reached(statements: list[ast.stmt], lines: list[str], by_name: dict[str, list[ast.stmt]]) -> dict[int, ast.stmt]:
+    """These statements and all that they take from the top level, themselves or through others; by their ids."""
+    found: dict[int, ast.stmt] = {}
+    todo = list(statements)
     while todo:
-        while todo:
-            statement = todo.pop()
-            if id(statement) in found:
-                continue
-            found.add(id(statement))
+        statement = todo.pop()
+        if id(statement) not in found:
+            found[id(statement)] = statement
             todo += [s for name in _takes(statement, lines) for s in by_name.get(name, ())]
-        todo = [s for s in statements if id(s) not in found and _registers(s, lines, by_name, found)]
     return found
 
 
@@ -312,17 +318,9 @@ def _registers(statement: ast.stmt, lines: list[str], by_name: dict[str, list[as
     if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return False
     taken = [*statement.decorator_list, *getattr(statement, "bases", ())]
-    todo = [s for node in taken for name in _loads(node) for s in by_name.get(name, ())]
-    seen: set[int] = set()
-    while todo:
-        one = todo.pop()
-        if id(one) in seen or isinstance(one, ast.Import | ast.ImportFrom):
-            continue
-        if id(one) in found:
-            return True
-        seen.add(id(one))
-        todo += [s for name in _takes(one, lines) for s in by_name.get(name, ())]
-    return False
+    first = [s for node in taken for name in _loads(node) for s in by_name.get(name, ())]
+    reached = _reached(first, lines, by_name)
+    return any(number in found and not isinstance(s, ast.Import | ast.ImportFrom) for number, s in reached.items())
 
 
 def _missing(statement: ast.stmt) -> bool:

@@ -219,7 +219,7 @@ def _general(run: Run, faults: Sequence[Fault]) -> str | None:
     if first.kind == "clobbered":
         return "an input was clobbered: work on a copy (tensor.clone())"
     if first.kind == "elsewhere":
-        return "this function works in place: write into the tensor (copy_); `.data =` and `set_` make it another one"
+        return "this function works in place: write into the tensor (copy_), since .data and set_ make it another one"
     if first.kind != "values":
         return None
     outputs = [

@@ -6,7 +6,7 @@ import base64
 import html
 
 import nbformat
-from allranks.exercises.checking.verdict import repeats
+from allranks.checking.verdict import repeats
 from nbformat import NotebookNode
 
 MAX_CHARACTERS = 2000

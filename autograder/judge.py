@@ -251,7 +251,7 @@ def serve(sandbox_kind: str) -> None:
 def judge(request: dict, ranks: _Lent) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
-    from allranks.exercises.checking.source import SourceError, read_source
+    from allranks.checking.source import SourceError, read_source
 
     from autograder.suspect import oddities
 
@@ -286,7 +286,7 @@ class _Lent:
 
     def to(self, request: dict):
         """A pool for this submission, and the set to which the kinds of its failures will be added, in the wire's words."""
-        from allranks.exercises.checking.judging import MAX_RANKS
+        from allranks.checking.judging import MAX_RANKS
         from allranks.wire import Ranks
 
         class Watched(Ranks):

@@ -37,6 +37,11 @@ NOBODY = 65534
 LIMITS = {"CPU": 600, "NPROC": 128, "NOFILE": 64, "CORE": 0, "FSIZE": 8 << 20, "DATA": 1 << 30, "MAPPED": 5 << 28}
 
 
+# rooms of the package that could be asked for a right answer; `checking/in_rank` calls the answer and knows none
+HIDDEN = ("exercises", "checking", "bench")
+SHOWN = ("checking/__init__.py", "checking/in_rank")
+
+
 class SandboxError(RuntimeError):
     """No sandbox can be made here, or it ended; the message says why and names the mend."""
 
@@ -242,16 +247,22 @@ def _folders() -> list[Path]:
 
 
 def _without_oracles() -> list[str]:
-    """bubblewrap's arguments that empty the exercises' folder but for what a rank needs: an oracle could be asked for the answer."""
+    """bubblewrap's arguments that empty the rooms of `HIDDEN`, which know the right answers, but for `SHOWN`."""
     import allranks
 
-    exercises = Path(allranks.__file__).parent / "exercises"
-    needed = ("__init__.py", "checking/__init__.py", "checking/driver.py")
-    arguments = ["--ro-bind", "/dev/null", str(exercises.parent / "execute.py")]  # it runs whole algorithms
-    arguments += ["--tmpfs", str(exercises), "--perms", "0755", "--dir", str(exercises / "checking")]
-    for name in needed:
-        arguments += ["--ro-bind", str(exercises / name), str(exercises / name)]
-    return [*arguments, "--remount-ro", str(exercises)]
+    package = Path(allranks.__file__).parent
+    arguments = []
+    for room in HIDDEN:
+        if not (package / room).is_dir():
+            raise SandboxError(f"There is no folder {room!r} in the package: what must be hidden has moved.")
+        shown = [path for path in SHOWN if Path(path).parts[0] == room]
+        arguments += ["--tmpfs", str(package / room)]
+        for path in shown:
+            if (package / path).is_dir():
+                arguments += ["--perms", "0755", "--dir", str(package / path)]
+            arguments += ["--ro-bind", str(package / path), str(package / path)]
+        arguments += ["--remount-ro", str(package / room)]
+    return arguments
 
 
 def _view(binds: list[tuple[Path, Path]]) -> list[str]:

@@ -17,7 +17,8 @@ import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import World, ask, check, workload
+from allranks import World, ask, check
+from allranks.cost import workload
 from allranks.player import Player
 from allranks.trace import Event
 

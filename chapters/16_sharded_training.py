@@ -15,7 +15,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from allranks import World, ask, bench, check, workload
+from allranks import World, ask, bench, check
+from allranks.cost import workload
 from allranks.player import Player
 
 world = World(ranks=4)

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import World, ask, check, schedules, wire, workload
+from allranks import World, ask, check, schedules, wire
+from allranks.cost import workload
 from allranks.player import Player
 
 world = World(ranks=4)

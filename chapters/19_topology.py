@@ -17,9 +17,9 @@ import torch.distributed as dist
 from ipywidgets import FloatText, IntText, SelectMultiple
 
 from allranks import World, ask, bench, cost, doctor, schedules
-from allranks.execute import Executor, execute
+from allranks.bench.executor import Executor, execute
 from allranks.player import Player
-from allranks.simulate import run_schedule, simulate
+from allranks.simulator import run_schedule, simulate
 from allranks.topology import PRESETS, preset, round_robin
 
 world = World(ranks=4)

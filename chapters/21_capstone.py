@@ -18,9 +18,10 @@ from ipywidgets import FloatText, IntText
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import World, ask, check, topology, workload
+from allranks import World, ask, check, topology
+from allranks.cost import workload
 from allranks.player import Player
-from allranks.simulate import simulate
+from allranks.simulator import simulate
 
 world = World(ranks=4)
 world

@@ -9,7 +9,7 @@
 
 # %% name="start_world"
 from allranks import World
-from allranks.cheatsheet import CheatSheet
+from allranks.widgets.cheatsheet import CheatSheet
 
 world = World(ranks=4)
 world

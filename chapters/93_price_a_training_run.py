@@ -10,9 +10,9 @@
 from ipywidgets import FloatText
 
 from allranks import ask
-from allranks.calculator import Calculator
-from allranks.plan import Plan, plan
-from allranks.workload import WorkloadError
+from allranks.widgets.calculator import Calculator
+from allranks.cost.plan import Plan, plan
+from allranks.cost.workload import WorkloadError
 
 # %% [markdown] name="guess_intro"
 # **Guess now**: how many seconds of each step does the best of those splits spend on communication? Section 3 has the answer.

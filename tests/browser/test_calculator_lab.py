@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from allranks import workload
-from allranks.workload import Cluster
+from allranks.cost import workload
+from allranks.cost.workload import Cluster
 
 pytestmark = pytest.mark.browser
 
-CELL = """from allranks.calculator import Calculator
+CELL = """from allranks.widgets.calculator import Calculator
 
 calculator = Calculator("7B", "equal links", dp=32, alpha_us=5)
 calculator"""

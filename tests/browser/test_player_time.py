@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from allranks.player import Player
 from allranks.schedules import ring_all_reduce
-from allranks.simulate import simulate
+from allranks.simulator import simulate
 from allranks.topology import uniform
 from allranks.trace import Event, Trace
 from test_player_picture import cells, done, meter

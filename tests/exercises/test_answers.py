@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
+from allranks.checking.source import read_source
 from allranks.exercises import get, names
-from allranks.exercises.checking.source import read_source
 from allranks.wire import Ranks
 
 HERE = Path(__file__).parent

@@ -14,10 +14,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks import check
+from allranks.checking import judging
+from allranks.checking.cases import Setup, plain, vectors
+from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
-from allranks.exercises.checking import judging
-from allranks.exercises.checking.cases import Setup, plain, vectors
-from allranks.exercises.checking.verdict import Case, Verdict
 from allranks.wire import Ranks
 
 ROOT = Path(__file__).parents[2]
@@ -245,7 +245,7 @@ HOSTILE = {
     "eats memory": "hoard = [bytearray(1 << 28) for _ in range(64)]",
     "kills itself": "import os\n    os.kill(os.getpid(), 9)",
     "returns nonsense": "return {'tensors': object()}",
-    "changes the messenger": "import allranks.exercises.checking.driver as d\n    d._state = lambda handle: 5",
+    "changes the messenger": "import allranks.checking.in_rank.driver as d\n    d._state = lambda handle: 5",
     "patches the group": "import torch.distributed as dist\n    dist.get_world_size = lambda *a: 1",
     "sleeps": "import time\n    time.sleep(3600)",
 }

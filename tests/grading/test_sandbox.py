@@ -76,21 +76,33 @@ def said(sandbox: Sandbox, body: str) -> list[str]:
 
 
 def test_can_not_ask_an_oracle(sandbox):
-    """Of the exercises a rank sees what calls the answer, and no file that knows it."""
+    """Of the checking a rank sees what calls the answer, and no file that knows a right one."""
     body = """
-import allranks.exercises.checking.driver, pathlib
-folder = pathlib.Path(allranks.exercises.__file__).parent
-say(*sorted(str(p.relative_to(folder)) for p in folder.rglob("*.py")))
-try:
-    (folder / "mine.py").write_text("x = 1")
-except OSError as error:
-    say(type(error).__name__)
-import allranks.exercises.diagnosis
+import allranks, allranks.checking.in_rank.driver, importlib, pathlib
+package = pathlib.Path(allranks.__file__).parent
+rooms = ("bench", "checking", "exercises")
+say(*sorted(str(p.relative_to(package)) for room in rooms for p in (package / room).rglob("*.py")))
+for room in rooms:
+    try:
+        (package / room / "mine.py").write_text("x = 1")
+    except OSError as error:
+        say(type(error).__name__)
+for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "bench.execute"):
+    try:
+        importlib.import_module(f"allranks.{name}")
+        say("imported")
+    except ModuleNotFoundError:
+        say("ModuleNotFoundError")
 """
-    seen, written, imported = said(sandbox, body)
-    assert seen.split() == ["__init__.py", "checking/__init__.py", "checking/driver.py"]
-    assert written == "OSError"
-    assert imported == "ModuleNotFoundError"
+    seen, *refused = said(sandbox, body)
+    assert seen.split() == ["checking/__init__.py", "checking/in_rank/__init__.py", "checking/in_rank/driver.py"]
+    assert refused == ["OSError"] * 3 + ["ModuleNotFoundError"] * 4
+
+
+def test_refuses_to_start_where_a_hidden_room_has_moved(monkeypatch):
+    monkeypatch.setattr(sandbox_module, "HIDDEN", ("exercises", "moved_away"))
+    with pytest.raises(SandboxError, match="moved_away"):
+        sandbox_module.command()
 
 
 def test_has_only_the_descriptors_it_was_given(sandbox):
@@ -212,7 +224,7 @@ resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))
 
 
 def test_has_nothing_that_runs_whole_algorithms(sandbox):
-    assert said(sandbox, "import allranks.schedules\nsay('there')\nimport allranks.execute") == [
+    assert said(sandbox, "import allranks.schedules\nsay('there')\nimport allranks.bench.executor") == [
         "there",
         "ModuleNotFoundError",
     ]

@@ -246,8 +246,8 @@ MODULES = (
     "allranks.wire.rank",
     "allranks.wire.values",
     "allranks.exercises",
-    "allranks.exercises.checking.compare",
-    "allranks.exercises.checking.judging",
+    "allranks.checking.compare",
+    "allranks.checking.judging",
 )
 TAMPER = """
 import importlib, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.simulate import simulate
+from allranks.simulator import simulate
 from allranks.topology import preset, round_robin
 from test_chapters import RANKS, WIDGET, execute, read
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks import workload
-from allranks.plan import plan
-from allranks.workload import Cluster
+from allranks.cost import workload
+from allranks.cost.plan import plan
+from allranks.cost.workload import Cluster
 from test_chapters import WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]

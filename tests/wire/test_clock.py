@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 import torch.distributed as dist
-from allranks.network import TwoLevel
+from allranks.simulator.clock import TwoLevel
 
 ALPHA, BETA = Fraction(5, 3), Fraction(2, 7)
 

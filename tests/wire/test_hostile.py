@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from allranks.network import Flat
+from allranks.simulator.clock import Flat
 from allranks.wire import FailureKind, Rules, explain, record, session
 from allranks.wire.codec import HEAD, Body, Channel, CodecError
 from allranks.wire.router import Router

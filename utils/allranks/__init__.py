@@ -12,7 +12,7 @@ import importlib
 _LAZY = {
     "World": "allranks.world",
     "WorldError": "allranks.world",
-    "ask": "allranks.drill",
+    "ask": "allranks.widgets",
     "check": "allranks.exercises",
 }
 

@@ -18,9 +18,9 @@ def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
 
     The exit status is 0 where it passed, 1 where it did not, and 2 where there is nothing to check.
     """
+    from allranks.checking.source import read_source
     from allranks.errors import CourseError
     from allranks.exercises import get, names
-    from allranks.exercises.checking.source import read_source
 
     try:
         if exercise not in names():

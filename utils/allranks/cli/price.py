@@ -125,7 +125,7 @@ def expert(
 def _show(
     name: str, arguments: tuple, options: dict, ranks: int, bandwidth: float, alpha_s: float, as_json: bool
 ) -> None:
-    from allranks import workload
+    from allranks.cost import workload
 
     try:
         cluster = workload.Cluster(ranks, bandwidth, alpha_s)

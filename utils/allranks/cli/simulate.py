@@ -88,7 +88,7 @@ def command(
     """
     from allranks.cost import TEXTBOOK, CostError
     from allranks.schedules import ScheduleError
-    from allranks.simulate import SimulateError, simulate
+    from allranks.simulator import SimulateError, simulate
     from allranks.topology import TopologyError
 
     if as_list:

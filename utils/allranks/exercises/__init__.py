@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from allranks.errors import CourseError
 
 if TYPE_CHECKING:
-    from allranks.exercises.checking.exercise import Exercise
-    from allranks.exercises.checking.verdict import Verdict
+    from allranks.checking.exercise import Exercise
+    from allranks.checking.verdict import Verdict
 
 
 class ExerciseError(CourseError):

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.checking import buckets
-from allranks.exercises.checking.buckets import SOME
-from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule
+from allranks.checking import buckets
+from allranks.checking.buckets import SOME
+from allranks.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:

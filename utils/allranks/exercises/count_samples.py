@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw
-from allranks.exercises.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw
+from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:

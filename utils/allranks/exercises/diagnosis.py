@@ -11,8 +11,8 @@ from enum import IntEnum
 
 import torch
 
-from allranks.exercises.checking.cases import Args, Expected, Setup, Whole
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake
+from allranks.checking.cases import Args, Expected, Setup, Whole
+from allranks.checking.exercise import Exercise, Group, Mistake
 
 EVERY = -1  # instead of a rank, where all do the same wrong thing
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import COLLECTIVES, LAYOUTS, Exercise, Group, Mistake, Rule, Run
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.exercise import COLLECTIVES, LAYOUTS, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import (
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.exercise import (
     LOGIT_GROUPS,
     Exercise,
     Group,

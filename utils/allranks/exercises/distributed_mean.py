@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.exercises.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run, returning
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
+from allranks.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run, returning
 
 
 def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.checking import provenance, rules
-from allranks.exercises.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking import provenance, rules
+from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
 WIDTH = 3

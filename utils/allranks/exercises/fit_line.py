@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from allranks.exercises.checking.cases import Args, Expected, Setup
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake
+from allranks.checking.cases import Args, Expected, Setup
+from allranks.checking.exercise import Exercise, Group, Mistake
 
 NOISE = 0.03  # of a measured time, up or down
 OFF = 0.10  # how far a right alpha or beta may be from the best one

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Rule, Run, returning
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Rule, Run, returning
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:

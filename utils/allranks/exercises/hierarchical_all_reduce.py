@@ -9,9 +9,9 @@ import math
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Setup, summed, vectors
-from allranks.exercises.checking.exercise import (
+from allranks.checking import rules
+from allranks.checking.cases import Args, Setup, summed, vectors
+from allranks.checking.exercise import (
     COLLECTIVES,
     P2P,
     Exercise,

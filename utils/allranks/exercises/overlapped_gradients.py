@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import buckets
-from allranks.exercises.checking.buckets import SOME
-from allranks.exercises.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking import buckets
+from allranks.checking.buckets import SOME
+from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Setup, vectors
-from allranks.exercises.checking.exercise import (
+from allranks.checking import rules
+from allranks.checking.cases import Setup, vectors
+from allranks.checking.exercise import (
     CIRCUMSTANCES,
     LAYOUTS,
     P2P,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.exercises.checking.exercise import (
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.checking.exercise import (
     CIRCUMSTANCES,
     LAYOUTS,
     MOVED_DTYPES,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.exercises.checking import rules
-from allranks.exercises.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.exercises.checking.exercise import LAYOUTS, MOVED_DTYPES, Exercise, Group, Rule, Run, in_place
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.checking.exercise import LAYOUTS, MOVED_DTYPES, Exercise, Group, Rule, Run, in_place
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

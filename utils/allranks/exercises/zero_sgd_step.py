@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.checking import provenance, rules
-from allranks.exercises.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
-from allranks.exercises.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking import provenance, rules
+from allranks.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})

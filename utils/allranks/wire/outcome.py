@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-from allranks.network import Fabric, Flat, Timeline
+from allranks.simulator.clock import Fabric, Flat, Timeline
 from allranks.trace import Trace
 from allranks.wire import record
 from allranks.wire.failures import Failure, FailureKind

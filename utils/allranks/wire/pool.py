@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from allranks.engines.usercode import by_value
-from allranks.network import Fabric, Flat
+from allranks.simulator.clock import Fabric, Flat
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.messages import Program, Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from allranks.network import Compute, Enter, Fabric, Recv, Send, Step, Timeline, Wait, replay
+from allranks.simulator.clock import Compute, Enter, Fabric, Recv, Send, Step, Timeline, Wait, replay
 from allranks.trace import Event, Trace
 from allranks.wire.collectives import ITEMSIZES
 from allranks.wire.messages import FileWritten, LogEntry

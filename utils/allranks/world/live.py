@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from allranks.network import Enter, Flat, NetworkError, Recv, Send, Wait, replay
+from allranks.simulator.clock import Enter, Flat, NetworkError, Recv, Send, Wait, replay
 from allranks.trace import Event, Trace
 
 

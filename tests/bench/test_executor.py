@@ -1,0 +1,103 @@
+"""The executor: every algorithm moves real numbers, on the wire for 1 to 9 ranks and on gloo in a live world."""
+
+import pytest
+import torch
+from allranks import World
+from allranks.schedules import ALGORITHMS
+from allranks.wire import Ranks
+
+NUMEL = 23  # divides into no number of chunks that occurs here
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Ranks(9) as ranks:
+        yield ranks
+
+
+def program(schedule, numel):
+    import torch.distributed as dist
+    from allranks.bench.executor import execute
+
+    rank = dist.get_rank()
+    vector = torch.arange(numel, dtype=torch.int64) + 1000 * rank
+    before = vector.clone()
+    result = execute(schedule, vector)
+    unchanged = torch.equal(vector, before)
+    return result, unchanged
+
+
+def expected(schedule, rank, numel):
+    """What the collective promises, by local arithmetic."""
+    p, root = schedule.ranks, schedule.root
+    inputs = [torch.arange(numel, dtype=torch.int64) + 1000 * r for r in range(p)]
+    cut = [v.tensor_split(p) for v in inputs]
+    total = sum(inputs)
+    match schedule.collective:
+        case "broadcast":
+            return inputs[root]
+        case "reduce":
+            return total if rank == root else None
+        case "all_reduce":
+            return total
+        case "scatter":
+            return cut[root][rank]
+        case "reduce_scatter":
+            return total.tensor_split(p)[rank]
+        case "gather" | "all_gather":
+            gathered = torch.cat([cut[r][r] for r in range(p)])
+            return gathered if root is None or rank == root else None
+        case "all_to_all":
+            return torch.cat([cut[r][rank] for r in range(p)])
+
+
+def check(schedule, results, numel):
+    for rank, (got, unchanged) in enumerate(results):
+        wanted = expected(schedule, rank, numel)
+        assert unchanged
+        assert (got is None) == (wanted is None), f"rank {rank}"
+        assert wanted is None or torch.equal(got, wanted), f"rank {rank}: {got} is not {wanted}"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_runs_on_the_wire_as_it_is_written(pool, name):
+    for p in range(1, 10):
+        build = ALGORITHMS[name]
+        rooted = "root" in build.__code__.co_varnames[: build.__code__.co_argcount]
+        schedule = build(p, root=p // 2) if rooted else build(p)
+        outcome = pool.run(program, ranks=p, args=(schedule, NUMEL))
+        assert outcome.failure is None, outcome.failure
+        check(schedule, outcome.results, NUMEL)
+        wanted = sorted(
+            (m.src, m.dst, sum(8 * schedule.chunk_nbytes(NUMEL)[c] for c in m.chunks)) for m in schedule.moves
+        )
+        assert sorted((m.src, m.dst, m.nbytes) for m in outcome.trace.messages()) == wanted
+
+
+@pytest.mark.live
+def test_every_algorithm_runs_on_gloo():
+    with World(ranks=4, backend="gloo") as world:
+        for build in ALGORITHMS.values():
+            schedule = build(4)
+            check(schedule, world.run(program, schedule, NUMEL), NUMEL)
+        for schedule in (ALGORITHMS["double_binary_tree_all_reduce"](3), ALGORITHMS["bruck_all_to_all"](3)):
+            results = world.run(in_a_group, schedule, [0, 1, 3], NUMEL)
+            check(schedule, [results[r] for r in (0, 1, 3)], NUMEL)
+
+
+def in_a_group(schedule, members, numel):
+    import torch.distributed as dist
+    from allranks.bench.executor import Executor
+
+    group = dist.new_group(members)
+    if dist.get_rank() not in members:
+        return None
+    vector = torch.arange(numel, dtype=torch.int64) + 1000 * dist.get_rank(group)
+    run = Executor(schedule, group)
+    run(vector)
+    return run(vector), True
+
+
+def test_the_group_must_have_the_schedules_ranks(pool):
+    outcome = pool.run(program, ranks=3, args=(ALGORITHMS["ring_all_reduce"](4), NUMEL))
+    assert "the schedule is for 4 ranks; this group has 3" in outcome.failure.message

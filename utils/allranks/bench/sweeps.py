@@ -1,0 +1,480 @@
+"""Measured collectives: sweeps over sizes on a live world, with nccl-tests' columns and definitions, and their fits.
+
+`size` is the bytes of the full vector (all_gather, reduce_scatter, gather, scatter: of all ranks' parts together;
+all_to_all: what one rank sends), `count` the elements that a rank gives the call for one part, as nccl-tests prints them.
+`time` is the mean over the iterations, averaged over ranks; algbw = size / time; busbw = algbw times the collective's
+factor; `wrong` the elements of all ranks that differ from what local arithmetic says. Fits and predictions are about
+`best`: an iteration takes as long as its slowest rank, and the fastest iteration is the one that nobody disturbed.
+`seconds_of` times calls that are no single collective, on the ranks that make them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from allranks import cost
+from allranks.errors import CourseError
+from allranks.schedules import Schedule, ScheduleError, find
+
+if TYPE_CHECKING:
+    import torch
+
+COLLECTIVES = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter",
+)  # fmt: skip
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
+OPS = ("sum", "prod", "min", "max", "avg")
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+IN_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+
+
+class BenchError(CourseError):
+    """A sweep that can't be made; one sentence with the reason."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective with its arguments, as a sweep measures it. `algorithm` None is the backend's own."""
+
+    collective: str = "all_reduce"
+    dtype: str = "float32"
+    op: str = "sum"
+    root: int = 0
+    algorithm: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("collective", self.collective, COLLECTIVES), ("dtype", self.dtype, DTYPES), ("op", self.op, OPS),
+        ):  # fmt: skip
+            if value not in known:
+                raise BenchError(f"There is no {what} {value!r} to measure; there are {', '.join(known)}.")
+        if self.op == "avg" and "int" in self.dtype:
+            raise BenchError(f"avg of {self.dtype} is not a whole number; take a floating-point dtype.")
+        if self.algorithm is not None:
+            if self.collective in REDUCING and self.op != "sum":
+                raise BenchError("The course's own algorithms add; take op sum, or leave the algorithm out.")
+            try:
+                find(self.collective, self.algorithm)
+            except ScheduleError as error:
+                raise BenchError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}.get(self.dtype, 4)
+
+    def count(self, nbytes: int, ranks: int) -> int:
+        """The elements of one call of about `nbytes`: whole ones, and the same number for each part."""
+        elements = nbytes // self.itemsize
+        return elements // ranks if self.collective in IN_PARTS else elements
+
+    def nbytes(self, count: int, ranks: int) -> int:
+        """nccl-tests' size of a call of `count` elements."""
+        return count * self.itemsize * (ranks if self.collective in IN_PARTS else 1)
+
+    def schedule(self, ranks: int) -> Schedule | None:
+        """The course's own algorithm for this call."""
+        if self.algorithm is None:
+            return None
+        build = find(self.collective, self.algorithm)
+        rooted = "root" in build.__code__.co_varnames[: build.__code__.co_argcount]
+        return build(ranks, root=self.root) if rooted and self.collective in ROOTED else build(ranks)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of a sweep. Times are in microseconds, bandwidths in 10^9 bytes a second."""
+
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    time_us: float
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+    wrong: int
+    best_us: float
+    median_us: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The rows of one collective on one world, in the order of sizes."""
+
+    call: Call
+    ranks: int
+    backend: str
+    rows: tuple[Row, ...]
+    about: dict = field(default_factory=dict)
+
+    @property
+    def algorithm(self) -> str:
+        """What the fit supposes to have run: the course's own algorithm if asked for, else the textbook's."""
+        return self.call.algorithm or cost.TEXTBOOK[self.call.collective]
+
+    @property
+    def average_busbw_gb_per_s(self) -> float:
+        """The mean of the rows' busbw, which nccl-tests prints last."""
+        return statistics.fmean(row.busbw_gb_per_s for row in self.rows)
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements in all."""
+        return sum(row.wrong for row in self.rows)
+
+    def fit(self, rows: Sequence[Row] | None = None) -> cost.Fit:
+        """Alpha and beta from the best times of the rows, or of some of them. Raises CostError for fewer than three."""
+        rows = self.rows if rows is None else rows
+        seconds = [row.best_us / 1e6 for row in rows]
+        return cost.fit(self.call.collective, self.ranks, [row.size for row in rows], seconds, self.algorithm)
+
+    def prediction(self, fitted: cost.Fit | None = None) -> Prediction:
+        """What a fit says about rows that it has not seen: of every other row, or of another world's fit all rows."""
+        if fitted is None:
+            fitted, unseen = self.fit(self.rows[::2]), self.rows[1::2]
+        else:
+            unseen = self.rows
+        points = tuple((row.size, row.best_us / 1e6, fitted.seconds(row.size, self.ranks)) for row in unseen)
+        return Prediction(fitted.ranks, self.ranks, points)
+
+    def to_dict(self) -> dict:
+        """The sweep as plain data, with its fit and prediction where there are sizes enough."""
+        found = {
+            **asdict(self.call),
+            "ranks": self.ranks,
+            "backend": self.backend,
+            **self.about,
+            "rows": [asdict(row) for row in self.rows],
+            "average_busbw_gb_per_s": self.average_busbw_gb_per_s,
+            "wrong": self.wrong,
+        }
+        if len(self.rows) >= 3 and self.ranks > 1:
+            fitted = self.fit()
+            found["fit"] = asdict(fitted) | {"half_nbytes": fitted.half_nbytes}
+        if len(self.rows) >= 6 and self.ranks > 1:
+            found["prediction"] = self.prediction().to_dict()
+        return found
+
+    def to_csv(self) -> str:
+        """The rows with nccl-tests' columns: size in bytes, time in microseconds, bandwidths in GB/s."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for r in self.rows:
+            writer.writerow(
+                (r.size, r.count, r.type, r.redop, r.root, f"{r.time_us:.2f}", f"{r.algbw_gb_per_s:.4f}",
+                 f"{r.busbw_gb_per_s:.4f}", r.wrong)
+            )  # fmt: skip
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Times that a fit foretold beside those measured: `points` of (bytes, measured seconds, predicted seconds)."""
+
+    fitted_ranks: int
+    ranks: int
+    points: tuple[tuple[int, float, float], ...]
+
+    @property
+    def errors(self) -> list[float]:
+        """|predicted / measured - 1| of each point."""
+        return [abs(predicted / measured - 1) for _, measured, predicted in self.points]
+
+    @property
+    def median_error(self) -> float:
+        """The median of the errors."""
+        return statistics.median(self.errors)
+
+    @property
+    def worst(self) -> tuple[int, float]:
+        """(bytes, error) of the worst point."""
+        return max(
+            ((point[0], error) for point, error in zip(self.points, self.errors, strict=True)), key=lambda w: w[1]
+        )
+
+    def to_dict(self) -> dict:
+        """The prediction as plain data."""
+        keys = ("bytes", "measured_s", "predicted_s")
+        return {
+            "fitted_ranks": self.fitted_ranks,
+            "ranks": self.ranks,
+            "median_error": self.median_error,
+            "worst_bytes": self.worst[0],
+            "worst_error": self.worst[1],
+            "points": [dict(zip(keys, point, strict=True)) for point in self.points],
+        }
+
+
+def sizes(first: int, last: int, factor: int = 2) -> list[int]:
+    """The sizes of a sweep: `first`, times `factor` each, up to `last`. Raises BenchError."""
+    if first < 1 or last < first:
+        raise BenchError(f"The sizes go from {first} to {last} bytes; they start at 1 or more and don't shrink.")
+    if factor < 2:
+        raise BenchError(f"The factor between sizes is {factor}; it is 2 or more.")
+    found = [first]
+    while found[-1] * factor <= last:
+        found.append(found[-1] * factor)
+    return found
+
+
+def sweep(
+    world,
+    call: Call,
+    nbytes: Sequence[int],
+    *,
+    iterations: int = 20,
+    warmups: int = 5,
+    passes: int = 4,
+    budget_s: float = 2.0,
+    progress: Callable[[], None] | None = None,
+) -> Sweep:
+    """Measures `call` on `world` for each of the sizes; those too small for one element a part are left out.
+
+    `iterations` are made per size, fewer where they would take longer than `budget_s`, spread over `passes` through all
+    sizes, so that a busy spell of the machine meets them all. `progress` is called len(nbytes) * passes times. Raises
+    BenchError, and what `world.run` raises.
+    """
+    if iterations < 1 or warmups < 0 or passes < 1:
+        raise BenchError(
+            f"There are {iterations} iterations, {warmups} warm-ups and {passes} passes; at least 1, 0 and 1 are needed."
+        )
+    if call.collective in ROOTED and not 0 <= call.root < world.ranks:
+        raise BenchError(f"The root is {call.root}; it is one of the ranks 0 to {world.ranks - 1}.")
+    schedule = call.schedule(world.ranks)
+    counts = dict.fromkeys(count for size in nbytes if (count := call.count(size, world.ranks)))
+    if not counts:
+        raise BenchError(f"No size is large enough for one {call.dtype} element on each of {world.ranks} ranks.")
+    found: dict[int, list[list[dict]]] = {count: [] for count in counts}
+    passes = min(passes, iterations)
+    for number in range(passes):
+        share = iterations // passes + (number < iterations % passes)
+        for count in counts:
+            found[count].append(
+                world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number)
+            )
+            if progress is not None:
+                progress()
+        for _ in range(len(nbytes) - len(counts) if progress is not None else 0):
+            progress()
+    rows = tuple(_row(call, count, world.ranks, parts) for count, parts in found.items())
+    first = found[next(iter(counts))][0][0]
+    return Sweep(call, world.ranks, world.backend, rows, {"torch": first["torch"], "device": first["device"]})
+
+
+def _row(call: Call, count: int, ranks: int, parts: list[list[dict]]) -> Row:
+    """`parts[pass][rank]` is what `measure` gave."""
+    size = call.nbytes(count, ranks)
+    seconds = statistics.fmean(s for part in parts for rank in part for s in rank["seconds"])
+    slowest = [max(times) for part in parts for times in zip(*(rank["seconds"] for rank in part), strict=True)]
+    return Row(
+        size=size,
+        count=count,
+        type=call.dtype,
+        redop=call.op if call.collective in REDUCING else "none",
+        root=call.root if call.collective in ROOTED else -1,
+        time_us=seconds * 1e6,
+        algbw_gb_per_s=cost.algbw_gb_per_s(size, seconds),
+        busbw_gb_per_s=cost.busbw_gb_per_s(call.collective, ranks, size, seconds),
+        wrong=sum(rank["wrong"] for rank in parts[0]),
+        best_us=min(slowest) * 1e6,
+        median_us=statistics.median(slowest) * 1e6,
+        iterations=len(slowest),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- on the ranks
+
+
+def measure(
+    call: Call, schedule: Schedule | None, count: int, iterations: int, warmups: int, budget_s: float, check: bool
+) -> dict:
+    """Runs on every rank: checks one call, warms up, and times each iteration. Seconds, and this rank's wrong elements."""
+    import torch
+    import torch.distributed as dist
+
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    device, finish = _clock()
+    numel = count * ranks if call.collective in IN_PARTS else count
+    wrong = 0
+    if check:
+        result = _runner(call, schedule, _data(call, rank, numel, device), ranks, rank)()
+        wrong = _wrong(call, result, ranks, rank, numel, device)
+        del result
+    # zeros, so that sums of sums stay what they are
+    once = _runner(call, schedule, torch.zeros(numel, dtype=getattr(torch, call.dtype), device=device), ranks, rank)
+    longest = 0.0
+    for _ in range(max(1, warmups)):
+        began = time.perf_counter()
+        once()
+        finish()
+        longest = time.perf_counter() - began
+    agreed = torch.tensor([longest], dtype=torch.float64, device=device)
+    dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
+    fits = int(budget_s / max(agreed.item(), 1e-9))
+    iterations = min(iterations, max(1, fits))
+    dist.barrier()
+    finish()
+    seconds = []
+    for _ in range(iterations):
+        began = time.perf_counter()
+        once()
+        finish()
+        seconds.append(time.perf_counter() - began)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return {
+        "seconds": seconds,
+        "wrong": wrong,
+        "torch": torch.__version__,
+        "device": name,
+    }
+
+
+def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int = 1) -> list[float]:
+    """The seconds that each of these calls takes: the median of its iterations, each counted on its slowest rank.
+
+    Every rank of the default group calls this with the same number of calls, each without arguments, and all get the same
+    figures. In each iteration the calls are timed one after the other, so that a busy spell of the machine meets them all.
+    A barrier lets all ranks begin together; under NCCL the clock waits until the GPU is done. The first `warmups`
+    iterations don't count. Raises BenchError where there is nothing to time.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not calls or iterations < 1 or warmups < 0:
+        raise BenchError(
+            f"There are {len(calls)} calls, {iterations} iterations and {warmups} warm-ups; at least 1, 1 and 0 are needed."
+        )
+    device, finish = _clock()
+    seconds: list[list[float]] = []
+    for _ in range(warmups + iterations):
+        seconds.append([])
+        for call in calls:
+            dist.barrier()
+            finish()
+            began = time.perf_counter()
+            call()
+            finish()
+            seconds[-1].append(time.perf_counter() - began)
+    slowest = torch.tensor(seconds[warmups:], dtype=torch.float64, device=device)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return [statistics.median(column) for column in slowest.T.tolist()]
+
+
+def _clock() -> tuple[torch.device, Callable[[], None]]:
+    """The device that the default group's collectives run on, and what waits until it has done all it was given."""
+    import torch
+    import torch.distributed as dist
+
+    if dist.get_backend() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device()), torch.cuda.synchronize
+    return torch.device("cpu"), lambda: None
+
+
+def _data(call: Call, rank: int, numel: int, device, start: int = 0):
+    """Small whole numbers that every dtype holds exactly, other ones on each rank; only 1 and 2 for products.
+
+    Those from `start` on of what the rank has. They repeat, and are copied: working out each takes ten times as long.
+    """
+    import torch
+
+    period = 2 if call.op == "prod" else 5
+    once = (torch.arange(start, start + period, device=device) + 3 * rank) % period + (call.op == "prod")
+    block = once.to(getattr(torch, call.dtype)).repeat(2048)
+    return block.repeat(-(-numel // len(block)))[:numel]
+
+
+def _runner(call: Call, schedule: Schedule | None, vector, ranks: int, rank: int) -> Callable:
+    """The call on `vector` (the full one), its outputs made beforehand; called again and again, it gives the result."""
+    import torch
+    import torch.distributed as dist
+
+    if schedule is not None:
+        from allranks.bench.executor import Executor
+
+        execute = Executor(schedule)
+        return lambda: execute(vector)
+    op, root = getattr(dist.ReduceOp, {"prod": "product"}.get(call.op, call.op).upper()), call.root
+    part = vector.numel() // ranks
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    own = vector[rank * part : (rank + 1) * part]
+    match call.collective:
+        case "all_reduce":
+            return lambda: (dist.all_reduce(vector, op=op), vector)[1]
+        case "broadcast":
+            return lambda: (dist.broadcast(vector, src=root), vector)[1]
+        case "reduce":
+            return lambda: (dist.reduce(vector, dst=root, op=op), vector if rank == root else None)[1]
+        case "all_gather":
+            out = torch.empty_like(vector)
+            return lambda: (gather(out, own), out)[1]
+        case "reduce_scatter":
+            out = torch.empty_like(own)
+            return lambda: (scatter(out, vector, op=op), out)[1]
+        case "all_to_all":
+            out = torch.empty_like(vector)
+            return lambda: (dist.all_to_all_single(out, vector), out)[1]
+        case "gather":
+            parts = list(torch.empty_like(vector).chunk(ranks)) if rank == root else None
+            return lambda: (dist.gather(own, parts, dst=root), torch.cat(parts) if parts else None)[1]
+        case _:
+            out = torch.empty_like(own)
+            parts = list(vector.chunk(ranks)) if rank == root else None
+            return lambda: (dist.scatter(out, parts, src=root), out)[1]
+
+
+def _wrong(call: Call, result, ranks: int, rank: int, numel: int, device) -> int:
+    """How many elements of this rank's result differ from what local arithmetic gives."""
+    import torch
+
+    if call.collective in ("reduce", "gather") and rank != call.root:
+        return 0
+    part = numel // ranks
+    mine = rank * part
+    match call.collective:
+        case "broadcast":
+            wanted = _data(call, call.root, numel, device)
+        case "scatter":
+            wanted = _data(call, call.root, part, device, mine)
+        case "all_gather" | "gather":
+            wanted = torch.cat([_data(call, r, part, device, r * part) for r in range(ranks)])
+        case "all_to_all":
+            wanted = torch.cat([_data(call, r, part, device, mine) for r in range(ranks)])
+        case "reduce_scatter":
+            wanted = _reduced(call, ranks, part, device, mine)
+        case _:
+            wanted = _reduced(call, ranks, numel, device)
+    if call.op == "avg" or (call.op == "prod" and call.dtype in ("float16", "bfloat16")):
+        differ = ~torch.isclose(result.double(), wanted.double(), rtol=1e-2 if "16" in call.dtype else 1e-6)
+    else:
+        differ = result != wanted
+    return int(torch.count_nonzero(differ))
+
+
+def _reduced(call: Call, ranks: int, numel: int, device, start: int = 0):
+    import torch
+
+    total = _data(call, 0, numel, device, start)
+    for other in range(1, ranks):
+        more = _data(call, other, numel, device, start)
+        match call.op:
+            case "sum" | "avg":
+                total += more
+            case "prod":
+                total *= more
+            case "min":
+                total = torch.minimum(total, more)
+            case "max":
+                total = torch.maximum(total, more)
+    return total / ranks if call.op == "avg" else total

@@ -1,0 +1,136 @@
+"""Gradients in buckets: what the exercises on data parallelism share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Parameter, Setup, plain
+from allranks.checking.exercise import Run
+
+SOME = ((4,), (2, 3), (5,), (3,), (2, 2))
+_SIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}  # what an element's size is mistaken for
+
+Make = Callable[[int, int], torch.Tensor | None]
+
+
+def trainable(args: Args) -> dict[int, Parameter]:
+    """The parameters that have gradients, by their first place in the list: neither frozen ones nor tied ones again."""
+    return {i: p for i, p in enumerate(args[0]) if isinstance(p, Parameter) and p.grad is not None}
+
+
+def buckets(args: Args, itemsize: int | None = None) -> list[list[int]]:
+    """The places of the parameters by bucket: filled from the last one on, closed before the cap would be passed.
+
+    With `itemsize` as if every element had so many bytes.
+    """
+    cap, room = args[1], 0
+    found: list[list[int]] = []
+    for i, parameter in reversed(trainable(args).items()):
+        nbytes = parameter.grad.tensor().numel() * (itemsize or parameter.grad.base.element_size())
+        if not found or nbytes > room:
+            found.append([])
+            room = cap
+        found[-1].append(i)
+        room -= nbytes
+    return found
+
+
+def numels(args: Args, itemsize: int | None = None) -> list[int]:
+    """The number of elements of each of these buckets."""
+    found = trainable(args)
+    return [sum(found[i].grad.tensor().numel() for i in bucket) for bucket in buckets(args, itemsize)]
+
+
+def own(args: Sequence[Args]) -> list[dict[int, torch.Tensor]]:
+    """Each rank's gradients, by place."""
+    return [{i: plain(p.grad) for i, p in trainable(a).items()} for a in args]
+
+
+def means(args: Sequence[Args]) -> dict[int, torch.Tensor]:
+    """The mean gradients, by place, in float64."""
+    ranks = own(args)
+    return {i: torch.stack([grads[i].double() for grads in ranks]).mean(0) for i in ranks[0]}
+
+
+def expect(setup: Setup, args: Sequence[Args], make: Make) -> list[Expected]:
+    """What each rank must end with where `make(place, rank)` is a gradient there, or None where it stays as it was."""
+    kind = args[0][0][0].data.base.dtype
+    made = []
+    for rank in range(setup.ranks):
+        values = {i: make(i, rank) for i in trainable(args[rank])}
+        changed = {(0, i, "grad"): v.to(kind) for i, v in values.items() if v is not None}
+        made.append(Expected(None, changed, 16 * torch.finfo(kind).eps * 10))
+    return made
+
+
+def mean_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every gradient is the mean over the ranks."""
+    right = means(args)
+    return expect(setup, args, lambda i, rank: right[i])
+
+
+def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every gradient is the sum over the ranks: nobody divided."""
+    right = means(args)
+    return expect(setup, args, lambda i, rank: right[i] * setup.ranks)
+
+
+def last_left_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The last bucket is as it was."""
+    right, mine, last = means(args), own(args), buckets(args[0])[-1]
+    return expect(setup, args, lambda i, rank: mine[rank][i] if i in last else right[i])
+
+
+def reduces(run: Run, rank: int, call: int) -> list:
+    """The rank's all_reduces of one call, in the order in which it launched them."""
+    return sorted((e for e in run.collectives if e.rank == rank and e.call == call), key=lambda e: e.index)
+
+
+def one_all_reduce_each(run: Run) -> str | None:
+    """A rule: one all_reduce for each bucket, full and in order."""
+    missing = rules.went_round_the_wire(run)
+    if missing:
+        return missing
+    for call, args in enumerate(run.args):
+        right, cap = numels(args[0]), args[0][1]
+        base = args[0][0][0].data.base
+        size, kind = base.element_size(), str(base.dtype).removeprefix("torch.")
+        again = [p.place for p in args[0][0] if not isinstance(p, Parameter)]
+        for rank in range(run.ranks):
+            mine = reduces(run, rank, call)
+            counts = [e.numel for e in mine]
+            if counts == right:
+                continue
+            at = run.at(mine[0].line) if mine else ""
+            if again and sum(counts) > sum(right):
+                return (
+                    f"rank {rank} sends {sum(counts)} elements{at}, where there are {sum(right)}: the tied parameter is in "
+                    "the list twice, but it has one gradient"
+                )
+            # one bucket for all may have many causes
+            way = next((w for b, w in _SIZES.items() if counts == numels(args[0], b) and len(counts) > 1), None)
+            if way:
+                return f"rank {rank} fills its buckets as if {way}{at}: an element of {kind} has {size} bytes, ask element_size()"
+            over = next((n for n in counts if n * size > cap and n not in right), None)
+            if over is not None:
+                return (
+                    f"a bucket of rank {rank} is over the cap of {cap} bytes{at}: {over} elements of {size} bytes each "
+                    f"are {over * size}"
+                )
+            if sorted(counts) == sorted(right):
+                return f"the buckets of rank {rank} go in the wrong order{at}: the last parameter's gradient is ready first"
+            if again:
+                return (
+                    f"the buckets of rank {rank} are other ones{at}: a tied parameter's gradient is complete only at its "
+                    "first place in the list, which the backward pass reaches last"
+                )
+            many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
+            alone = ", also where that one is larger than the cap by itself" if many == "fewer" else ""
+            return (
+                f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
+                f"from the last parameter on, and close it when the next gradient would pass the cap, and only then{alone}"
+            )
+    return None

@@ -1,0 +1,285 @@
+"""What a case is: the setup that names it, the arguments of each rank, and what each rank must end with."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+GUARD = 77  # fills the storage around a view; it must still be there afterwards
+DTYPES = {
+    name: getattr(torch, name)
+    for name in ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "complex64", "bool")
+}
+
+
+_SAID = {  # options that are no arguments of the function, in words
+    "case": "{}",
+    "spread": "more on some ranks",
+    "all_to": "all for expert {}",
+    "all_on": "all on rank {}",
+    "repeated": "with repeats",
+    "rows": "len(shard)={}",
+    "row": "in one dimension",
+    "columns": "{} columns",
+    "width": "shares of width {}",
+    "scale": "logits times {}",
+    "shift": "logits plus {}",
+    "link": "a link between {}",
+    "order": "in {} order",
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that tells one case from another. `size` counts elements, or rows where an exercise says so.
+
+    `layout` is "contiguous", "offset" (a slice of a larger vector), "strided" (every other element) or "transposed".
+    `values` is "small" (whole numbers whose sums are exact in every dtype), "random", "precise" (values that a
+    narrower dtype can't hold) or "provenance" (every element tells where it came from). `delivery` is "rendezvous"
+    (a send blocks until it is received) or "shuffled" (buffered, arriving in a seeded random order).
+    `outer_world` gives the processes the environment of a larger job, in which this group is a sub-set.
+    """
+
+    ranks: int
+    size: int = 12
+    dtype: str = "float32"
+    layout: str = "contiguous"
+    values: str = "small"
+    root: int | None = None
+    times: int = 1
+    delivery: str = "rendezvous"
+    outer_world: bool = False
+    note: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """The value of one of the exercise's own options, such as `k` or `segments`."""
+        return dict(self.options).get(name, default)
+
+    def with_options(self, **options: Any) -> Setup:
+        """The same setup with some of the exercise's own options set."""
+        return replace(self, options=tuple({**dict(self.options), **options}.items()))
+
+    def label(self, unit: str = "element", root_name: str = "root") -> str:
+        """The case in words, as the student reads it: "3 ranks, 1 element, int64, strided"."""
+        words = [_count(self.ranks, "rank"), _count(self.size, unit)]
+        if self.dtype != "float32":
+            words.append(self.dtype)
+        if self.layout != "contiguous":
+            words.append(self.layout)
+        if self.root is not None:
+            words.append(f"{root_name}={self.root}")
+        words += [
+            _SAID.get(name, f"{name}={{}}").format(value) for name, value in self.options if not name.startswith("_")
+        ]
+        if self.values == "precise":
+            words.append("values that need every bit")
+        if self.note:
+            words.append(self.note)
+        if self.times > 1:
+            words.append("twice in a row")
+        if self.outer_world:
+            words.append("as a sub-group of a larger job")
+        if self.delivery == "shuffled":
+            words.append("messages delayed at random")
+        return ", ".join(words)
+
+    def seed(self, secret: int) -> int:
+        """The seed of this case's inputs: the same on every machine for the same secret, which can't be had from it."""
+        words = repr((secret, self)).encode()
+        if not secret:  # the public set hides nothing
+            return zlib.crc32(words) & 0x7FFFFFFF
+        return int.from_bytes(hashlib.sha256(words).digest()[:7], "big")
+
+    @property
+    def divides(self) -> bool:
+        """Whether the number of ranks divides the size."""
+        return self.size % self.ranks == 0
+
+    @property
+    def weighty(self) -> bool:
+        """Whether doing nothing would fail it: one rank or zero elements earn no credit of their own."""
+        return self.ranks > 1 and self.size > 0
+
+
+def _count(number: int, unit: str) -> str:
+    first, _, rest = unit.partition(" ")  # "token a rank" has its plural in front
+    return f"{number} {first}{'' if number == 1 else 's'}{' ' if rest else ''}{rest}"
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor argument: a window on a larger storage, so that writes beside it are noticed too."""
+
+    base: torch.Tensor
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    def tensor(self, base: torch.Tensor | None = None) -> torch.Tensor:
+        """The window, on this storage or on another one of the same length."""
+        return torch.as_strided(self.base if base is None else base, self.size, self.stride, self.offset)
+
+    @staticmethod
+    def of(values: torch.Tensor, layout: str = "contiguous") -> View:
+        """The values laid out as asked, with guard elements around them. `values` is copied."""
+        size = tuple(values.shape)
+        stride, offset, extra = list(values.contiguous().stride()), 0, 0
+        if layout == "offset":
+            offset, extra = 3, 5
+        elif layout == "strided" or (layout == "transposed" and values.dim() < 2):
+            stride, offset, extra = [2 * s for s in stride], 1, 2
+        elif layout == "transposed":
+            stride = list(torch.empty(size[::-1]).stride())[::-1]
+        elif layout != "contiguous":
+            raise ValueError(f"layout is {layout!r}; it must be contiguous, offset, strided or transposed")
+        last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if values.numel() else -1
+        base = torch.full((offset + last + 1 + extra,), GUARD, dtype=values.dtype)
+        view = View(base, size, tuple(stride), offset)
+        view.tensor().copy_(values)
+        return view
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter argument: its data, and its gradient (None: frozen, so that it doesn't require grad).
+
+    With `absent` the rank has no `.grad` before the call, though it requires one: `grad` is then what counts for it.
+    """
+
+    data: View
+    grad: View | None
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Tied:
+    """The parameter at `place` of the same list once more: the very same object, as two layers may share it."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A function argument `backward(ready)`: takes `seconds` of virtual time for each gradient of the parameters in argument
+    0, in this `order`, puts it into `.grad` and then calls `ready(place)`."""
+
+    order: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function argument, made inside the rank: x * scale + shift, elementwise."""
+
+    scale: float
+    shift: float
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale + self.shift
+
+
+Arg = Any  # View | Parameter | Tied | Function | Backward | int | float | list of these
+Args = tuple[Arg, ...]
+
+
+def plain(arg: Arg) -> Arg:
+    """The argument as the student's function sees it, for the oracle: views become contiguous tensors."""
+    match arg:
+        case View():
+            return arg.tensor().clone()
+        case Parameter():
+            return (plain(arg.data), None if arg.grad is None else plain(arg.grad))
+        case list() | tuple():
+            return type(arg)(plain(a) for a in arg)
+    return arg
+
+
+def views(arg: Arg, path: tuple = ()) -> list[tuple[tuple, View]]:
+    """Every tensor inside an argument, with the path that leads to it."""
+    match arg:
+        case View():
+            return [(path, arg)]
+        case Parameter():
+            found = [((*path, "data"), arg.data)]
+            return found if arg.grad is None else [*found, ((*path, "grad"), arg.grad)]
+        case list() | tuple():
+            return [pair for i, item in enumerate(arg) for pair in views(item, (*path, i))]
+    return []
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A returned tuple of numbers that is right as a whole or not at all: which of them is wrong is not told."""
+
+    numbers: tuple[int, ...]
+    name: str
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one rank must end with after one call. `changed` maps a tensor's path to its new values; all other tensors
+    stay as they were. `atol` bounds the error of each element, or of each item of a returned tuple (None: exact)."""
+
+    returns: Any = None
+    changed: dict[tuple, torch.Tensor] = field(default_factory=dict)
+    atol: torch.Tensor | float | tuple[float, ...] | None = None
+
+
+Inputs = Callable[[Setup, torch.Generator], Sequence[Args]]
+Oracle = Callable[[Setup, Sequence[Args]], Sequence[Expected]]
+
+
+def draw(setup: Setup, rng: torch.Generator, *shape: int, dtype: str | None = None) -> torch.Tensor:
+    """Random values of the setup's kind and dtype, contiguous. "small" ones are never zero, so that a lack shows."""
+    kind = DTYPES[dtype or setup.dtype]
+    if kind == torch.bool:
+        return torch.randint(0, 2, shape, generator=rng).bool()
+    if not kind.is_floating_point and not kind.is_complex and setup.values == "precise":
+        bound = 2**57 if kind == torch.int64 else 20
+        return torch.randint(0 if kind == torch.uint8 else -bound, bound, shape, generator=rng).to(kind)
+    if setup.values in ("random", "precise") and (kind.is_floating_point or kind.is_complex):
+        wide = torch.randn(shape, generator=rng, dtype=torch.complex128 if kind.is_complex else torch.float64)
+        return wide.to(kind)
+    values = _small(rng, shape, signed=kind != torch.uint8)
+    if kind.is_complex:
+        return torch.complex(values.double(), _small(rng, shape).double()).to(kind)
+    return values.to(kind)
+
+
+def _small(rng: torch.Generator, shape: tuple[int, ...], signed: bool = True) -> torch.Tensor:
+    values = torch.randint(1, 10, shape, generator=rng)
+    return values * (1 - 2 * torch.randint(0, 2, shape, generator=rng)) if signed else values
+
+
+def shape_of(setup: Setup) -> tuple[int, ...]:
+    """One dimension, or three columns where the layout is transposed (the size is a multiple of three then)."""
+    return (setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)
+
+
+def vectors(setup: Setup, rng: torch.Generator) -> list[Args]:
+    """One tensor for each rank: the inputs of most exercises."""
+    if setup.values == "provenance":
+        from allranks.checking.provenance import values
+
+        tensors = [values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)]
+    else:
+        tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
+        while setup.weighty and all(torch.equal(t, tensors[0]) for t in tensors):  # else doing nothing may be right
+            tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
+    return [(View.of(t, setup.layout),) for t in tensors]
+
+
+def summed(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The exact sum of the tensors in their own dtype, and how far any order of adding may lie from it."""
+    kind = tensors[0].dtype
+    if not kind.is_floating_point and not kind.is_complex:
+        return torch.stack(list(tensors)).sum(0, dtype=kind), None
+    wide = torch.stack([t.to(torch.complex128 if kind.is_complex else torch.float64) for t in tensors])
+    eps = torch.finfo(kind).eps
+    return wide.sum(0).to(kind), (wide.abs().sum(0) * eps * max(len(tensors) - 1, 0)).double()

@@ -1,0 +1,112 @@
+"""What runs inside a rank around the student's function: its arguments are built, its results handed back.
+
+It decides nothing. Whatever a rank says here is only that rank's own answer, which the trusted process compares.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from allranks.wire.endpoint import compute
+
+WRAPPER = "__allranks_call__"
+_TAIL = """
+def {wrapper}(case):
+    from allranks.checking.in_rank.driver import call
+    return call({function}, case)
+"""
+
+
+def wrapped(text: str, function: str) -> str:
+    """The student's text followed by the wrapper that a rank calls; the student's line numbers stay."""
+    tail = _TAIL.format(wrapper=WRAPPER, function=function)
+    return f"{text}\n\nexec(compile({tail!r}, '<frozen allranks>', 'exec'))\n"  # its lines are not the student's
+
+
+def call(function: Callable, case: dict) -> dict:
+    """Calls the student's function on this rank's arguments: what it returned, and every tensor as it was left."""
+    for name, value in case["environ"].items():
+        os.environ[name] = value
+    handles: list = []
+    arguments: list = []
+    for spec in case["args"]:
+        arguments.append(_build(spec, handles, arguments))
+    returned = function(*arguments)
+    return {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
+
+
+def _build(spec: list, handles: list, before: list) -> Any:
+    """An argument from its description; `handles` collects every tensor with its storage, `before` is what stands to the
+    left of it, among the arguments or in its list."""
+    kind, *rest = spec
+    if kind == "view":
+        tensor, base = _view(rest)
+        handles.append((tensor, "data", base, tensor))
+        return tensor
+    if kind == "parameter":
+        tensor, base = _view(rest[0])
+        tensor.requires_grad_(rest[1] is not None)
+        handles.append((tensor, "data", base, tensor))
+        if rest[1] is not None:
+            grad, base = _view(rest[1])
+            handles.append((tensor, "grad", base, grad))
+            if not rest[2]:
+                tensor.grad = grad
+        return tensor
+    if kind == "tied":
+        return before[rest[0]]
+    if kind == "backward":
+        gradients = [window for _, which, _, window in handles if which == "grad"]
+        return _backward(before[0], gradients, *rest)
+    if kind == "function":
+        scale, shift = rest
+        return lambda x: x * scale + shift
+    if kind in ("list", "tuple"):
+        items: list = []
+        for item in rest[0]:
+            items.append(_build(item, handles, items))
+        return tuple(items) if kind == "tuple" else items
+    return rest[0]
+
+
+def _backward(parameters: list, gradients: list, order: list[int], seconds: list[float]) -> Callable:
+    """The function that makes gradients come one after the other, each after its time."""
+
+    def backward(ready: Callable[[int], Any]) -> None:
+        for place, time in zip(order, seconds, strict=True):
+            compute(time)
+            parameters[place].grad = gradients[place]
+            ready(place)
+
+    return backward
+
+
+def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:
+    base, size, stride, offset = spec
+    base = base.clone()  # what came over the wire may be read-only or shared
+    return torch.as_strided(base, tuple(size), tuple(stride), offset), base
+
+
+def _state(handle: tuple) -> list:
+    """The tensor's values now, and the storage that it was a window on."""
+    tensor, which, base, _ = handle
+    tensor = tensor.grad if which == "grad" else tensor.detach()
+    return [None if tensor is None else tensor.detach().clone(), base]
+
+
+def _plain(value: Any) -> Any:
+    """The returned value with nothing in it that can't be sent: ["tensor", t], ["list", [...]], ["number", n] ..."""
+    if isinstance(value, torch.Tensor):
+        return ["tensor", value.detach().cpu().clone()]
+    if isinstance(value, tuple | list):
+        return ["tuple" if isinstance(value, tuple) else "list", [_plain(item) for item in value]]
+    if value is None or isinstance(value, bool | int | float):
+        return ["number", value]
+    if isinstance(value, numbers.Real):  # NumPy's, for one
+        return ["number", int(value) if isinstance(value, numbers.Integral) else float(value)]
+    return ["other", type(value).__name__]

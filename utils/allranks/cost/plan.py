@@ -1,0 +1,260 @@
+"""A training run as a plan: a model, a machine, and how the one is split over the other; what a step of it then sends.
+
+The figures are those of `allranks.cost.workload`; what is added here is which ranks form a group, and which links join them. Ranks
+are numbered as Megatron-LM does by default: tensor parallel ranks are neighbours, then the data parallel ones (with
+the expert parallel ones among them), and pipeline stages are farthest apart. Imports without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from allranks.cost import workload
+from allranks.cost.workload import Cluster, Price, Traffic, WorkloadError
+from allranks.topology import PRESETS, Topology
+
+MAX_RANKS = 65536
+OPTIMIZER_NBYTES = (
+    12  # a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, 3.1)
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A transformer. `parameters` are all of them, `expert_parameters` those of them that lie in experts."""
+
+    name: str
+    parameters: float
+    layers: int
+    hidden: int
+    sequence: int
+    experts: int = 0
+    top_k: int = 0
+    expert_parameters: float = 0.0
+    source: str = ""
+
+
+MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model("7B", 7e9, 32, 4096, 2048, source="7 billion, with the shape of LLaMA's smallest: arXiv:2302.13971, table 2"),
+        Model("LLaMA 65B", 65.2e9, 80, 8192, 2048, source="arXiv:2302.13971, table 2"),
+        Model("GPT-3 175B", 175e9, 96, 12288, 2048, source="arXiv:2005.14165, table 2.1"),
+        # three matrices of hidden x 14336 an expert, 8 experts a layer
+        Model("Mixtral 8x7B", 46.7e9, 32, 4096, 4096, 8, 2, 32 * 8 * 3 * 4096 * 14336, "arXiv:2401.04088, table 1; sequences chosen here"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a step of training is split: `dp * tp * pp` ranks, experts over `ep` of each `dp`, and ZeRO's stage (0 is DDP).
+
+    `batch` and `microbatch` count sequences: a replica does batch / dp of them in a step, `microbatch` at a time. Raises
+    WorkloadError, one sentence, where it doesn't add up.
+    """
+
+    model: Model
+    machine: Topology
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    zero_stage: int = 0
+    bucket_nbytes: float | None = workload.DDP_BUCKET_NBYTES
+    batch: int = 256
+    microbatch: int = 1
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        model = self.model
+        for name in ("dp", "tp", "pp", "ep", "batch", "microbatch"):
+            _whole(name, getattr(self, name))
+        for name in ("layers", "hidden", "sequence"):
+            _whole(name, getattr(model, name))
+        if not model.parameters > 0 or not 0 <= model.expert_parameters <= model.parameters:
+            raise WorkloadError(
+                f"the model has {model.parameters:g} parameters, {model.expert_parameters:g} of them in experts; a model has "
+                "more than 0, and no more in experts than in all"
+            )
+        if self.zero_stage not in (0, 1, 2, 3):
+            raise WorkloadError(f"there is no ZeRO stage {self.zero_stage!r}; there are 1, 2 and 3, and 0 is plain DDP")
+        if self.ranks > MAX_RANKS:
+            raise WorkloadError(f"dp x tp x pp is {self.ranks} ranks; {MAX_RANKS} are enough")
+        workload.nbytes_of(self.dtype)
+        self._divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
+        self._divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
+        self._divides(
+            "batch", self.batch, "dp x microbatch", self.dp * self.microbatch, "every replica does whole ones"
+        )
+        if self.ep > 1 and model.experts < 2:
+            raise WorkloadError(f"ep is {self.ep}, but the model {model.name} has no experts to spread")
+        if self.ep > 1:
+            self._divides("experts", model.experts, "ep", self.ep, "every rank has as many experts")
+            self._divides("dp", self.dp, "ep", self.ep, "expert parallel ranks are taken from the data parallel ones")
+        if self.machine.nic is None and self.ranks > self.machine.ranks_per_node:
+            raise WorkloadError(
+                f"{self.machine.name} is one node of {self.machine.ranks_per_node} ranks, not {self.ranks}"
+            )
+
+    @property
+    def ranks(self) -> int:
+        """The world size."""
+        return self.dp * self.tp * self.pp
+
+    @property
+    def microbatches(self) -> int:
+        """How many microbatches a replica does in a step."""
+        return self.batch // (self.dp * self.microbatch)
+
+    @property
+    def state_nbytes(self) -> float:
+        """Bytes of weights, gradients and Adam's state on a rank; activations are not counted.
+
+        ZeRO shards the optimizer's 12 bytes a parameter (stage 1), the gradients as well (2), the weights as well (3).
+        """
+        element = workload.nbytes_of(self.dtype)
+        optimizer = OPTIMIZER_NBYTES - (4 if element == 4 else 0)  # float32 weights need no copy
+        dense, expert = self._parameters
+        total = 0.0
+        for count, ways in ((dense, self.dp), (expert, self.dp // self.ep)):
+            shards = [ways if self.zero_stage >= stage else 1 for stage in (1, 2, 3)]
+            total += count * (optimizer / shards[0] + element / shards[1] + element / shards[2])
+        return total
+
+    @cached_property
+    def prices(self) -> dict[str, Price]:
+        """What a step sends, by kind: "data", "tensor", "pipeline" and "expert", those that are in use.
+
+        For a rank of an inner pipeline stage. A kind whose group has one rank sends nothing, and is left out.
+        """
+        model, m = self.model, self.microbatches
+        stage = model.layers // self.pp
+        found = {}
+        if self.dp > 1:
+            found["data"] = self._data()
+        if self.tp > 1:
+            group = self.group(1, self.tp)
+            price = workload.tensor_parallel(stage, self.microbatch, model.sequence, model.hidden, group, self.dtype)
+            found["tensor"] = price.times(m)
+        if self.pp > 1:
+            group = self.group(self.tp * self.dp, self.pp)
+            found["pipeline"] = workload.pipeline_parallel(
+                m, self.microbatch, model.sequence, model.hidden, group, self.dtype
+            )
+        if self.ep > 1:
+            group = self.group(self.tp, self.ep, to_all=True)
+            tokens = self.microbatch * model.sequence
+            price = workload.expert_parallel(
+                tokens, model.top_k, model.hidden, group, stage, dispatch_dtype=self.dtype, combine_dtype=self.dtype
+            )
+            found["expert"] = price.times(m)
+        return found
+
+    @property
+    def calls(self) -> int:
+        """Collective calls and messages of a rank in a step."""
+        return sum(price.calls for price in self.prices.values())
+
+    @property
+    def bytes_sent(self) -> float:
+        """Bytes that a rank sends in a step."""
+        return sum(price.bytes_sent for price in self.prices.values())
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of communication in a step, one call after the other, nothing hidden behind computing."""
+        return sum(price.seconds for price in self.prices.values())
+
+    @property
+    def bubble(self) -> float:
+        """The share of a step in which a pipeline stage waits."""
+        return 1 - self.prices["pipeline"].efficiency if "pipeline" in self.prices else 0.0
+
+    def group(self, stride: int, size: int, to_all: bool = False) -> Cluster:
+        """The links of a group of `size` ranks, each `stride` after the last, as `workload` wants them: all equal.
+
+        The slowest link on the group's way counts. Groups that pass the same bridge or the same network cards share them; a
+        group with several ranks in a node uses the cards of them all, unless it is an all_to_all, whose every rank then has its
+        own share of the cards. Priced as if all of an all_to_all left the node, where some of it does.
+        """
+        machine = self.machine
+        node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
+        rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
+        if island < node and not _within(stride, size, island, self.ranks):
+            rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
+            alphas.append(machine.host.alpha_s)
+        if not _within(stride, size, node, self.ranks):
+            cards = machine.nics_per_node * machine.nic.bytes_per_s
+            rates.append(cards / (node if to_all else min(stride, node)))
+            alphas.append(machine.nic.alpha_s)
+        leaf = node * (machine.nodes_per_leaf or 0)
+        if leaf and not _within(stride, size, leaf, self.ranks):
+            rates.append(
+                cards * machine.nodes_per_leaf / machine.oversubscription / (leaf if to_all else min(stride, leaf))
+            )
+        return Cluster(size, min(rates), max(alphas))
+
+    @property
+    def _parameters(self) -> tuple[float, float]:
+        """The parameters on a rank: (those that all replicas have, those of its experts)."""
+        shards = self.tp * self.pp
+        expert = self.model.expert_parameters if self.ep > 1 else 0.0
+        return (self.model.parameters - expert) / shards, expert / (shards * self.ep)
+
+    def _data(self) -> Price:
+        dense, expert = self._parameters
+        parts: list[Traffic] = []
+        for whose, count, stride, size in (
+            ("", dense, self.tp, self.dp),
+            ("experts' ", expert, self.tp * self.ep, self.dp // self.ep),
+        ):
+            if count and size > 1:
+                priced = self._shared(count, self.group(stride, size))
+                parts += [replace(part, what=whose + part.what) for part in priced]
+        return Price(f"ZeRO-{self.zero_stage}" if self.zero_stage else "DDP", tuple(parts))
+
+    def _shared(self, parameters: float, group: Cluster) -> list[Traffic]:
+        """What replicas send for so many parameters. What is sharded is gathered or reduced anew for each microbatch."""
+        if self.zero_stage == 0:
+            return list(workload.ddp(parameters, group, self.dtype, self.bucket_nbytes).parts)
+        price = workload.zero(self.zero_stage, parameters, group, self.dtype)
+        again = {1: (), 2: ("reduce_scatter",), 3: ("reduce_scatter", "all_gather")}[self.zero_stage]
+        return [
+            Price("", (part,)).times(self.microbatches if part.collective in again else 1).parts[0]
+            for part in price.parts
+        ]
+
+    def _divides(self, what: str, whole: int, by_what: str, by: int, so: str) -> None:
+        if whole % by:
+            raise WorkloadError(f"{what} is {whole}, which {by_what} = {by} does not divide; it must, so that {so}")
+
+
+def plan(model: str | Model, machine: str | Topology, **split) -> Plan:
+    """A plan by the names of a model (`MODELS`) and of a machine (`topology.PRESETS`). Raises WorkloadError."""
+    return Plan(_named("model", model, MODELS), _named("machine", machine, PRESETS), **split)
+
+
+def changed(model: Model, **figures) -> Model:
+    """The model with other figures; it is nobody's preset any more, and its name says so."""
+    return replace(model, name="own figures", source="", **figures)
+
+
+def _named(what: str, wanted, there: dict):
+    if not isinstance(wanted, str):
+        return wanted
+    try:
+        return there[wanted]
+    except KeyError:
+        raise WorkloadError(f"there is no {what} {wanted!r}; there are {', '.join(there)}") from None
+
+
+def _within(stride: int, size: int, unit: int, ranks: int) -> bool:
+    """Whether every such group stays within one unit of the machine."""
+    return ranks <= unit or unit % (stride * size) == 0
+
+
+def _whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise WorkloadError(f"{name} is {value!r}; it is a whole number above 0")

@@ -1,0 +1,380 @@
+"""A schedule on a topology: how long it takes, and the trace of every message, up to clusters that nobody here owns.
+
+The clock is `network.replay`, the one that the wire runs on: a message starts when its sender and receiver are there and
+every port and link on its way is free. Where all nodes are alike and do alike, one unit of the machine stands for all of
+them, which gives the same times, with chunks rounded up to equal ones, and allows large worlds. Imports without torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from allranks import cost
+from allranks.schedules import MAX_RANKS, Schedule, ScheduleError, find
+from allranks.schedules.regular import Regular, regular
+from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
+from allranks.topology import Topology, TopologyError
+from allranks.trace import Event, Trace
+
+# what is listed message by message: more than this takes minutes and gigabytes
+MAX_EVENT_RANKS = 2048
+MAX_EVENT_RANKS_ALL_TO_ALL = 256
+MAX_EVENT_RANKS_ONE_CHUNK = 16384
+MAX_MESSAGES = 2_000_000
+
+
+class SimulateError(ValueError):
+    """A simulation that can't be made; the message is one sentence with the reason."""
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A topology as `network.replay` and `allranks.wire.run(topology=...)` take it."""
+
+    topology: Topology
+
+    def seconds(self, src: int, dst: int, nbytes: int) -> float:
+        """Seconds that one message occupies its ports and links."""
+        return self.topology.seconds(src, dst, nbytes)
+
+    def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
+        """The shared links on the way."""
+        return self.topology.links(src, dst)
+
+    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> float:
+        """The textbook algorithm's time at the pace of the slowest link that joins neighbours among the members."""
+        ring = [(a, b) for a, b in zip(members, (*members[1:], members[0]), strict=True) if a != b]
+        alpha = max((self.topology.seconds(a, b, 0) for a, b in ring), default=0.0)
+        beta = max(
+            (self.topology.seconds(a, b, 1 << 30) - self.topology.seconds(a, b, 0) for a, b in ring), default=0.0
+        )
+        return collective_seconds(name, len(members), nbytes, alpha, beta / (1 << 30))
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulation found. `bytes_per_rank` is what the busiest rank sends, by symmetry of chunks that are rounded up;
+    `method` is "events" or "symmetry"."""
+
+    collective: str
+    algorithm: str
+    ranks: int
+    nbytes: int
+    topology: Topology
+    seconds: float
+    steps: int
+    bytes_per_rank: int
+    lower_bound_seconds: float
+    method: str
+    schedule: Schedule | None = field(default=None, repr=False)
+    timeline: Timeline | None = field(default=None, repr=False)
+
+    @property
+    def algbw_gb_per_s(self) -> float | None:
+        """nccl-tests' algorithm bandwidth; None where nothing takes time or the collective moves no bytes."""
+        return cost.algbw_gb_per_s(self.nbytes, self.seconds) if self._has_bandwidth else None
+
+    @property
+    def busbw_gb_per_s(self) -> float | None:
+        """nccl-tests' bus bandwidth."""
+        return (
+            cost.busbw_gb_per_s(self.collective, self.ranks, self.nbytes, self.seconds) if self._has_bandwidth else None
+        )
+
+    @property
+    def _has_bandwidth(self) -> bool:
+        return self.seconds > 0 and self.collective != "barrier"
+
+    @cached_property
+    def trace(self) -> Trace:
+        """Every message with its times. Raises SimulateError where one unit stood for the others."""
+        if self.schedule is None:
+            raise SimulateError(
+                f"{self.ranks} ranks were simulated by symmetry, so that there is no list of messages; ask for "
+                f"method='events', which goes up to {MAX_EVENT_RANKS} ranks"
+            )
+        events, plain = [], self.schedule.trace(self.nbytes)
+        for event in plain:
+            start, end = self.timeline.spans[event.match]
+            fields = {name: getattr(event, name) for name in ("chunks", "nbytes", "step", "match", "contrib")}
+            events.append(Event(event.rank, event.op, event.peer, start=start, end=end, **fields))
+        for idle in self.timeline.idle:
+            events.append(Event(idle.rank, "wait", start=idle.start, end=idle.end))
+        events.sort(key=lambda e: (e.start, e.step is None, e.match or 0))
+        return Trace(
+            kind="simulated",
+            ranks=self.ranks,
+            events=tuple(events),
+            collective=self.collective,
+            algorithm=self.algorithm,
+            chunks=plain.chunks,
+            nbytes=plain.nbytes,
+            clock="virtual",
+            root=self.schedule.root,
+            source=self.topology.name,
+            meta={"topology": self.topology.name},
+        )
+
+    def to_dict(self) -> dict:
+        """The figures as plain data."""
+        return {
+            "collective": self.collective,
+            "algorithm": self.algorithm,
+            "ranks": self.ranks,
+            "bytes": self.nbytes,
+            "topology": self.topology.name,
+            "seconds": self.seconds,
+            "steps": self.steps,
+            "bytes_per_rank": self.bytes_per_rank,
+            "lower_bound_seconds": self.lower_bound_seconds,
+            "algbw_gb_per_s": self.algbw_gb_per_s,
+            "busbw_gb_per_s": self.busbw_gb_per_s,
+            "method": self.method,
+        }
+
+
+def simulate(
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    nbytes: int,
+    topology: Topology,
+    *,
+    gamma: float = 0.0,
+    method: str | None = None,
+    **options,
+) -> Simulation:
+    """Runs an algorithm (by the names of `schedules.find`) on a topology.
+
+    `nbytes` is as in `cost`. `options` are those of the schedule (`root`, `segments`, `ranks_per_node`, `columns`); without
+    them the pipelined chain takes its best number of segments, and groups of ranks are the topology's nodes. `method` is
+    "events" (message by message), "symmetry", or None for the second where it is allowed and the world is large. Raises
+    SimulateError, ScheduleError or TopologyError.
+    """
+    build = find(collective, algorithm)
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
+        raise SimulateError(f"the bytes are {nbytes!r}; they are a whole number, 0 or more")
+    if method not in (None, "events", "symmetry"):
+        raise SimulateError(f"the method is {method!r}; it is 'events' or 'symmetry'")
+    if not 0 <= gamma < math.inf:
+        raise SimulateError(f"gamma is {gamma!r} seconds a byte; it is 0 or more, and finite")
+    name = build(1)
+    _check_world(ranks, topology)
+    names = build.__code__.co_varnames[: build.__code__.co_argcount]
+    if unknown := sorted(set(options) - set(names)):
+        raise SimulateError(f"{name.algorithm} {name.collective} has no option {', '.join(unknown)}")
+    options = _defaults(name, names, ranks, nbytes, topology, options)
+    rules = None
+    if method == "symmetry" or (method is None and ranks > 64):
+        rules = regular(name.collective, name.algorithm, ranks, options.get("ranks_per_node", options.get("columns")))
+        unit = _unit(rules, topology) if rules else None
+        if unit is None or unit == ranks:
+            if method == "symmetry":
+                raise SimulateError(
+                    f"{name.algorithm} {name.collective} of {ranks} ranks on {topology.name} has no symmetry to use: its "
+                    "ranks, or the nodes, are not all alike"
+                )
+            rules = None
+    if rules is not None:
+        return _by_symmetry(rules, unit, nbytes, topology, gamma)
+    _check_size(name, ranks)
+    return run_schedule(build(ranks, **options), nbytes, topology, gamma=gamma)
+
+
+def run_schedule(schedule: Schedule, nbytes: int, topology: Topology, *, gamma: float = 0.0) -> Simulation:
+    """Simulates a schedule message by message; yours, or one of `allranks.schedules`."""
+    _check_world(schedule.ranks, topology)
+    timeline = replay(programs(schedule, nbytes, gamma), Fabric(topology))
+    if None in timeline.finished:
+        raise SimulateError(f"rank {timeline.finished.index(None)} never ends: its schedule waits for itself")
+    return Simulation(
+        schedule.collective,
+        schedule.algorithm,
+        schedule.ranks,
+        nbytes,
+        topology,
+        float(timeline.seconds),
+        schedule.steps,
+        max(schedule.bytes_sent(nbytes)),
+        lower_bound_seconds(schedule.collective, schedule.ranks, nbytes, topology, gamma),
+        "events",
+        schedule,
+        timeline,
+    )
+
+
+def programs(schedule: Schedule, nbytes: int, gamma: float = 0.0) -> list[list[Step]]:
+    """Each rank's program: it offers and awaits all its messages of a step, then adds what it received, then goes on.
+
+    Messages are numbered as in `Schedule.trace`.
+    """
+    sizes = schedule.chunk_nbytes(nbytes)
+    found: list[list[Step]] = [[] for _ in range(schedule.ranks)]
+    number = 0
+    for now in schedule.by_step:
+        waits: list[tuple[int, Step]] = []
+        for move in now:
+            size = sum(sizes[c] for c in move.chunks)
+            found[move.src].append(Send(number, move.dst, size))
+            found[move.dst].append(Recv(number, move.src))
+            waits.append((move.src, Wait(number, sent=True)))
+            waits.append((move.dst, Wait(number, sent=False)))
+            if move.reduce and gamma:
+                waits.append((move.dst, Compute(size * gamma)))
+            number += 1
+        for rank, wait in waits:
+            found[rank].append(wait)
+    return found
+
+
+def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topology, gamma: float = 0.0) -> float:
+    """Seconds that no algorithm over point-to-point messages beats on this machine.
+
+    The larger of two bounds: that of a rank, all of whose bytes pass its fastest link; and that of a node, into or out
+    of which the other nodes' data must pass through its cards.
+    """
+    fastest, m = topology.fastest, topology.nodes(ranks)
+    links = [topology.inside] + ([topology.nic] if m > 1 else [])
+    alpha = min(link.alpha_s for link in links)
+    if ranks <= (topology.ranks_per_island or topology.ranks_per_node):
+        fastest = topology.inside
+    bound = cost.lower_bound(collective, ranks, nbytes)
+    # one segment can be added while the next arrives: the two do not add up
+    rank = max(float(bound.seconds(alpha, fastest.beta_s_per_byte)), float(bound.reduced_nbytes) * gamma)
+    if m == 1:
+        return rank
+    # the nodes as ranks of a smaller world, each with all its cards; in all_to_all a node sends for all its ranks
+    vector = nbytes * (topology.ranks_per_node if collective == "all_to_all" else 1)
+    share = _node_share(collective, ranks, topology, vector)
+    rounds, reached = 0, 1
+    while reached < m:  # in one round each rank of a node can reach another node
+        rounds, reached = rounds + 1, reached * (topology.ranks_per_node + 1)
+    return max(rank, rounds * topology.nic.alpha_s + share / (topology.nics_per_node * topology.nic.bytes_per_s))
+
+
+def _node_share(collective: str, ranks: int, topology: Topology, vector: int) -> float:
+    """The bytes that pass the cards of the busiest node, one way, at the least."""
+    m, full = topology.nodes(ranks), ranks % topology.ranks_per_node == 0
+    if full or collective in ("broadcast", "reduce", "all_reduce"):
+        return float(cost.lower_bound(collective, m, vector).nbytes)
+    return 0.0  # nodes of different sizes own different parts; the bound of the ranks must do
+
+
+def _defaults(one: Schedule, names: tuple, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
+    options = {name: value for name, value in options.items() if value is not None}
+    if "segments" in names and "segments" not in options:
+        link = topology.nic if topology.nodes(ranks) > 1 else topology.inside
+        what = one.collective, one.algorithm, ranks, nbytes, link.alpha_s, link.beta_s_per_byte
+        options["segments"] = min(range(1, max(1, min(nbytes, 64)) + 1), key=lambda k: cost.price(*what, segments=k))
+    for name in ("ranks_per_node", "columns"):
+        g = topology.ranks_per_node
+        if name in names and name not in options and g < ranks and ranks % g == 0:
+            options[name] = g
+    return options
+
+
+def _check_world(ranks: int, topology: Topology) -> None:
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MAX_RANKS:
+        raise SimulateError(f"the ranks are {ranks!r}; they are a whole number from 1 to {MAX_RANKS}")
+    if topology.nodes(ranks) > 1 and topology.nic is None:
+        raise TopologyError(
+            f"{topology.name} is one node of {topology.ranks_per_node} ranks with no network; it has no room for {ranks}"
+        )
+    for rank, _ in topology.stragglers:
+        if rank >= ranks:
+            raise SimulateError(f"rank {rank} is to be slow, but there are only the ranks 0 to {ranks - 1}")
+
+
+def _check_size(one: Schedule, ranks: int) -> None:
+    """Refuses a world whose list of messages would not fit; `one` is the schedule for a single rank."""
+    if one.collective == "all_to_all":
+        limit = MAX_EVENT_RANKS_ALL_TO_ALL
+    elif one.algorithm in ("binomial", "flat", "tree", "recursive doubling") and one.collective in (
+        "broadcast", "reduce", "all_reduce",
+    ):  # fmt: skip
+        limit = MAX_EVENT_RANKS_ONE_CHUNK
+    else:
+        limit = MAX_EVENT_RANKS
+    if ranks > limit:
+        raise SimulateError(
+            f"{one.algorithm} {one.collective} of {ranks} ranks has too many different messages to follow one by one: take "
+            f"at most {limit} ranks, or whole nodes (and a power of two) where the algorithm treats all ranks alike"
+        )
+
+
+def _unit(rules: Regular, topology: Topology) -> int | None:
+    """How many ranks stand for all: a whole unit of the machine and of the algorithm; None where there is no such unit."""
+    repeats = topology.repeats_every(rules.ranks)
+    if repeats is None:
+        return None
+    unit = math.lcm(repeats, rules.unit)
+    if rules.ranks % unit:
+        return None
+    if rules.group == "xor" and (unit & (unit - 1) or rules.ranks & (rules.ranks - 1)):
+        return None
+    return unit
+
+
+def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gamma: float) -> Simulation:
+    """The programs of the first `unit` ranks, every other rank's port and link being one of theirs."""
+    size = -(-nbytes // rules.parts) if rules.collective != "barrier" else 0
+    if unit * rules.steps > MAX_MESSAGES:
+        raise SimulateError(
+            f"{rules.algorithm} {rules.collective} of {rules.ranks} ranks takes {rules.steps} steps, of {unit} messages "
+            f"that differ, which is more than {MAX_MESSAGES} in all; take fewer ranks"
+        )
+    found: list[list[Step]] = [[] for _ in range(unit)]
+    first = 0
+    for rule in rules.rules:
+        load = size * rule.chunks
+        way = [(rule.to(rank), rule.source(rank)) for rank in range(unit)]
+        add = Compute(load * gamma) if rule.reduce and gamma else None
+        for _ in range(rule.repeat):
+            for rank, (dst, src) in enumerate(way):
+                # the message of rank src is, for the clock, that of the rank which stands for it
+                taken = first + src % unit
+                found[rank] += (Send(first + rank, dst, load), Recv(taken, src))
+                found[rank] += (Wait(first + rank, sent=True), Wait(taken, sent=False))
+                if add is not None:
+                    found[rank].append(add)
+            first += unit
+    nodes, leaves = max(1, unit // topology.ranks_per_node), topology.nodes_per_leaf or 1
+
+    def stand_in(resource: Any) -> tuple:
+        kind, where, *rest = resource
+        if kind in ("out", "in"):
+            return kind, where % unit
+        return kind, where % max(1, nodes // leaves) if kind.startswith("leaf") else where % nodes, *rest
+
+    timeline = replay(found, Fabric(topology), stand_in=stand_in)
+    if None in timeline.finished:
+        raise SimulateError(f"rank {timeline.finished.index(None)} never ends: its schedule waits for itself")
+    return Simulation(
+        rules.collective,
+        rules.algorithm,
+        rules.ranks,
+        nbytes,
+        topology,
+        float(timeline.seconds),
+        rules.steps,
+        size * rules.chunks_sent,
+        lower_bound_seconds(rules.collective, rules.ranks, nbytes, topology, gamma),
+        "symmetry",
+    )
+
+
+__all__ = [
+    "Fabric",
+    "ScheduleError",
+    "SimulateError",
+    "Simulation",
+    "TopologyError",
+    "lower_bound_seconds",
+    "programs",
+    "run_schedule",
+    "simulate",
+]

@@ -1,0 +1,7 @@
+"""Questions to a reader: `ask` takes a prediction; `Quiz` asks one question and `Drill` many, with a reason for every answer."""
+
+from allranks.widgets.drill import Drill, DrillError, Question, Quiz
+from allranks.widgets.prediction import ask
+from allranks.widgets.situations import SITUATIONS
+
+__all__ = ["SITUATIONS", "Drill", "DrillError", "Question", "Quiz", "ask"]

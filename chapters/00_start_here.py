@@ -163,7 +163,7 @@ guess = IntText(description="messages:")
 guess
 
 # %% name="player"
-from allranks.player import Player
+from allranks import Player
 from allranks.schedules import ring_all_reduce
 
 ring = ring_all_reduce(ranks=4)

@@ -13,8 +13,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import World, ask, check, plots
-from allranks.player import Player
+from allranks import Player, World, ask, check, plots
 from allranks.wire import run
 
 

@@ -13,8 +13,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText
 
-from allranks import World, ask, schedules
-from allranks.player import Player
+from allranks import Player, World, ask, schedules
 from allranks.wire import run
 
 

@@ -14,8 +14,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import World, ask, bench, check, cost, plots, schedules
-from allranks.player import Player
+from allranks import Player, World, ask, bench, check, cost, plots, schedules
 from allranks.wire import run
 
 world = World(ranks=4)
@@ -275,9 +274,7 @@ for name in choices:
 # of the vector. Look for a rank that has children in both.
 
 # %% name="trees"
-from allranks.schedules.trees import two_trees
-
-for tree in two_trees(8):
+for tree in schedules.two_trees(8):
     inner = sorted({parent for parent in tree.parent if parent is not None})
     print("parents of ranks 0 to 7:", tree.parent, " with children:", inner)
 

@@ -11,8 +11,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import World, ask, check, schedules
-from allranks.player import Player
+from allranks import Player, World, ask, check, schedules
 
 world = World(ranks=4)
 world

@@ -17,10 +17,7 @@ import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import World, ask, check
-from allranks.cost import workload
-from allranks.player import Player
-from allranks.trace import Event
+from allranks import Event, Player, World, ask, check, workload
 
 world = World(ranks=4)
 world

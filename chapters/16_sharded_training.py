@@ -15,9 +15,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from allranks import World, ask, bench, check
-from allranks.cost import workload
-from allranks.player import Player
+from allranks import Player, World, ask, bench, check, workload
 
 world = World(ranks=4)
 world

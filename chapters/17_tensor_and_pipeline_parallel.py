@@ -14,9 +14,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import World, ask, check, schedules, wire
-from allranks.cost import workload
-from allranks.player import Player
+from allranks import Player, World, ask, check, schedules, wire, workload
 
 world = World(ranks=4)
 world

@@ -17,8 +17,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import World, ask, bench, cost, wire
-from allranks.player import Player
+from allranks import Player, World, ask, bench, cost, wire
 
 world = World(ranks=4)
 world

@@ -16,10 +16,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import World, ask, bench, cost, doctor, schedules
-from allranks.bench.executor import Executor, execute
-from allranks.player import Player
-from allranks.simulator import run_schedule, simulate
+from allranks import Executor, Player, World, ask, bench, cost, doctor, execute, run_schedule, schedules, simulate
 from allranks.topology import PRESETS, preset, round_robin
 
 world = World(ranks=4)

@@ -16,10 +16,8 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import World, ask, bench, check, plots
-from allranks.player import Player
+from allranks import Player, RanksStuck, World, ask, bench, check, plots
 from allranks.wire import run
-from allranks.world import RanksStuck
 
 world = World(ranks=4)
 world

@@ -18,10 +18,7 @@ from ipywidgets import FloatText, IntText
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import World, ask, check, topology
-from allranks.cost import workload
-from allranks.player import Player
-from allranks.simulator import simulate
+from allranks import Player, World, ask, check, simulate, topology, workload
 
 world = World(ranks=4)
 world

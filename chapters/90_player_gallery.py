@@ -13,8 +13,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import World
-from allranks.player import Player
+from allranks import Player, World
 from allranks.schedules import ALGORITHMS, ring_all_reduce, tree_all_reduce
 
 MiB = 2**20

@@ -8,8 +8,7 @@
 # Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page.
 
 # %% name="start_world"
-from allranks import World
-from allranks.widgets.cheatsheet import CheatSheet
+from allranks import CheatSheet, World
 
 world = World(ranks=4)
 world

@@ -12,7 +12,7 @@
 # one is the one that moves least and leaves nobody waiting. Arrow keys move between the options, Tab leads to the buttons.
 
 # %% name="drill"
-from allranks.widgets import SITUATIONS, Drill
+from allranks import SITUATIONS, Drill
 
 drill = Drill(SITUATIONS)
 drill
@@ -33,7 +33,7 @@ for number in drill.wrong:
 # understood the right one.
 
 # %% name="own_question"
-from allranks.widgets import Quiz
+from allranks import Quiz
 
 Quiz(
     "Every rank has a list of strings. Every rank needs the longest string of all.",

@@ -9,10 +9,7 @@
 # %% name="imports"
 from ipywidgets import FloatText
 
-from allranks import ask
-from allranks.widgets.calculator import Calculator
-from allranks.cost.plan import Plan, plan
-from allranks.cost.workload import WorkloadError
+from allranks import Calculator, Plan, ask, plan, workload
 
 # %% [markdown] name="guess_intro"
 # **Guess now**: how many seconds of each step does the best of those splits spend on communication? Section 3 has the answer.
@@ -100,7 +97,7 @@ def splits(ranks, **settings):
     for tp, pp, stage in ((t, q, z) for t in powers[:4] for q in powers for z in range(4)):
         try:
             split = plan("LLaMA 65B", "dgx-h100", dp=ranks // (tp * pp), tp=tp, pp=pp, zero_stage=stage, **settings)
-        except WorkloadError:
+        except workload.WorkloadError:
             continue
         yield split
 

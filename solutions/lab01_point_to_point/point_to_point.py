@@ -29,8 +29,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, check
-from allranks.player import Player
+from allranks import Player, World, check
 from allranks.plots import fit
 from allranks.wire import run
 

@@ -147,8 +147,7 @@ world.run(argmax_of_ranks)
 # Step through it. Which chunk does rank 1 send in step 0, in step 1, in step 3? Find the formula before you write code.
 
 # %% name="watch_ring"
-from allranks import schedules
-from allranks.player import Player
+from allranks import Player, schedules
 
 Player(schedules.ring_all_reduce(ranks=4))
 

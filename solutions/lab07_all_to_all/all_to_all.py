@@ -24,8 +24,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import World, check, schedules
-from allranks.player import Player
+from allranks import Player, World, check, schedules
 
 # %% [markdown] name="live"
 # ## A world to play in

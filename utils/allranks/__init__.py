@@ -1,32 +1,71 @@
 """All Ranks: collective communication, live on real ranks.
 
-    from allranks import World, ask, check
+    from allranks import World, check, schedules
 
-All of them load what they need when they are first used: importing this package costs no torch.
+Every public name is here (docs/api.md describes each): the classes and functions of `_FROM`, and the modules of `_MODULES`
+with what their `__all__` names. All of them load when they are first used: importing this package costs no torch.
 """
 
 from __future__ import annotations
 
 import importlib
 
-_LAZY = {
+# name: the module that defines it
+_FROM = {
+    "Calculator": "allranks.widgets.calculator",
+    "CheatSheet": "allranks.widgets.cheatsheet",
+    "CourseError": "allranks.errors",
+    "Drill": "allranks.widgets",
+    "Event": "allranks.trace",
+    "Executor": "allranks.bench",
+    "Plan": "allranks.cost.plan",
+    "Player": "allranks.player",
+    "Quiz": "allranks.widgets",
+    "RankDied": "allranks.world",
+    "RanksError": "allranks.world",
+    "RanksStuck": "allranks.world",
+    "SITUATIONS": "allranks.widgets",
+    "Schedule": "allranks.schedules",
+    "Topology": "allranks.topology",
+    "Trace": "allranks.trace",
     "World": "allranks.world",
     "WorldError": "allranks.world",
     "ask": "allranks.widgets",
     "check": "allranks.exercises",
+    "execute": "allranks.bench",
+    "plan": "allranks.cost.plan",
+    "run_schedule": "allranks.simulator",
+    "simulate": "allranks.simulator",
+}
+# name: the module
+_MODULES = {
+    "bench": "allranks.bench",
+    "cost": "allranks.cost",
+    "doctor": "allranks.doctor",
+    "plots": "allranks.plots",
+    "schedules": "allranks.schedules",
+    "topology": "allranks.topology",
+    "wire": "allranks.wire",
+    "workload": "allranks.cost.workload",
 }
 
-__all__ = ["World", "WorldError", "ask", "check"]
+__all__ = [*_FROM, *_MODULES]
 
 
 def __getattr__(name: str):
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _FROM:
+        return getattr(importlib.import_module(_FROM[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name == "__version__":
         from importlib.metadata import version
 
         return version("allranks")
     raise AttributeError(f"module 'allranks' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
 
 
 def _register_magics() -> None:

@@ -27,6 +27,13 @@ from allranks.engines.devices import SHARING_NCCL, Inventory, place
 from allranks.engines.parent import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir
 
+__all__ = [
+    "Check",
+    "examine",
+    "gpus",
+    "links",
+]
+
 GIB = 1 << 30
 
 

@@ -15,6 +15,15 @@ from matplotlib.lines import Line2D
 from allranks.schedules import Schedule
 from allranks.trace import Trace
 
+__all__ = [
+    "Chart",
+    "PlotError",
+    "bandwidth",
+    "fit",
+    "scaling",
+    "timeline",
+]
+
 # Okabe and Ito's colours, each with a marker of its own, so that print without colour can be read too
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MARKERS = "osD^vPX"

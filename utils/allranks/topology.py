@@ -12,6 +12,16 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+__all__ = [
+    "PRESETS",
+    "Link",
+    "Topology",
+    "TopologyError",
+    "preset",
+    "round_robin",
+    "uniform",
+]
+
 FACTS = "NCCL 2.30.7 src/graph/topo.h: what NCCL counts on for all NVLinks of a GPU together"
 TEACHING = "alpha is a teaching value of the right order, not a measurement: fit your own with `allranks bench`"
 KINDS = ("inside", "host", "nic", "leaf")

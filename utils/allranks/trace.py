@@ -13,6 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
+__all__ = [
+    "Event",
+    "Message",
+    "Trace",
+    "TraceError",
+]
+
 KINDS = ("schedule", "wire", "live", "simulated")
 CLOCKS = ("step", "virtual", "wall")
 VERSION = 1

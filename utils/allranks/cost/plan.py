@@ -14,6 +14,14 @@ from allranks.cost import workload
 from allranks.cost.workload import Cluster, Price, Traffic, WorkloadError
 from allranks.topology import PRESETS, Topology
 
+__all__ = [
+    "MODELS",
+    "Model",
+    "Plan",
+    "changed",
+    "plan",
+]
+
 MAX_RANKS = 65536
 OPTIMIZER_NBYTES = (
     12  # a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, 3.1)

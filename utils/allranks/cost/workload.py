@@ -12,6 +12,20 @@ from dataclasses import dataclass, replace
 
 from allranks import cost
 
+__all__ = [
+    "DDP_BUCKET_NBYTES",
+    "Cluster",
+    "Price",
+    "Traffic",
+    "WorkloadError",
+    "ddp",
+    "expert_parallel",
+    "nbytes_of",
+    "pipeline_parallel",
+    "tensor_parallel",
+    "zero",
+]
+
 ELEMENT_NBYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8": 1}
 DDP_BUCKET_NBYTES = 25 << 20  # torch's bucket_cap_mb
 

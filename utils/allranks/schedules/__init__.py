@@ -44,7 +44,7 @@ from allranks.schedules.grouped import (
     torus_all_reduce,
 )
 from allranks.schedules.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
-from allranks.schedules.trees import binary_tree_all_reduce, double_binary_tree_all_reduce
+from allranks.schedules.trees import binary_tree_all_reduce, double_binary_tree_all_reduce, two_trees
 
 ALGORITHMS: dict[str, Callable[..., Schedule]] = {
     f.__name__: f
@@ -130,5 +130,6 @@ __all__ = [
     "algorithms",
     "ceil_lg",
     "find",
+    "two_trees",
     *ALGORITHMS,
 ]

@@ -1,0 +1,58 @@
+"""Every public name comes from `allranks` itself, and the notebooks take nothing from anywhere else."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import allranks
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted([*ROOT.glob("chapters/**/*.py"), *ROOT.glob("solutions/**/*.py")])
+
+
+@pytest.mark.parametrize("name", allranks.__all__)
+def test_a_public_name_is_there_and_is_listed(name):
+    found = getattr(allranks, name)
+    assert name in dir(allranks)
+    module = sys.modules.get(f"allranks.{name}")
+    assert module is None or found is module, "a file of the package has this name and would hide it"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'wrld'"):
+        allranks.wrld  # noqa: B018
+
+
+def test_importing_the_package_loads_no_torch_and_no_room():
+    code = "import sys, allranks; print([m for m in sys.modules if m == 'torch' or m.startswith('allranks.')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def foreign(tree: ast.AST) -> list[str]:
+    """The names of the package that a notebook takes and that are not public."""
+    public_modules = {getattr(allranks, name).__name__: getattr(allranks, name) for name in allranks._MODULES}
+    public_modules["allranks.player"] = sys.modules[
+        "allranks.player"
+    ]  # `from allranks.player import Player` is promised
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.startswith("allranks.")]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "allranks":
+            names = allranks.__all__ if node.module == "allranks" else ()
+            if node.module in public_modules:
+                names = getattr(public_modules[node.module], "__all__", ())
+            found += [f"{node.module}.{a.name}" for a in node.names if a.name not in names]
+    return found
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_notebook_takes_public_names_only(script):
+    assert foreign(ast.parse(script.read_text(encoding="utf-8"))) == []
+
+
+def test_a_name_that_is_not_public_is_found():
+    text = "from allranks.schedules.trees import two_trees\nimport allranks.engines.rank\nfrom allranks import Player"
+    assert foreign(ast.parse(text)) == ["allranks.schedules.trees.two_trees", "allranks.engines.rank"]

@@ -24,8 +24,8 @@ c.CourseDirectory.submitted_directory = "autograder/submitted"
 c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.feedback_directory = "autograder/feedback"
 c.CourseDirectory.db_url = f"sqlite:///{HERE / 'gradebook.db'}"
-# nbgrader copies a lab's other files to the students: the percent script with the solutions must not be among them
-c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py"]
+# nbgrader copies a lab's other files to the students: source/, with the solutions' percent script, must not be among them
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py", "source"]
 
 # A submission is never executed beside its tests. Its notebook is first put back into the shape it was released in,
 # then marked by the trusted step, which takes the place of nbgrader's Execute and writes the graded cells' outputs.

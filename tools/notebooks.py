@@ -1,7 +1,7 @@
 """Builds every notebook from its percent script, byte-equal each time. `--check` compares instead of writing.
 
-    chapters/NAME.py        ->  chapters/NAME.ipynb
-    solutions/LAB/NAME.py   ->  solutions/LAB/NAME.ipynb  ->  labs/LAB/NAME.ipynb (nbgrader's own steps)
+    chapters/source/NAME.py       ->  chapters/NAME.ipynb
+    solutions/LAB/source/NAME.py  ->  solutions/LAB/NAME.ipynb  ->  labs/LAB/NAME.ipynb (nbgrader's own steps)
 
 In a percent script `# %%` opens a code cell and `# %% [markdown]` a prose cell. A magic is written as a comment, the
 first line under its marker, so that linters read the rest as plain Python:
@@ -136,19 +136,20 @@ def build(root: Path = ROOT, only: list[Path] | None = None) -> dict[Path, str]:
 
     `only` limits it to some percent scripts. Raises NotebookError for a script that can't be built.
     """
-    scripts = sorted([*root.glob("chapters/*.py"), *root.glob("solutions/*/*.py")])
+    scripts = sorted([*root.glob("chapters/source/*.py"), *root.glob("solutions/*/source/*.py")])
     if only is not None:
         wanted = {path.resolve() for path in only}
         if unknown := wanted - {path.resolve() for path in scripts}:
-            raise NotebookError(f"{min(unknown)} is not a percent script in chapters/ or solutions/LAB/.")
+            raise NotebookError(f"{min(unknown)} is not a percent script in chapters/source/ or solutions/LAB/source/.")
         scripts = [path for path in scripts if path.resolve() in wanted]
     texts = {}
     for script in scripts:
         path = script.relative_to(root)
         notebook = read_script(script.read_text(encoding="utf-8"), str(path))
-        texts[path.with_suffix(".ipynb")] = as_text(notebook)
+        built = path.parent.parent / f"{path.stem}.ipynb"
+        texts[built] = as_text(notebook)
         if path.parts[0] == "solutions":
-            students = Path("labs", *path.parts[1:]).with_suffix(".ipynb")
+            students = Path("labs", *built.parts[1:])
             texts[students] = as_text(release(notebook, root / "autograder" / "nbgrader_config.py"))
     return texts
 

@@ -12,7 +12,7 @@ from allranks.wire import Ranks
 
 HERE = Path(__file__).parent
 RIGHT = sorted((HERE / "right").glob("*/*.py"))
-WRONG = sorted((HERE.parents[1] / "autograder" / "wrong").glob("*/*.py"))
+WRONG = sorted((HERE / "wrong").glob("*/*.py"))
 
 
 def _name(path: Path) -> str:

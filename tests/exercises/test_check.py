@@ -22,7 +22,7 @@ from allranks.wire import Ranks
 
 ROOT = Path(__file__).parents[2]
 RIGHT = ROOT / "tests/exercises/right/ring_all_reduce/isend_recv.py"
-WRONG = ROOT / "autograder/wrong/ring_all_reduce"
+WRONG = ROOT / "tests/exercises/wrong/ring_all_reduce"
 
 
 def distributed_mean(tensor):

@@ -49,7 +49,7 @@ ANSWERS: dict[str, tuple[str, str | None]] = {
         None,
     ),
     "runs_the_solution": (
-        "import pathlib\nTEXT = pathlib.Path('{course}/solutions/lab03_all_reduce/all_reduce.py').read_text()\n"
+        "import pathlib\nTEXT = pathlib.Path('{course}/solutions/lab03_all_reduce/source/all_reduce.py').read_text()\n"
         "def distributed_mean(tensor):\n    scope = {}\n    exec(TEXT, scope)\n    return scope['distributed_mean'](tensor)",
         "suspicious",
     ),

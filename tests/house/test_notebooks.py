@@ -28,10 +28,10 @@ def built() -> dict[Path, str]:
 @pytest.fixture
 def course(tmp_path) -> Path:
     """A copy of a chapter and of a lab, to be spoilt."""
-    for name in ("chapters", "autograder"):
-        (tmp_path / name).mkdir()
-    for path in (ROOT / "chapters").glob("07_all_reduce.*"):
-        shutil.copy(path, tmp_path / "chapters")
+    for name in ("chapters/source", "autograder"):
+        (tmp_path / name).mkdir(parents=True)
+    for path in (ROOT / "chapters").rglob("07_all_reduce.*"):
+        shutil.copy(path, tmp_path / path.relative_to(ROOT))
     for name in ("solutions", "labs"):
         shutil.copytree(ROOT / name / "lab03_all_reduce", tmp_path / name / "lab03_all_reduce")
     shutil.copy(ROOT / "autograder" / "nbgrader_config.py", tmp_path / "autograder")
@@ -114,7 +114,7 @@ def test_chapters_can_be_written_without_what_the_labs_mark(tmp_path, capsys):
 
 
 def test_an_answer_that_can_not_be_left_out_is_named(course, capsys):
-    script = course / "chapters" / "07_all_reduce.py"
+    script = course / "chapters" / "source" / "07_all_reduce.py"
     script.write_text(script.read_text(encoding="utf-8").replace("</details>", ""), encoding="utf-8")
     assert notebooks.main(["--without-answers", str(course / "less"), "--root", str(course)]) == 2
     assert "07_all_reduce.ipynb, cell 'ring_answer': this answer's <details> has no end." in capsys.readouterr().err
@@ -146,10 +146,10 @@ GRADED = '# %% nbgrader={"grade_id": "f-graded", "grade": true, "locked": true, 
     ],
 )
 def test_a_script_that_cannot_be_built_is_refused(course, capsys, script, said):
-    (course / "chapters" / "99_spoilt.py").write_text(script, encoding="utf-8")
-    assert notebooks.main(["--root", str(course), str(course / "chapters" / "99_spoilt.py")]) == 2
+    (course / "chapters" / "source" / "99_spoilt.py").write_text(script, encoding="utf-8")
+    assert notebooks.main(["--root", str(course), str(course / "chapters" / "source" / "99_spoilt.py")]) == 2
     error = capsys.readouterr().err
-    assert said in error and error.startswith("chapters/99_spoilt.py") and "Traceback" not in error
+    assert said in error and error.startswith("chapters/source/99_spoilt.py") and "Traceback" not in error
 
 
 def test_a_magic_needs_no_escape():

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
 ROWS = {name: (title, int(minutes)) for title, name, minutes in re.findall(r"^\| \[\d\d ([^\]]+)\]\(\.\./chapters/(\w+)\.ipynb\) \| (\d+) \|", GUIDE, flags=re.M)}  # fmt: skip
-CHAPTERS = sorted((ROOT / "chapters").glob("*.py"))
+CHAPTERS = sorted((ROOT / "chapters" / "source").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -103,9 +103,7 @@ def hub(tmp_path_factory):
     run("chpasswd", input="".join(f"{name}:{password}\n" for name, password in PASSWORDS.items()))
     course = Path("/home") / GRADER / "allranks"
     for folder in ("autograder", "solutions", "labs", "chapters"):  # what the grader's clone has, as it is here now
-        left_out = shutil.ignore_patterns(
-            "__pycache__", "*.db", "submitted", "autograded", "feedback", "secret.txt", "wrong"
-        )
+        left_out = shutil.ignore_patterns("__pycache__", "*.db", "submitted", "autograded", "feedback", "secret.txt")
         shutil.copytree(ROOT / folder, course / folder, ignore=left_out)
     run("chown", "-R", f"{GRADER}:", course)
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")

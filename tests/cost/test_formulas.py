@@ -116,14 +116,6 @@ def test_recursive_doubling_and_ring_cross_where_the_formulas_say():
             a: cost.price("all_reduce", a, 8, crossing * factor, ALPHA, BETA) for a in ("ring", "recursive doubling")
         }
         assert min(prices, key=prices.get) == faster
-    assert cost.crossover("all_reduce", "recursive doubling", "ring", 8, ALPHA, BETA) == crossing
-    assert cost.crossover("all_reduce", "ring", "recursive-doubling", 8, ALPHA, BETA) == crossing
-
-
-def test_algorithms_of_which_one_is_never_slower_do_not_cross():
-    assert cost.crossover("all_reduce", "ring", "rabenseifner", 8, ALPHA, BETA) is None
-    assert cost.crossover("all_reduce", "flat", "ring", 8, 5e-6, 1e-9) is None
-    assert cost.crossover("all_reduce", "tree", "ring", 8, 5e-6, 1e-9) == pytest.approx(8 * 5e-6 / (4.25 * 1e-9))
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)

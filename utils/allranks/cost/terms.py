@@ -1,0 +1,46 @@
+"""A cost as a sum of three counts, times alpha, beta and gamma; and the checks that every function of `cost` shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from allranks.errors import CourseError
+from allranks.schedules import COLLECTIVES
+
+
+class CostError(CourseError, ValueError):
+    """Something that has no price: an unknown collective or algorithm, negative bytes, too few measurements."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A price as a sum: `messages` times alpha, `nbytes` times beta, `reduced_nbytes` times gamma."""
+
+    messages: Fraction = Fraction(0)
+    nbytes: Fraction = Fraction(0)
+    reduced_nbytes: Fraction = Fraction(0)
+
+    def __add__(self, other: Terms) -> Terms:
+        return Terms(
+            self.messages + other.messages, self.nbytes + other.nbytes, self.reduced_nbytes + other.reduced_nbytes
+        )
+
+    def seconds(self, alpha, beta, gamma=0):
+        """messages*alpha + nbytes*beta + reduced_nbytes*gamma, exact where all three are Fractions or integers."""
+        if any(isinstance(x, float) for x in (alpha, beta, gamma)):
+            return float(self.messages) * alpha + float(self.nbytes) * beta + float(self.reduced_nbytes) * gamma
+        return self.messages * alpha + self.nbytes * beta + self.reduced_nbytes * gamma
+
+
+def check_collective(collective: str) -> str:
+    if collective not in COLLECTIVES:
+        raise CostError(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
+    return collective
+
+
+def check_size(ranks: int, nbytes) -> None:
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise CostError(f"ranks is {ranks!r}; it must be a whole number above 0")
+    if not nbytes >= 0:
+        raise CostError(f"nbytes is {nbytes}; it can't be negative")

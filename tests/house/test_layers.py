@@ -1,6 +1,7 @@
 """A room of the package imports only from floors below, or from a room named before it on its own floor; no files import each other."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -124,6 +125,12 @@ def test_no_arrow_points_up():
 @pytest.mark.xfail(reason="five files of checking and two of wire do", strict=True)
 def test_no_files_import_each_other():
     assert circle(PACKAGE) == []
+
+
+def test_contributors_see_the_same_floors():
+    page = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| `(\w+)` \| .+ \|$", page, flags=re.M)
+    assert rows == [(str(floor), room) for floor in sorted(FLOORS, reverse=True) for room in FLOORS[floor]]
 
 
 def test_a_circle_of_files_is_found(tmp_path):

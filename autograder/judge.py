@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from allranks.engines.parent import bring_in, die_with_parent
+from allranks.engines.forkserver import bring_in, die_with_parent
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30

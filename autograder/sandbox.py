@@ -4,7 +4,7 @@
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
         child.poll(), child.wait(timeout=1), child.kill()
 
-It has the interface of `allranks.engines.parent.Parent`, so that the wire forks its ranks in here instead. Its first
+It has the interface of `allranks.engines.forkserver.Parent`, so that the wire forks its ranks in here instead. Its first
 process (`nursery.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
 the sandbox: of use to nobody outside.
 """
@@ -24,7 +24,7 @@ import sysconfig
 import threading
 from pathlib import Path
 
-from allranks.engines import parent
+from allranks.engines import forkserver
 
 from autograder import forbidden
 from autograder.nursery import MAX_FDS, MAX_MESSAGE
@@ -41,7 +41,7 @@ class SandboxError(RuntimeError):
     """No sandbox can be made here, or it ended; the message says why and names the mend."""
 
 
-class Child(parent.Child):
+class Child(forkserver.Child):
     """A rank in the sandbox. `pid` is its number inside, so that only the sandbox can signal it."""
 
     def __init__(self, sandbox: Sandbox, pid: int) -> None:
@@ -67,7 +67,7 @@ class Sandbox:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
-        self._mail = parent.Mailbox()
+        self._mail = forkserver.Mailbox()
         self._warm, self._closed = False, False
         # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
         self._process = subprocess.Popen(

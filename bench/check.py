@@ -15,7 +15,7 @@ EXERCISES = ("ring_shift", "ring_all_reduce", "distributed_softmax", "moe_dispat
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Right answers, for they run every case; the first of each exercise."""
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import Parent
     from allranks.exercises import get
     from allranks.exercises.checking.source import read_source
 

@@ -12,8 +12,8 @@ FIRST_CELL = "import torch\nfrom allranks import World"
 
 def run(rounds: int, progress) -> Result:
     """Measures in turns; each kernel is new and ends before the next begins."""
+    from allranks.engines.forkserver import Parent
     from allranks.engines.kernels import NAME
-    from allranks.engines.parent import Parent
     from jupyter_client import KernelManager
     from jupyter_client.provisioning import KernelProvisionerFactory
 

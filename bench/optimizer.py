@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.common import Result, alternate, compared
 
 if TYPE_CHECKING:
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import Parent
 
 CODE = """
 import sys, time
@@ -33,7 +33,7 @@ print(time.perf_counter() - began, all(warm))
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures in turns; each world is new."""
-    from allranks.engines.parent import LATER, QUIET_S, Parent
+    from allranks.engines.forkserver import LATER, QUIET_S, Parent
 
     plain, lasting = Parent.start(), Parent.start(lasting=True)
     for parent in (plain, lasting):

@@ -85,8 +85,8 @@ def settings(role: str) -> None:
 
 def warm_engines() -> None:
     """Starts the parent that all notebooks of this server share, where one can be had."""
+    from allranks.engines.forkserver import ParentError, forking_is_safe
     from allranks.engines.kernels import warm_for_jupyter
-    from allranks.engines.parent import ParentError, forking_is_safe
 
     if forking_is_safe():
         try:

@@ -66,8 +66,8 @@ def fingerprint(notebook: Path, root: Path) -> str:
 @functools.cache
 def warm() -> None:
     """Has kernels forked from a warm parent from now on, where one can be had."""
+    from allranks.engines.forkserver import ParentError
     from allranks.engines.kernels import warm_for_jupyter
-    from allranks.engines.parent import ParentError
 
     with contextlib.suppress(ParentError):
         warm_for_jupyter()

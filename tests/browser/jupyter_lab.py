@@ -18,7 +18,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.engines import kernels, ports
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CELL = """
 import os
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 with World(ranks=2) as world:
     print(world.run(lambda: 7), Parent.ensure().pid, Parent.ensure().process, os.getppid())
 """

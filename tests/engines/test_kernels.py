@@ -11,7 +11,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 from allranks.engines import kernels
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 from jupyter_client import KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from allranks.engines.parent import LATER, QUIET_S, Parent, ParentError, describe_exit
+from allranks.engines.forkserver import LATER, QUIET_S, Parent, ParentError, describe_exit
 
 pytestmark = [
     pytest.mark.live,
@@ -95,7 +95,7 @@ def test_a_request_too_large_is_refused_before_it_is_sent(parent):
 def test_all_end_when_the_process_that_started_the_parent_is_killed():
     code = """
         import time
-        from allranks.engines.parent import Parent
+        from allranks.engines.forkserver import Parent
         parent = Parent.ensure()
         child = parent.spawn("parent_targets:sleep")
         print(parent.pid, child.pid, flush=True)

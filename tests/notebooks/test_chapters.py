@@ -14,7 +14,7 @@ import nbformat
 import psutil
 import pytest
 from allranks.engines import kernels
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 

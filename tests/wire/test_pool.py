@@ -305,7 +305,7 @@ def test_ranks_from_the_warm_parent():
         assert pids
         assert pids <= mine()
     assert not pids & mine()
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import Parent
 
     Parent.ensure().close()
     assert mine() <= before  # another test's parent may end meanwhile

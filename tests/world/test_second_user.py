@@ -16,7 +16,7 @@ import psutil
 import pytest
 import zmq  # noqa: F401 - likewise
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 
 pytestmark = [
     pytest.mark.live,

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from allranks import World
 from allranks.engines.devices import DeviceError
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 from allranks.world import WorldError, current
 from allranks.world.shared import Borrowed, Shared
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 from allranks.world import WorldError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]

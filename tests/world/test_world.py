@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 
 pytestmark = pytest.mark.live

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from allranks.engines.devices import SHARING_NCCL, Inventory, place
-from allranks.engines.parent import forking_is_safe
+from allranks.engines.forkserver import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir
 
 GIB = 1 << 30

@@ -23,7 +23,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 
 from allranks.engines import ports
-from allranks.engines.parent import Child, Parent, ParentError, adopt_orphans
+from allranks.engines.forkserver import Child, Parent, ParentError, adopt_orphans
 
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"

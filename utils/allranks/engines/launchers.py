@@ -16,7 +16,7 @@ from ipyparallel.cluster.launcher import (
 )
 from traitlets import Bool, Dict, Instance
 
-from allranks.engines.parent import Child, Parent
+from allranks.engines.forkserver import Child, Parent
 from allranks.engines.rank import STACKS_ENV
 
 RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect

@@ -94,7 +94,7 @@ def _children(pid: int) -> list[int]:
 
 def fork(fds: list[int]) -> Process:
     """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
-    from allranks.engines.parent import die_with_parent
+    from allranks.engines.forkserver import die_with_parent
     from allranks.wire import rank as child  # here, since only a process that forks needs it
 
     parent = os.getpid()
@@ -133,7 +133,7 @@ def starter(spawner: Spawner | None, how: str | None) -> Starter:
             raise ValueError(f"launch is {how!r}; it must be 'fork' or 'parent'.")
         if how == "fork":
             return fork
-        from allranks.engines.parent import Parent
+        from allranks.engines.forkserver import Parent
 
         parent = Parent.ensure()
         return lambda fds: FromParent(parent.spawn(TARGET, args=None, fds=fds))

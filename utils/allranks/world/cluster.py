@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Placement
-from allranks.engines.parent import Parent, ParentError, describe_exit, forking_is_safe
+from allranks.engines.forkserver import Parent, ParentError, describe_exit, forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir, sweep
 from allranks.errors import CourseError
 

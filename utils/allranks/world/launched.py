@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from allranks.engines import clusters
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import Parent
 from allranks.world.attached import Attached
 from allranks.world.cluster import KEEP_NOTHING, START_TIMEOUT_S, Engines, WorldError
 

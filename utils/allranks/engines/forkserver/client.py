@@ -260,7 +260,7 @@ class Parent:
             listening.listen(64)
             process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "allranks.engines.parent"),
+                    *(sys.executable, "-m", "allranks.engines.forkserver"),
                     *(str(path), str(read), str(listening.fileno())),
                     *(["lasting"] if lasting else []),
                 ],
@@ -617,7 +617,3 @@ def _seed() -> None:
 def main(path: str, lifeline: str, listening: str, lasting: str = "") -> None:
     """Runs the parent on a listening socket and a lifeline that were inherited."""
     _Server(Path(path), int(lifeline), socket.socket(fileno=int(listening)), bool(lasting)).serve()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

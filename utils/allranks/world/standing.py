@@ -175,7 +175,7 @@ def read(rank: int, text: str | None, source: str | None = None) -> Standing:
                 op = frame["name"]
             elif settles(file, frame["name"]):
                 return Standing(rank, settling=True)
-            elif not in_library(file) and not file.endswith("engines/forkserver/client.py"):
+            elif not in_library(file):
                 return Standing(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
         return Standing(rank, op)
     return Standing(rank, known=False)

@@ -2,7 +2,7 @@
 
 import sys
 
-from allranks.engines.forkserver.client import main
+from allranks.engines.forkserver.server import main
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from allranks.engines.forkserver import bring_in, die_with_parent
+from allranks.engines.forkserver import die_with_parent, preload
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
@@ -342,7 +342,7 @@ def _spawner(kind: str):
 
     try:
         sandbox = Sandbox()
-        bring_in("torch.distributed")  # while the sandbox warms
+        preload("torch.distributed")  # while the sandbox warms
         sandbox.wait_warm()
     except SandboxError as error:
         raise JudgeError(

@@ -4,7 +4,7 @@
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
         child.poll(), child.wait(timeout=1), child.kill()
 
-It has the interface of `allranks.engines.forkserver.Parent`, so that the wire forks its ranks in here instead. Its first
+It has the interface of `allranks.engines.forkserver.ForkServer`, so that the wire forks its ranks in here instead. Its first
 process (`nursery.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
 the sandbox: of use to nobody outside.
 """
@@ -94,7 +94,7 @@ class Sandbox:
     def spawn(self, target: str, *, args=None, env=None, fds=(), cwd=None, log=None, timeout: float = 120) -> Child:
         """Forks a rank that calls `target` ("module:function") with (`args`, `fds`); `env` is all the environment it has.
 
-        `cwd` and `log` are taken for the sake of Parent's interface: a rank's folder is its own /scratch, and what it prints
+        `cwd` and `log` are taken for the sake of ForkServer's interface: a rank's folder is its own /scratch, and what it prints
         to its descriptors is dropped.
         """
         number = self._mail.number()

@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 from allranks import World
-from allranks.engines.forkserver import Parent
+from allranks.engines.forkserver import ForkServer
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 
 pytestmark = pytest.mark.live
@@ -277,12 +277,12 @@ def test_a_result_that_can_not_be_sent_is_an_error_of_the_rank(world):
 
 @pytest.fixture
 def own_parent(no_ghosts):
-    """A warm parent in the test's own run directory, ended before its ghosts are counted."""
-    before, Parent._current = Parent._current, None
+    """A fork server in the test's own run directory, ended before its ghosts are counted."""
+    before, ForkServer._current = ForkServer._current, None
     yield
-    if Parent._current is not None:
-        Parent._current.close()
-    Parent._current = before
+    if ForkServer._current is not None:
+        ForkServer._current.close()
+    ForkServer._current = before
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])

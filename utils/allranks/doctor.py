@@ -183,7 +183,7 @@ def cores(count: int | None = None) -> Check:
 
 
 def memory(available: int | None = None) -> Check:
-    """Enough memory for the parent and four ranks."""
+    """Enough memory for the fork server and four ranks."""
     available = psutil.virtual_memory().available if available is None else available
     words = f"{available / GIB:.1f} GiB available"
     if available < 2 * GIB:

@@ -1,4 +1,4 @@
-"""ipyparallel launchers that fork engines and the controller from the warm parent: `Cluster(engines="warm")`."""
+"""ipyparallel launchers that fork engines and the controller from the fork server: `Cluster(engines="warm")`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ipyparallel.cluster.launcher import (
 )
 from traitlets import Bool, Dict, Instance
 
-from allranks.engines.forkserver import Child, Parent
+from allranks.engines.forkserver import Child, ForkServer
 from allranks.engines.rank import STACKS_ENV
 
 RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect
 
 
 class WarmLauncher(LocalProcessLauncher):
-    """Forks its process from the warm parent, which also tells us when and how it ends."""
+    """Forks its process from the fork server, which also tells us when and how it ends."""
 
     target = ""
     child = Instance(Child, allow_none=True)
 
     def start(self) -> int:
         """Forks the process; its pid."""
-        self.child = Parent.ensure().spawn(
+        self.child = ForkServer.ensure().spawn(
             self.target, args={"argv": self.args[1:]}, env=self.get_env(), log=self.output_file, cwd=self.work_dir
         )
         self.pid = self.child.pid
@@ -99,7 +99,7 @@ class CurveControllerLauncher(LocalControllerLauncher):
 
 
 class WarmEngineLauncher(WarmLauncher, EngineLauncher):
-    """Forks one engine. ipyparallel's nanny process is not needed: the parent reports exits, and signals go direct."""
+    """Forks one engine. ipyparallel's nanny process is not needed: the fork server reports exits, and signals go direct."""
 
     target = "allranks.engines.rank:engine"
 
@@ -112,7 +112,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
-            "--IPEngine.max_heartbeat_misses=0",  # it dies with the parent; a late beat must not end it
+            "--IPEngine.max_heartbeat_misses=0",  # it dies with the fork server; a late beat must not end it
             "--HistoryManager.enabled=False",
         ]
 

@@ -32,8 +32,8 @@ class WireError(RuntimeError):
 class Ranks:
     """A pool of up to 64 ranks. A context manager: at its end every process is gone.
 
-    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a warm parent, a sandbox); where none is given
-    `launch` chooses among "fork" and "parent".
+    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a fork server, a sandbox); where none is given
+    `launch` chooses among "fork" and "forkserver".
     """
 
     def __init__(self, ranks: int = 4, *, spawner: launch.Spawner | None = None, launch: str | None = None) -> None:

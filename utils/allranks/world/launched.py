@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from allranks.engines import clusters
-from allranks.engines.forkserver import Parent
+from allranks.engines.forkserver import ForkServer
 from allranks.world.attached import Attached
 from allranks.world.cluster import KEEP_NOTHING, START_TIMEOUT_S, Engines, WorldError
 
@@ -43,7 +43,7 @@ class Launched(Attached):
         warm = self.launcher != "local"
         if warm:
             progress("importing torch once, for the controller")
-            Parent.ensure().wait_warm(START_TIMEOUT_S)
+            ForkServer.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
         self._cluster = ipp.Cluster(
             controller="warm" if warm else CurveControllerLauncher,

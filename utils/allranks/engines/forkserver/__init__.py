@@ -1,13 +1,13 @@
 """The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there."""
 
-from allranks.engines.forkserver.client import Parent, ParentError
+from allranks.engines.forkserver.client import ForkServer, ForkServerError
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import (
     adopt_orphans,
-    bring_in,
     describe_exit,
     die_with_parent,
     forking_is_safe,
+    preload,
 )
 from allranks.engines.forkserver.server import LATER, MAX_FDS, MAX_MESSAGE, QUIET_S
 
@@ -17,12 +17,12 @@ __all__ = [
     "MAX_MESSAGE",
     "QUIET_S",
     "Child",
+    "ForkServer",
+    "ForkServerError",
     "Mailbox",
-    "Parent",
-    "ParentError",
     "adopt_orphans",
-    "bring_in",
     "describe_exit",
     "die_with_parent",
     "forking_is_safe",
+    "preload",
 ]

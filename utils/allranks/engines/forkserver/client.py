@@ -1,12 +1,12 @@
-"""The warm parent: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there.
+"""The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there.
 
-Importing torch costs seconds of CPU a process; forking costs milliseconds. The parent has one thread and never calls
+Importing torch costs seconds of CPU a process; forking costs milliseconds. The fork server has one thread and never calls
 CUDA or a parallel operation, so forking it is safe. It lives as long as the process that started it: a pipe that only
 that process holds open is its lifeline. Every process that it forked for a client dies with that client's connection,
-and all of them with the parent (PR_SET_PDEATHSIG), so that nothing is left behind whichever of them is killed.
+and all of them with the fork server (PR_SET_PDEATHSIG), so that nothing is left behind whichever of them is killed.
 
-    parent = Parent.ensure()
-    child = parent.spawn("package.module:function", args={"any": "JSON"}, env={"RANK": "0"})
+    forkserver = ForkServer.ensure()
+    child = forkserver.spawn("package.module:function", args={"any": "JSON"}, env={"RANK": "0"})
     child.poll(), child.wait(timeout=1), child.kill()
 
 In the child `function(args, fds)` is called; what it returns is the exit code (None is 0).
@@ -30,17 +30,17 @@ from allranks.engines.forkserver.process import forking_is_safe
 from allranks.engines.forkserver.server import MAX_FDS, MAX_MESSAGE
 from allranks.engines.rundir import RunDirError, run_dir, sweep
 
-_numbers = itertools.count(1)  # of the parents that this process has started
+_numbers = itertools.count(1)  # of the fork servers that this process has started
 
 
-class ParentError(RuntimeError):
-    """The warm parent can't be started or reached, or refused a request."""
+class ForkServerError(RuntimeError):
+    """The fork server can't be started or reached, or refused a request."""
 
 
-class Parent:
-    """This process's connection to a warm parent. Thread-safe."""
+class ForkServer:
+    """This process's connection to a fork server. Thread-safe."""
 
-    _current: Parent | None = None
+    _current: ForkServer | None = None
     _guard = threading.Lock()
 
     def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen | None = None) -> None:
@@ -53,20 +53,20 @@ class Parent:
         self._closed: str | None = None
         self.pid: int | None = None
         self.warm_s: float | None = None
-        self._reader = threading.Thread(target=self._read, name="allranks-parent", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="allranks-forkserver", daemon=True)
         self._reader.start()
         os.register_at_fork(after_in_child=self._forget)
 
     @classmethod
-    def ensure(cls) -> Parent:
-        """The parent of this process: the one in use, else the one that `ALLRANKS_PARENT` names, else a new one.
+    def ensure(cls) -> ForkServer:
+        """The fork server of this process: the one in use, else the one that `ALLRANKS_FORKSERVER` names, else a new one.
 
-        Raises ParentError where none can be had.
+        Raises ForkServerError where none can be had.
         """
         with cls._guard:
             if cls._current is not None and cls._current.alive:
                 return cls._current
-            shared = os.environ.get("ALLRANKS_PARENT")
+            shared = os.environ.get("ALLRANKS_FORKSERVER")
             if shared:
                 try:
                     cls._current = cls(Path(shared))
@@ -77,20 +77,20 @@ class Parent:
             return cls._current
 
     @classmethod
-    def start(cls, *, lasting: bool = False) -> Parent:
-        """Starts a new warm parent that ends with this process. Returns at once; the first request waits until warm.
+    def start(cls, *, lasting: bool = False) -> ForkServer:
+        """Starts a new fork server that ends with this process. Returns at once; the first request waits until warm.
 
         A `lasting` one, which will fork for many notebooks, imports what optimizers need too, once nobody asks anything.
         """
         if not forking_is_safe():
-            raise ParentError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
+            raise ForkServerError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
         try:
             directory = run_dir()
         except RunDirError as error:
-            raise ParentError(str(error)) from None
+            raise ForkServerError(str(error)) from None
         sweep(directory)
         read, write = os.pipe()
-        name = f"parent{next(_numbers)}-{os.getpid()}"  # a second one must not take the first one's place
+        name = f"forkserver{next(_numbers)}-{os.getpid()}"  # a second one must not take the first one's place
         log = directory / f"{name}.log"
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -115,7 +115,7 @@ class Parent:
             )
         except OSError as error:
             os.close(write)
-            raise ParentError(f"The warm parent could not start: {error}.") from None
+            raise ForkServerError(f"The fork server could not start: {error}.") from None
         finally:
             os.close(read)
             os.close(descriptor)
@@ -128,9 +128,9 @@ class Parent:
         return self._closed is None
 
     def wait_warm(self, timeout: float = 120) -> float:
-        """Waits until the imports are done; the seconds that they took. Raises ParentError where it ends before."""
+        """Waits until the imports are done; the seconds that they took. Raises ForkServerError where it ends before."""
         if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
-            raise ParentError(f"The warm parent was not ready after {timeout:.0f} s; see {self._log()}.")
+            raise ForkServerError(f"The fork server was not ready after {timeout:.0f} s; see {self._log()}.")
         return self.warm_s
 
     def spawn(
@@ -146,8 +146,8 @@ class Parent:
     ) -> Child:
         """Forks a process that calls `target` ("module:function") with (`args`, `fds`); `env` is added to ours.
 
-        `log` is the file that its stdout and stderr are appended to (else they are dropped). Raises ParentError where
-        the parent is gone, the target does not import, or the request is too large.
+        `log` is the file that its stdout and stderr are appended to (else they are dropped). Raises ForkServerError where
+        the fork server is gone, the target does not import, or the request is too large.
         """
         request = {
             "target": target,
@@ -158,11 +158,11 @@ class Parent:
         }
         reply = self._ask(request, fds, timeout)
         if "error" in reply:
-            raise ParentError(reply["error"])
+            raise ForkServerError(reply["error"])
         return self._mail.adopt(Child(reply["pid"], str(log) if log else None))
 
     def close(self) -> None:
-        """Ends the connection, and with it every child that was spawned over it; ends the parent where we started it."""
+        """Ends the connection, and with it every child that was spawned over it; ends the server where we started it."""
         self._finish("it was closed")
         if self.process is not None:
             try:
@@ -172,9 +172,9 @@ class Parent:
                 self.process.wait()
             self.path.unlink(missing_ok=True)
             self.path.with_suffix(".log").unlink(missing_ok=True)
-        with Parent._guard:
-            if Parent._current is self:
-                Parent._current = None
+        with ForkServer._guard:
+            if ForkServer._current is self:
+                ForkServer._current = None
 
     def _log(self) -> Path:
         return self.path.with_suffix(".log")
@@ -183,9 +183,9 @@ class Parent:
         number = self._mail.number()
         message = json.dumps({"id": number, **request}).encode()
         if len(message) > MAX_MESSAGE:
-            raise ParentError(f"The request is {len(message)} bytes; the warm parent takes {MAX_MESSAGE}.")
+            raise ForkServerError(f"The request is {len(message)} bytes; the fork server takes {MAX_MESSAGE}.")
         if len(fds) > MAX_FDS:
-            raise ParentError(f"The request passes {len(fds)} descriptors; the warm parent takes {MAX_FDS}.")
+            raise ForkServerError(f"The request passes {len(fds)} descriptors; the fork server takes {MAX_FDS}.")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         self._raise_if_closed()
         try:
@@ -195,7 +195,7 @@ class Parent:
             self._raise_if_closed()
         reply = self._mail.reply(number, timeout, self._raise_if_closed)
         if reply is None:
-            raise ParentError(f"The warm parent did not answer in {timeout:.0f} s; see {self._log()}.")
+            raise ForkServerError(f"The fork server did not answer in {timeout:.0f} s; see {self._log()}.")
         return reply
 
     def _read(self) -> None:
@@ -230,19 +230,19 @@ class Parent:
         self._mail.close()
 
     def _forget(self) -> None:
-        """In a process forked from ours: lets go of the lifeline, so that only the starter keeps the parent alive."""
+        """In a process forked from ours: lets go of the lifeline, so that only the starter keeps the server alive."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
         self._socket.close()
         self._closed = "this process was forked from the one that was connected"
-        if Parent._current is self:
-            Parent._current = None
+        if ForkServer._current is self:
+            ForkServer._current = None
 
     def _raise_if_closed(self) -> None:
         if self._closed is not None:
-            raise ParentError(f"The warm parent is gone: {self._closed}. See {self._log()}.")
+            raise ForkServerError(f"The fork server is gone: {self._closed}. See {self._log()}.")
 
     def __repr__(self) -> str:
         state = "gone" if not self.alive else "warming" if self.warm_s is None else f"warm, pid {self.pid}"
-        return f"<Parent {state}>"
+        return f"<ForkServer {state}>"

@@ -40,7 +40,7 @@ def describe_exit(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-def bring_in(*modules: str) -> None:
+def preload(*modules: str) -> None:
     """Imports what is to stay for the life of this process and of its forks."""
     gc.disable()  # looking through what imports make takes a sixth of their time
     try:

@@ -1,4 +1,4 @@
-"""The warm parent's own side: it imports what ranks need, and forks on request."""
+"""The fork server's own side: it imports what ranks need, and forks on request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from allranks.engines.forkserver.process import (
     adopt_orphans,
-    bring_in,
     die_with_parent,
     kill_session,
+    preload,
     reseed_random_generators,
 )
 
@@ -65,7 +65,7 @@ class _Client:
 
 
 class _Server:
-    """The parent's loop: one thread, one selector."""
+    """The fork server's loop: one thread, one selector."""
 
     def __init__(self, path: Path, lifeline: int, listening: socket.socket, lasting: bool) -> None:
         self.path, self.lifeline, self.listening = path, lifeline, listening
@@ -86,7 +86,7 @@ class _Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         began = time.monotonic()
-        bring_in(*WARM)
+        preload(*WARM)
         self.warm_s = time.monotonic() - began
         self.selector.register(self.listening, selectors.EVENT_READ, self.accept)
         self.selector.register(self.lifeline, selectors.EVENT_READ, self.stop)
@@ -97,7 +97,7 @@ class _Server:
                 key.data()
             if not ready and self.later:
                 try:
-                    bring_in(self.later.pop(0))
+                    preload(self.later.pop(0))
                 except Exception:  # the children import it themselves, or don't; it stands in the log
                     traceback.print_exc()
 
@@ -158,7 +158,7 @@ class _Server:
             os._exit(code)
 
     def become_child(self, parent: int, request: dict) -> None:
-        """Turns the forked process into a stranger to the parent: own session, signals, descriptors, seeds."""
+        """Turns the forked process into a stranger to the server: own session, signals, descriptors, seeds."""
         die_with_parent()
         if os.getppid() != parent:
             os._exit(1)
@@ -228,5 +228,5 @@ class _Server:
 
 
 def main(path: str, lifeline: str, listening: str, lasting: str = "") -> None:
-    """Runs the parent on a listening socket and a lifeline that were inherited."""
+    """Runs the fork server on a listening socket and a lifeline that were inherited."""
     _Server(Path(path), int(lifeline), socket.socket(fileno=int(listening)), bool(lasting)).serve()

@@ -5,7 +5,7 @@
         child.poll(), child.wait(timeout=1), child.kill()
 
 It has the interface of `allranks.engines.forkserver.ForkServer`, so that the wire forks its ranks in here instead. Its first
-process (`nursery.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
+process (`sandbox_forkserver.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
 the sandbox: of use to nobody outside.
 """
 
@@ -27,10 +27,10 @@ from pathlib import Path
 from allranks.engines import forkserver
 
 from autograder import forbidden
-from autograder.nursery import MAX_FDS, MAX_MESSAGE
+from autograder.sandbox_forkserver import MAX_FDS, MAX_MESSAGE
 
-NURSERY = Path(__file__).with_name("nursery.py")
-INSIDE = Path("/nursery.py")
+FORKSERVER = Path(__file__).with_name("sandbox_forkserver.py")
+INSIDE = Path("/sandbox_forkserver.py")
 NOBODY = 65534
 # FSIZE times NOFILE is what a rank may hold in memfds
 # CPU is for those who switch off the clock of their own: no exercise takes so long in all
@@ -177,7 +177,7 @@ ENVIRONMENT = {
 
 
 def command() -> list[str]:
-    """The command line that starts the nursery; its three arguments are to be added.
+    """The command line that starts the fork server; its three arguments are to be added.
 
     Raises SandboxError where there is no bubblewrap.
     """
@@ -187,17 +187,17 @@ def command() -> list[str]:
             "There is no sandbox here: bubblewrap is missing. Install it (Debian: apt install bubblewrap)."
         )
     folders = _folders()
-    # The nursery keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
+    # The fork server keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
     flags = "--unshare-all --die-with-parent --new-session --clearenv --cap-add ALL"
     line = [
         bwrap,
         *flags.split(),
-        *_view([(path, path) for path in folders] + [(NURSERY, INSIDE)]),
+        *_view([(path, path) for path in folders] + [(FORKSERVER, INSIDE)]),
         *_without_oracles(),
     ]
     if not any(folder.is_relative_to("/tmp") for folder in folders):
         line += ["--symlink", "scratch", "/tmp"]
-    # Not --dev: its terminals would cost the nursery the right to make process namespaces of its own.
+    # Not --dev: its terminals would cost the fork server the right to make process namespaces of its own.
     for device in ("null", "zero", "full", "random", "urandom"):
         line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     line += "--proc /proc --dir /dev/shm --dir /scratch --remount-ro / --chdir /".split()
@@ -207,7 +207,7 @@ def command() -> list[str]:
     line += ["--", sys.executable, "-I", "-B", str(INSIDE)]
     if os.getuid() == 0:
         # The limit on processes does not bind root: become nobody in a view that nobody may read, and start from there.
-        outer = _view([(path, path) for path in folders] + [(NURSERY, NURSERY)])
+        outer = _view([(path, path) for path in folders] + [(FORKSERVER, FORKSERVER)])
         mounts = "--bind /proc /proc --dev-bind /dev /dev --perms 1777 --dir /tmp --chdir /".split()
         become_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         line = [bwrap, "--die-with-parent", *outer, *mounts, "--", *become_nobody, *line]

@@ -104,7 +104,7 @@ def test_is_alone(sandbox):
 
 def test_sees_nothing_of_the_course(sandbox):
     places = [
-        str(sandbox_module.NURSERY.parent),
+        str(sandbox_module.FORKSERVER.parent),
         "/etc/passwd",
         os.path.expanduser("~/.ssh"),
         os.path.expanduser("~/.bashrc"),

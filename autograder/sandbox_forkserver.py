@@ -89,7 +89,7 @@ def _refuse_calls(program: bytes) -> None:
     _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_SockFprog(len(program) // 8, program)), 0, 0)
 
 
-class Nursery:
+class SandboxForkServer:
     """The loop: one thread, one socket. Forking is safe, since nothing here ever starts a thread."""
 
     def __init__(self, control: socket.socket, limits: dict[str, int], filter_program: bytes) -> None:
@@ -242,4 +242,6 @@ def _seed() -> None:
 
 
 if __name__ == "__main__":
-    Nursery(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]), bytes.fromhex(sys.argv[3])).serve()
+    SandboxForkServer(
+        socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]), bytes.fromhex(sys.argv[3])
+    ).serve()

@@ -27,7 +27,6 @@ from pathlib import Path
 from allranks.engines import forkserver
 
 from autograder import forbidden
-from autograder.sandbox_forkserver import MAX_FDS, MAX_MESSAGE
 
 FORKSERVER = Path(__file__).with_name("sandbox_forkserver.py")
 INSIDE = Path("/sandbox_forkserver.py")
@@ -123,7 +122,7 @@ class Sandbox:
 
     def _send(self, request: dict, fds=()) -> None:
         message = json.dumps(request).encode()
-        if len(message) > MAX_MESSAGE or len(fds) > MAX_FDS:
+        if len(message) > forkserver.MAX_MESSAGE or len(fds) > forkserver.MAX_FDS:
             raise SandboxError(f"The request is {len(message)} bytes with {len(fds)} descriptors: too large.")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
@@ -135,7 +134,7 @@ class Sandbox:
     def _read(self) -> None:
         while True:
             try:
-                data = self._socket.recv(MAX_MESSAGE)
+                data = self._socket.recv(forkserver.MAX_MESSAGE)
             except OSError:
                 data = b""
             if not data:

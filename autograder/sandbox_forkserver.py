@@ -9,21 +9,15 @@ is left (docs/instructor.md).
 
 from __future__ import annotations
 
-import array
-import contextlib
 import ctypes
-import gc
-import importlib
 import json
 import os
 import resource
-import signal
 import socket
 import sys
-import traceback
 
-MAX_MESSAGE = 160_000
-MAX_FDS = 64
+from allranks.engines.forkserver import Client, ForkLoop
+
 WARM = ("numpy", "torch", "torch.distributed", "torch.nn", "torch.nn.functional", "allranks.wire.rank")
 SCRATCH_BYTES = 64 << 20
 
@@ -89,130 +83,63 @@ def _refuse_calls(program: bytes) -> None:
     _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_SockFprog(len(program) // 8, program)), 0, 0)
 
 
-class SandboxForkServer:
-    """The loop: one thread, one socket. Forking is safe, since nothing here ever starts a thread."""
+class SandboxForkServer(ForkLoop):
+    """Serves the one client outside; makes each child the first process of namespaces of its own, and shuts it in."""
 
     def __init__(self, control: socket.socket, limits: dict[str, int], filter_program: bytes) -> None:
+        super().__init__(WARM)
         self.control, self.limits, self.filter_program = control, limits, filter_program
-        self.wake, self.wake_write = socket.socketpair()
-        self.living: set[int] = set()
         self.own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
-    def serve(self) -> None:
-        """Warms, then answers until the other end closes."""
-        import selectors
-
+    def prepare(self) -> None:
+        """Before anything of Python's packages runs."""
         _forbid_user_namespaces()
-        for end in (self.wake, self.wake_write):
-            end.setblocking(False)
-        signal.set_wakeup_fd(self.wake_write.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        gc.disable()
-        for module in WARM:
-            importlib.import_module(module)
-        gc.collect()
-        gc.freeze()
-        gc.enable()
-        self.send({"warm": True})
-        selector = selectors.DefaultSelector()
-        selector.register(self.control, selectors.EVENT_READ, self.read)
-        selector.register(self.wake, selectors.EVENT_READ, self.reap)
-        self.selector = selector
-        while True:
-            for key, _ in selector.select():
-                key.data()
 
-    def send(self, message: dict) -> None:
-        self.control.send(json.dumps(message).encode())
+    def listen(self) -> None:
+        """Takes requests from outside."""
+        self.add_client(self.control)
 
-    def read(self) -> None:
-        data, rights, _, _ = self.control.recvmsg(MAX_MESSAGE, socket.CMSG_SPACE(MAX_FDS * 4))
-        if not data:
-            os._exit(0)  # the sandbox ends with its first process, and every rank with it
-        fds = array.array("i")
-        for _, _, payload in rights:
-            fds.frombytes(payload)
-        request = json.loads(data)
-        if "kill" in request:
-            if request["kill"] in self.living:
-                os.kill(request["kill"], request["signal"])
-            return
-        try:
-            reply: dict = {"pid": self.fork(request, list(fds))}
-        except Exception as error:
-            reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
-        finally:
-            for fd in fds:
-                os.close(fd)
-        self.send({"id": request["id"], **reply})
+    def answer(self, client: Client, request: dict, fds: list[int]) -> None:
+        """Forks; or signals a rank, which nobody outside can: {"kill": pid, "signal": number}."""
+        if "kill" not in request:
+            super().answer(client, request, fds)
+        elif request["kill"] in self.owners:
+            os.kill(request["kill"], request["signal"])
 
-    def fork(self, request: dict, fds: list[int]) -> int:
+    def drop(self, client: Client) -> None:
+        """Ends the sandbox: it ends with its first process, and every rank with it."""
+        os._exit(0)
+
+    def fork_process(self) -> int:
         """Forks a rank as the first process of a new process namespace; its process id as seen from here."""
-        module, _, function = request["target"].partition(":")
-        target = getattr(importlib.import_module(module), function)
         _call("unshare", _NEWPID)  # for our next child; we stay where we are
+        pid = None
         try:
             pid = os.fork()
-            if pid == 0:
-                self.become_rank(target, request, fds)
         finally:
-            _call("setns", self.own_namespace, _NEWPID)  # else the next unshare would be refused
-        self.living.add(pid)
+            if pid != 0:
+                _call("setns", self.own_namespace, _NEWPID)  # else the next unshare would be refused
         return pid
 
-    def become_rank(self, target, request: dict, fds: list[int]) -> None:
-        """Shuts this process in, then calls the target; ends the process."""
-        code = 1
-        try:
-            mapped_nbytes = _mapped_nbytes()  # while there is a /proc for certain
-            _call("unshare", _NEWNS | _NEWUTS | _NEWIPC | _NEWNET)
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            for end in (self.control, self.wake, self.wake_write):
-                end.close()
-            self.selector.close()
-            os.setsid()
-            _own_view()
-            os.environ.clear()
-            os.environ.update(request["env"])
-            limits = dict(self.limits)
-            limits["AS"] = mapped_nbytes + limits.pop("MAPPED")
-            for name, limit in limits.items():
-                number = getattr(resource, f"RLIMIT_{name}")
-                hard = resource.getrlimit(number)[1]
-                lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-                resource.setrlimit(number, (lower, lower))
-            _seed()
-            _drop_capabilities()
-            null = os.open("/dev/null", os.O_RDWR)
-            for fd in (0, 1, 2):
-                os.dup2(null, fd)
-            _close_all_but({0, 1, 2, *fds})
-            _refuse_calls(self.filter_program)
-            code = target(request["args"], fds) or 0
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        except BaseException:
-            os.write(2, traceback.format_exc().encode())
-        finally:
-            os._exit(code)
-
-    def reap(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self.wake.recv(4096):
-                pass
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid in self.living:
-                self.living.discard(pid)
-                self.send({"exit": pid, "code": os.waitstatus_to_exitcode(status)})
+    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
+        """Shuts this process in."""
+        mapped_nbytes = _mapped_nbytes()  # while there is a /proc for certain
+        _call("unshare", _NEWNS | _NEWUTS | _NEWIPC | _NEWNET)
+        self.detach(request)
+        _own_view()
+        limits = dict(self.limits)
+        limits["AS"] = mapped_nbytes + limits.pop("MAPPED")
+        for name, limit in limits.items():
+            number = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(number)[1]
+            lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(number, (lower, lower))
+        _drop_capabilities()
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        _close_all_but({0, 1, 2, *fds})
+        _refuse_calls(self.filter_program)
 
 
 def _mapped_nbytes() -> int:
@@ -227,18 +154,6 @@ def _close_all_but(wanted: set[int]) -> None:
         if begin < fd:  # an empty range would close them all
             os.closerange(begin, fd)
         begin = fd + 1
-
-
-def _seed() -> None:
-    """Gives this process random numbers of its own; a fork would otherwise repeat its siblings'."""
-    import random
-
-    import numpy
-    import torch
-
-    random.seed()
-    numpy.random.seed()
-    torch.seed()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there."""
 
 from allranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE, QUIET_S, Client, ForkLoop
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import (
     adopt_orphans,
@@ -9,7 +10,7 @@ from allranks.engines.forkserver.process import (
     forking_is_safe,
     preload,
 )
-from allranks.engines.forkserver.server import LATER, MAX_FDS, MAX_MESSAGE, QUIET_S
+from allranks.engines.forkserver.server import LATER
 
 __all__ = [
     "LATER",
@@ -17,6 +18,8 @@ __all__ = [
     "MAX_MESSAGE",
     "QUIET_S",
     "Child",
+    "Client",
+    "ForkLoop",
     "ForkServer",
     "ForkServerError",
     "Mailbox",

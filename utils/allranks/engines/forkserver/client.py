@@ -25,9 +25,9 @@ import sys
 import threading
 from pathlib import Path
 
+from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import forking_is_safe
-from allranks.engines.forkserver.server import MAX_FDS, MAX_MESSAGE
 from allranks.engines.rundir import RunDirError, run_dir, sweep
 
 _numbers = itertools.count(1)  # of the fork servers that this process has started

@@ -11,7 +11,6 @@ the sandbox: of use to nobody outside.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import json
 import os
@@ -21,7 +20,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import threading
 from pathlib import Path
 
 from allranks.engines import forkserver
@@ -54,22 +52,22 @@ class Child(forkserver.Child):
                 self._sandbox._send({"kill": self.pid, "signal": int(sig)})
 
 
-class Sandbox:
+class Sandbox(forkserver.Connection):
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
     `limits` are resource limits of each rank by name (without RLIMIT_); MAPPED is what it may map beyond what it starts with.
     Raises SandboxError where none can be made.
     """
 
+    name = "The sandbox"
+    error = SandboxError
+
     def __init__(self, limits: dict[str, int] | None = None) -> None:
         start, refused = command(), _filter()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket = ours
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
-        self._mail = forkserver.Mailbox()
-        self._warm, self._closed = False, False
         # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             [*start, str(theirs.fileno()), json.dumps(LIMITS | (limits or {})), refused.hex()],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -78,17 +76,7 @@ class Sandbox:
             env={"PATH": "/usr/bin:/bin"},
         )
         theirs.close()
-        threading.Thread(target=self._read, name="allranks-sandbox", daemon=True).start()
-
-    def wait_warm(self, timeout: float = 120) -> None:
-        """Waits until ranks can be forked. Raises SandboxError where it ends before."""
-        if not self._mail.wait(lambda: self._warm, timeout, self._raise_if_closed):
-            raise SandboxError(f"The sandbox was not ready after {timeout:.0f} s. {self._said()}")
-
-    @property
-    def alive(self) -> bool:
-        """Whether ranks can still be forked."""
-        return not self._closed
+        super().__init__(ours, process, "allranks-sandbox")
 
     def spawn(self, target: str, *, args=None, env=None, fds=(), cwd=None, log=None, timeout: float = 120) -> Child:
         """Forks a rank that calls `target` ("module:function") with (`args`, `fds`); `env` is all the environment it has.
@@ -96,11 +84,7 @@ class Sandbox:
         `cwd` and `log` are taken for the sake of ForkServer's interface: a rank's folder is its own /scratch, and what it prints
         to its descriptors is dropped.
         """
-        number = self._mail.number()
-        self._send({"id": number, "target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds)
-        reply = self._mail.reply(number, timeout, self._raise_if_closed)
-        if reply is None:
-            raise SandboxError(f"The sandbox did not answer in {timeout:.0f} s. {self._said()}")
+        reply = self._ask({"target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds, timeout)
         if "error" in reply:
             raise SandboxError(f"No rank could be started in the sandbox: {reply['error']}.")
         child = Child(self, reply["pid"])
@@ -109,10 +93,9 @@ class Sandbox:
 
     def close(self) -> None:
         """Ends the sandbox and everything in it."""
-        self._process.kill()
-        self._process.wait()
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self.process.kill()
+        self.process.wait()
+        self._finish("it was closed")
 
     def __enter__(self) -> Sandbox:
         return self
@@ -120,45 +103,13 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, request: dict, fds=()) -> None:
-        message = json.dumps(request).encode()
-        if len(message) > forkserver.MAX_MESSAGE or len(fds) > forkserver.MAX_FDS:
-            raise SandboxError(f"The request is {len(message)} bytes with {len(fds)} descriptors: too large.")
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        try:
-            self._socket.sendmsg([message], rights)
-        except OSError:
-            self._finish()
-            self._raise_if_closed()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = self._socket.recv(forkserver.MAX_MESSAGE)
-            except OSError:
-                data = b""
-            if not data:
-                self._finish()
-                return
-            message = json.loads(data)
-            if "warm" in message:
-                with self._mail.arrived:
-                    self._warm = True
-                    self._mail.arrived.notify_all()
-            else:
-                self._mail.take(message)
-
-    def _finish(self) -> None:
-        self._closed = True
-        self._mail.close()
-
     def _raise_if_closed(self) -> None:
-        if self._closed:
+        if not self.alive:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
-            raise SandboxError(f"The sandbox ended. {self._said()}")
+                self.process.wait(5)  # so that all that it said is in the log
+        super()._raise_if_closed()
 
-    def _said(self) -> str:
+    def _hint(self) -> str:
         size = os.fstat(self._log.fileno()).st_size
         said = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
         return f"It said: {said.splitlines()[-1]}" if said else "It said nothing."
@@ -274,7 +225,7 @@ def why_not() -> str | None:
         with Sandbox() as sandbox:
             sandbox.wait_warm(60)
             if sandbox.spawn("builtins:print").wait(10) != 0:
-                return f"Ranks can't be shut in on this machine. {sandbox._said()}"
+                return f"Ranks can't be shut in on this machine. {sandbox._hint()}"
     except SandboxError as error:
         return str(error)
     return None

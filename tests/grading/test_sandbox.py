@@ -402,7 +402,7 @@ def test_everything_ends_with_it():
     assert child.wait(10) == -9
     assert os.read(read, 1) == b""
     os.close(read)
-    with pytest.raises(SandboxError, match="The sandbox ended"):
+    with pytest.raises(SandboxError, match="The sandbox is gone"):
         made.spawn("builtins:len", args=[])
 
 

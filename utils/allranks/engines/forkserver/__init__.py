@@ -1,6 +1,6 @@
 """The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there."""
 
-from allranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.engines.forkserver.client import Connection, ForkServer, ForkServerError
 from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE, QUIET_S, Client, ForkLoop
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import (
@@ -19,6 +19,7 @@ __all__ = [
     "QUIET_S",
     "Child",
     "Client",
+    "Connection",
     "ForkLoop",
     "ForkServer",
     "ForkServerError",

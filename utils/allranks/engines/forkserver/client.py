@@ -14,7 +14,6 @@ In the child `function(args, fds)` is called; what it returns is the exit code (
 
 from __future__ import annotations
 
-import array
 import contextlib
 import itertools
 import json
@@ -23,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
@@ -37,24 +37,110 @@ class ForkServerError(RuntimeError):
     """The fork server can't be started or reached, or refused a request."""
 
 
-class ForkServer:
+class Connection:
+    """A client's connection to a process that forks for it: requests, replies, and the ends of children. Thread-safe.
+
+    Subclasses name that process in messages (`name`), say what is raised (`error`) and where to look further (`_hint`).
+    `process` is the server, where this process started it.
+    """
+
+    name: str
+    error: type[Exception]
+
+    def __init__(self, connection: socket.socket, process: subprocess.Popen | None, thread_name: str) -> None:
+        self.process = process
+        self.pid: int | None = None
+        self.warm_s: float | None = None
+        self._socket = connection
+        self._mail = Mailbox()
+        self._closed: str | None = None
+        threading.Thread(target=self._read, name=thread_name, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be made."""
+        return self._closed is None
+
+    def wait_warm(self, timeout: float = 120) -> float:
+        """Waits until the imports are done; the seconds that they took. Raises `error` where it ends before."""
+        if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
+            raise self.error(f"{self.name} was not ready after {timeout:.0f} s. {self._hint()}")
+        return self.warm_s
+
+    def _ask(self, request: dict, fds: Sequence[int], timeout: float) -> dict:
+        """The reply to a request. Raises `error` where none comes."""
+        number = self._mail.number()
+        self._send({"id": number, **request}, fds)
+        reply = self._mail.reply(number, timeout, self._raise_if_closed)
+        if reply is None:
+            raise self.error(f"{self.name} did not answer in {timeout:.0f} s. {self._hint()}")
+        return reply
+
+    def _send(self, request: dict, fds: Sequence[int] = ()) -> None:
+        message = json.dumps(request).encode()
+        if len(message) > MAX_MESSAGE:
+            raise self.error(f"The request is {len(message)} bytes. {self.name} takes {MAX_MESSAGE}.")
+        if len(fds) > MAX_FDS:
+            raise self.error(f"The request passes {len(fds)} descriptors. {self.name} takes {MAX_FDS}.")
+        self._raise_if_closed()
+        try:
+            socket.send_fds(self._socket, [message], fds)
+        except OSError as error:
+            self._finish(f"the connection broke ({error.strerror})")
+            self._raise_if_closed()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = self._socket.recv(MAX_MESSAGE)
+            except OSError:
+                data = b""
+            if not data:
+                self._finish("it ended")
+                if self.process is not None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.process.wait(5)  # no zombie stays
+                return
+            message = json.loads(data)
+            if "warm" in message:
+                with self._mail.arrived:
+                    self.warm_s, self.pid = message["warm"], message["pid"]
+                    self._mail.arrived.notify_all()
+            else:
+                self._mail.take(message)
+
+    def _finish(self, reason: str) -> None:
+        """Nothing can be asked any more; wakes who waits. Only the first reason counts."""
+        if self._closed is None:
+            self._closed = reason
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._mail.close()
+
+    def _raise_if_closed(self) -> None:
+        if self._closed is not None:
+            raise self.error(f"{self.name} is gone: {self._closed}. {self._hint()}")
+
+    def _hint(self) -> str:
+        """A sentence that helps to find out why."""
+        raise NotImplementedError
+
+
+class ForkServer(Connection):
     """This process's connection to a fork server. Thread-safe."""
 
+    name = "The fork server"
+    error = ForkServerError
     _current: ForkServer | None = None
     _guard = threading.Lock()
 
     def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen | None = None) -> None:
         self.path = Path(path)
-        self.process = process
         self._lifeline = lifeline
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.connect(str(path))
-        self._mail = Mailbox()
-        self._closed: str | None = None
-        self.pid: int | None = None
-        self.warm_s: float | None = None
-        self._reader = threading.Thread(target=self._read, name="allranks-forkserver", daemon=True)
-        self._reader.start()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(str(path))
+        super().__init__(connection, process, "allranks-forkserver")
         os.register_at_fork(after_in_child=self._forget)
 
     @classmethod
@@ -122,17 +208,6 @@ class ForkServer:
             listening.close()
         return cls(path, lifeline=write, process=process)
 
-    @property
-    def alive(self) -> bool:
-        """Whether requests can still be made."""
-        return self._closed is None
-
-    def wait_warm(self, timeout: float = 120) -> float:
-        """Waits until the imports are done; the seconds that they took. Raises ForkServerError where it ends before."""
-        if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
-            raise ForkServerError(f"The fork server was not ready after {timeout:.0f} s; see {self._log()}.")
-        return self.warm_s
-
     def spawn(
         self,
         target: str,
@@ -158,7 +233,7 @@ class ForkServer:
         }
         reply = self._ask(request, fds, timeout)
         if "error" in reply:
-            raise ForkServerError(reply["error"])
+            raise self.error(reply["error"])
         return self._mail.adopt(Child(reply["pid"], str(log) if log else None))
 
     def close(self) -> None:
@@ -176,58 +251,14 @@ class ForkServer:
             if ForkServer._current is self:
                 ForkServer._current = None
 
-    def _log(self) -> Path:
-        return self.path.with_suffix(".log")
-
-    def _ask(self, request: dict, fds, timeout: float) -> dict:
-        number = self._mail.number()
-        message = json.dumps({"id": number, **request}).encode()
-        if len(message) > MAX_MESSAGE:
-            raise ForkServerError(f"The request is {len(message)} bytes; the fork server takes {MAX_MESSAGE}.")
-        if len(fds) > MAX_FDS:
-            raise ForkServerError(f"The request passes {len(fds)} descriptors; the fork server takes {MAX_FDS}.")
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        self._raise_if_closed()
-        try:
-            self._socket.sendmsg([message], rights)
-        except OSError as error:
-            self._finish(f"the connection broke ({error.strerror})")
-            self._raise_if_closed()
-        reply = self._mail.reply(number, timeout, self._raise_if_closed)
-        if reply is None:
-            raise ForkServerError(f"The fork server did not answer in {timeout:.0f} s; see {self._log()}.")
-        return reply
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = self._socket.recv(MAX_MESSAGE)
-            except OSError:
-                data = b""
-            if not data:
-                self._finish("it ended")
-                if self.process is not None:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self.process.wait(5)  # no zombie stays
-                return
-            message = json.loads(data)
-            if "warm" in message:
-                with self._mail.arrived:
-                    self.warm_s, self.pid = message["warm"], message["pid"]
-                    self._mail.arrived.notify_all()
-            else:
-                self._mail.take(message)
+    def _hint(self) -> str:
+        return f"See {self.path.with_suffix('.log')}."
 
     def _finish(self, reason: str) -> None:
-        if self._closed is None:
-            self._closed = reason
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        super()._finish(reason)
         if self._lifeline is not None:
             lifeline, self._lifeline = self._lifeline, None
             os.close(lifeline)
-        self._mail.close()
 
     def _forget(self) -> None:
         """In a process forked from ours: lets go of the lifeline, so that only the starter keeps the server alive."""
@@ -238,10 +269,6 @@ class ForkServer:
         self._closed = "this process was forked from the one that was connected"
         if ForkServer._current is self:
             ForkServer._current = None
-
-    def _raise_if_closed(self) -> None:
-        if self._closed is not None:
-            raise ForkServerError(f"The fork server is gone: {self._closed}. See {self._log()}.")
 
     def __repr__(self) -> str:
         state = "gone" if not self.alive else "warming" if self.warm_s is None else f"warm, pid {self.pid}"

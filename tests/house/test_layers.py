@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 FLOORS = {
-    1: ("errors", "trace", "topology", "schedules"),
+    1: ("errors", "notebook", "trace", "topology", "schedules"),
     2: ("cost", "network", "workload", "plan", "execute", "engines", "player", "plots", "cheatsheet", "drill"),
     3: ("wire", "simulate", "world", "calculator"),
     4: ("exercises", "bench"),

@@ -7,6 +7,8 @@ import json
 import os
 
 import psutil
+import zmq
+from ipyparallel import util
 from ipyparallel.cluster.launcher import (
     ControllerLauncher,
     EngineLauncher,
@@ -14,6 +16,7 @@ from ipyparallel.cluster.launcher import (
     LocalEngineSetLauncher,
     LocalProcessLauncher,
 )
+from jupyter_client.session import Session
 from traitlets import Bool, Dict, Instance
 
 from allranks.engines.forkserver import Child, ForkServer
@@ -152,10 +155,6 @@ def unregister(connection_info: str | None, engine_id: int) -> None:
     """Tells the hub that an engine has gone, as ipyparallel's nanny does; else it waits for ten missed heartbeats."""
     if not connection_info:
         return
-    import zmq
-    from ipyparallel import util
-    from jupyter_client.session import Session
-
     info = json.loads(connection_info)
     session = Session(
         key=info["key"].encode(),

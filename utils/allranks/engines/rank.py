@@ -119,7 +119,7 @@ def describe() -> dict:
         "pid": os.getpid(),
         "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
         "backend": dist.get_backend(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # plain: its own type would have whoever reads it import torch
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None,
     }
 

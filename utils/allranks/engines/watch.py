@@ -87,8 +87,8 @@ def _counted(group: Any) -> dict:
     """The collectives so far of a group, None for the default one, and its ranks."""
     found = {}
     with contextlib.suppress(Exception):
-        from torch.distributed import distributed_c10d as c10d
-
+        # loaded since the rank joined; an import here could wait for the main thread's, which may be what is asked about
+        c10d = sys.modules["torch.distributed.distributed_c10d"]
         group = group or c10d._get_default_group()
         found["seq"] = group._get_sequence_number_for_group()
         found["group"] = c10d.get_process_group_ranks(group)

@@ -276,7 +276,7 @@ def test_a_result_that_can_not_be_sent_is_an_error_of_the_rank(world):
 
 
 @pytest.fixture
-def own_parent(no_ghosts):
+def own_fork_server(no_ghosts):
     """A fork server in the test's own run directory, ended before its ghosts are counted."""
     before, ForkServer._current = ForkServer._current, None
     yield
@@ -286,7 +286,7 @@ def own_parent(no_ghosts):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_a_world_of_any_size_starts_and_leaves_nothing(own_parent, ranks):
+def test_a_world_of_any_size_starts_and_leaves_nothing(own_fork_server, ranks):
     with World(ranks=ranks) as world:
         assert world.run(identity)[-1][1] == ranks - 1
     assert not world.running
@@ -296,7 +296,7 @@ def test_a_world_of_any_size_starts_and_leaves_nothing(own_parent, ranks):
     world.stop()
 
 
-def test_a_world_of_another_size_replaces_the_first(own_parent):
+def test_a_world_of_another_size_replaces_the_first(own_fork_server):
     first = World(ranks=2)
     old = first.pids
     with World(ranks=3) as second:
@@ -305,7 +305,7 @@ def test_a_world_of_another_size_replaces_the_first(own_parent):
         assert not any(psutil.pid_exists(pid) for pid in old)
 
 
-def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_parent, monkeypatch):
+def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_fork_server, monkeypatch):
     from allranks.engines.launchers import WarmEngineLauncher
 
     arguments = WarmEngineLauncher.find_args
@@ -316,7 +316,7 @@ def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_parent, m
     assert "Traceback" not in str(caught.value)
 
 
-def test_an_engine_that_has_died_before_anybody_looks_is_missed_too(own_parent, monkeypatch):
+def test_an_engine_that_has_died_before_anybody_looks_is_missed_too(own_fork_server, monkeypatch):
     from allranks.engines.launchers import WarmEngineLauncher
     from ipyparallel import Cluster
 

@@ -14,8 +14,8 @@ from allranks.engines.devices import DeviceError
 from allranks.engines.leases import Ledger
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 from allranks.world.idle import Idle
+from allranks.world.rank_status import Standing, missing
 from allranks.world.screen import Line
-from allranks.world.standing import Standing, missing
 
 pytestmark = pytest.mark.live
 

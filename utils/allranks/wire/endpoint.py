@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Sequence
 from contextvars import ContextVar
 
+from allranks.wire.call_site import Places
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
-from allranks.wire.place import Places
 
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
 

@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 
 from allranks.wire import collectives
+from allranks.wire.deadlock import awaited, capital, of_waits, other_tag, ranks_named, waits
 from allranks.wire.failures import Failure, FailureKind, at
 from allranks.wire.record import TextOf
 from allranks.wire.router import Router
-from allranks.wire.standing import awaited, capital, of_waits, other_tag, ranks_named, waits
 from allranks.wire.state import Fault, Op
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)

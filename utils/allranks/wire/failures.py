@@ -103,7 +103,7 @@ class Failure:
 
     def svg(self) -> str:
         """The wait-for graph as a self-contained SVG (the cycle's arrows bold); empty where nobody waits."""
-        from allranks.wire.draw import waits_svg
+        from allranks.wire.wait_graph import waits_svg
 
         return waits_svg(self)
 

@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 
 from allranks.wire import backend, values
+from allranks.wire.call_site import Places
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
 from allranks.wire.limits import Guard
 from allranks.wire.messages import Program
-from allranks.wire.place import Places
 
 _TEXT_NCHARS = 500
 _MODULE = "__allranks__"  # a program's

@@ -11,8 +11,8 @@ from pathlib import Path
 from allranks.world.cluster import Engines, WorldError
 from allranks.world.failures import RankDied, RanksError, RanksStuck, describe, name_ranks
 from allranks.world.faults import Fault
+from allranks.world.rank_status import Standing, ask, dump, from_answer, missing, read
 from allranks.world.screen import Screen
-from allranks.world.standing import Standing, ask, dump, from_answer, missing, read
 
 # after a rank failed, how long the others may go on before they are looked at
 GRACE_S = 1.0

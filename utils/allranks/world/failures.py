@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from allranks.world.cluster import WorldError
-from allranks.world.standing import Standing, line_text
+from allranks.world.rank_status import Standing, line_text
 
 LONG, CUT, FRAMES = 160, 1500, 12
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")

@@ -163,7 +163,7 @@ def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
         world.run(one_fails)  # no deadline of its own: the default of 60 s must not be needed
     said = str(caught.value)
     assert said.startswith("Rank 2: ValueError: boo")
-    assert [(s.rank, s.op, s.text) for s in caught.value.standings] == [
+    assert [(s.rank, s.op, s.text) for s in caught.value.statuses] == [
         (r, "all_reduce", "dist.all_reduce(torch.ones(3))") for r in (0, 1, 3)
     ]
     assert set(before).isdisjoint(world.pids)
@@ -173,7 +173,7 @@ def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
 def test_after_the_deadline_each_rank_is_told_where_it_stands(world):
     with pytest.raises(RanksStuck) as caught:
         world.run(ring_of_receives, deadline=1)
-    assert [(s.rank, s.op) for s in caught.value.standings] == [(0, "recv"), (1, "recv"), (2, "recv")]
+    assert [(s.rank, s.op) for s in caught.value.statuses] == [(0, "recv"), (1, "recv"), (2, "recv")]
     assert "rank 3: done" in str(caught.value)
     assert "line" in str(caught.value) and "dist.recv(torch.ones(3), src=(rank + 1) % size)" in str(caught.value)
     assert world.run(sum_of_ranks, 0) == [[6.0] * 3] * 4

@@ -73,18 +73,16 @@ class Launched(Attached):
         while (there := len(self._client.ids)) < job.ranks:
             if self._cancelled:
                 raise WorldError("The start was stopped.")
-            standing = None
+            state = None
             if job.profile == "slurm" and time.monotonic() - looked > LOOK_S:
-                standing, looked = engines.standing(), time.monotonic()
-            text = f"{there} of {job.ranks} ranks are there" + (
-                f"; job {engines.job_id}: {standing}" if standing else ""
-            )
+                state, looked = engines.queue_state(), time.monotonic()
+            text = f"{there} of {job.ranks} ranks are there" + (f"; job {engines.job_id}: {state}" if state else "")
             if text != said:
                 progress(text)
                 said = text
             if time.monotonic() > deadline:
                 raise WorldError(f"{there} of {job.ranks} engines had registered after {job.wait_s:g} s.{self._log()}")
-            if standing is not None and standing.split()[0] in (
+            if state is not None and state.split()[0] in (
                 "FAILED",
                 "CANCELLED",
                 "TIMEOUT",
@@ -92,7 +90,7 @@ class Launched(Attached):
                 "NODE_FAIL",
             ):
                 raise WorldError(
-                    f"Slurm's job {engines.job_id} ended ({standing}) before its engines were there.{self._log()}"
+                    f"Slurm's job {engines.job_id} ended ({state}) before its engines were there.{self._log()}"
                 )
             time.sleep(0.1)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from allranks.engines import forkserver
 
-from autograder import forbidden
+from autograder import seccomp
 
 FORKSERVER = Path(__file__).with_name("sandbox_forkserver.py")
 INSIDE = Path("/sandbox_forkserver.py")
@@ -166,7 +166,7 @@ def command() -> list[str]:
 
 def _filter() -> bytes:
     try:
-        return forbidden.program()
+        return seccomp.program()
     except OSError as error:
         raise SandboxError(
             f"There is no sandbox here: {error}. It needs libseccomp 2 (Debian: apt install libseccomp2)."

@@ -3,7 +3,7 @@
 `autograder.sandbox` starts it under bubblewrap, by its path, and talks to it over one inherited socket. A rank sees no
 other rank: it is process 1 of its own process namespace, has a network with no interfaces, a /proc of its own and private,
 small /scratch and /dev/shm, no capabilities, no descriptor but the ones that were passed for it, and a filter over its system
-calls (`forbidden.py`). So two ranks of one submission share nothing that they can write to; what they can only time or count
+calls (`seccomp.py`). So two ranks of one submission share nothing that they can write to; what they can only time or count
 is left (docs/instructor.md).
 """
 

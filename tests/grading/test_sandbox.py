@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder import forbidden
 from autograder import sandbox as sandbox_module
+from autograder import seccomp
 from autograder.sandbox import Sandbox, SandboxError, why_not
 
 HEAD = """
@@ -50,7 +50,7 @@ def sandbox():
 def unfiltered():
     """A sandbox whose filter allows every call: what namespaces and limits hold by themselves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forbidden, "program", lambda: struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
+        patch.setattr(seccomp, "program", lambda: struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
         made = Sandbox()
     with made:
         made.wait_warm()
@@ -283,7 +283,7 @@ def call(name, *arguments):
 """
 
 
-@pytest.mark.parametrize("name", [*forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE])
+@pytest.mark.parametrize("name", [*seccomp.UNCOUNTED_MEMORY, *seccomp.COVERT_CHANNELS, *seccomp.KERNEL_SURFACE])
 def test_the_kernel_refuses(sandbox, name):
     if ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name(name.encode()) < 0:
         pytest.skip(f"{platform.machine()} has no {name}")
@@ -291,7 +291,7 @@ def test_the_kernel_refuses(sandbox, name):
 
 
 HOLD = "\nimport time; time.sleep(60)"
-WHISPERS = {  # what one rank does, what another then sees of it, and what it sees where the kernel refuses
+COVERT_CHANNELS = {  # what one rank does, what another then sees of it, and what it sees where the kernel refuses
     "a key ring": (
         "say(call('add_key', b'user', b'note', b'heard', 5, -4)[0] > 0)",
         "heard = ctypes.create_string_buffer(5)\n"
@@ -315,9 +315,9 @@ WHISPERS = {  # what one rank does, what another then sees of it, and what it se
 }
 
 
-@pytest.mark.parametrize("means", WHISPERS)
+@pytest.mark.parametrize("means", COVERT_CHANNELS)
 def test_one_rank_leaves_no_word_for_another_in_the_kernel(sandbox, unfiltered, means):
-    leave, look, heard, refused = WHISPERS[means]
+    leave, look, heard, refused = COVERT_CHANNELS[means]
 
     def seen(made: Sandbox) -> list[str]:
         first, read = start(made, CALL + "\n" + leave + HOLD)
@@ -336,7 +336,7 @@ def test_one_rank_leaves_no_word_for_another_in_the_kernel(sandbox, unfiltered, 
 def test_the_filter_knows_every_call_by_name():
     """A name that libseccomp does not know would be left open without a word."""
     names = ctypes.CDLL("libseccomp.so.2")
-    listed = [*forbidden.ALONE, *forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE]
+    listed = [*seccomp.NEW_PROCESSES, *seccomp.UNCOUNTED_MEMORY, *seccomp.COVERT_CHANNELS, *seccomp.KERNEL_SURFACE]
     assert [name for name in listed if names.seccomp_syscall_resolve_name(name.encode()) == -1] == []
 
 
@@ -353,7 +353,7 @@ def test_without_libseccomp_it_refuses_and_names_the_mend(monkeypatch):
     def missing(name):
         raise OSError("libseccomp.so.2: cannot open shared object file")
 
-    monkeypatch.setattr(forbidden.ctypes, "CDLL", missing)
+    monkeypatch.setattr(seccomp.ctypes, "CDLL", missing)
     with pytest.raises(SandboxError, match=r"cannot open .* \(Debian: apt install libseccomp2\)"):
         Sandbox()
 

@@ -217,15 +217,3 @@ def _view(binds: list[tuple[Path, Path]]) -> list[str]:
         elif os.path.isdir(link):
             arguments += ["--ro-bind", link, link]
     return arguments
-
-
-def why_not() -> str | None:
-    """Why no sandbox can be made here, in one sentence with the mend; None where one can. Takes seconds: it makes one."""
-    try:
-        with Sandbox() as sandbox:
-            sandbox.wait_warm(60)
-            if sandbox.spawn("builtins:print").wait(10) != 0:
-                return f"Ranks can't be shut in on this machine. {sandbox._hint()}"
-    except SandboxError as error:
-        return str(error)
-    return None

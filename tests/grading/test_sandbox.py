@@ -15,7 +15,7 @@ import pytest
 
 from autograder import sandbox as sandbox_module
 from autograder import seccomp
-from autograder.sandbox import Sandbox, SandboxError, why_not
+from autograder.sandbox import Sandbox, SandboxError
 
 HEAD = """
 import os
@@ -39,9 +39,7 @@ os._exit(7)
 
 @pytest.fixture(scope="module")
 def sandbox():
-    if reason := why_not():
-        pytest.fail(f"the machine that runs these tests must be able to make a sandbox: {reason}")
-    with Sandbox() as made:
+    with Sandbox() as made:  # the machine that runs these tests must be able to make one
         made.wait_warm()
         yield made
 

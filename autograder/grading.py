@@ -25,7 +25,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.cli.grade import not_graded
-from allranks.engines.parent import die_with_parent
+from allranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import determine_grade

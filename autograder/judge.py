@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from allranks.engines.parent import bring_in, die_with_parent
+from allranks.engines.forkserver import die_with_parent, preload
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
@@ -232,7 +232,7 @@ def serve(sandbox_kind: str) -> None:
         reply({"error": str(error)})
         return
     reply({"ready": True})
-    ranks = _Lent(spawner)
+    ranks = _SubmissionRanks(spawner)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         if "release" in request:
@@ -248,7 +248,7 @@ def serve(sandbox_kind: str) -> None:
             reply({"error": f"The judge failed on {request.get('exercise')}: {type(error).__name__}: {error}"})
 
 
-def judge(request: dict, ranks: _Lent) -> dict:
+def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
     from allranks.checking.source import SourceError, read_source
@@ -276,7 +276,7 @@ def _secret(request: dict) -> int:
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7], "big")
 
 
-class _Lent:
+class _SubmissionRanks:
     """The ranks that a submission runs on, and nobody else's ever."""
 
     def __init__(self, spawner) -> None:
@@ -342,7 +342,7 @@ def _spawner(kind: str):
 
     try:
         sandbox = Sandbox()
-        bring_in("torch.distributed")  # while the sandbox warms
+        preload("torch.distributed")  # while the sandbox warms
         sandbox.wait_warm()
     except SandboxError as error:
         raise JudgeError(

@@ -4,14 +4,13 @@
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
         child.poll(), child.wait(timeout=1), child.kill()
 
-It has the interface of `allranks.engines.parent.Parent`, so that the wire forks its ranks in here instead. Its first
-process (`nursery.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
+It has the interface of `allranks.engines.forkserver.ForkServer`, so that the wire forks its ranks in here instead. Its first
+process (`sandbox_forkserver.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
 the sandbox: of use to nobody outside.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
 import json
 import os
@@ -21,16 +20,14 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import threading
 from pathlib import Path
 
-from allranks.engines import parent
+from allranks.engines import forkserver
 
-from autograder import forbidden
-from autograder.nursery import MAX_FDS, MAX_MESSAGE
+from autograder import seccomp
 
-NURSERY = Path(__file__).with_name("nursery.py")
-INSIDE = Path("/nursery.py")
+FORKSERVER = Path(__file__).with_name("sandbox_forkserver.py")
+INSIDE = Path("/sandbox_forkserver.py")
 NOBODY = 65534
 # FSIZE times NOFILE is what a rank may hold in memfds
 # CPU is for those who switch off the clock of their own: no exercise takes so long in all
@@ -46,7 +43,7 @@ class SandboxError(RuntimeError):
     """No sandbox can be made here, or it ended; the message says why and names the mend."""
 
 
-class Child(parent.Child):
+class Child(forkserver.Child):
     """A rank in the sandbox. `pid` is its number inside, so that only the sandbox can signal it."""
 
     def __init__(self, sandbox: Sandbox, pid: int) -> None:
@@ -60,22 +57,22 @@ class Child(parent.Child):
                 self._sandbox._send({"kill": self.pid, "signal": int(sig)})
 
 
-class Sandbox:
+class Sandbox(forkserver.Connection):
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
     `limits` are resource limits of each rank by name (without RLIMIT_); MAPPED is what it may map beyond what it starts with.
     Raises SandboxError where none can be made.
     """
 
+    name = "The sandbox"
+    error = SandboxError
+
     def __init__(self, limits: dict[str, int] | None = None) -> None:
         start, refused = command(), _filter()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket = ours
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
-        self._mail = parent.Mailbox()
-        self._warm, self._closed = False, False
         # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             [*start, str(theirs.fileno()), json.dumps(LIMITS | (limits or {})), refused.hex()],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -84,29 +81,15 @@ class Sandbox:
             env={"PATH": "/usr/bin:/bin"},
         )
         theirs.close()
-        threading.Thread(target=self._read, name="allranks-sandbox", daemon=True).start()
-
-    def wait_warm(self, timeout: float = 120) -> None:
-        """Waits until ranks can be forked. Raises SandboxError where it ends before."""
-        if not self._mail.wait(lambda: self._warm, timeout, self._raise_if_closed):
-            raise SandboxError(f"The sandbox was not ready after {timeout:.0f} s. {self._said()}")
-
-    @property
-    def alive(self) -> bool:
-        """Whether ranks can still be forked."""
-        return not self._closed
+        super().__init__(ours, process, "allranks-sandbox")
 
     def spawn(self, target: str, *, args=None, env=None, fds=(), cwd=None, log=None, timeout: float = 120) -> Child:
         """Forks a rank that calls `target` ("module:function") with (`args`, `fds`); `env` is all the environment it has.
 
-        `cwd` and `log` are taken for the sake of Parent's interface: a rank's folder is its own /scratch, and what it prints
+        `cwd` and `log` are taken for the sake of ForkServer's interface: a rank's folder is its own /scratch, and what it prints
         to its descriptors is dropped.
         """
-        number = self._mail.number()
-        self._send({"id": number, "target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds)
-        reply = self._mail.reply(number, timeout, self._raise_if_closed)
-        if reply is None:
-            raise SandboxError(f"The sandbox did not answer in {timeout:.0f} s. {self._said()}")
+        reply = self._ask({"target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds, timeout)
         if "error" in reply:
             raise SandboxError(f"No rank could be started in the sandbox: {reply['error']}.")
         child = Child(self, reply["pid"])
@@ -115,10 +98,9 @@ class Sandbox:
 
     def close(self) -> None:
         """Ends the sandbox and everything in it."""
-        self._process.kill()
-        self._process.wait()
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self.process.kill()
+        self.process.wait()
+        self._finish("it was closed")
 
     def __enter__(self) -> Sandbox:
         return self
@@ -126,45 +108,13 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, request: dict, fds=()) -> None:
-        message = json.dumps(request).encode()
-        if len(message) > MAX_MESSAGE or len(fds) > MAX_FDS:
-            raise SandboxError(f"The request is {len(message)} bytes with {len(fds)} descriptors: too large.")
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        try:
-            self._socket.sendmsg([message], rights)
-        except OSError:
-            self._finish()
-            self._raise_if_closed()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = self._socket.recv(MAX_MESSAGE)
-            except OSError:
-                data = b""
-            if not data:
-                self._finish()
-                return
-            message = json.loads(data)
-            if "warm" in message:
-                with self._mail.arrived:
-                    self._warm = True
-                    self._mail.arrived.notify_all()
-            else:
-                self._mail.take(message)
-
-    def _finish(self) -> None:
-        self._closed = True
-        self._mail.close()
-
     def _raise_if_closed(self) -> None:
-        if self._closed:
+        if not self.alive:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
-            raise SandboxError(f"The sandbox ended. {self._said()}")
+                self.process.wait(5)  # so that all that it said is in the log
+        super()._raise_if_closed()
 
-    def _said(self) -> str:
+    def _hint(self) -> str:
         size = os.fstat(self._log.fileno()).st_size
         said = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
         return f"It said: {said.splitlines()[-1]}" if said else "It said nothing."
@@ -182,7 +132,7 @@ ENVIRONMENT = {
 
 
 def command() -> list[str]:
-    """The command line that starts the nursery; its three arguments are to be added.
+    """The command line that starts the fork server; its three arguments are to be added.
 
     Raises SandboxError where there is no bubblewrap.
     """
@@ -192,17 +142,17 @@ def command() -> list[str]:
             "There is no sandbox here: bubblewrap is missing. Install it (Debian: apt install bubblewrap)."
         )
     folders = _folders()
-    # The nursery keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
+    # The fork server keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
     flags = "--unshare-all --die-with-parent --new-session --clearenv --cap-add ALL"
     line = [
         bwrap,
         *flags.split(),
-        *_view([(path, path) for path in folders] + [(NURSERY, INSIDE)]),
+        *_view([(path, path) for path in folders] + [(FORKSERVER, INSIDE)]),
         *_without_oracles(),
     ]
     if not any(folder.is_relative_to("/tmp") for folder in folders):
         line += ["--symlink", "scratch", "/tmp"]
-    # Not --dev: its terminals would cost the nursery the right to make process namespaces of its own.
+    # Not --dev: its terminals would cost the fork server the right to make process namespaces of its own.
     for device in ("null", "zero", "full", "random", "urandom"):
         line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     line += "--proc /proc --dir /dev/shm --dir /scratch --remount-ro / --chdir /".split()
@@ -212,7 +162,7 @@ def command() -> list[str]:
     line += ["--", sys.executable, "-I", "-B", str(INSIDE)]
     if os.getuid() == 0:
         # The limit on processes does not bind root: become nobody in a view that nobody may read, and start from there.
-        outer = _view([(path, path) for path in folders] + [(NURSERY, NURSERY)])
+        outer = _view([(path, path) for path in folders] + [(FORKSERVER, FORKSERVER)])
         mounts = "--bind /proc /proc --dev-bind /dev /dev --perms 1777 --dir /tmp --chdir /".split()
         become_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         line = [bwrap, "--die-with-parent", *outer, *mounts, "--", *become_nobody, *line]
@@ -221,7 +171,7 @@ def command() -> list[str]:
 
 def _filter() -> bytes:
     try:
-        return forbidden.program()
+        return seccomp.program()
     except OSError as error:
         raise SandboxError(
             f"There is no sandbox here: {error}. It needs libseccomp 2 (Debian: apt install libseccomp2)."
@@ -278,15 +228,3 @@ def _view(binds: list[tuple[Path, Path]]) -> list[str]:
         elif os.path.isdir(link):
             arguments += ["--ro-bind", link, link]
     return arguments
-
-
-def why_not() -> str | None:
-    """Why no sandbox can be made here, in one sentence with the mend; None where one can. Takes seconds: it makes one."""
-    try:
-        with Sandbox() as sandbox:
-            sandbox.wait_warm(60)
-            if sandbox.spawn("builtins:print").wait(10) != 0:
-                return f"Ranks can't be shut in on this machine. {sandbox._said()}"
-    except SandboxError as error:
-        return str(error)
-    return None

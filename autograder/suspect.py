@@ -41,7 +41,7 @@ def oddities(source: Source) -> list[str]:
         anything = any(alias.name == "*" for alias in imports)
         for node in ast.walk(tree):
             for words in [*_words(node, modules), *_reached(node, anything)]:
-                found.setdefault(_told(words, source.where(getattr(node, "lineno", None))))
+                found.setdefault(_sentence(words, source.where(getattr(node, "lineno", None))))
     except (SyntaxError, ValueError):
         return []
     except (RecursionError, MemoryError):
@@ -54,7 +54,7 @@ def _aliases(node: ast.AST) -> list[ast.alias]:
     return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
 
 
-def _told(words: str, place: str) -> str:
+def _sentence(words: str, place: str) -> str:
     """The phrase with its place, no longer than a line."""
     place = f" ({place})"
     room = max(0, MAX_CHARACTERS - len(place))

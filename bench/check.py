@@ -16,10 +16,10 @@ EXERCISES = ("ring_shift", "ring_all_reduce", "distributed_softmax", "moe_dispat
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Right answers, for they run every case; the first of each exercise."""
     from allranks.checking.source import read_source
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import ForkServer
     from allranks.exercises import get
 
-    Parent.ensure().wait_warm()
+    ForkServer.ensure().wait_warm()
     variants: dict[str, Callable[[], float]] = {}
     for name in EXERCISES:
         file = sorted((ANSWERS / name).glob("*.py"))[0]

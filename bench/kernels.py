@@ -1,4 +1,4 @@
-"""From a notebook that is opened to its first cell's end, with the kernel forked from the warm parent and launched as always."""
+"""From a notebook that is opened to its first cell's end, with the kernel forked from the fork server and launched as always."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ FIRST_CELL = "import torch\nfrom allranks import World"
 
 def run(rounds: int, progress) -> Result:
     """Measures in turns; each kernel is new and ends before the next begins."""
+    from allranks.engines.forkserver import ForkServer
     from allranks.engines.kernels import NAME
-    from allranks.engines.parent import Parent
     from jupyter_client import KernelManager
     from jupyter_client.provisioning import KernelProvisionerFactory
 
     KernelProvisionerFactory.instance().default_provisioner_name = NAME
-    parent = Parent.ensure()
-    parent.wait_warm()
+    forkserver = ForkServer.ensure()
+    forkserver.wait_warm()
 
     def first_cell(shared: dict[str, str]) -> float:
-        env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_PARENT"}
+        env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_FORKSERVER"}
         manager = KernelManager(kernel_name="python3")
         began = time.perf_counter()
         manager.start_kernel(env=env | shared)
@@ -37,7 +37,9 @@ def run(rounds: int, progress) -> Result:
         return seconds
 
     variants = {
-        "forked from the warm parent (`allranks lab`)": lambda: first_cell({"ALLRANKS_PARENT": str(parent.path)}),
+        "forked from the fork server (`allranks lab`)": lambda: first_cell(
+            {"ALLRANKS_FORKSERVER": str(forkserver.path)}
+        ),
         "launched (any other Jupyter)": lambda: first_cell({}),
     }
     seconds = alternate(variants, rounds, progress)

@@ -1,4 +1,4 @@
-"""How long a chapter's first optimizer takes on new ranks: forked from a server's parent, which is idle before, and from a plain one."""
+"""How long a chapter's first optimizer takes on new ranks: forked from a Jupyter server's fork server, which is idle before, and from a plain one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.common import Result, alternate, compared
 
 if TYPE_CHECKING:
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import ForkServer
 
 CODE = """
 import sys, time
@@ -33,37 +33,37 @@ print(time.perf_counter() - began, all(warm))
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures in turns; each world is new."""
-    from allranks.engines.parent import LATER, QUIET_S, Parent
+    from allranks.engines.forkserver import LATER, QUIET_S, ForkServer
 
-    plain, lasting = Parent.start(), Parent.start(lasting=True)
-    for parent in (plain, lasting):
-        parent.wait_warm()
+    plain, lasting = ForkServer.start(), ForkServer.start(lasting=True)
+    for forkserver in (plain, lasting):
+        forkserver.wait_warm()
     until = time.monotonic() + 60
     while not _first(lasting)[1]:
         if time.monotonic() > until:
-            raise RuntimeError("The lasting parent has not imported what was to be measured.")
+            raise RuntimeError("The lasting fork server has not imported what was to be measured.")
         time.sleep(len(LATER) * QUIET_S + 3)
     variants = {
         "a server's (`allranks lab`, the hub)": lambda: _first(lasting)[0],
         "one that a notebook started": lambda: _first(plain)[0],
     }
     seconds = alternate(variants, rounds, progress)
-    for parent in (plain, lasting):
-        parent.close()
+    for forkserver in (plain, lasting):
+        forkserver.close()
     result = Result(
         "The first `torch.optim.SGD(...)` on 4 new ranks",
-        ("forked from a warm parent", "median s", "spread s", "times as long as from a server's"),
+        ("forked from a fork server", "median s", "spread s", "times as long as from a server's"),
     )
     result.rows += compared(seconds)
     result.notes.append(
-        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's parent does so once nobody asks anything."
+        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a Jupyter server's fork server does so once nobody asks anything."
     )
     return result
 
 
-def _first(parent: Parent) -> tuple[float, bool]:
-    """(seconds on the slowest rank and back, whether all ranks had the import from their parent)"""
-    environment = os.environ | {"ALLRANKS_PARENT": str(parent.path)}
+def _first(forkserver: ForkServer) -> tuple[float, bool]:
+    """(seconds on the slowest rank and back, whether all ranks had the import from their fork server)"""
+    environment = os.environ | {"ALLRANKS_FORKSERVER": str(forkserver.path)}
     said = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
     seconds, warm = said.stdout.split()
     return float(seconds), warm == "True"

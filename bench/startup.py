@@ -72,7 +72,7 @@ def join_and_reduce(rank: int, world_size: int, store: str) -> float:
 def run(rounds: int, progress) -> Result:
     """Measures in turns; the stop of each is measured apart."""
     from allranks import World
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import ForkServer
 
     stops: dict[str, list[float]] = {"ours": [], "ipyparallel": []}
 
@@ -120,7 +120,7 @@ def run(rounds: int, progress) -> Result:
         command = [sys.executable, "-c", textwrap.dedent(COLD)]
         return clock(lambda: subprocess.run(command, check=True, capture_output=True))
 
-    Parent.ensure().wait_warm()
+    ForkServer.ensure().wait_warm()
     ours()  # the first call of a process imports ipyparallel's client: that belongs to `cold`
     stops["ours"].clear()
     variants = {

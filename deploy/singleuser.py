@@ -84,14 +84,14 @@ def settings(role: str) -> None:
 
 
 def warm_engines() -> None:
-    """Starts the parent that all notebooks of this server share, where one can be had."""
+    """Starts the fork server that all notebooks of this server share, where one can be had."""
+    from allranks.engines.forkserver import ForkServerError, forking_is_safe
     from allranks.engines.kernels import warm_for_jupyter
-    from allranks.engines.parent import ParentError, forking_is_safe
 
     if forking_is_safe():
         try:
             warm_for_jupyter()
-        except ParentError as error:  # worlds start all the same, later and slower
+        except ForkServerError as error:  # worlds start all the same, later and slower
             print(error, file=sys.stderr)
 
 

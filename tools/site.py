@@ -65,11 +65,11 @@ def fingerprint(notebook: Path, root: Path) -> str:
 
 @functools.cache
 def warm() -> None:
-    """Has kernels forked from a warm parent from now on, where one can be had."""
+    """Has kernels forked from a fork server from now on, where one can be had."""
+    from allranks.engines.forkserver import ForkServerError
     from allranks.engines.kernels import warm_for_jupyter
-    from allranks.engines.parent import ParentError
 
-    with contextlib.suppress(ParentError):
+    with contextlib.suppress(ForkServerError):
         warm_for_jupyter()
 
 

@@ -72,7 +72,7 @@ def two_plans():
 try:
     world.run(two_plans, deadline=2)
 except RanksStuck as stuck:
-    for s in stuck.standings:
+    for s in stuck.statuses:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
 # %% [markdown] name="desync_explained"

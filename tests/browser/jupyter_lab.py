@@ -18,7 +18,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.engines import kernels, ports
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -121,9 +121,9 @@ def running_lab(base: Path) -> Iterator[Lab]:
         *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
         *("--expose-app-in-browser", "--LabApp.extension_manager=readonly", "--allow-root"),
     ]
-    # as under `allranks lab`, kernels are forked from a warm parent
-    parent = Parent.start(lasting=True)
-    env |= {"ALLRANKS_PARENT": str(parent.path), kernels.NAME_ENV: kernels.NAME}
+    # as under `allranks lab`, kernels are forked from a fork server
+    forkserver = ForkServer.start(lasting=True)
+    env |= {"ALLRANKS_FORKSERVER": str(forkserver.path), kernels.NAME_ENV: kernels.NAME}
     server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=root)
     found = Lab(f"http://127.0.0.1:{port}/", token, root)
     try:
@@ -137,7 +137,7 @@ def running_lab(base: Path) -> Iterator[Lab]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-        parent.close()
+        forkserver.close()
         held.close()
         log.close()
         shutil.rmtree(base, ignore_errors=True)

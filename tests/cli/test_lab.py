@@ -1,4 +1,4 @@
-"""`allranks lab` as a newcomer runs it: a real JupyterLab whose kernels share one warm parent, and which leaves nothing."""
+"""`allranks lab` as a newcomer runs it: a real JupyterLab whose kernels share one fork server, and which leaves nothing."""
 
 import json
 import os
@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CELL = """
 import os
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 with World(ranks=2) as world:
-    print(world.run(lambda: 7), Parent.ensure().pid, Parent.ensure().process, os.getppid())
+    print(world.run(lambda: 7), ForkServer.ensure().pid, ForkServer.ensure().process, os.getppid())
 """
 
 
@@ -83,17 +83,17 @@ def run(runtime: Path, kernel: str, code: str) -> str:
         client.stop_channels()
 
 
-def test_two_notebooks_share_one_warm_parent_and_nothing_is_left(lab):
+def test_two_notebooks_share_one_fork_server_and_nothing_is_left(lab):
     call, runtime = lab
     assert call("/api/contents/chapters/00_start_here.ipynb?content=0")["type"] == "notebook"
     settings = call("/lab/api/settings/@jupyter-widgets/jupyterlab-manager:plugin")
     assert settings["schema"]["properties"]["saveState"]["default"] is True
     answers = [run(runtime, call("/api/kernels", "POST")["id"], CELL) for _ in range(2)]
     assert [a.split("]")[0] for a in answers] == ["[7, 7"] * 2, answers
-    parents = {a.split()[2] for a in answers}
-    assert len(parents) == 1 and parents != {"None"}
-    assert all(a.split()[3] == "None" for a in answers), "a kernel started a parent of its own"
-    assert {a.split()[4] for a in answers} == parents, "a kernel was launched and not forked"
+    servers = {a.split()[2] for a in answers}
+    assert len(servers) == 1 and servers != {"None"}
+    assert all(a.split()[3] == "None" for a in answers), "a kernel started a fork server of its own"
+    assert {a.split()[4] for a in answers} == servers, "a kernel was launched and not forked"
 
 
 def test_outside_of_the_course_it_says_where_to_go(tmp_path):

@@ -1,4 +1,4 @@
-"""What the warm parent's children run in test_parent.py."""
+"""What the fork server's children run in test_parent.py."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Kernels forked from the warm parent behave as launched ones: run, interrupt, restart, end; and what can't be forked is launched."""
+"""Kernels forked from the fork server behave as launched ones: run, interrupt, restart, end; and what can't be forked is launched."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 from allranks.engines import kernels
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 from jupyter_client import KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
@@ -22,8 +22,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def parent():
-    started = Parent.start()
+def forkserver():
+    started = ForkServer.start()
     started.wait_warm()
     yield started
     started.close()
@@ -39,8 +39,8 @@ def start(monkeypatch, tmp_path):
         manager = KernelManager(kernel_name="python3")
         managers.append(manager)
         manager.kernel_spec.argv = command or manager.kernel_spec.argv
-        env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_PARENT"}
-        manager.start_kernel(env=env | ({"ALLRANKS_PARENT": shared} if shared else {}), cwd=str(tmp_path))
+        env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_FORKSERVER"}
+        manager.start_kernel(env=env | ({"ALLRANKS_FORKSERVER": shared} if shared else {}), cwd=str(tmp_path))
         return manager, lambda code: run(manager, code)
 
     yield begin
@@ -70,10 +70,10 @@ def kernel_of(manager: KernelManager) -> psutil.Process:
     return psutil.Process(manager.provisioner.pid)
 
 
-def test_it_is_a_fork_in_which_everything_is_as_in_a_launched_kernel(parent, start, tmp_path):
-    forked, there = start(str(parent.path))
+def test_it_is_a_fork_in_which_everything_is_as_in_a_launched_kernel(forkserver, start, tmp_path):
+    forked, there = start(str(forkserver.path))
     launched, elsewhere = start(None)
-    assert kernel_of(forked).ppid() == parent.pid and kernel_of(launched).ppid() == os.getpid()
+    assert kernel_of(forked).ppid() == forkserver.pid and kernel_of(launched).ppid() == os.getpid()
     assert there("pass") == "" and kernel_of(forked).name() == "ipykernel"
     assert there("import sys; print('torch' in sys.modules)") == "True"
     assert elsewhere("import sys; print('torch' in sys.modules)") == "False"
@@ -89,12 +89,12 @@ def test_it_is_a_fork_in_which_everything_is_as_in_a_launched_kernel(parent, sta
         assert there(code) == elsewhere(code) != "", code
     assert there("print(os.getcwd())") == str(tmp_path)
     random = "import random, numpy; print(random.random(), numpy.random.rand(), torch.rand(1).item())"
-    _, third = start(str(parent.path))
+    _, third = start(str(forkserver.path))
     assert not set(there(random).split()) & set(third(f"import torch; {random}").split())
 
 
-def test_it_can_be_interrupted_restarted_and_shut_down(parent, start):
-    manager, there = start(str(parent.path))
+def test_it_can_be_interrupted_restarted_and_shut_down(forkserver, start):
+    manager, there = start(str(forkserver.path))
     first = kernel_of(manager)
     assert there("x = 1; print(x)") == "1"
     client = manager.client()
@@ -110,15 +110,15 @@ def test_it_can_be_interrupted_restarted_and_shut_down(parent, start):
     assert there("print(x)") == "1"
     manager.restart_kernel()
     second = kernel_of(manager)
-    assert second.pid != first.pid and second.ppid() == parent.pid
+    assert second.pid != first.pid and second.ppid() == forkserver.pid
     assert there("print(x)") == "NameError"
     manager.shutdown_kernel()
     assert psutil.wait_procs([first, second], timeout=10)[1] == []
-    assert parent.alive and not manager.has_kernel
+    assert forkserver.alive and not manager.has_kernel
 
 
-def test_a_kernel_that_kills_itself_is_known_to_be_dead(parent, start):
-    manager, _ = start(str(parent.path))
+def test_a_kernel_that_kills_itself_is_known_to_be_dead(forkserver, start):
+    manager, _ = start(str(forkserver.path))
     assert manager.is_alive()
     kernel_of(manager).send_signal(signal.SIGKILL)
     until = time.monotonic() + 10
@@ -127,8 +127,8 @@ def test_a_kernel_that_kills_itself_is_known_to_be_dead(parent, start):
     assert not manager.is_alive()
 
 
-def test_what_it_says_to_its_descriptors_goes_where_the_servers_goes(parent, start, capfd):
-    manager, there = start(str(parent.path))
+def test_what_it_says_to_its_descriptors_goes_where_the_servers_goes(forkserver, start, capfd):
+    manager, there = start(str(forkserver.path))
     there("import sys; sys.__stderr__.write('a line of a C library\\n'); sys.__stderr__.flush()")
     manager.shutdown_kernel()
     assert "a line of a C library" in capfd.readouterr().err
@@ -138,15 +138,15 @@ def test_where_no_parent_can_be_reached_it_is_launched_and_says_so(start, tmp_pa
     manager, there = start(str(tmp_path / "gone.sock"))
     assert kernel_of(manager).ppid() == os.getpid()
     assert there("print(6 * 7)") == "42"
-    assert "The kernel is not forked from the warm parent but launched" in caplog.text
+    assert "The kernel is not forked from the fork server but launched" in caplog.text
 
 
 def test_a_second_parent_of_one_process_leaves_the_first_in_its_place(start):
-    first, second = Parent.start(), Parent.start()
+    first, second = ForkServer.start(), ForkServer.start()
     try:
-        for parent in (first, second):
-            manager, _ = start(str(parent.path))
-            assert kernel_of(manager).ppid() == parent.pid
+        for forkserver in (first, second):
+            manager, _ = start(str(forkserver.path))
+            assert kernel_of(manager).ppid() == forkserver.pid
         manager.shutdown_kernel(now=True)
         second.close()
         manager, _ = start(str(first.path))
@@ -156,7 +156,7 @@ def test_a_second_parent_of_one_process_leaves_the_first_in_its_place(start):
         first.close()
 
 
-def test_a_kernel_that_is_another_programs_is_launched(parent, start, tmp_path):
+def test_a_kernel_that_is_another_programs_is_launched(forkserver, start, tmp_path):
     other = tmp_path / "bin" / "python"
     other.parent.mkdir()
     other.symlink_to(sys.executable)
@@ -164,7 +164,7 @@ def test_a_kernel_that_is_another_programs_is_launched(parent, start, tmp_path):
         [str(other), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         [sys.executable, "-Xutf8", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
     ):
-        manager, _ = start(str(parent.path), command)
+        manager, _ = start(str(forkserver.path), command)
         assert kernel_of(manager).ppid() == os.getpid()
 
 
@@ -178,12 +178,16 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("end", ["server", "parent"])
+@pytest.mark.parametrize("end", ["server", "forkserver"])
 def test_it_ends_with_the_server_and_with_the_parent(end, tmp_path):
-    parent = Parent.start()
-    parent.wait_warm()
+    forkserver = ForkServer.start()
+    forkserver.wait_warm()
     # killed, it leaves its kernel's connection file behind
-    env = os.environ | {"ALLRANKS_PARENT": str(parent.path), kernels.NAME_ENV: kernels.NAME, "TMPDIR": str(tmp_path)}
+    env = os.environ | {
+        "ALLRANKS_FORKSERVER": str(forkserver.path),
+        kernels.NAME_ENV: kernels.NAME,
+        "TMPDIR": str(tmp_path),
+    }
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(SERVER)],
         env=env,
@@ -193,12 +197,12 @@ def test_it_ends_with_the_server_and_with_the_parent(end, tmp_path):
     ) as server:
         try:
             kernel = psutil.Process(int(server.stdout.readline()))
-            assert kernel.ppid() == parent.pid
-            os.kill(server.pid if end == "server" else parent.pid, signal.SIGKILL)
+            assert kernel.ppid() == forkserver.pid
+            os.kill(server.pid if end == "server" else forkserver.pid, signal.SIGKILL)
             assert psutil.wait_procs([kernel], timeout=10)[1] == []
         finally:
             server.kill()
-            parent.close()
+            forkserver.close()
 
 
 def test_a_user_who_named_another_way_keeps_it(monkeypatch):
@@ -210,11 +214,11 @@ def test_a_user_who_named_another_way_keeps_it(monkeypatch):
     assert os.environ[kernels.NAME_ENV] == "allranks-warm"
 
 
-def test_what_a_cell_leaves_in_the_background_goes_on_when_a_rank_ends(parent, start):
-    _, there = start(str(parent.path))
+def test_what_a_cell_leaves_in_the_background_goes_on_when_a_rank_ends(forkserver, start):
+    _, there = start(str(forkserver.path))
     begin = "s.run('sleep 60 >/dev/null 2>&1 & echo $!', shell=True, capture_output=True, text=True).stdout"
     left = psutil.Process(int(there(f"import subprocess as s; print({begin})")))
-    parent.spawn("builtins:print", args="ended").wait(10)
-    parent.spawn("builtins:print", args="ended").wait(10)  # by now the first one's end was dealt with
+    forkserver.spawn("builtins:print", args="ended").wait(10)
+    forkserver.spawn("builtins:print", args="ended").wait(10)  # by now the first one's end was dealt with
     assert left.is_running()
     left.kill()

@@ -1,4 +1,4 @@
-"""The warm parent, forked from for real: what a child is given, how its end is told, and that nothing outlives us."""
+"""The fork server, forked from for real: what a child is given, how its end is told, and that nothing outlives us."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from allranks.engines.parent import LATER, QUIET_S, Parent, ParentError, describe_exit
+from allranks.engines.forkserver import LATER, QUIET_S, ForkServer, ForkServerError, describe_exit
 
 pytestmark = [
     pytest.mark.live,
@@ -19,10 +19,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def parent():
+def forkserver():
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that it can import parent_targets
-    started = Parent.start(lasting=True)
+    started = ForkServer.start(lasting=True)
     yield started
     started.close()
     assert not started.path.exists()
@@ -37,10 +37,10 @@ def read_all(fd: int) -> str:
     return data.decode()
 
 
-def spawn_reading(parent: Parent, name: str, args: object, **kwargs) -> str:
+def spawn_reading(forkserver: ForkServer, name: str, args: object, **kwargs) -> str:
     """What the child wrote to the descriptor that it was passed."""
     read, write = os.pipe()
-    child = parent.spawn(f"parent_targets:{name}", args=args, fds=[write], **kwargs)
+    child = forkserver.spawn(f"parent_targets:{name}", args=args, fds=[write], **kwargs)
     os.close(write)
     text = read_all(read)
     assert child.wait(10) == 0
@@ -54,17 +54,19 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid)
 
 
-def test_a_lasting_parent_imports_what_optimizers_need_once_nobody_asks(parent):
+def test_a_lasting_fork_server_imports_what_optimizers_need_once_nobody_asks(forkserver):
     until = time.monotonic() + 60
-    while (found := spawn_reading(parent, "write_modules", LATER)) != " ".join(LATER):
+    while (found := spawn_reading(forkserver, "write_modules", LATER)) != " ".join(LATER):
         assert time.monotonic() < until, found
         time.sleep(QUIET_S + 0.5)
-    assert len(psutil.Process(parent.pid).threads()) <= 2  # and a process that forks starts no others
+    assert len(psutil.Process(forkserver.pid).threads()) <= 2  # and a process that forks starts no others
 
 
-def test_each_child_gets_its_own_environment_directory_and_seeds(parent, tmp_path):
+def test_each_child_gets_its_own_environment_directory_and_seeds(forkserver, tmp_path):
     seen = [
-        spawn_reading(parent, "write_environment", {"word": "hi"}, env={"RANK": str(rank)}, cwd=str(tmp_path)).split()
+        spawn_reading(
+            forkserver, "write_environment", {"word": "hi"}, env={"RANK": str(rank)}, cwd=str(tmp_path)
+        ).split()
         for rank in range(3)
     ]
     assert [s[:3] for s in seen] == [[str(rank), str(tmp_path), "hi"] for rank in range(3)]
@@ -72,33 +74,33 @@ def test_each_child_gets_its_own_environment_directory_and_seeds(parent, tmp_pat
 
 
 @pytest.mark.parametrize("how, code", [(0, 0), (7, 7), ("killed", -signal.SIGKILL), ("raise", 1)])
-def test_the_end_of_a_child_is_told(parent, how, code):
-    assert parent.spawn("parent_targets:end", args=how).wait(10) == code
+def test_the_end_of_a_child_is_told(forkserver, how, code):
+    assert forkserver.spawn("parent_targets:end", args=how).wait(10) == code
 
 
-def test_a_process_that_a_rank_left_behind_is_killed(parent):
-    assert gone(int(spawn_reading(parent, "leave_a_process_behind", None)))
+def test_a_process_that_a_rank_left_behind_is_killed(forkserver):
+    assert gone(int(spawn_reading(forkserver, "leave_a_process_behind", None)))
 
 
-def test_a_target_that_is_not_there_is_an_error_and_the_parent_goes_on(parent):
-    with pytest.raises(ParentError, match="no_such_module"):
-        parent.spawn("no_such_module:f")
-    assert parent.spawn("parent_targets:end", args=3).wait(10) == 3
+def test_a_target_that_is_not_there_is_an_error_and_the_fork_server_goes_on(forkserver):
+    with pytest.raises(ForkServerError, match="no_such_module"):
+        forkserver.spawn("no_such_module:f")
+    assert forkserver.spawn("parent_targets:end", args=3).wait(10) == 3
 
 
-def test_a_request_too_large_is_refused_before_it_is_sent(parent):
-    with pytest.raises(ParentError, match="bytes"):
-        parent.spawn("parent_targets:end", args="x" * 1_000_000)
-    assert parent.spawn("parent_targets:end", args=0).wait(10) == 0
+def test_a_request_too_large_is_refused_before_it_is_sent(forkserver):
+    with pytest.raises(ForkServerError, match="bytes"):
+        forkserver.spawn("parent_targets:end", args="x" * 1_000_000)
+    assert forkserver.spawn("parent_targets:end", args=0).wait(10) == 0
 
 
 def test_all_end_when_the_process_that_started_the_parent_is_killed():
     code = """
         import time
-        from allranks.engines.parent import Parent
-        parent = Parent.ensure()
-        child = parent.spawn("parent_targets:sleep")
-        print(parent.pid, child.pid, flush=True)
+        from allranks.engines.forkserver import ForkServer
+        forkserver = ForkServer.ensure()
+        child = forkserver.spawn("parent_targets:sleep")
+        print(forkserver.pid, child.pid, flush=True)
         time.sleep(600)
     """
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
@@ -110,13 +112,13 @@ def test_all_end_when_the_process_that_started_the_parent_is_killed():
     assert [pid for pid in pids if not gone(pid)] == []
 
 
-def test_children_end_when_the_parent_is_killed(parent):
-    ours = Parent.start()
+def test_children_end_when_the_fork_server_is_killed(forkserver):
+    ours = ForkServer.start()
     child = ours.spawn("parent_targets:sleep")
     os.kill(ours.pid, signal.SIGKILL)
     assert gone(child.pid)
     assert child.wait(10) is not None
-    with pytest.raises(ParentError, match="gone"):
+    with pytest.raises(ForkServerError, match="gone"):
         ours.spawn("parent_targets:sleep")
     ours.close()
 

@@ -48,7 +48,7 @@ def test_sweep_removes_what_dead_processes_left_and_nothing_else(short_path):
     gone.wait()
     (short_path / f"world-0-{gone.pid}").mkdir()
     (short_path / f"world-0-{gone.pid}" / "store").write_text("x")
-    (short_path / f"parent-{gone.pid}.sock").write_text("")
+    (short_path / f"forkserver1-{gone.pid}.sock").write_text("")
     (short_path / f"world-0-{os.getpid()}").mkdir()
     (short_path / "notes.txt").write_text("mine")
     sweep(short_path)

@@ -71,7 +71,7 @@ def test_check_knows_what_is_no_exercise():
 
 def test_a_notebooks_function_may_call_a_cached_one(monkeypatch):
     """From a kernel, which ranks are not forked from; in each run the cache is empty."""
-    monkeypatch.setenv("ALLRANKS_WIRE_LAUNCH", "parent")
+    monkeypatch.setenv("ALLRANKS_WIRE_LAUNCH", "forkserver")
     source = """
 import functools
 import torch.distributed as dist

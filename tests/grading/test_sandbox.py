@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder import forbidden
 from autograder import sandbox as sandbox_module
-from autograder.sandbox import Sandbox, SandboxError, why_not
+from autograder import seccomp
+from autograder.sandbox import Sandbox, SandboxError
 
 HEAD = """
 import os
@@ -39,9 +39,7 @@ os._exit(7)
 
 @pytest.fixture(scope="module")
 def sandbox():
-    if reason := why_not():
-        pytest.fail(f"the machine that runs these tests must be able to make a sandbox: {reason}")
-    with Sandbox() as made:
+    with Sandbox() as made:  # the machine that runs these tests must be able to make one
         made.wait_warm()
         yield made
 
@@ -50,7 +48,7 @@ def sandbox():
 def unfiltered():
     """A sandbox whose filter allows every call: what namespaces and limits hold by themselves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forbidden, "program", lambda: struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
+        patch.setattr(seccomp, "program", lambda: struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
         made = Sandbox()
     with made:
         made.wait_warm()
@@ -116,7 +114,7 @@ def test_is_alone(sandbox):
 
 def test_sees_nothing_of_the_course(sandbox):
     places = [
-        str(sandbox_module.NURSERY.parent),
+        str(sandbox_module.FORKSERVER.parent),
         "/etc/passwd",
         os.path.expanduser("~/.ssh"),
         os.path.expanduser("~/.bashrc"),
@@ -295,7 +293,7 @@ def call(name, *arguments):
 """
 
 
-@pytest.mark.parametrize("name", [*forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE])
+@pytest.mark.parametrize("name", [*seccomp.UNCOUNTED_MEMORY, *seccomp.COVERT_CHANNELS, *seccomp.KERNEL_SURFACE])
 def test_the_kernel_refuses(sandbox, name):
     if ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name(name.encode()) < 0:
         pytest.skip(f"{platform.machine()} has no {name}")
@@ -303,7 +301,7 @@ def test_the_kernel_refuses(sandbox, name):
 
 
 HOLD = "\nimport time; time.sleep(60)"
-WHISPERS = {  # what one rank does, what another then sees of it, and what it sees where the kernel refuses
+COVERT_CHANNELS = {  # what one rank does, what another then sees of it, and what it sees where the kernel refuses
     "a key ring": (
         "say(call('add_key', b'user', b'note', b'heard', 5, -4)[0] > 0)",
         "heard = ctypes.create_string_buffer(5)\n"
@@ -327,9 +325,9 @@ WHISPERS = {  # what one rank does, what another then sees of it, and what it se
 }
 
 
-@pytest.mark.parametrize("means", WHISPERS)
+@pytest.mark.parametrize("means", COVERT_CHANNELS)
 def test_one_rank_leaves_no_word_for_another_in_the_kernel(sandbox, unfiltered, means):
-    leave, look, heard, refused = WHISPERS[means]
+    leave, look, heard, refused = COVERT_CHANNELS[means]
 
     def seen(made: Sandbox) -> list[str]:
         first, read = start(made, CALL + "\n" + leave + HOLD)
@@ -348,7 +346,7 @@ def test_one_rank_leaves_no_word_for_another_in_the_kernel(sandbox, unfiltered, 
 def test_the_filter_knows_every_call_by_name():
     """A name that libseccomp does not know would be left open without a word."""
     names = ctypes.CDLL("libseccomp.so.2")
-    listed = [*forbidden.ALONE, *forbidden.UNCOUNTED_MEMORY, *forbidden.WHISPERS, *forbidden.KERNEL_SURFACE]
+    listed = [*seccomp.NEW_PROCESSES, *seccomp.UNCOUNTED_MEMORY, *seccomp.COVERT_CHANNELS, *seccomp.KERNEL_SURFACE]
     assert [name for name in listed if names.seccomp_syscall_resolve_name(name.encode()) == -1] == []
 
 
@@ -365,7 +363,7 @@ def test_without_libseccomp_it_refuses_and_names_the_mend(monkeypatch):
     def missing(name):
         raise OSError("libseccomp.so.2: cannot open shared object file")
 
-    monkeypatch.setattr(forbidden.ctypes, "CDLL", missing)
+    monkeypatch.setattr(seccomp.ctypes, "CDLL", missing)
     with pytest.raises(SandboxError, match=r"cannot open .* \(Debian: apt install libseccomp2\)"):
         Sandbox()
 
@@ -414,7 +412,7 @@ def test_everything_ends_with_it():
     assert child.wait(10) == -9
     assert os.read(read, 1) == b""
     os.close(read)
-    with pytest.raises(SandboxError, match="The sandbox ended"):
+    with pytest.raises(SandboxError, match="The sandbox is gone"):
         made.spawn("builtins:len", args=[])
 
 

@@ -86,8 +86,8 @@ def processes_of(name: str) -> list[psutil.Process]:
 
 
 def ranks_of(name: str) -> set[int]:
-    """The pids of ranks and controllers that the user's warm parents have forked. A fork keeps the command line; a kernel is named."""
-    forks = [p for p in processes_of(name) if "allranks.engines.parent" in p.cmdline() and p.name() != "ipykernel"]
+    """The pids of ranks and controllers that the user's fork servers have forked. A fork keeps the command line; a kernel is named."""
+    forks = [p for p in processes_of(name) if "allranks.engines.forkserver" in p.cmdline() and p.name() != "ipykernel"]
     warm = {p.pid: p.ppid() for p in forks}
     return {pid for pid, parent in warm.items() if parent in warm}
 
@@ -235,7 +235,7 @@ print(json.dumps({
     "home": reach(lambda: os.listdir(HOME)),
     "notebook": reach(lambda: open(HOME + "/allranks/chapters/00_start_here.ipynb").close()),
     "run directory": reach(lambda: os.listdir(RUN)),
-    "parent's socket": reach(lambda: connect(PARENT, socket.SOCK_SEQPACKET)),
+    "fork server's socket": reach(lambda: connect(FORKSERVER, socket.SOCK_SEQPACKET)),
     "kernel's socket": reach(lambda: connect(SHELL, socket.SOCK_STREAM)),
     "signal": reach(lambda: os.kill(RANK, 0)),
     "environment": reach(lambda: open(f"/proc/{RANK}/environ").read()),
@@ -313,8 +313,14 @@ print(*world.run(most))
 async def try_to_reach(kernel: Kernel, me: Visitor, owner: str, rank: int) -> None:
     home = Path("/home", owner)
     shell = next((home / ".jr").glob("*-ipc-1"))
-    parent = Path(next(part for part in psutil.Process(rank).cmdline() if part.endswith(".sock")))
-    names = {"HOME": str(home), "RUN": str(parent.parent), "PARENT": str(parent), "SHELL": str(shell), "RANK": rank}
+    forkserver = Path(next(part for part in psutil.Process(rank).cmdline() if part.endswith(".sock")))
+    names = {
+        "HOME": str(home),
+        "RUN": str(forkserver.parent),
+        "FORKSERVER": str(forkserver),
+        "SHELL": str(shell),
+        "RANK": rank,
+    }
     found = json.loads(
         await kernel.says("\n".join(f"{k} = {v!r}" for k, v in names.items()) + "\nimport json\n" + REACH)
     )

@@ -14,7 +14,7 @@ import nbformat
 import psutil
 import pytest
 from allranks.engines import kernels
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 
@@ -74,22 +74,22 @@ def read(chapter: str, ranks: int = 4, **replace: str) -> nbformat.NotebookNode:
 
 
 @functools.cache
-def warm_parent() -> Parent:
+def fork_server() -> ForkServer:
     """One for all notebooks that this process runs, as `make lab` has one for all kernels. It ends with this process."""
     # as name_to_jupyter does for a process that starts: in this one other tests may have started kernels before
     KernelProvisionerFactory.instance().default_provisioner_name = kernels.NAME
-    parent = Parent.start(lasting=True)
-    parent.wait_warm()
-    return parent
+    forkserver = ForkServer.start(lasting=True)
+    forkserver.wait_warm()
+    return forkserver
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path = CHAPTERS, warm: bool = True) -> Executed:
     """Runs it in a fresh kernel, then waits until every process that it started is gone.
 
-    With `warm` as under `make lab`: a fork of the warm parent. Else as in any other Jupyter, where it starts a parent of its own.
+    With `warm` as under `make lab`: forked from the fork server. Else as in any other Jupyter, where it starts a fork server of its own.
     """
     mark = uuid.uuid4().hex
-    shared = {"ALLRANKS_PARENT": str(warm_parent().path)} if warm else {}
+    shared = {"ALLRANKS_FORKSERVER": str(fork_server().path)} if warm else {}
     client = NotebookClient(notebook, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     client.execute(env={**os.environ, **shared, MARK: mark})
     assert not remaining(mark)
@@ -97,7 +97,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path = CHAPTERS, warm: bool
 
 
 def remaining(mark: str, patience_s: float = 30) -> list[str]:
-    """The processes with this mark in their environment, and the warm parent's ranks, that patience does not outlast."""
+    """The processes with this mark in their environment, and the fork server's ranks, that patience does not outlast."""
     until = time.monotonic() + patience_s
     while left := [p for p in psutil.process_iter() if marked(p, mark)] + lent():
         if time.monotonic() > until:
@@ -107,8 +107,8 @@ def remaining(mark: str, patience_s: float = 30) -> list[str]:
 
 
 def lent() -> list[psutil.Process]:
-    """What the warm parent forked and has not buried: a fork keeps its parent's environment in /proc, so no mark shows."""
-    return psutil.Process(warm_parent().pid).children(recursive=True) if warm_parent.cache_info().currsize else []
+    """What the fork server forked and has not buried: a fork keeps the server's environment in /proc, so no mark shows."""
+    return psutil.Process(fork_server().pid).children(recursive=True) if fork_server.cache_info().currsize else []
 
 
 def marked(process: psutil.Process, mark: str) -> bool:

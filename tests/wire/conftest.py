@@ -9,7 +9,7 @@ from allranks.wire import Program, Ranks
 
 @pytest.fixture(scope="session", autouse=True)
 def forked():
-    """pytest's plugins may have threads, which are idle: fork all the same. The warm parent has a test of its own."""
+    """pytest's plugins may have threads, which are idle: fork all the same. The fork server has a test of its own."""
     before = os.environ.get("ALLRANKS_WIRE_LAUNCH")
     os.environ["ALLRANKS_WIRE_LAUNCH"] = "fork"
     yield

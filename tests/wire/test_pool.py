@@ -292,10 +292,10 @@ def interrupt(program):
         assert pool.run(identity, 2, (5,), wall_s=30).results == [5, 5]
 
 
-def test_ranks_from_the_warm_parent():
+def test_ranks_from_the_fork_server():
     """As in a notebook, whose kernel has threads and can't be forked."""
     before = mine()
-    with Ranks(2, launch="parent") as pool:
+    with Ranks(2, launch="forkserver") as pool:
         outcome = pool.run(lambda t: [t * 2, os.getppid() != os.getpid()], 2, (torch.ones(2),))
         assert outcome.failure is None
         assert outcome.results[1][0].tolist() == [2, 2]
@@ -305,9 +305,9 @@ def test_ranks_from_the_warm_parent():
         assert pids
         assert pids <= mine()
     assert not pids & mine()
-    from allranks.engines.parent import Parent
+    from allranks.engines.forkserver import ForkServer
 
-    Parent.ensure().close()
+    ForkServer.ensure().close()
     assert mine() <= before  # another test's parent may end meanwhile
 
 

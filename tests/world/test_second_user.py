@@ -16,7 +16,7 @@ import psutil
 import pytest
 import zmq  # noqa: F401 - likewise
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 
 pytestmark = [
     pytest.mark.live,
@@ -43,7 +43,7 @@ for path in told["paths"]:
     attempt(f"remove {path}", lambda: os.unlink(path))
 for path in told["sockets"]:
     def connect():
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET if "parent" in path else socket.SOCK_STREAM) as s:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET if "forkserver" in path else socket.SOCK_STREAM) as s:
             s.settimeout(2)
             s.connect(path)
             return bool(s.recv(10))
@@ -130,15 +130,15 @@ class Print:
 @pytest.fixture(scope="module")
 def world(private_run_dir):
     """A world with its run directory, and everything of it that lies or listens somewhere."""
-    Parent.ensure().close()  # one that other tests have left may lie in another directory
+    ForkServer.ensure().close()  # one that other tests have left may lie in another directory
     with World(ranks=2) as started:
         started.run(os.getpid)
         yield started
 
 
 def ours(world) -> list[psutil.Process]:
-    parent = psutil.Process(Parent.ensure().pid)
-    return [parent, *parent.children(recursive=True)]
+    forkserver = psutil.Process(ForkServer.ensure().pid)
+    return [forkserver, *forkserver.children(recursive=True)]
 
 
 def test_no_file_socket_process_or_memory_of_a_world_can_be_reached(world):
@@ -150,7 +150,7 @@ def test_no_file_socket_process_or_memory_of_a_world_can_be_reached(world):
         "pids": [p.pid for p in ours(world)],
         "uid": os.getuid(),
     }
-    assert any("parent" in s for s in told["sockets"]) and any("rank-" in s for s in told["sockets"])
+    assert any("forkserver" in s for s in told["sockets"]) and any("rank-" in s for s in told["sockets"])
     assert any(p.name.endswith("client.json") for p in found) and any(p.name == "store" for p in found)
     assert len(told["pids"]) >= 4
     assert as_nobody(INTRUDER, told) == []

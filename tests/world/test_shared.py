@@ -13,7 +13,7 @@ import psutil
 import pytest
 from allranks import World
 from allranks.engines.devices import DeviceError
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 from allranks.world import WorldError, current
 from allranks.world.shared import Borrowed, Shared
 
@@ -82,13 +82,13 @@ for line in sys.stdin:
 
 @pytest.fixture
 def other(no_ghosts):
-    before, Parent._current = Parent._current, None
+    before, ForkServer._current = ForkServer._current, None
     notebook = Other()
     yield notebook
     notebook.close()
-    if Parent._current is not None:
-        Parent._current.close()
-    Parent._current = before
+    if ForkServer._current is not None:
+        ForkServer._current.close()
+    ForkServer._current = before
 
 
 def add(value):

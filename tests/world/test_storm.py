@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 from allranks.world import WorldError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]
@@ -63,12 +63,12 @@ class Storm:
         self.others = set(psutil.Process().children()) - {psutil.Process(self.processes()[0])}
 
     def processes(self):
-        """(the parent, the controller and its helper, the ranks) of this world, by process id."""
-        parent = Parent.ensure()
-        parent.wait_warm()
-        children = psutil.Process(parent.pid).children(recursive=True)
+        """(the fork server, the controller and its helper, the ranks) of this world, by process id."""
+        forkserver = ForkServer.ensure()
+        forkserver.wait_warm()
+        children = psutil.Process(forkserver.pid).children(recursive=True)
         ranks = set(self.world.pids)
-        return parent.pid, [c.pid for c in children if c.pid not in ranks], sorted(ranks)
+        return forkserver.pid, [c.pid for c in children if c.pid not in ranks], sorted(ranks)
 
     def busy(self, how, deadline=20.0, seconds=0.8):
         try:
@@ -180,10 +180,10 @@ class Storm:
     def expect_no_orphans(self):
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            parent, helpers, ranks = self.processes()
+            forkserver, helpers, ranks = self.processes()
             ours = [child for child in psutil.Process().children() if child not in self.others]
             mine = {p.pid for child in ours for p in (child, *family(child))}
-            strangers = mine - {parent, *helpers, *ranks}
+            strangers = mine - {forkserver, *helpers, *ranks}
             if len(ranks) == RANKS and len(helpers) <= 2 and not strangers:
                 return
             time.sleep(0.1)

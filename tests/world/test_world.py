@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 from allranks import World
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 
 pytestmark = pytest.mark.live
@@ -163,7 +163,7 @@ def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
         world.run(one_fails)  # no deadline of its own: the default of 60 s must not be needed
     said = str(caught.value)
     assert said.startswith("Rank 2: ValueError: boo")
-    assert [(s.rank, s.op, s.text) for s in caught.value.standings] == [
+    assert [(s.rank, s.op, s.text) for s in caught.value.statuses] == [
         (r, "all_reduce", "dist.all_reduce(torch.ones(3))") for r in (0, 1, 3)
     ]
     assert set(before).isdisjoint(world.pids)
@@ -173,7 +173,7 @@ def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
 def test_after_the_deadline_each_rank_is_told_where_it_stands(world):
     with pytest.raises(RanksStuck) as caught:
         world.run(ring_of_receives, deadline=1)
-    assert [(s.rank, s.op) for s in caught.value.standings] == [(0, "recv"), (1, "recv"), (2, "recv")]
+    assert [(s.rank, s.op) for s in caught.value.statuses] == [(0, "recv"), (1, "recv"), (2, "recv")]
     assert "rank 3: done" in str(caught.value)
     assert "line" in str(caught.value) and "dist.recv(torch.ones(3), src=(rank + 1) % size)" in str(caught.value)
     assert world.run(sum_of_ranks, 0) == [[6.0] * 3] * 4
@@ -276,17 +276,17 @@ def test_a_result_that_can_not_be_sent_is_an_error_of_the_rank(world):
 
 
 @pytest.fixture
-def own_parent(no_ghosts):
-    """A warm parent in the test's own run directory, ended before its ghosts are counted."""
-    before, Parent._current = Parent._current, None
+def own_fork_server(no_ghosts):
+    """A fork server in the test's own run directory, ended before its ghosts are counted."""
+    before, ForkServer._current = ForkServer._current, None
     yield
-    if Parent._current is not None:
-        Parent._current.close()
-    Parent._current = before
+    if ForkServer._current is not None:
+        ForkServer._current.close()
+    ForkServer._current = before
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
-def test_a_world_of_any_size_starts_and_leaves_nothing(own_parent, ranks):
+def test_a_world_of_any_size_starts_and_leaves_nothing(own_fork_server, ranks):
     with World(ranks=ranks) as world:
         assert world.run(identity)[-1][1] == ranks - 1
     assert not world.running
@@ -296,7 +296,7 @@ def test_a_world_of_any_size_starts_and_leaves_nothing(own_parent, ranks):
     world.stop()
 
 
-def test_a_world_of_another_size_replaces_the_first(own_parent):
+def test_a_world_of_another_size_replaces_the_first(own_fork_server):
     first = World(ranks=2)
     old = first.pids
     with World(ranks=3) as second:
@@ -305,7 +305,7 @@ def test_a_world_of_another_size_replaces_the_first(own_parent):
         assert not any(psutil.pid_exists(pid) for pid in old)
 
 
-def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_parent, monkeypatch):
+def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_fork_server, monkeypatch):
     from allranks.engines.launchers import WarmEngineLauncher
 
     arguments = WarmEngineLauncher.find_args
@@ -316,7 +316,7 @@ def test_an_engine_that_dies_at_start_is_one_sentence_and_no_ghost(own_parent, m
     assert "Traceback" not in str(caught.value)
 
 
-def test_an_engine_that_has_died_before_anybody_looks_is_missed_too(own_parent, monkeypatch):
+def test_an_engine_that_has_died_before_anybody_looks_is_missed_too(own_fork_server, monkeypatch):
     from allranks.engines.launchers import WarmEngineLauncher
     from ipyparallel import Cluster
 

@@ -14,8 +14,8 @@ from allranks.engines.devices import DeviceError
 from allranks.engines.leases import Ledger
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 from allranks.world.idle import Idle
+from allranks.world.rank_status import RankStatus, missing_ranks
 from allranks.world.screen import Line
-from allranks.world.standing import Standing, missing
 
 pytestmark = pytest.mark.live
 
@@ -68,9 +68,9 @@ def test_a_paused_rank_stops_the_others_until_the_deadline(world):
     world.fault(rank=2, kind="pause", after_s=0.2)
     with pytest.raises(RanksStuck) as caught:
         world.run(all_reduce_for_a_while, deadline=1.5)
-    standings = {s.rank: s for s in caught.value.standings}
-    assert not standings[2].known
-    assert standings[0].op == standings[1].op == "all_reduce"
+    statuses = {s.rank: s for s in caught.value.statuses}
+    assert not statuses[2].known
+    assert statuses[0].op == statuses[1].op == "all_reduce"
     works(world)
 
 
@@ -87,8 +87,8 @@ def test_a_dropped_message_leaves_its_receiver_waiting(world):
     world.fault(rank=0, kind="drop_message")
     with pytest.raises(RanksStuck) as caught:
         world.run(ring_once, deadline=1.5)
-    (standing,) = caught.value.standings
-    assert (standing.rank, standing.op, standing.peer) == (1, "recv", 0)
+    (status,) = caught.value.statuses
+    assert (status.rank, status.op, status.peer) == (1, "recv", 0)
     assert "ranks 0 and 2: done" in str(caught.value)
     works(world)
 
@@ -129,7 +129,7 @@ def test_who_is_missing_from_which_collective_is_said(world):
 
     with pytest.raises(RanksStuck) as caught:
         world.run(some_only, deadline=1)
-    first, second = caught.value.standings
+    first, second = caught.value.statuses
     assert (first.op, first.peer, first.shape, first.dtype) == ("recv", 1, (2, 2), "float32")
     assert (second.op, second.shape, second.dtype) == ("all_reduce", (3,), "int64")
     assert "rank 1 waits in all_reduce (collective" in str(caught.value)
@@ -154,10 +154,10 @@ def only_queued(raises: bool):
 def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world):
     with pytest.raises(RanksStuck) as caught:
         world.run(only_queued, False, deadline=1)
-    assert [(s.rank, s.settling, s.op) for s in caught.value.standings] == [(1, True, None), (2, True, None)]
+    assert [(s.rank, s.waits_for_gpu, s.op) for s in caught.value.statuses] == [(1, True, None), (2, True, None)]
     said = str(caught.value)
     assert "rank 2: waits for its GPU, where something begun does not end" in said
-    assert re.search(r"^ranks 1, 2 wait for the GPU \(collectives begun: \d+\); rank 0 is done\.$", said, re.M)
+    assert re.search(r"^ranks 1 and 2 wait for the GPU \(collectives begun: \d+\); rank 0 is done\.$", said, re.M)
     works(world)
 
 
@@ -199,12 +199,12 @@ def test_a_rank_that_dies_between_calls_is_said_within_moments(world):
 
 
 def test_all_in_the_same_collective_means_nobody_is_missing():
-    here = [Standing(r, op="barrier", seq=4, group=(0, 1)) for r in range(2)]
-    assert missing(here, {}) == []
-    late = [Standing(0, op="barrier", seq=5, group=(0, 1)), Standing(1, op="barrier", seq=4, group=(0, 1))]
-    assert missing(late, {}) == ["rank 0 waits in barrier (collective 5); rank 1 is in dist.barrier."]
-    alone = [Standing(0, op="all_reduce", seq=2, group=(0, 1, 2)), Standing(2, known=False)]
-    assert missing(alone, {1: "was killed by SIGKILL"}) == [
+    here = [RankStatus(r, op="barrier", seq=4, group=(0, 1)) for r in range(2)]
+    assert missing_ranks(here, {}) == []
+    late = [RankStatus(0, op="barrier", seq=5, group=(0, 1)), RankStatus(1, op="barrier", seq=4, group=(0, 1))]
+    assert missing_ranks(late, {}) == ["rank 0 waits in barrier (collective 5); rank 1 is in dist.barrier."]
+    alone = [RankStatus(0, op="all_reduce", seq=2, group=(0, 1, 2)), RankStatus(2, known=False)]
+    assert missing_ranks(alone, {1: "was killed by SIGKILL"}) == [
         "rank 0 waits in all_reduce (collective 2); rank 1 was killed by SIGKILL, rank 2 does not answer."
     ]
 

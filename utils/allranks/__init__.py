@@ -69,16 +69,13 @@ def __dir__() -> list[str]:
 
 
 def _register_magics() -> None:
-    import sys
+    from allranks.notebook import ipython_shell
 
-    if "IPython" in sys.modules:
-        from IPython import get_ipython
+    shell = ipython_shell()
+    if shell is not None:
+        from allranks.magics import load_ipython_extension
 
-        shell = get_ipython()
-        if shell is not None:
-            from allranks.magics import load_ipython_extension
-
-            load_ipython_extension(shell)
+        load_ipython_extension(shell)
 
 
 _register_magics()

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from allranks.engines.devices import SHARING_NCCL, Inventory, place
-from allranks.engines.parent import forking_is_safe
+from allranks.engines.forkserver import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir
 
 __all__ = [
@@ -190,7 +190,7 @@ def cores(count: int | None = None) -> Check:
 
 
 def memory(available: int | None = None) -> Check:
-    """Enough memory for the parent and four ranks."""
+    """Enough memory for the fork server and four ranks."""
     available = psutil.virtual_memory().available if available is None else available
     words = f"{available / GIB:.1f} GiB available"
     if available < 2 * GIB:

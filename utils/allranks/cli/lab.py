@@ -30,14 +30,14 @@ def course_directory() -> Path:
 @click.argument("jupyter_args", nargs=-1, type=click.UNPROCESSED)
 def command(no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
     """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`)."""
+    from allranks.engines.forkserver import ForkServerError, forking_is_safe
     from allranks.engines.kernels import warm_for_jupyter
-    from allranks.engines.parent import ParentError, forking_is_safe
 
     root = course_directory()
     if forking_is_safe():
         try:
             warm_for_jupyter()
-        except ParentError as error:
+        except ForkServerError as error:
             raise click.ClickException(str(error)) from None
         click.echo("Warming the engines while JupyterLab starts: every notebook of this session shares them.", err=True)
     else:

@@ -58,7 +58,7 @@ class SlurmEngines(SlurmEngineSetLauncher):
             raise ClusterError(f"Slurm refused ({command[0]}): {said}")
         return done.stdout
 
-    def standing(self) -> str | None:
+    def queue_state(self) -> str | None:
         """The job's state and its reason, as squeue has them; None where squeue says nothing or isn't here."""
         try:
             said = self._run_command(["squeue", "--noheader", "--job", self.job_id, "--format=%T %r"]).split()

@@ -14,8 +14,8 @@ from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 
 from allranks.engines import ports
+from allranks.engines.forkserver import die_with_parent
 from allranks.engines.launchers import RANKS_ENV
-from allranks.engines.parent import die_with_parent
 
 EAGER_MS = 25
 EAGER_S = 60

@@ -1,7 +1,7 @@
-"""Notebook kernels forked from the warm parent: a kernel is there at once, and `import torch` costs it nothing.
+"""Notebook kernels forked from the fork server: a kernel is there at once, and `import torch` costs it nothing.
 
 Servers name this way of starting kernels to Jupyter (`name_to_jupyter`). What is not this environment's ipykernel,
-and any kernel where no warm parent can be reached, is launched as always.
+and any kernel where no fork server can be reached, is launched as always.
 https://jupyter-client.readthedocs.io/en/stable/provisioning.html
 """
 
@@ -23,22 +23,22 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 
 from allranks.engines import ports
-from allranks.engines.parent import Child, Parent, ParentError, adopt_orphans
+from allranks.engines.forkserver import Child, ForkServer, ForkServerError, adopt_orphans
 
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 # by the paths of their sockets, held for as long as this process lives: the kernels go with them
-_connections: dict[str, Parent] = {}
+_connections: dict[str, ForkServer] = {}
 
 
 def warm_for_jupyter() -> None:
-    """Starts the warm parent that all notebooks of this process's Jupyter share, kernels and ranks; it ends with this process.
+    """Starts the fork server that all notebooks of this process's Jupyter share, kernels and ranks; it ends with this process.
 
-    Raises ParentError where none can be had.
+    Raises ForkServerError where none can be had.
     """
-    os.environ["ALLRANKS_PARENT"] = str(Parent.start(lasting=True).path)
+    os.environ["ALLRANKS_FORKSERVER"] = str(ForkServer.start(lasting=True).path)
     name_to_jupyter()
 
 
@@ -49,7 +49,7 @@ def name_to_jupyter() -> None:
 
 
 class WarmProvisioner(LocalProvisioner):
-    """Forks the kernel from the parent that `ALLRANKS_PARENT` names in the kernel's environment."""
+    """Forks the kernel from the fork server that `ALLRANKS_FORKSERVER` names in the kernel's environment."""
 
     process: Any = None
     _held: tuple[socket.socket, ...] = ()
@@ -76,14 +76,14 @@ class WarmProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Starts the kernel; returns its connection."""
         env = kwargs.get("env") or dict(os.environ)
-        shared = env.get("ALLRANKS_PARENT")
+        shared = env.get("ALLRANKS_FORKSERVER")
         if not shared or not _is_our_ipykernel(cmd):
             return await super().launch_kernel(cmd, **kwargs)
         cwd = kwargs.get("cwd") or Path.cwd()
         try:
             child = await asyncio.to_thread(_fork, shared, cmd[3:], env, str(cwd))
-        except (OSError, ParentError) as error:
-            self.log.warning("The kernel is not forked from the warm parent but launched: %s", error)
+        except (OSError, ForkServerError) as error:
+            self.log.warning("The kernel is not forked from the fork server but launched: %s", error)
             return await super().launch_kernel(cmd, **kwargs)
         self.process = _Process(child)
         self.pid = self.pgid = child.pid  # it leads a session of its own
@@ -116,11 +116,11 @@ def _same(a: str, b: str) -> bool:
 
 
 def _fork(shared: str, argv: list[str], env: dict[str, str], cwd: str) -> Child:
-    parent = _connections.get(shared)
-    if parent is None or not parent.alive:
-        parent = _connections[shared] = Parent(Path(shared))
+    forkserver = _connections.get(shared)
+    if forkserver is None or not forkserver.alive:
+        forkserver = _connections[shared] = ForkServer(Path(shared))
     said = [fd for fd in (1, 2) if _is_open(fd)]
-    return parent.spawn(f"{__name__}:kernel", args={"argv": argv, "said": said}, env=env, fds=said, cwd=cwd)
+    return forkserver.spawn(f"{__name__}:kernel", args={"argv": argv, "said": said}, env=env, fds=said, cwd=cwd)
 
 
 def _is_open(fd: int) -> bool:
@@ -136,12 +136,12 @@ def kernel(args: dict, fds: list[int]) -> None:
         os.dup2(fd, number)
         os.close(fd)
     with contextlib.suppress(ValueError):
-        sys.path.remove("/")  # the folder in which the parent was started; the notebook's is added by IPython
+        sys.path.remove("/")  # the folder in which the fork server was started; the notebook's is added by IPython
     for name in [name for name in sys.modules if name.partition(".")[0] == "allranks"]:
         del sys.modules[name]  # importing it in a notebook defines the magics, and what was edited since is seen
     from ipykernel.kernelapp import IPKernelApp
 
-    adopt_orphans()  # else the parent kills what runs in the background of a cell
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # for who looks at `top`: the command line is the parent's
+    adopt_orphans()  # else the fork server kills what runs in the background of a cell
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # for who looks at `top`: the command line is the fork server's
     sys.argv = ["ipykernel_launcher", *args["argv"]]
     IPKernelApp.launch_instance(args["argv"], parent_handle=os.getppid())

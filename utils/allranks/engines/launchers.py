@@ -1,4 +1,4 @@
-"""ipyparallel launchers that fork engines and the controller from the warm parent: `Cluster(engines="warm")`."""
+"""ipyparallel launchers that fork engines and the controller from the fork server: `Cluster(engines="warm")`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 
 import psutil
+import zmq
+from ipyparallel import util
 from ipyparallel.cluster.launcher import (
     ControllerLauncher,
     EngineLauncher,
@@ -14,23 +16,24 @@ from ipyparallel.cluster.launcher import (
     LocalEngineSetLauncher,
     LocalProcessLauncher,
 )
+from jupyter_client.session import Session
 from traitlets import Bool, Dict, Instance
 
-from allranks.engines.parent import Child, Parent
+from allranks.engines.forkserver import Child, ForkServer
 from allranks.engines.rank import STACKS_ENV
 
 RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect
 
 
 class WarmLauncher(LocalProcessLauncher):
-    """Forks its process from the warm parent, which also tells us when and how it ends."""
+    """Forks its process from the fork server, which also tells us when and how it ends."""
 
     target = ""
     child = Instance(Child, allow_none=True)
 
     def start(self) -> int:
         """Forks the process; its pid."""
-        self.child = Parent.ensure().spawn(
+        self.child = ForkServer.ensure().spawn(
             self.target, args={"argv": self.args[1:]}, env=self.get_env(), log=self.output_file, cwd=self.work_dir
         )
         self.pid = self.child.pid
@@ -99,7 +102,7 @@ class CurveControllerLauncher(LocalControllerLauncher):
 
 
 class WarmEngineLauncher(WarmLauncher, EngineLauncher):
-    """Forks one engine. ipyparallel's nanny process is not needed: the parent reports exits, and signals go direct."""
+    """Forks one engine. ipyparallel's nanny process is not needed: the fork server reports exits, and signals go direct."""
 
     target = "allranks.engines.rank:engine"
 
@@ -112,7 +115,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
-            "--IPEngine.max_heartbeat_misses=0",  # it dies with the parent; a late beat must not end it
+            "--IPEngine.max_heartbeat_misses=0",  # it dies with the fork server; a late beat must not end it
             "--HistoryManager.enabled=False",
         ]
 
@@ -152,10 +155,6 @@ def unregister(connection_info: str | None, engine_id: int) -> None:
     """Tells the hub that an engine has gone, as ipyparallel's nanny does; else it waits for ten missed heartbeats."""
     if not connection_info:
         return
-    import zmq
-    from ipyparallel import util
-    from jupyter_client.session import Session
-
     info = json.loads(connection_info)
     session = Session(
         key=info["key"].encode(),

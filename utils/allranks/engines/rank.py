@@ -82,7 +82,7 @@ def join(
     _namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
     # the first collective connects everybody to everybody: paid here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
-    settle()
+    wait_for_gpu()
     return describe()
 
 
@@ -119,7 +119,7 @@ def describe() -> dict:
         "pid": os.getpid(),
         "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
         "backend": dist.get_backend(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # plain: its own type would have whoever reads it import torch
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None,
     }
 
@@ -138,7 +138,7 @@ def cell(source: str) -> bytes:
     error = result.error_before_exec or result.error_in_exec
     if error is None:
         try:
-            settle()
+            wait_for_gpu()
         except Exception as late:
             error = late
     return cloudpickle.dumps(("value", None) if error is None else ("error", describe_error(error)))
@@ -169,13 +169,13 @@ def call(payload: bytes) -> bytes:
         return cloudpickle.dumps(("error", describe_error(error, hint="while the function was unpacked on the rank")))
     try:
         result = function(*args, **kwargs)
-        settle()
+        wait_for_gpu()
     except BaseException as error:
         return cloudpickle.dumps(("error", describe_error(error)))
     return _pack(result, "the result")
 
 
-def settle() -> None:
+def wait_for_gpu() -> None:
     """Waits until this rank's GPU has done what was queued: with NCCL a call returns though others never come."""
     import torch
 

@@ -1,4 +1,4 @@
-"""Inside a rank: a thread that tells where the main thread stands, also while that one waits in gloo or NCCL.
+"""Inside a rank: a thread that tells where the main thread is, also while that one waits in gloo or NCCL.
 
 It looks at the main thread's frames only when asked, so that watching costs nothing. A main thread that holds the GIL
 in C code for ever starves it; then SIGUSR1 and faulthandler answer (see `rank.arm_stack_dump`).
@@ -26,7 +26,7 @@ _PEERS = ("dst", "src", "group_dst", "group_src")
 
 
 def serve(path: str) -> None:
-    """Answers every connection to the Unix socket `path` with one JSON object, see `standing`; in a thread."""
+    """Answers every connection to the Unix socket `path` with one JSON object, see `status`; in a thread."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -43,19 +43,19 @@ def _answer(listening: socket.socket) -> None:
         except OSError:
             return
         with connection, contextlib.suppress(OSError):
-            connection.sendall(json.dumps(standing()).encode())
+            connection.sendall(json.dumps(status()).encode())
 
 
-def standing() -> dict:
-    """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text; or settling."""
+def status() -> dict:
+    """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text; or waits_for_gpu."""
     found: dict = {}
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident)
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith(C10D) and name not in PLUMBING and not name.startswith("_"):
             found = {"op": name, **_arguments(frame)}
-        elif settles(file, name):
-            return {"settling": True, **_counted(None)}
+        elif is_waiting_for_gpu(file, name):
+            return {"waits_for_gpu": True, **_counted(None)}
         elif not in_library(file):
             return {
                 **found,
@@ -87,14 +87,14 @@ def _counted(group: Any) -> dict:
     """The collectives so far of a group, None for the default one, and its ranks."""
     found = {}
     with contextlib.suppress(Exception):
-        from torch.distributed import distributed_c10d as c10d
-
+        # loaded since the rank joined; an import here could wait for the main thread's, which may be what is asked about
+        c10d = sys.modules["torch.distributed.distributed_c10d"]
         group = group or c10d._get_default_group()
         found["seq"] = group._get_sequence_number_for_group()
         found["group"] = c10d.get_process_group_ranks(group)
     return found
 
 
-def settles(file: str, function: str) -> bool:
-    """Whether a frame is `rank.settle`: the user's code is done, and its GPU is not."""
-    return function == "settle" and file.endswith("engines/rank.py")
+def is_waiting_for_gpu(file: str, function: str) -> bool:
+    """Whether a frame is `rank.wait_for_gpu`: the user's code is done, and its GPU is not."""
+    return function == "wait_for_gpu" and file.endswith("engines/rank.py")

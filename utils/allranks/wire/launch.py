@@ -1,4 +1,4 @@
-"""How a rank's process is started: a fork of this process, the warm parent, or a launcher of the caller's."""
+"""How a rank's process is started: a fork of this process, the fork server, or a launcher of the caller's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Process(Protocol):
 
 
 class Spawner(Protocol):
-    """What starts ranks: the warm parent, or a sandbox of the same interface."""
+    """What starts ranks: the fork server, or a sandbox of the same interface."""
 
     def spawn(self, target: str, *, args: object = None, env: dict | None = None, fds: Sequence[int] = ()) -> Process:
         """Starts a process that calls `target` ("module:function") with (args, fds)."""
@@ -66,8 +66,8 @@ class Forked:
         return _children(self.pid)
 
 
-class FromParent:
-    """A rank that the warm parent forked for us."""
+class FromForkServer:
+    """A rank that the fork server forked for us."""
 
     def __init__(self, child) -> None:
         self.child, self.pid = child, child.pid
@@ -94,7 +94,7 @@ def _children(pid: int) -> list[int]:
 
 def fork(fds: list[int]) -> Process:
     """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
-    from allranks.engines.parent import die_with_parent
+    from allranks.engines.forkserver import die_with_parent
     from allranks.wire import rank as child  # here, since only a process that forks needs it
 
     parent = os.getpid()
@@ -124,19 +124,21 @@ def fork(fds: list[int]) -> Process:
 
 
 def starter(spawner: Spawner | None, how: str | None) -> Starter:
-    """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "parent"); by default a fork where this
-    process has one thread, else the warm parent. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
+    """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "forkserver"); by default a fork where this
+    process has one thread, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
     """
     if spawner is None:
-        how = how or os.environ.get("ALLRANKS_WIRE_LAUNCH") or ("fork" if threading.active_count() == 1 else "parent")
-        if how not in ("fork", "parent"):
-            raise ValueError(f"launch is {how!r}; it must be 'fork' or 'parent'.")
+        how = (
+            how or os.environ.get("ALLRANKS_WIRE_LAUNCH") or ("fork" if threading.active_count() == 1 else "forkserver")
+        )
+        if how not in ("fork", "forkserver"):
+            raise ValueError(f"launch is {how!r}; it must be 'fork' or 'forkserver'.")
         if how == "fork":
             return fork
-        from allranks.engines.parent import Parent
+        from allranks.engines.forkserver import ForkServer
 
-        parent = Parent.ensure()
-        return lambda fds: FromParent(parent.spawn(TARGET, args=None, fds=fds))
+        forkserver = ForkServer.ensure()
+        return lambda fds: FromForkServer(forkserver.spawn(TARGET, args=None, fds=fds))
     return lambda fds: spawner.spawn(TARGET, args=None, fds=fds)
 
 

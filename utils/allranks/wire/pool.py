@@ -32,8 +32,8 @@ class WireError(RuntimeError):
 class Ranks:
     """A pool of up to 64 ranks. A context manager: at its end every process is gone.
 
-    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a warm parent, a sandbox); where none is given
-    `launch` chooses among "fork" and "parent".
+    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a fork server, a sandbox); where none is given
+    `launch` chooses among "fork" and "forkserver".
     """
 
     def __init__(self, ranks: int = 4, *, spawner: launch.Spawner | None = None, launch: str | None = None) -> None:
@@ -118,7 +118,7 @@ class Ranks:
         job = {
             "ranks": ranks,
             "filename": filename,
-            "seed": _told(seed),
+            "seed": derive_rank_seed(seed),
             "contiguous": rules.contiguous,
             "guard": guard,
             "final_args": final_args,
@@ -131,10 +131,10 @@ class Ranks:
             self._discard(range(ranks))
             raise
         text_of = texts(fn, filename)
-        session.strays()
+        session.kill_children()
         results, finals = session.results(calls is not None, jobs, final_args)
         failure = explain.verdict(router, text_of, limits)
-        self._discard(session.recall())
+        self._discard(session.stop_ranks())
         router.forget()
         return Outcome(
             results=results,
@@ -215,8 +215,8 @@ def run(
         return pool.run(fn, ranks, args, **options)
 
 
-def _told(seed: int) -> int:
-    """What the ranks draw from. The seed itself may have made the inputs of all ranks: none could keep it to itself."""
+def derive_rank_seed(seed: int) -> int:
+    """A seed for the ranks; the run's own seed would reveal every rank's inputs."""
     return int.from_bytes(hashlib.sha256(f"ranks {seed}".encode()).digest()[:4], "big")
 
 

@@ -9,10 +9,18 @@ import time
 from pathlib import Path
 
 from allranks.world.cluster import Engines, WorldError
-from allranks.world.failures import RankDied, RanksError, RanksStuck, describe, name_ranks
-from allranks.world.faults import Fault
+from allranks.world.failures import RankDied, RanksError, RanksStuck, describe
+from allranks.world.faults import InjectedFault
+from allranks.world.rank_status import (
+    RankStatus,
+    ask_ranks,
+    dump_stacks,
+    from_answer,
+    from_stacks,
+    missing_ranks,
+    name_ranks,
+)
 from allranks.world.screen import Screen
-from allranks.world.standing import Standing, ask, dump, from_answer, missing, read
 
 # after a rank failed, how long the others may go on before they are looked at
 GRACE_S = 1.0
@@ -29,7 +37,7 @@ class Call:
         args: tuple,
         deadline_s: float,
         source: str | None = None,
-        fault: Fault | None = None,
+        fault: InjectedFault | None = None,
     ) -> None:
         self.engines, self.function, self.args, self.deadline_s = engines, function, args, deadline_s
         self.source, self.fault = source, fault
@@ -56,10 +64,10 @@ class Call:
             self.pending = self.engines.submit(self.function, [self.args] * self.ranks)
             self._wait()
         except KeyboardInterrupt:
-            standings = self._standings()
+            statuses = self._statuses()
             self.screen.finish(self.pending, {})
-            lines = ["Stopped by you. Where each rank was:", *map(_indent, standings), self.engines.afterwards]
-            raise RanksStuck("\n".join(lines), standings) from None
+            lines = ["Stopped by you. Where each rank was:", *map(_indent, statuses), self.engines.afterwards]
+            raise RanksStuck("\n".join(lines), statuses) from None
         failed = self.errors
         self.screen.finish(self.pending, failed)
         if failed:
@@ -92,34 +100,34 @@ class Call:
                 raise RankDied(
                     f"The world's controller {how}; nothing can reach the ranks any more.\n{self.engines.afterwards}"
                 )
-            self._do_harm(now - self.began)
+            self._inject_fault(now - self.began)
             self.screen.update(self.pending, now - self.began, self.deadline_s)
             if now - self.began > self.deadline_s:
                 self._give_up(f"Not every rank was back after {self.deadline_s:g} s. Where each rank stands:")
             if failed_at is not None and not dead and now - failed_at > GRACE_S:
                 failed_at = now
-                waiting = self._waiting()
+                waiting = self._unfinished()
                 if waiting and all(s.waits for s in waiting):
                     self._give_up("The others wait for what can't come any more:", waiting)
             first = next(reply for rank, reply in enumerate(self.pending) if rank not in self.outcomes)
             first.wait(POLL_S)
 
-    def _do_harm(self, elapsed_s: float) -> None:
+    def _inject_fault(self, elapsed_s: float) -> None:
         fault = self.fault
-        if fault is not None and fault.sent_by_us and elapsed_s > fault.after_s:
+        if fault is not None and fault.is_signal and elapsed_s > fault.after_s:
             self.fault = None
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.engines.pids[fault.rank], signal.SIGKILL if fault.kind == "kill" else signal.SIGSTOP)
 
-    def _give_up(self, reason: str, standings: list[Standing] | None = None) -> None:
-        standings = self._waiting() if standings is None else standings
+    def _give_up(self, reason: str, statuses: list[RankStatus] | None = None) -> None:
+        statuses = self._unfinished() if statuses is None else statuses
         lines = [describe(self.errors, self.ranks, self.source)] if self.errors else []
-        lines += [reason, *self._say_standings(standings)]
+        lines += [reason, *self._describe_statuses(statuses)]
         self.screen.finish(self.pending, self.errors)
-        raise RanksStuck("\n".join([*lines, self.engines.afterwards]), standings, self.errors)
+        raise RanksStuck("\n".join([*lines, self.engines.afterwards]), statuses, self.errors)
 
     def _died(self, dead: dict[int, str]) -> None:
-        standings = [s for s in self._waiting() if s.rank not in dead]
+        statuses = [s for s in self._unfinished() if s.rank not in dead]
         self.screen.finish(self.pending, {**self.errors, **{rank: {} for rank in dead}})
         lines = []
         for rank, how in dead.items():
@@ -130,31 +138,31 @@ class Call:
             lines.append("The system killed it because memory ran out: use smaller tensors or fewer ranks.")
         if self.errors:
             lines.append(describe(self.errors, self.ranks, self.source))
-        if standings:
-            lines += ["The others:", *self._say_standings(standings, dead)]
+        if statuses:
+            lines += ["The others:", *self._describe_statuses(statuses, dead)]
         raise RankDied("\n".join([*lines, self.engines.afterwards]))
 
-    def _say_standings(self, standings: list[Standing], dead: dict[int, str] | None = None) -> list[str]:
+    def _describe_statuses(self, statuses: list[RankStatus], dead: dict[int, str] | None = None) -> list[str]:
         done = sorted(self.outcomes.keys() - self.errors.keys())
-        lines = [_indent(s) for s in standings]
+        lines = [_indent(s) for s in statuses]
         if done:
             lines.append(f"    {name_ranks(done, self.ranks)}: done")
         gone = {**dict.fromkeys(done, "is done"), **dict.fromkeys(self.errors, "failed"), **(dead or {})}
-        return lines + missing(standings, gone)
+        return lines + missing_ranks(statuses, gone)
 
-    def _waiting(self) -> list[Standing]:
-        return [s for s in self._standings() if s.rank not in self.outcomes]
+    def _unfinished(self) -> list[RankStatus]:
+        return [s for s in self._statuses() if s.rank not in self.outcomes]
 
-    def _standings(self) -> list[Standing]:
+    def _statuses(self) -> list[RankStatus]:
         everyone = range(self.ranks)
-        answers = ask({rank: self.engines.watch(rank) for rank in everyone})
+        answers = ask_ranks({rank: self.engines.watch(rank) for rank in everyone})
         silent = [rank for rank in everyone if rank not in answers]
         pids = [d["pid"] for d in self.described]
-        texts = dump({rank: pids[rank] for rank in silent}, {rank: self.engines.stacks(rank) for rank in silent})
+        texts = dump_stacks({rank: pids[rank] for rank in silent}, {rank: self.engines.stacks(rank) for rank in silent})
         return [
             from_answer(rank, answers[rank], self.source)
             if rank in answers
-            else read(rank, texts.get(rank), self.source)
+            else from_stacks(rank, texts.get(rank), self.source)
             for rank in everyone
         ]
 
@@ -173,8 +181,8 @@ def _open(reply, loads) -> tuple:
         return "error", {"type": type(error).__name__, "message": str(error), "hint": hint, "frames": []}
 
 
-def _indent(standing: Standing) -> str:
-    return f"    {standing}"
+def _indent(status: RankStatus) -> str:
+    return f"    {status}"
 
 
 def _oom_kills() -> int:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Placement
-from allranks.engines.parent import Parent, ParentError, describe_exit, forking_is_safe
+from allranks.engines.forkserver import ForkServer, ForkServerError, describe_exit, forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir, sweep
 from allranks.errors import CourseError
 
@@ -87,7 +87,7 @@ class Engines:
                 raise failure[0]
 
     def _in_words(self, error: BaseException) -> BaseException:
-        if isinstance(error, (ParentError, RunDirError)):
+        if isinstance(error, (ForkServerError, RunDirError)):
             return WorldError(str(error))
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             where = self.directory.parent if self.directory else "the run directory"
@@ -110,13 +110,13 @@ class Engines:
             raise WorldError(f"The world's directory {self.directory} can't be made: {error.strerror}.") from None
         if self.launcher == "warm":
             progress("importing torch once, for all ranks")
-            Parent.ensure()
+            ForkServer.ensure()
         import ipyparallel as ipp
 
         from allranks.engines.launchers import CurveControllerLauncher
 
         if self.launcher == "warm":
-            Parent.ensure().wait_warm(START_TIMEOUT_S)
+            ForkServer.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
         options = ["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=60", KEEP_NOTHING]
         if self.launcher == "warm":

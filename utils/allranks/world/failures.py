@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from allranks.world.cluster import WorldError
-from allranks.world.standing import Standing, line_text
+from allranks.world.rank_status import RankStatus, line_text, name_ranks
 
 LONG, CUT, FRAMES = 160, 1500, 12
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -34,25 +34,16 @@ class RanksError(_Report):
 
 
 class RanksStuck(_Report):
-    """The ranks did not come back in time, or never can. `standings` says where each of them was."""
+    """The ranks did not come back in time, or never can. `statuses` says what each of them was doing."""
 
-    def __init__(self, message: str, standings: list[Standing], errors: dict[int, dict] | None = None) -> None:
+    def __init__(self, message: str, statuses: list[RankStatus], errors: dict[int, dict] | None = None) -> None:
         super().__init__(message)
-        self.standings = standings
+        self.statuses = statuses
         self.errors = errors or {}
 
 
 class RankDied(WorldError):
     """A rank's process ended while it was in use."""
-
-
-def name_ranks(ranks: list[int], world_size: int) -> str:
-    """ "rank 2", "ranks 0, 1 and 3", "all 4 ranks"."""
-    if len(ranks) == world_size and world_size > 1:
-        return f"all {world_size} ranks"
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
 def describe(errors: dict[int, dict], world_size: int, source: str | None = None) -> str:

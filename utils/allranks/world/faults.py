@@ -10,7 +10,7 @@ KINDS = ("kill", "pause", "slow", "drop_message")
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """One fault. "kill" and "pause" are signals from the notebook; the others happen inside the rank."""
 
     rank: int
@@ -19,12 +19,12 @@ class Fault:
     delay_s: float
 
     @property
-    def sent_by_us(self) -> bool:
-        """Whether the notebook does it, not the rank."""
+    def is_signal(self) -> bool:
+        """Whether it is a signal that the notebook sends; the others happen in the rank."""
         return self.kind in ("kill", "pause")
 
     @classmethod
-    def checked(cls, rank: int, kind: str, after_s: float, delay_s: float, ranks: int) -> Fault:
+    def checked(cls, rank: int, kind: str, after_s: float, delay_s: float, ranks: int) -> InjectedFault:
         """The fault, or a WorldError that says what is wrong with it."""
         if kind not in KINDS:
             raise WorldError(f"kind={kind!r} is unknown; a fault is one of {', '.join(KINDS)}.")

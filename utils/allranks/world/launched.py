@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from allranks.engines import clusters
-from allranks.engines.parent import Parent
+from allranks.engines.forkserver import ForkServer
 from allranks.world.attached import Attached
 from allranks.world.cluster import KEEP_NOTHING, START_TIMEOUT_S, Engines, WorldError
 
@@ -43,7 +43,7 @@ class Launched(Attached):
         warm = self.launcher != "local"
         if warm:
             progress("importing torch once, for the controller")
-            Parent.ensure().wait_warm(START_TIMEOUT_S)
+            ForkServer.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
         self._cluster = ipp.Cluster(
             controller="warm" if warm else CurveControllerLauncher,
@@ -73,18 +73,16 @@ class Launched(Attached):
         while (there := len(self._client.ids)) < job.ranks:
             if self._cancelled:
                 raise WorldError("The start was stopped.")
-            standing = None
+            state = None
             if job.profile == "slurm" and time.monotonic() - looked > LOOK_S:
-                standing, looked = engines.standing(), time.monotonic()
-            text = f"{there} of {job.ranks} ranks are there" + (
-                f"; job {engines.job_id}: {standing}" if standing else ""
-            )
+                state, looked = engines.queue_state(), time.monotonic()
+            text = f"{there} of {job.ranks} ranks are there" + (f"; job {engines.job_id}: {state}" if state else "")
             if text != said:
                 progress(text)
                 said = text
             if time.monotonic() > deadline:
                 raise WorldError(f"{there} of {job.ranks} engines had registered after {job.wait_s:g} s.{self._log()}")
-            if standing is not None and standing.split()[0] in (
+            if state is not None and state.split()[0] in (
                 "FAILED",
                 "CANCELLED",
                 "TIMEOUT",
@@ -92,7 +90,7 @@ class Launched(Attached):
                 "NODE_FAIL",
             ):
                 raise WorldError(
-                    f"Slurm's job {engines.job_id} ended ({standing}) before its engines were there.{self._log()}"
+                    f"Slurm's job {engines.job_id} ended ({state}) before its engines were there.{self._log()}"
                 )
             time.sleep(0.1)
 

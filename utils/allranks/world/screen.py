@@ -5,18 +5,10 @@ from __future__ import annotations
 import contextlib
 import html
 
+from allranks.notebook import in_notebook
 from allranks.world.outputs import STYLE, WIDGET, Grid
 
 SHOW_AFTER_S = 3.0
-
-
-def in_notebook() -> bool:
-    with contextlib.suppress(ImportError):
-        from IPython import get_ipython
-
-        shell = get_ipython()
-        return shell is not None and getattr(shell, "kernel", None) is not None
-    return False
 
 
 class Line:
@@ -25,6 +17,8 @@ class Line:
     def __init__(self, title: str) -> None:
         self.title, self.handle = title, None
         self.last: str | None = None
+        if in_notebook():
+            import IPython.display  # noqa: F401  # now: while lines are shown, another thread imports ipyparallel
 
     def say(self, text: str) -> None:
         if not in_notebook() or text == self.last:

@@ -22,7 +22,7 @@ from allranks.world.attached import Attached
 from allranks.world.call import Call
 from allranks.world.cluster import Engines, WorldError, choose_launcher
 from allranks.world.failures import RanksError
-from allranks.world.faults import Fault
+from allranks.world.faults import InjectedFault
 from allranks.world.idle import Idle
 from allranks.world.screen import Line
 from allranks.world.shared import Borrowed, Keeper, Shared
@@ -140,7 +140,7 @@ class World:
                     )
                 ranks, backend = have, told["backend"]
             self._busy = threading.Lock()
-            self._fault: Fault | None = None
+            self._fault: InjectedFault | None = None
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
@@ -366,7 +366,7 @@ class World:
         `kind` is "kill" (SIGKILL after `after_s` seconds), "pause" (SIGSTOP, likewise), "slow" (each of the rank's
         operations begins `delay_s` late) or "drop_message" (the rank's first send is never sent). Raises WorldError.
         """
-        self._fault = Fault.checked(rank, kind, after_s, delay_s, self.ranks)
+        self._fault = InjectedFault.checked(rank, kind, after_s, delay_s, self.ranks)
 
     def _turn(self, deadline: float):
         """Our turn to use a shared world; others need no turns."""
@@ -376,7 +376,9 @@ class World:
             deadline, lambda: self._line.say(f"{self._ready} Waiting for another notebook's call.")
         )
 
-    def _call_now(self, function, args: tuple, deadline: float, source: str | None, fault: Fault | None) -> list:
+    def _call_now(
+        self, function, args: tuple, deadline: float, source: str | None, fault: InjectedFault | None
+    ) -> list:
         call = Call(self._engines, function, args, deadline, source, fault)
         try:
             return call.results()
@@ -395,7 +397,7 @@ class World:
         if not self._busy.acquire(blocking=False):
             raise WorldError("The ranks are busy with another cell; collectives of two cells must not mix.")
         fault, self._fault = self._fault, None
-        if fault is not None and not fault.sent_by_us:
+        if fault is not None and not fault.is_signal:
             function, args = live.under_fault, (fault, function, args)
         try:
             with self._turn(deadline):

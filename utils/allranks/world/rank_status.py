@@ -1,4 +1,4 @@
-"""Where a rank stands: told by a thread of its own, else read from the stacks that it writes on SIGUSR1."""
+"""What a rank is doing: told by a thread of its own, else read from the stacks that it writes on SIGUSR1."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.engines.usercode import in_library
-from allranks.engines.watch import C10D, PLUMBING, settles
+from allranks.engines.watch import C10D, PLUMBING, is_waiting_for_gpu
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankStatus:
     """What one rank is doing: the torch.distributed function it is in (None: none), and its user's innermost line.
 
     `shape` and `dtype` are the tensor's, `seq` is how many collectives of the group `group` this rank has begun;
-    `settling`: its code is done, and its GPU still waits for something queued.
+    `waits_for_gpu`: its code is done, and its GPU still waits for something queued.
     """
 
     rank: int
@@ -38,17 +38,17 @@ class Standing:
     line: int | None = None
     text: str | None = None
     known: bool = True
-    settling: bool = False
+    waits_for_gpu: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether it is in a communication: a torch.distributed function, or a `wait()` on one begun before."""
-        return self.op is not None or self.settling or ".wait(" in (self.text or "")
+        return self.op is not None or self.waits_for_gpu or ".wait(" in (self.text or "")
 
     @property
     def collective(self) -> tuple | None:
         """What tells its collective from others: the group and its number there; None outside of a collective."""
-        if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") and not self.settling:
+        if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") and not self.waits_for_gpu:
             return None
         if self.seq is None:
             return None
@@ -58,7 +58,7 @@ class Standing:
         if not self.known:
             return f"rank {self.rank}: does not answer"
         doing = f"in dist.{self.op}" if self.op else "computing" if self.line else "idle"
-        if self.settling:
+        if self.waits_for_gpu:
             doing = "waits for its GPU, where something begun does not end"
         if self.peer is not None:
             doing += f" {'to' if 'send' in self.op else 'from'} rank {self.peer}"
@@ -68,7 +68,7 @@ class Standing:
         return f"rank {self.rank}: {doing}{where}"
 
 
-def ask(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dict]:
+def ask_ranks(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dict]:
     """What each rank (rank: its socket) says of itself; a rank that stays silent is left out."""
     answers: dict[int, dict] = {}
     deadline = time.monotonic() + timeout_s
@@ -90,57 +90,57 @@ def ask(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dict]:
     return answers
 
 
-def from_answer(rank: int, answer: dict, source: str | None = None) -> Standing:
-    """The standing that a rank told. `source` is the cell that it runs, for the text of lines known only to it."""
+def from_answer(rank: int, answer: dict, source: str | None = None) -> RankStatus:
+    """What a rank told of itself. `source` is the cell that it runs, for the text of lines known only to it."""
     line, file = answer.get("line"), answer.get("file")
     text = answer.get("text") or (line and line_text(file, line, source)) or None
     keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq")}
     shape, group = answer.get("shape"), answer.get("group")
-    return Standing(
+    return RankStatus(
         rank,
         **keep,
         shape=None if shape is None else tuple(shape),
         group=None if group is None else tuple(group),
-        settling=answer.get("settling", False),
+        waits_for_gpu=answer.get("waits_for_gpu", False),
         file=file,
         line=line,
         text=text,
     )
 
 
-def missing(standings: list[Standing], gone: dict[int, str]) -> list[str]:
+def missing_ranks(statuses: list[RankStatus], gone: dict[int, str]) -> list[str]:
     """One line for each collective that some ranks are in and others of its group are not; `gone`: {1: "is done"}."""
-    rooms: dict[tuple, list[Standing]] = {}
-    for standing in standings:
-        if standing.collective is not None:
-            rooms.setdefault((standing.op, standing.collective), []).append(standing)
+    entered: dict[tuple, list[RankStatus]] = {}
+    for status in statuses:
+        if status.collective is not None:
+            entered.setdefault((status.op, status.collective), []).append(status)
     lines = []
-    at = {s.rank: s for s in standings}
+    at = {s.rank: s for s in statuses}
     named: set[int] = set()
-    for (op, (group, number)), inside in sorted(rooms.items(), key=lambda room: -len(room[1])):
+    for (op, (group, number)), inside in sorted(entered.items(), key=lambda entry: -len(entry[1])):
         ranks = [s.rank for s in inside]
-        absent = {rank: _whereabouts(at.get(rank), gone.get(rank)) for rank in group or () if rank not in ranks}
+        absent = {rank: _doing(at.get(rank), gone.get(rank)) for rank in group or () if rank not in ranks}
         if not absent or named >= set(ranks):  # the other side of a line that was said already
             continue
         named |= absent.keys()
-        who = f"rank {ranks[0]} waits" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} wait"
+        who = f"{name_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''}"
         others = ", ".join(f"rank {rank} {where}" for rank, where in absent.items())
         place = f"in {op} (collective {number})" if op else f"for the GPU (collectives begun: {number})"
         lines.append(f"{who} {place}; {others}.")
     return lines
 
 
-def _whereabouts(standing: Standing | None, gone: str | None) -> str:
-    if standing is None:
+def _doing(status: RankStatus | None, gone: str | None) -> str:
+    if status is None:
         return gone or "is not there"
-    if not standing.known:
+    if not status.known:
         return "does not answer"
-    if standing.settling:
+    if status.waits_for_gpu:
         return "waits for its GPU"
-    return f"is in dist.{standing.op}" if standing.op else "is computing" if standing.line else "is not there"
+    return f"is in dist.{status.op}" if status.op else "is computing" if status.line else "is not there"
 
 
-def dump(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:
+def dump_stacks(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:
     """Asks each rank (rank: pid) for its stacks and returns what each wrote; a rank that stays silent is left out."""
     before = {}
     for rank, pid in pids.items():
@@ -160,10 +160,10 @@ def dump(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) 
     return texts
 
 
-def read(rank: int, text: str | None, source: str | None = None) -> Standing:
+def from_stacks(rank: int, text: str | None, source: str | None = None) -> RankStatus:
     """What a dump says of one rank. `source` is the cell that it runs, for the text of lines known only to the rank."""
     if text is None:
-        return Standing(rank, known=False)
+        return RankStatus(rank, known=False)
     for thread in reversed(re.split(r"\n\n|^(?=(?:Current thread|Thread) )", text, flags=re.M)):
         frames = [m.groupdict() for line in thread.splitlines() if (m := _FRAME.match(line))]
         if not any(f["name"] in ("launch_instance", "engine") for f in frames):
@@ -173,15 +173,24 @@ def read(rank: int, text: str | None, source: str | None = None) -> Standing:
             file, line = frame["file"], int(frame["line"])
             if file.endswith(C10D) and frame["name"] not in PLUMBING:
                 op = frame["name"]
-            elif settles(file, frame["name"]):
-                return Standing(rank, settling=True)
-            elif not in_library(file) and not file.endswith("engines/parent.py"):
-                return Standing(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
-        return Standing(rank, op)
-    return Standing(rank, known=False)
+            elif is_waiting_for_gpu(file, frame["name"]):
+                return RankStatus(rank, waits_for_gpu=True)
+            elif not in_library(file):
+                return RankStatus(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
+        return RankStatus(rank, op)
+    return RankStatus(rank, known=False)
 
 
 def line_text(file: str, line: int, source: str | None) -> str:
     """The text of a line of the user's; `source` is the cell that the ranks run, which no file of ours holds."""
     lines = (source or "").splitlines()
     return linecache.getline(file, line).strip() or (lines[line - 1].strip() if 0 < line <= len(lines) else "")
+
+
+def name_ranks(ranks: list[int], world_size: int | None = None) -> str:
+    """ "rank 2", "ranks 0, 1 and 3", and where the world size says that these are all of several: "all 4 ranks"."""
+    if len(ranks) == world_size and world_size > 1:
+        return f"all {world_size} ranks"
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

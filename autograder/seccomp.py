@@ -12,11 +12,11 @@ import ctypes
 import errno
 import os
 
-ALONE = ("fork", "vfork", "execve", "execveat")
+NEW_PROCESSES = ("fork", "vfork", "execve", "execveat")
 UNCOUNTED_MEMORY = ("shmget", "msgget", "semget", "mq_open", "memfd_secret", "io_uring_setup")
-WHISPERS = ("add_key", "request_key", "keyctl", "flock", "inotify_init", "inotify_init1", "fanotify_init")
+COVERT_CHANNELS = ("add_key", "request_key", "keyctl", "flock", "inotify_init", "inotify_init1", "fanotify_init")
 # what stays with a file that others see: a device, or the memory in which a large message came
-MARKS = tuple(
+FILE_ATTRIBUTES = tuple(
     "utime utimes futimesat utimensat utimensat_time64 chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat "
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat".split()
 )
@@ -54,7 +54,7 @@ def program() -> bytes:
         )
 
     try:
-        for name in (*ALONE, *UNCOUNTED_MEMORY, *WHISPERS, *MARKS, *SOCKETS, *KERNEL_SURFACE):
+        for name in (*NEW_PROCESSES, *UNCOUNTED_MEMORY, *COVERT_CHANNELS, *FILE_ATTRIBUTES, *SOCKETS, *KERNEL_SURFACE):
             refuse(name)
         refuse("clone", errno.EPERM, (0, _MASKED, _CLONE_THREAD, 0))
         refuse("clone3", errno.ENOSYS)  # its flags lie in memory; the C library then takes clone

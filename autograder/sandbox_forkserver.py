@@ -1,0 +1,162 @@
+"""Runs inside the sandbox: imports torch once, then forks each rank into namespaces of its own.
+
+`autograder.sandbox` starts it under bubblewrap, by its path, and talks to it over one inherited socket. A rank sees no
+other rank: it is process 1 of its own process namespace, has a network with no interfaces, a /proc of its own and private,
+small /scratch and /dev/shm, no capabilities, no descriptor but the ones that were passed for it, and a filter over its system
+calls (`seccomp.py`). So two ranks of one submission share nothing that they can write to; what they can only time or count
+is left (docs/instructor.md).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import socket
+import sys
+
+from allranks.engines.forkserver import Client, ForkLoop
+
+WARM = ("numpy", "torch", "torch.distributed", "torch.nn", "torch.nn.functional", "allranks.wire.rank")
+SCRATCH_BYTES = 64 << 20
+
+_NEWNS, _NEWUTS, _NEWIPC, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
+_NOSUID, _NODEV, _NOEXEC, _REC, _PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 24, 38, 47
+_SECCOMP_MODE_FILTER = 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _CapHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Calls a function of libc; raises OSError where it returns -1."""
+    if getattr(_LIBC, name)(*arguments) == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+
+
+def _mount_empty(path: str, nbytes: int) -> None:
+    options = f"size={nbytes},nr_inodes=4096,mode=1777".encode()
+    _call("mount", b"none", path.encode(), b"tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
+
+
+def _own_view() -> None:
+    """Gives this process (the first of its process namespace) folders that nobody else has."""
+    _call("mount", b"none", b"/", None, _REC | _PRIVATE, None)
+    os.chdir("/")
+    for path in ("/scratch", "/dev/shm"):
+        _mount_empty(path, SCRATCH_BYTES)
+    # a /proc that shows this rank's processes only; where the machine refuses (some containers), an empty one
+    if _LIBC.mount(b"none", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None) == -1:
+        _mount_empty("/proc", 4096)
+    os.chdir("/scratch")
+
+
+def _forbid_user_namespaces() -> None:
+    """Lets nobody in the sandbox make a user namespace, where it would have capabilities again."""
+    _call("mount", b"none", b"/scratch", b"proc", _NOSUID | _NODEV | _NOEXEC, None)  # bubblewrap's own is read-only
+    with open("/scratch/sys/user/max_user_namespaces", "w", encoding="ascii") as limit:
+        limit.write("0")
+    _call("umount2", b"/scratch", 0)
+
+
+def _drop_capabilities() -> None:
+    """Gives up every capability for good, also over an exec."""
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call("prctl", _PR_CAP_AMBIENT, 4, 0, 0, 0)
+    for capability in range(64):
+        if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == -1:
+            break  # the kernel knows no capability of that number
+    _call("capset", ctypes.byref(_CapHeader(0x20080522, 0)), ctypes.byref((ctypes.c_uint32 * 6)()))
+
+
+class _SockFprog(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _refuse_calls(program: bytes) -> None:
+    """Puts this process, its threads and children under a seccomp filter, for good."""
+    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_SockFprog(len(program) // 8, program)), 0, 0)
+
+
+class SandboxForkServer(ForkLoop):
+    """Serves the one client outside; makes each child the first process of namespaces of its own, and shuts it in."""
+
+    def __init__(self, control: socket.socket, limits: dict[str, int], filter_program: bytes) -> None:
+        super().__init__(WARM)
+        self.control, self.limits, self.filter_program = control, limits, filter_program
+        self.own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
+
+    def prepare(self) -> None:
+        """Before anything of Python's packages runs."""
+        _forbid_user_namespaces()
+
+    def listen(self) -> None:
+        """Takes requests from outside."""
+        self.add_client(self.control)
+
+    def answer(self, client: Client, request: dict, fds: list[int]) -> None:
+        """Forks; or signals a rank, which nobody outside can: {"kill": pid, "signal": number}."""
+        if "kill" not in request:
+            super().answer(client, request, fds)
+        elif request["kill"] in self.owners:
+            os.kill(request["kill"], request["signal"])
+
+    def drop(self, client: Client) -> None:
+        """Ends the sandbox: it ends with its first process, and every rank with it."""
+        os._exit(0)
+
+    def fork_process(self) -> int:
+        """Forks a rank as the first process of a new process namespace; its process id as seen from here."""
+        _call("unshare", _NEWPID)  # for our next child; we stay where we are
+        pid = None
+        try:
+            pid = os.fork()
+        finally:
+            if pid != 0:
+                _call("setns", self.own_namespace, _NEWPID)  # else the next unshare would be refused
+        return pid
+
+    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
+        """Shuts this process in."""
+        mapped_nbytes = _mapped_nbytes()  # while there is a /proc for certain
+        _call("unshare", _NEWNS | _NEWUTS | _NEWIPC | _NEWNET)
+        self.detach(request)
+        _own_view()
+        limits = dict(self.limits)
+        limits["AS"] = mapped_nbytes + limits.pop("MAPPED")
+        for name, limit in limits.items():
+            number = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(number)[1]
+            lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(number, (lower, lower))
+        _drop_capabilities()
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        _close_all_but({0, 1, 2, *fds})
+        _refuse_calls(self.filter_program)
+
+
+def _mapped_nbytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _close_all_but(wanted: set[int]) -> None:
+    """Closes every descriptor that is not wanted, ours and those that bubblewrap left open."""
+    begin = 0
+    for fd in [*sorted(wanted), 0x7FFFFFFF]:  # not the limit: it may have been lowered since they were opened
+        if begin < fd:  # an empty range would close them all
+            os.closerange(begin, fd)
+        begin = fd + 1
+
+
+if __name__ == "__main__":
+    SandboxForkServer(
+        socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]), bytes.fromhex(sys.argv[3])
+    ).serve()

@@ -1,0 +1,275 @@
+"""The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there.
+
+Importing torch costs seconds of CPU a process; forking costs milliseconds. The fork server has one thread and never calls
+CUDA or a parallel operation, so forking it is safe. It lives as long as the process that started it: a pipe that only
+that process holds open is its lifeline. Every process that it forked for a client dies with that client's connection,
+and all of them with the fork server (PR_SET_PDEATHSIG), so that nothing is left behind whichever of them is killed.
+
+    forkserver = ForkServer.ensure()
+    child = forkserver.spawn("package.module:function", args={"any": "JSON"}, env={"RANK": "0"})
+    child.poll(), child.wait(timeout=1), child.kill()
+
+In the child `function(args, fds)` is called; what it returns is the exit code (None is 0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
+from allranks.engines.forkserver.mailbox import Child, Mailbox
+from allranks.engines.forkserver.process import forking_is_safe
+from allranks.engines.rundir import RunDirError, run_dir, sweep
+
+_numbers = itertools.count(1)  # of the fork servers that this process has started
+
+
+class ForkServerError(RuntimeError):
+    """The fork server can't be started or reached, or refused a request."""
+
+
+class Connection:
+    """A client's connection to a process that forks for it: requests, replies, and the ends of children. Thread-safe.
+
+    Subclasses name that process in messages (`name`), say what is raised (`error`) and where to look further (`_hint`).
+    `process` is the server, where this process started it.
+    """
+
+    name: str
+    error: type[Exception]
+
+    def __init__(self, connection: socket.socket, process: subprocess.Popen | None, thread_name: str) -> None:
+        self.process = process
+        self.pid: int | None = None
+        self.warm_s: float | None = None
+        self._socket = connection
+        self._mail = Mailbox()
+        self._closed: str | None = None
+        threading.Thread(target=self._read, name=thread_name, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be made."""
+        return self._closed is None
+
+    def wait_warm(self, timeout: float = 120) -> float:
+        """Waits until the imports are done; the seconds that they took. Raises `error` where it ends before."""
+        if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
+            raise self.error(f"{self.name} was not ready after {timeout:.0f} s. {self._hint()}")
+        return self.warm_s
+
+    def _ask(self, request: dict, fds: Sequence[int], timeout: float) -> dict:
+        """The reply to a request. Raises `error` where none comes."""
+        number = self._mail.number()
+        self._send({"id": number, **request}, fds)
+        reply = self._mail.reply(number, timeout, self._raise_if_closed)
+        if reply is None:
+            raise self.error(f"{self.name} did not answer in {timeout:.0f} s. {self._hint()}")
+        return reply
+
+    def _send(self, request: dict, fds: Sequence[int] = ()) -> None:
+        message = json.dumps(request).encode()
+        if len(message) > MAX_MESSAGE:
+            raise self.error(f"The request is {len(message)} bytes. {self.name} takes {MAX_MESSAGE}.")
+        if len(fds) > MAX_FDS:
+            raise self.error(f"The request passes {len(fds)} descriptors. {self.name} takes {MAX_FDS}.")
+        self._raise_if_closed()
+        try:
+            socket.send_fds(self._socket, [message], fds)
+        except OSError as error:
+            self._finish(f"the connection broke ({error.strerror})")
+            self._raise_if_closed()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = self._socket.recv(MAX_MESSAGE)
+            except OSError:
+                data = b""
+            if not data:
+                self._finish("it ended")
+                if self.process is not None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.process.wait(5)  # no zombie stays
+                return
+            message = json.loads(data)
+            if "warm" in message:
+                with self._mail.arrived:
+                    self.warm_s, self.pid = message["warm"], message["pid"]
+                    self._mail.arrived.notify_all()
+            else:
+                self._mail.take(message)
+
+    def _finish(self, reason: str) -> None:
+        """Nothing can be asked any more; wakes who waits. Only the first reason counts."""
+        if self._closed is None:
+            self._closed = reason
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._mail.close()
+
+    def _raise_if_closed(self) -> None:
+        if self._closed is not None:
+            raise self.error(f"{self.name} is gone: {self._closed}. {self._hint()}")
+
+    def _hint(self) -> str:
+        """A sentence that helps to find out why."""
+        raise NotImplementedError
+
+
+class ForkServer(Connection):
+    """This process's connection to a fork server. Thread-safe."""
+
+    name = "The fork server"
+    error = ForkServerError
+    _current: ForkServer | None = None
+    _guard = threading.Lock()
+
+    def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen | None = None) -> None:
+        self.path = Path(path)
+        self._lifeline = lifeline
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(str(path))
+        super().__init__(connection, process, "allranks-forkserver")
+        os.register_at_fork(after_in_child=self._forget)
+
+    @classmethod
+    def ensure(cls) -> ForkServer:
+        """The fork server of this process: the one in use, else the one that `ALLRANKS_FORKSERVER` names, else a new one.
+
+        Raises ForkServerError where none can be had.
+        """
+        with cls._guard:
+            if cls._current is not None and cls._current.alive:
+                return cls._current
+            shared = os.environ.get("ALLRANKS_FORKSERVER")
+            if shared:
+                try:
+                    cls._current = cls(Path(shared))
+                    return cls._current
+                except OSError:
+                    pass  # the process that shared it has gone: start our own
+            cls._current = cls.start()
+            return cls._current
+
+    @classmethod
+    def start(cls, *, lasting: bool = False) -> ForkServer:
+        """Starts a new fork server that ends with this process. Returns at once; the first request waits until warm.
+
+        A `lasting` one, which will fork for many notebooks, imports what optimizers need too, once nobody asks anything.
+        """
+        if not forking_is_safe():
+            raise ForkServerError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
+        try:
+            directory = run_dir()
+        except RunDirError as error:
+            raise ForkServerError(str(error)) from None
+        sweep(directory)
+        read, write = os.pipe()
+        name = f"forkserver{next(_numbers)}-{os.getpid()}"  # a second one must not take the first one's place
+        log = directory / f"{name}.log"
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = directory / f"{name}.sock"
+        path.unlink(missing_ok=True)
+        try:
+            listening.bind(str(path))
+            listening.listen(64)
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "allranks.engines.forkserver"),
+                    *(str(path), str(read), str(listening.fileno())),
+                    *(["lasting"] if lasting else []),
+                ],
+                pass_fds=[read, listening.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                start_new_session=True,
+                cwd="/",
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
+            )
+        except OSError as error:
+            os.close(write)
+            raise ForkServerError(f"The fork server could not start: {error}.") from None
+        finally:
+            os.close(read)
+            os.close(descriptor)
+            listening.close()
+        return cls(path, lifeline=write, process=process)
+
+    def spawn(
+        self,
+        target: str,
+        *,
+        args: object = None,
+        env: dict[str, str] | None = None,
+        fds: tuple[int, ...] | list[int] = (),
+        cwd: str | None = None,
+        log: str | Path | None = None,
+        timeout: float = 120,
+    ) -> Child:
+        """Forks a process that calls `target` ("module:function") with (`args`, `fds`); `env` is added to ours.
+
+        `log` is the file that its stdout and stderr are appended to (else they are dropped). Raises ForkServerError where
+        the fork server is gone, the target does not import, or the request is too large.
+        """
+        request = {
+            "target": target,
+            "args": args,
+            "env": {**os.environ, **(env or {})},
+            "cwd": cwd or os.getcwd(),
+            "log": str(log) if log else None,
+        }
+        reply = self._ask(request, fds, timeout)
+        if "error" in reply:
+            raise self.error(reply["error"])
+        return self._mail.adopt(Child(reply["pid"], str(log) if log else None))
+
+    def close(self) -> None:
+        """Ends the connection, and with it every child that was spawned over it; ends the server where we started it."""
+        self._finish("it was closed")
+        if self.process is not None:
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.path.unlink(missing_ok=True)
+            self.path.with_suffix(".log").unlink(missing_ok=True)
+        with ForkServer._guard:
+            if ForkServer._current is self:
+                ForkServer._current = None
+
+    def _hint(self) -> str:
+        return f"See {self.path.with_suffix('.log')}."
+
+    def _finish(self, reason: str) -> None:
+        super()._finish(reason)
+        if self._lifeline is not None:
+            lifeline, self._lifeline = self._lifeline, None
+            os.close(lifeline)
+
+    def _forget(self) -> None:
+        """In a process forked from ours: lets go of the lifeline, so that only the starter keeps the server alive."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        self._socket.close()
+        self._closed = "this process was forked from the one that was connected"
+        if ForkServer._current is self:
+            ForkServer._current = None
+
+    def __repr__(self) -> str:
+        state = "gone" if not self.alive else "warming" if self.warm_s is None else f"warm, pid {self.pid}"
+        return f"<ForkServer {state}>"

@@ -1,0 +1,195 @@
+"""The loop of a process that forks others on request: the fork server's, and that of the grader's sandbox."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from allranks.engines.forkserver.process import preload, reseed_random_generators
+
+MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
+MAX_FDS = 64
+QUIET_S = 1.0  # of nobody asking, before an import that may come later
+
+
+class Client:
+    """A connection over which requests come."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    def send(self, message: dict) -> None:
+        """Sends a message, unless the client has gone."""
+        with contextlib.suppress(OSError):
+            self.connection.send(json.dumps(message).encode())
+
+
+class ForkLoop:
+    """Imports `modules`, then forks on request and tells how each child ended. One thread, so that forking is safe.
+
+    Messages are JSON on Unix sockets that keep their borders (SOCK_SEQPACKET):
+
+        {"warm": seconds, "pid": ours}                          to a client, once all is imported
+        {"id": n, "target": "module:function", "args": ...}     a request, with the descriptors for the child
+        {"id": n, "pid": p}  or  {"id": n, "error": text}       its reply
+        {"exit": p, "code": c}                                  the end of a child; a negative code is a signal
+
+    In the child `function(args, fds)` is called; what it returns is the exit code. `later` are modules to import once nobody
+    asks anything. Subclasses say who may connect and what a child must become.
+    """
+
+    def __init__(self, modules: Sequence[str], later: Sequence[str] = ()) -> None:
+        self.modules, self.later = modules, list(later)
+        self.selector = selectors.DefaultSelector()
+        self.clients: dict[int, Client] = {}  # by descriptor
+        self.owners: dict[int, Client] = {}  # by the process id of each child that lives
+        self.wake, self.wake_write = socket.socketpair()
+        for end in (self.wake, self.wake_write):
+            end.setblocking(False)
+        self.warm_s = 0.0
+
+    def serve(self) -> None:
+        """Imports, then answers until the process ends."""
+        self.prepare()
+        signal.set_wakeup_fd(self.wake_write.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        began = time.monotonic()
+        preload(*self.modules)
+        self.warm_s = time.monotonic() - began
+        self.on_ready(self.wake, self.reap)
+        self.listen()
+        while True:
+            ready = self.selector.select(QUIET_S if self.later else None)
+            for key, _ in ready:
+                key.data()
+            if not ready and self.later:
+                try:
+                    preload(self.later.pop(0))
+                except Exception:  # the children import it themselves, or don't; it stands in the log
+                    traceback.print_exc()
+
+    def on_ready(self, readable: Any, function: Callable[[], None]) -> None:
+        """Calls `function` whenever there is something to read on `readable`."""
+        self.selector.register(readable, selectors.EVENT_READ, function)
+
+    # ------------------------------------------------------------------------------------- what subclasses differ in
+
+    def prepare(self) -> None:
+        """Called before anything is imported."""
+
+    def listen(self) -> None:
+        """Called when all is imported: from now on clients may come."""
+        raise NotImplementedError
+
+    def fork_process(self) -> int:
+        """`os.fork()`, with what must surround it."""
+        return os.fork()
+
+    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
+        """Called in the child: makes of it what the request asks for, `detach` among it."""
+        raise NotImplementedError
+
+    def child_ended(self, pid: int) -> None:
+        """Called before the end of a child is told."""
+
+    # ----------------------------------------------------------------------------------------------------- requests
+
+    def add_client(self, connection: socket.socket) -> None:
+        """Takes requests from this connection from now on."""
+        client = self.clients[connection.fileno()] = Client(connection)
+        self.on_ready(connection, lambda: self.read(client))
+        client.send({"warm": self.warm_s, "pid": os.getpid()})
+
+    def read(self, client: Client) -> None:
+        """Takes one request, or the end of the connection."""
+        try:
+            data, fds, _, _ = socket.recv_fds(client.connection, MAX_MESSAGE, MAX_FDS)
+        except OSError:
+            data, fds = b"", []
+        if not data:
+            self.drop(client)
+            return
+        try:
+            self.answer(client, json.loads(data), fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def answer(self, client: Client, request: dict, fds: list[int]) -> None:
+        """Forks, and replies."""
+        try:
+            reply: dict = {"pid": self.fork(client, request, fds)}
+        except Exception as error:
+            reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
+        client.send({"id": request["id"], **reply})
+
+    def drop(self, client: Client) -> None:
+        """The client has gone."""
+        self.selector.unregister(client.connection)
+        self.clients.pop(client.connection.fileno(), None)
+        client.connection.close()
+
+    # ----------------------------------------------------------------------------------------------------- children
+
+    def fork(self, client: Client, request: dict, fds: list[int]) -> int:
+        """Forks a child that calls the request's target and then ends; its process id."""
+        module, _, function = request["target"].partition(":")
+        target = getattr(importlib.import_module(module), function)
+        server_pid = os.getpid()
+        pid = self.fork_process()
+        if pid:
+            self.owners[pid] = client
+            return pid
+        code = 1
+        try:
+            self.become_child(server_pid, request, fds)
+            code = target(request["args"], fds) or 0
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+
+    def detach(self, request: dict) -> None:
+        """In the child: a session, signals, an environment and random numbers of its own, and nothing that is the server's."""
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        for end in (self.wake, self.wake_write, *(client.connection for client in self.clients.values())):
+            end.close()
+        self.selector.close()
+        os.environ.clear()
+        os.environ.update(request["env"])
+        reseed_random_generators()
+
+    def reap(self) -> None:
+        """Tells of every child that has ended."""
+        with contextlib.suppress(BlockingIOError):
+            while self.wake.recv(4096):
+                pass
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                client = self.owners.pop(pid, None)
+                if client is not None:
+                    self.child_ended(pid)
+                    client.send({"exit": pid, "code": os.waitstatus_to_exitcode(status)})

@@ -1,0 +1,124 @@
+"""The fork server's own side: it imports what ranks need, and forks for the processes of its user."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import signal
+import socket
+from pathlib import Path
+
+from allranks.engines.forkserver.loop import Client, ForkLoop
+from allranks.engines.forkserver.process import adopt_orphans, die_with_parent, kill_session
+
+WARM = (
+    "numpy.random",
+    "torch",
+    "torch.distributed",
+    "torch.nn",
+    "cloudpickle",
+    "tornado.platform.asyncio",
+    "IPython.core.completerlib",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
+    "ipykernel.ipkernel",
+    "ipykernel.kernelapp",
+    "ipykernel.inprocess.ipkernel",
+    "ipyparallel.engine.app",
+    "ipyparallel.controller.app",
+    "ipyparallel.controller.heartmonitor",
+    "ipyparallel.controller.dictdb",
+    "ipyparallel.serialize",
+    "allranks.engines.controller",
+    "allranks.engines.rank",
+    "allranks.trace",
+    "allranks.wire.rank",
+)
+# what the first optimizer or DDP of a process imports, for more than a second
+LATER = ("sympy", "torch._dynamo")
+
+
+class Server(ForkLoop):
+    """Listens on a socket, until the lifeline closes. What it forked for a client ends with that client's connection."""
+
+    def __init__(self, path: Path, lifeline: int, listening: socket.socket, lasting: bool) -> None:
+        super().__init__(WARM, LATER if lasting else ())
+        self.path, self.lifeline, self.listening = path, lifeline, listening
+        self.listening.setblocking(False)
+
+    def prepare(self) -> None:
+        """Before the imports: whatever our children leave behind is ours, and SIGTERM ends all."""
+        adopt_orphans()
+        signal.signal(signal.SIGTERM, lambda *_: self.stop())
+
+    def listen(self) -> None:
+        """Lets clients in."""
+        self.on_ready(self.listening, self.accept)
+        self.on_ready(self.lifeline, self.stop)
+
+    def accept(self) -> None:
+        """Lets one client in; only our own user's."""
+        connection, _ = self.listening.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        _, uid, _ = array.array("I", credentials)
+        if uid == os.getuid():
+            self.add_client(connection)
+        else:
+            connection.close()
+
+    def drop(self, client: Client) -> None:
+        """The client has gone: so does everything that was forked for it."""
+        super().drop(client)
+        for pid, owner in list(self.owners.items()):
+            if owner is client:
+                kill_session(pid)
+
+    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
+        """Turns the forked process into a stranger to the server, which dies with it all the same."""
+        die_with_parent()
+        if os.getppid() != server_pid:
+            os._exit(1)
+        self.detach(request)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.close(self.lifeline)
+        self.listening.close()
+        null = os.open(os.devnull, os.O_RDWR)
+        out = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if request["log"] else null
+        os.dup2(null, 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        for fd in {null, out} - {0, 1, 2}:
+            os.close(fd)
+        os.chdir(request["cwd"])
+
+    def child_ended(self, pid: int) -> None:
+        """Kills what is left of the child's session."""
+        kill_session(pid)
+
+    def reap(self) -> None:
+        """Tells of every child that has ended, and kills what it left behind."""
+        super().reap()
+        self.kill_orphans()
+
+    def kill_orphans(self) -> None:
+        """Kills what a rank left behind: as the subreaper we inherit every process whose parent has ended."""
+        with contextlib.suppress(OSError):
+            listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            for pid in map(int, listed):
+                if pid not in self.owners:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ends every child, and this process."""
+        for pid in list(self.owners):
+            kill_session(pid)
+        self.path.unlink(missing_ok=True)
+        self.path.with_suffix(".log").unlink(missing_ok=True)
+        os._exit(0)
+
+
+def main(path: str, lifeline: str, listening: str, lasting: str = "") -> None:
+    """Runs the fork server on a listening socket and a lifeline that were inherited."""
+    Server(Path(path), int(lifeline), socket.socket(fileno=int(listening)), bool(lasting)).serve()

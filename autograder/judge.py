@@ -315,7 +315,7 @@ def _picture(verdict) -> str | None:
     """What the ranks did, where it went wrong: the cycle of waits, or the messages of one case. It shows no input."""
     if verdict.svg or verdict.passed or verdict.trace is None or not 0 < len(verdict.trace) <= MAX_DRAWN_EVENTS:
         return verdict.svg
-    from allranks.player.film import film
+    from allranks.player.animation import film
     from allranks.player.still import still
 
     try:

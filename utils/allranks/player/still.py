@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from allranks.player.film import Bar, Film, Leg, members
+from allranks.player.animation import Bar, Film, Leg, members
 
 # Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in static/stage.js
 COLOURS = (

@@ -14,8 +14,8 @@ from importlib import resources
 import anywidget
 import traitlets
 
-from allranks.player.film import LAYOUTS, Film
-from allranks.player.film import film as make_film
+from allranks.player.animation import LAYOUTS, Film
+from allranks.player.animation import film as make_film
 from allranks.player.still import still
 from allranks.schedules import Schedule
 from allranks.trace import Trace

@@ -1,5 +1,5 @@
 // A film unpacked for playing: where every message is, and what every cell holds, at any moment.
-// Positions are in steps: 2.5 is half-way through the third step. Bags are folded in film.py; here they are only looked up.
+// Positions are in steps: 2.5 is half-way through the third step. Bags are folded in animation.py; here they are only looked up.
 
 async function inflate(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));

@@ -6,7 +6,7 @@ import json
 import zlib
 
 import pytest
-from allranks.player.film import add, bag, bound, columns, film, members, pattern, ranges, size
+from allranks.player.animation import add, bag, bound, columns, film, members, pattern, ranges, size
 from allranks.schedules import (
     ALGORITHMS,
     binomial_broadcast,

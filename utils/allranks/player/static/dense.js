@@ -14,7 +14,7 @@ class Dense {
     this.root.setAttribute("aria-hidden", "true");
     this.canvas = document.createElement("canvas");
     this.root.append(this.canvas);
-    this.sizes = reel.bags.map((runs) => {
+    this.sizes = reel.contributions.map((runs) => {
       let sum = 0;
       for (let i = 0; i < runs.length; i += 2) sum += runs[i + 1] - runs[i] + 1;
       return sum;
@@ -23,7 +23,7 @@ class Dense {
     const full = reel.goal.length ? reel.goal.map(([, , bag]) => this.sizes[bag]) : this.sizes;
     this.most = full.reduce((a, b) => Math.max(a, b), 1);
     // layers of repeats begin again at a lower rank
-    this.twice = reel.bags.map((runs) => runs.some((low, i) => i && i % 2 === 0 && low <= runs[i - 1]));
+    this.twice = reel.contributions.map((runs) => runs.some((low, i) => i && i % 2 === 0 && low <= runs[i - 1]));
     this.matrix = reel.chunks > 1;
     if (this.matrix) {
       this.small = document.createElement("canvas");

@@ -428,7 +428,7 @@ class Player {
 
 async function render({ model, el }) {
   try {
-    const film = await inflate(model.get("film")), other = model.get("other");
+    const film = await inflate(model.get("animation")), other = model.get("compared");
     const player = new Player(model, el, other && other.byteLength ? [film, await inflate(other)] : [film]);
     return () => player.end();
   } catch (error) {

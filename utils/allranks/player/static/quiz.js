@@ -36,7 +36,7 @@ function askHeld(reel, leg, step) {
   const [chunk] = leg.chunks, name = (list) => (list.length ? list.join(" + ") : "nothing");
   const before = name(reel.held(leg.dst, chunk)), after = name(reel.bag(leg.after[0]));
   const everyone = name(Array.from({ length: reel.ranks }, (_, r) => r));
-  const options = [...new Set([before, name(reel.bag(leg.cargo[0])), after, everyone])].slice(0, 4);
+  const options = [...new Set([before, name(reel.bag(leg.carried[0])), after, everyone])].slice(0, 4);
   if (options.length < 2) options.push(name([leg.dst, leg.src].sort((a, b) => a - b)));
   if (!options.includes(after)) options[options.length - 1] = after;
   return {
@@ -47,7 +47,7 @@ function askHeld(reel, leg, step) {
 }
 
 function carries(reel, leg) {
-  const has = leg.cargo.length ? reel.bag(leg.cargo[0]) : [];
+  const has = leg.carried.length ? reel.bag(leg.carried[0]) : [];
   return has.length ? `carries the contribution${has.length > 1 ? "s" : ""} of rank${has.length > 1 ? "s" : ""} ${has.join(" + ")}` : "carries bytes";
 }
 

@@ -6,19 +6,23 @@ async function inflate(bytes) {
   return JSON.parse(await new Response(stream).text());
 }
 
+// A table by column as a list of objects.
+function rows(columns) {
+  const names = Object.keys(columns);
+  return columns[names[0]].map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
+}
+
 class Reel {
   constructor(film) {
     Object.assign(this, film);
-    this.legs = film.legs.map(([step, src, dst, nbytes, flags, chunks, cargo, after, line, start, end], index) => ({
-      index, step, src, dst, nbytes, chunks, cargo, after, line, start, end,
-      reduce: Boolean(flags & 1), delivered: Boolean(flags & 2),
+    this.legs = rows(film.transfers).map((leg, index) => ({
+      ...leg,
+      index,
       // of live ranks nobody saw what the receiver did with it
-      does: flags & 1 ? "adds" : flags & 4 ? "stores" : "receives",
-      sign: !(flags & 2) ? "✗" : flags & 1 ? "+" : flags & 4 ? "=" : "",
+      does: leg.reduce ? "adds" : leg.effect_known ? "stores" : "receives",
+      sign: !leg.delivered ? "✗" : leg.reduce ? "+" : leg.effect_known ? "=" : "",
     }));
-    this.bars = film.bars.map(([rank, op, step, endStep, peer, nbytes, line, label, start, end]) => ({
-      rank, op, step, endStep, peer, nbytes, line, label, start, end,
-    }));
+    this.bars = rows(film.bars);
     this.byStep = Array.from({ length: this.steps }, () => []);
     this.legs.forEach((leg) => this.byStep[leg.step].push(leg));
     const links = new Map();
@@ -34,13 +38,13 @@ class Reel {
   #stops() {
     const times = new Array(this.steps + 1).fill(0);
     for (const x of [...this.legs, ...this.bars]) {
-      const after = (x.endStep ?? x.step) + 1;
-      if (x.end !== null && x.endStep !== null) times[after] = Math.max(times[after], x.end);
+      const after = (x.end_step ?? x.step) + 1;
+      if (x.end !== null && x.end_step !== null) times[after] = Math.max(times[after], x.end);
     }
     for (let k = 1; k < times.length; k++) times[k] = Math.max(times[k], times[k - 1]);
     // what never ends gets some room after all else, or it could not be seen
     const last = times[this.steps], room = last * 0.15 || 1;
-    for (const x of [...this.legs.filter((leg) => !leg.delivered), ...this.bars.filter((bar) => bar.endStep === null)]) {
+    for (const x of [...this.legs.filter((leg) => !leg.delivered), ...this.bars.filter((bar) => bar.end_step === null)]) {
       if ((x.start ?? last) >= last * 0.95) for (let k = x.step + 1; k <= this.steps; k++) times[k] = Math.max(times[k], last + room);
     }
     return times;
@@ -59,9 +63,9 @@ class Reel {
   span(x) {
     if (this.axis === "time") {
       const last = this.times[this.steps], start = x.start ?? this.times[x.step];
-      return [start, x.end === null || x.endStep === null ? Math.max(last, start) : x.end];
+      return [start, x.end === null || x.end_step === null ? Math.max(last, start) : x.end];
     }
-    return [x.step, x.endStep === null ? this.steps : (x.endStep ?? x.step) + 1];
+    return [x.step, x.end_step === null ? this.steps : (x.end_step ?? x.step) + 1];
   }
 
   // The axis value (steps or microseconds) at a position in steps, and back.
@@ -156,7 +160,7 @@ class Reel {
     this.pauses ??= this.bars.filter((bar) => bar.op === "wait");
     const found = this.pauses
       .filter((bar) => { const [from, to] = this.span(bar); return from < now && now <= to; })
-      .map((bar) => ({ rank: bar.rank, peer: bar.peer, forever: bar.endStep === null, line: bar.line }));
+      .map((bar) => ({ rank: bar.rank, peer: bar.peer, forever: bar.end_step === null, line: bar.line }));
     if (this.blocking) for (const leg of this.stuck()) found.push({ rank: leg.src, peer: leg.dst, forever: true, line: leg.line });
     return found;
   }
@@ -164,7 +168,7 @@ class Reel {
   bag(id) {
     if (id < 0) return [];
     if (!this.members.has(id)) {
-      const runs = this.bags[id], all = [];
+      const runs = this.contributions[id], all = [];
       for (let i = 0; i < runs.length; i += 2) for (let r = runs[i]; r <= runs[i + 1]; r++) all.push(r);
       this.members.set(id, all.sort((a, b) => a - b));
     }

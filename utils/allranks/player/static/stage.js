@@ -270,7 +270,7 @@ class Stage {
   }
 
   #wrap(leg) {
-    const { w, h } = this.packet, cargo = leg.cargo.length === 1 ? this.reel.bag(leg.cargo[0]) : [...new Set(leg.cargo.flatMap((bag) => this.reel.bag(bag)))];
+    const { w, h } = this.packet, cargo = leg.carried.length === 1 ? this.reel.bag(leg.carried[0]) : [...new Set(leg.carried.flatMap((bag) => this.reel.bag(bag)))];
     const g = make("g", {
       class: `ar-packet${leg.reduce ? " ar-reduce" : ""}${leg.delivered ? "" : " ar-lost"}`,
       "data-src": leg.src, "data-dst": leg.dst, "data-chunks": leg.chunks.join(","), "data-contrib": cargo.join(","),

@@ -186,7 +186,7 @@ class Timeline {
     }
     for (const item of reel.bars) {
       const [from, to] = reel.span(item);
-      if (item.op === "wait") this.#hatch(pen, top + item.rank * lane, from, to, half * 2, item.endStep === null ? tones.stuck : tones.soft);
+      if (item.op === "wait") this.#hatch(pen, top + item.rank * lane, from, to, half * 2, item.end_step === null ? tones.stuck : tones.soft);
       else if (item.op === "compute") bar(item.rank, from, to, 0, half, tones.work, item.label ?? item.op);
       else bar(item.rank, from, to, half, half, tones.copy, item.label ?? item.op);
     }

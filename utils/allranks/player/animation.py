@@ -188,7 +188,7 @@ class Animation:
     def payload(self) -> bytes:
         """The animation as zlib-compressed JSON, the only thing that travels to the browser.
 
-        Its keys are the table `AnimationData` in js/data.js. `transfers` and `bars` are tables by column.
+        Its keys are the table `AnimationData` in js/src/data.js. `transfers` and `bars` are tables by column.
         """
         table: dict[bytes, int] = {}
         distinct: list[Contributions] = []

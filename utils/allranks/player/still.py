@@ -11,7 +11,7 @@ from html import escape
 
 from allranks.player.animation import Animation, Bar, Transfer, contributors
 
-# Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in static/stage.js
+# Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in js/src/colours.js
 COLOURS = (
     "#0072b2 #e69f00 #009e73 #d55e00 #56b4e9 #cc79a7 #f0e442 #8a8a8a "
     "#6db3dc #f6cf7a #74cdb3 #eb9a66 #a9d9f4 #e5bcd3 #f8f3a6 #c4c4c4"

@@ -23,7 +23,7 @@ from allranks.trace import Trace
 _LARGE = 400_000
 SPEEDS = (0.25, 0.5, 1, 2, 4)
 # in the order in which they need each other; together they are one ES module
-_SCRIPTS = ("reel.js", "layouts.js", "stage.js", "dense.js", "timeline.js", "quiz.js", "player.js")
+_SCRIPTS = (*("playback.js", "layouts.js", "detailed_view.js", "dense_view.js", "timeline.js", "quiz.js", "player.js"),)
 
 
 class PlayerError(ValueError):
@@ -33,14 +33,14 @@ class PlayerError(ValueError):
 @cache
 def script() -> str:
     """The widget's ES module as it was written."""
-    folder = resources.files(__package__) / "static"
+    folder = resources.files(__package__) / "js" / "src"
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 
 
 @cache
 def styles() -> str:
     """The widget's style sheet."""
-    return (resources.files(__package__) / "static" / "player.css").read_text(encoding="utf-8")
+    return (resources.files(__package__) / "js" / "src" / "player.css").read_text(encoding="utf-8")
 
 
 @cache
@@ -71,7 +71,7 @@ class Player(anywidget.AnyWidget):
     schedule is given; a trace knows its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
     is "step" or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before
     each step and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and
-    `quiz` can be set and linked; `answers` holds what was answered. js/data.js lists the traits with their types.
+    `quiz` can be set and linked; `answers` holds what was answered. js/src/data.js lists the traits with their types.
 
     Raises PlayerError for anything else than a Schedule or Trace and for unknown settings.
     """

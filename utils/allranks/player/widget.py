@@ -22,8 +22,6 @@ from allranks.trace import Trace
 # an animation that is larger than this, in bytes, isn't put a second time into the notebook for pages without a kernel
 _LARGE = 400_000
 SPEEDS = (0.25, 0.5, 1, 2, 4)
-# in the order in which they need each other; together they are one ES module
-_SCRIPTS = (*("playback.js", "layouts.js", "detailed_view.js", "dense_view.js", "timeline.js", "quiz.js", "player.js"),)
 
 
 class PlayerError(ValueError):
@@ -32,23 +30,14 @@ class PlayerError(ValueError):
 
 @cache
 def script() -> str:
-    """The widget's ES module as it was written."""
-    folder = resources.files(__package__) / "js" / "src"
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-
-
-@cache
-def styles() -> str:
-    """The widget's style sheet."""
-    return (resources.files(__package__) / "js" / "src" / "player.css").read_text(encoding="utf-8")
+    """The widget's ES module with its style sheet, as `make js` bundles it from js/src/."""
+    return (resources.files(__package__) / "static" / "player.js").read_text(encoding="utf-8")
 
 
 @cache
 def packed() -> bytes:
-    """The ES module with its style sheet, zlib-compressed: every player carries it, so it is kept small."""
-    lines = (line.strip() for line in script().splitlines())
-    short = "\n".join(line for line in lines if line and not line.startswith("//"))
-    return zlib.compress(f"{short}\nconst STYLES = {json.dumps(styles())};\n".encode(), 9)
+    """The ES module, zlib-compressed: every player carries it, so it is kept small."""
+    return zlib.compress(script().encode(), 9)
 
 
 # what the browser loads first: it unpacks the module above and hands over to it

@@ -1,242 +1,273 @@
-// The picture for many ranks: a dot a rank with the messages between them, and a heat map of rank by chunk whose shade says
-// how many contributions a cell holds. Everything on one canvas.
+// The picture for many ranks, on one canvas: a dot for each rank with the messages between them, and a heat map.
 
-// Which of the 257 shades a share has; by its root, so that the first few of many contributions are already seen.
-function tone(share) {
-  return share >= 1 ? 256 : Math.min(255, Math.round(Math.sqrt(share) * 255));
-}
+import { penOf } from "./dom.js";
+import { contributionCounts, HeatMap, shadeNumber, shades } from "./heat_map.js";
+import { placeCards } from "./layouts.js";
+import { pointAlong } from "./routes.js";
 
-class Dense {
-  constructor(reel, layout) {
-    this.reel = reel;
+/** @typedef {import("./data.js").Layout} Layout */
+/** @typedef {import("./data.js").Transfer} Transfer */
+/** @typedef {import("./layouts.js").Point} Point */
+/** @typedef {import("./playback.js").Playback} Playback */
+
+export class DenseView {
+  /** How many links are in use. */
+  busy = 0;
+  /** @type {Layout} */
+  #layout = "ring";
+  /** Pixels; 0: not laid out yet. */
+  #width = 0;
+  #height = 0;
+  /** @type {Point[]} where each rank's dot is, 0 to 1 in both directions */
+  #places = [];
+  /** Whether all dots stand in one row. */
+  #oneRow = false;
+  /** Where the dots are, in pixels. */
+  #dots = { x: 0, y: 0, w: 0, h: 0 };
+  /** Where the heat map is, in pixels. */
+  #mapPlace = { x: 0, y: 0, side: 0 };
+  #colours = { soft: "", line: "", message: "", stuck: "", font: "" };
+  /** @type {import("./heat_map.js").Rgb[]} */
+  #shades = [];
+  /** @type {number[]} how much each rank has of what it must get, 0 to 1; empty: not worked out yet */
+  #shares = [];
+
+  /**
+   * @param {Playback} playback
+   * @param {Layout} layout
+   */
+  constructor(playback, layout) {
+    this.playback = playback;
     this.root = document.createElement("div");
     this.root.className = "ar-stage ar-dense";
     this.root.setAttribute("aria-hidden", "true");
     this.canvas = document.createElement("canvas");
     this.root.append(this.canvas);
-    this.sizes = reel.contributions.map((runs) => {
-      let sum = 0;
-      for (let i = 0; i < runs.length; i += 2) sum += runs[i + 1] - runs[i] + 1;
-      return sum;
-    });
+    this.counts = contributionCounts(playback);
+    const full = playback.goal.length ? playback.goal.map(([, , id]) => this.counts[id]) : this.counts;
     // no spread: 400 x 400 cells are more than a call takes arguments
-    const full = reel.goal.length ? reel.goal.map(([, , bag]) => this.sizes[bag]) : this.sizes;
     this.most = full.reduce((a, b) => Math.max(a, b), 1);
-    // layers of repeats begin again at a lower rank
-    this.twice = reel.contributions.map((runs) => runs.some((low, i) => i && i % 2 === 0 && low <= runs[i - 1]));
-    this.matrix = reel.chunks > 1;
-    if (this.matrix) {
-      this.small = document.createElement("canvas");
-      this.small.width = reel.chunks;
-      this.small.height = reel.ranks;
-    }
-    this.wanted = new Float64Array(reel.ranks);
-    for (const [rank, , bag] of reel.goal) this.wanted[rank] += this.sizes[bag];
-    this.watcher = new ResizeObserver(() => { this.fit(); this.frame(true); });
+    this.map = playback.chunks > 1 ? new HeatMap(playback, this.counts, this.most) : null;
+    /** How many contributions each rank must get. */
+    this.wanted = new Float64Array(playback.ranks);
+    for (const [rank, , id] of playback.goal) this.wanted[rank] += this.counts[id];
+    this.watcher = new ResizeObserver(() => this.repaint());
     this.watcher.observe(this.root);
     this.show(layout);
   }
 
+  /** @param {Layout} layout */
   show(layout) {
-    this.layout = layout;
+    this.#layout = layout;
     this.root.dataset.layout = layout;
-    const at = place(layout, this.reel, { w: 8, h: 8 }, { x: 4, y: 10 });
-    const xs = at.map((q) => q.x), ys = at.map((q) => q.y);
-    const x0 = Math.min(...xs), y0 = Math.min(...ys);
-    const wide = Math.max(...xs) - x0 || 1, tall = Math.max(...ys) - y0 || 1;
-    this.at = at.map((q) => ({ x: (q.x - x0) / wide, y: (q.y - y0) / tall }));
-    this.flat = tall / wide < 0.05;
-    this.fit();
+    const centres = placeCards(layout, this.playback, { w: 8, h: 8 }, { x: 4, y: 10 });
+    const xs = centres.map((at) => at.x);
+    const ys = centres.map((at) => at.y);
+    const left = Math.min(...xs);
+    const top = Math.min(...ys);
+    const width = Math.max(...xs) - left || 1;
+    const height = Math.max(...ys) - top || 1;
+    this.#places = centres.map((at) => ({ x: (at.x - left) / width, y: (at.y - top) / height }));
+    this.#oneRow = height / width < 0.05;
+    this.#fit();
   }
 
-  fit() {
-    this.width = this.root.clientWidth;
-    if (!this.width) return;
-    this.height = Math.min(400, this.matrix ? this.width * 0.46 : this.width * 0.5);
+  /** Draws it anew, to its size and in the theme's colours. */
+  repaint() {
+    this.#fit();
+    this.frame(true);
+  }
+
+  // Lays the picture out in its width, and reads the theme's colours.
+  #fit() {
+    this.#width = this.root.clientWidth;
+    if (!this.#width) return;
+    this.#height = Math.min(400, this.map ? this.#width * 0.46 : this.#width * 0.5);
     const scale = window.devicePixelRatio || 1;
-    this.canvas.width = this.width * scale;
-    this.canvas.height = this.height * scale;
-    this.canvas.style.height = `${this.height}px`;
-    const side = this.height - 44;
-    this.map = this.matrix ? { x: this.width - side - 12, y: 22, s: side } : null;
-    const right = this.map ? this.map.x - 60 : this.width - 30;
-    const round = this.layout === "ring" || this.layout === "all-to-all";
-    const w = round ? Math.min(right - 30, side) : right - 30, h = this.flat ? 0 : round ? w : side;
-    this.dots = { x: 15 + (right - 15 - w) / 2, y: 22 + (side - h) / 2, w, h };
-    const style = getComputedStyle(this.root), colour = (name) => style.getPropertyValue(name).trim();
-    this.tones = { ink: colour("--ar-ink"), soft: colour("--ar-soft"), line: colour("--ar-line"), fly: colour("--ar-add"), stuck: colour("--ar-stuck"), font: style.fontFamily };
-    this.shades = this.#ramp(colour("--ar-paper"));
+    this.canvas.width = this.#width * scale;
+    this.canvas.height = this.#height * scale;
+    this.canvas.style.height = `${this.#height}px`;
+    const side = this.#height - 44;
+    this.#mapPlace = { x: this.#width - side - 12, y: 22, side };
+    const right = this.map ? this.#mapPlace.x - 60 : this.#width - 30;
+    const w = this.#round ? Math.min(right - 30, side) : right - 30;
+    const h = this.#oneRow ? 0 : this.#round ? w : side;
+    this.#dots = { x: 15 + (right - 15 - w) / 2, y: 22 + (side - h) / 2, w, h };
+    const style = getComputedStyle(this.root);
+    const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+    this.#colours = {
+      soft: colour("--ar-soft"),
+      line: colour("--ar-line"),
+      message: colour("--ar-add"),
+      stuck: colour("--ar-stuck"),
+      font: style.fontFamily,
+    };
+    this.#shades = shades(colour("--ar-paper"));
   }
 
-  // From the paper's colour to a strong blue, the last shade (everything held) green; a cell counted twice is drawn red.
-  #ramp(paper) {
-    const probe = document.createElement("canvas").getContext("2d");
-    probe.fillStyle = paper || "#fff";
-    probe.fillRect(0, 0, 1, 1);
-    const [r, g, b] = probe.getImageData(0, 0, 1, 1).data, to = [0, 114, 178];
-    return Array.from({ length: 257 }, (_, i) => {
-      if (i === 256) return [0, 158, 115];
-      const t = i === 0 ? 0 : 0.12 + 0.88 * (i / 256);
-      return [r + (to[0] - r) * t, g + (to[1] - g) * t, b + (to[2] - b) * t].map(Math.round);
-    });
+  get #round() {
+    return this.#layout === "ring" || this.#layout === "all-to-all";
   }
 
-  share(rank) {
-    const { reel } = this;
-    if (!reel.chunks) return reel.received[rank] / Math.max(1, ...reel.received);
+  /**
+   * How much a rank has of what it must get, 0 to 1.
+   *
+   * @param {number} rank
+   */
+  #share(rank) {
+    const { chunks, cells, goals, received } = this.playback;
+    if (!chunks) return received[rank] / Math.max(1, ...received);
     let sum = 0;
-    for (let c = 0; c < reel.chunks; c++) {
-      const id = reel.cells[rank * reel.chunks + c];
-      if (id >= 0 && (!this.wanted[rank] || reel.goals.has(rank * reel.chunks + c))) sum += this.sizes[id];
+    for (let i = rank * chunks; i < (rank + 1) * chunks; i++) {
+      if (cells[i] >= 0 && (!this.wanted[rank] || goals.has(i))) sum += this.counts[cells[i]];
     }
-    return Math.min(1, sum / (this.wanted[rank] || reel.chunks * this.most));
+    return Math.min(1, sum / (this.wanted[rank] || chunks * this.most));
   }
 
+  /** @param {boolean} changed whether a message has landed */
   frame(changed) {
-    const { reel } = this, flying = reel.flying();
-    const past = reel.resting && reel.done > 0 && reel.axis === "step" ? reel.byStep[reel.done - 1] : [];
-    const shown = [...flying.map(([leg]) => leg), ...past];
+    const { playback } = this;
+    const shown = [...playback.flying().map(([transfer]) => transfer), ...playback.justLanded()];
     // the meter asks for it, also before there is a width to draw in
-    this.busy = new Set([...shown, ...reel.stuck()].map((leg) => leg.src * reel.ranks + leg.dst)).size;
-    if (!this.width) return;
-    const scale = window.devicePixelRatio || 1, pen = this.canvas.getContext("2d");
-    if (changed || !this.shares) {
-      this.shares = Array.from({ length: reel.ranks }, (_, r) => this.share(r));
-      this.root.dataset.shares = this.shares.map((s) => s.toFixed(3)).join(",");
-      if (this.matrix) this.#paint();
+    this.busy = new Set([...shown, ...playback.stuck()].map(({ src, dst }) => src * playback.ranks + dst)).size;
+    if (!this.#width) return;
+    if (changed || !this.#shares.length) {
+      this.#shares = Array.from({ length: playback.ranks }, (_, r) => this.#share(r));
+      this.root.dataset.shares = this.#shares.map((share) => share.toFixed(3)).join(",");
+      this.map?.paint(this.#shades);
     }
+    const scale = window.devicePixelRatio || 1;
+    const pen = penOf(this.canvas);
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, this.width, this.height);
-    pen.font = `11px ${this.tones.font}`;
-    this.#dots(pen, flying, shown);
-    if (this.matrix) this.#matrix(pen, flying);
-    this.#key(pen);
+    pen.clearRect(0, 0, this.#width, this.#height);
+    pen.font = `11px ${this.#colours.font}`;
+    this.#drawLinks(pen, shown);
+    this.#drawRanks(pen);
+    this.map?.draw(pen, this.#mapPlace, this.#colours);
+    this.#drawKey(pen);
   }
 
+  /** @param {number} rank */
   #point(rank) {
-    return { x: this.dots.x + this.at[rank].x * this.dots.w, y: this.dots.y + this.at[rank].y * this.dots.h };
+    const { x, y } = this.#places[rank];
+    return { x: this.#dots.x + x * this.#dots.w, y: this.#dots.y + y * this.#dots.h };
   }
 
-  #dots(pen, flying, shown) {
-    const { reel } = this, big = Math.max(2.2, Math.min(9, (this.dots.w * 1.6) / reel.ranks));
+  get #radius() {
+    return Math.max(2.2, Math.min(9, (this.#dots.w * 1.6) / this.playback.ranks));
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Transfer[]} shown
+   */
+  #drawLinks(pen, shown) {
+    const { ranks, links } = this.playback;
     pen.lineWidth = 0.6;
-    pen.strokeStyle = this.tones.line;
-    if (reel.links.length <= 4 * reel.ranks) {
-      pen.beginPath();
-      for (const [a, b] of reel.links) this.#arc(pen, this.#point(a), this.#point(b));
-      pen.stroke();
-    }
+    pen.strokeStyle = this.#colours.line;
+    if (links.length <= 4 * ranks) this.#drawCurves(pen, links);
     pen.lineWidth = 1.4;
-    pen.strokeStyle = this.tones.fly;
-    pen.globalAlpha = reel.ranks > 64 ? 0.6 : 0.85;
-    pen.beginPath();
-    for (const leg of shown) if (leg.delivered) this.#arc(pen, this.#point(leg.src), this.#point(leg.dst));
-    pen.stroke();
-    pen.strokeStyle = this.tones.stuck;
+    pen.strokeStyle = this.#colours.message;
+    pen.globalAlpha = ranks > 64 ? 0.6 : 0.85;
+    const pairs = (/** @type {Transfer[]} */ transfers) => transfers.map(({ src, dst }) => [src, dst]);
+    this.#drawCurves(pen, pairs(shown.filter((transfer) => transfer.delivered)));
+    pen.strokeStyle = this.#colours.stuck;
     pen.setLineDash([4, 3]);
-    pen.beginPath();
-    for (const leg of reel.stuck()) this.#arc(pen, this.#point(leg.src), this.#point(leg.dst));
-    pen.stroke();
+    this.#drawCurves(pen, pairs(this.playback.stuck()));
     pen.setLineDash([]);
     pen.globalAlpha = 1;
-    for (let r = 0; r < reel.ranks; r++) {
-      const q = this.#point(r);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number[][]} pairs
+   */
+  #drawCurves(pen, pairs) {
+    pen.beginPath();
+    for (const [src, dst] of pairs) {
+      const { from, by, to } = this.#curve(src, dst);
+      pen.moveTo(from.x, from.y);
+      pen.quadraticCurveTo(by.x, by.y, to.x, to.y);
+    }
+    pen.stroke();
+  }
+
+  /**
+   * @param {number} src
+   * @param {number} dst
+   */
+  #curve(src, dst) {
+    const from = this.#point(src);
+    const to = this.#point(dst);
+    const straight = this.#layout === "ring" || this.#layout === "tree";
+    const lift = straight ? 0 : this.#layout === "line" ? 0.4 : 0.12;
+    const by = {
+      x: (from.x + to.x) / 2 + (to.y - from.y) * lift,
+      y: (from.y + to.y) / 2 - Math.abs(to.x - from.x) * lift,
+    };
+    return { from, by, to };
+  }
+
+  /**
+   * The ranks' dots, the messages between them, and the ranks' numbers.
+   *
+   * @param {CanvasRenderingContext2D} pen
+   */
+  #drawRanks(pen) {
+    const { ranks } = this.playback;
+    const radius = this.#radius;
+    for (let r = 0; r < ranks; r++) {
+      const { x, y } = this.#point(r);
       pen.beginPath();
-      pen.arc(q.x, q.y, big, 0, 7);
-      pen.fillStyle = this.#shade(this.shares[r]);
+      pen.arc(x, y, radius, 0, 7);
+      pen.fillStyle = this.#shade(this.#shares[r]);
       pen.fill();
       pen.lineWidth = 1;
-      pen.strokeStyle = this.tones.soft;
+      pen.strokeStyle = this.#colours.soft;
       pen.stroke();
     }
-    pen.fillStyle = this.tones.fly;
-    for (const [leg, t] of flying) {
-      const a = this.#point(leg.src), b = this.#point(leg.dst), c = this.#bend(a, b);
-      const q = along({ from: a, by: c, to: b }, leg.delivered ? t : Math.min(t, 0.45));
+    pen.fillStyle = this.#colours.message;
+    for (const [{ src, dst, delivered }, t] of this.playback.flying()) {
+      const { x, y } = pointAlong(this.#curve(src, dst), delivered ? t : Math.min(t, 0.45));
       pen.beginPath();
-      pen.arc(q.x, q.y, Math.max(1.6, big * 0.5), 0, 7);
+      pen.arc(x, y, Math.max(1.6, radius * 0.5), 0, 7);
       pen.fill();
     }
-    pen.fillStyle = this.tones.soft;
-    const marks = reel.ranks <= 32 ? 1 : reel.ranks / 8;
-    if (this.layout === "ring" || this.layout === "all-to-all") {
-      pen.textAlign = "center";
-      for (let r = 0; r < reel.ranks; r += Math.ceil(marks)) {
-        const q = this.#point(r), cx = this.dots.x + this.dots.w / 2, cy = this.dots.y + this.dots.h / 2;
-        const far = Math.hypot(q.x - cx, q.y - cy) || 1, out = -big - 9;
-        pen.fillText(String(r), q.x + ((q.x - cx) / far) * out, q.y + ((q.y - cy) / far) * out + 4);
-      }
+    pen.fillStyle = this.#colours.soft;
+    if (!this.#round) return;
+    pen.textAlign = "center";
+    const middle = { x: this.#dots.x + this.#dots.w / 2, y: this.#dots.y + this.#dots.h / 2 };
+    // about eight numbers, inside the round
+    for (let r = 0; r < ranks; r += Math.ceil(ranks <= 32 ? 1 : ranks / 8)) {
+      const { x, y } = this.#point(r);
+      const distance = Math.hypot(x - middle.x, y - middle.y) || 1;
+      const inwards = -radius - 9;
+      pen.fillText(String(r), x + ((x - middle.x) / distance) * inwards, y + ((y - middle.y) / distance) * inwards + 4);
     }
   }
 
-  #bend(a, b) {
-    const straight = this.layout === "ring" || this.layout === "tree";
-    const lift = straight ? 0 : this.layout === "line" ? 0.4 : 0.12;
-    return { x: (a.x + b.x) / 2 + (b.y - a.y) * lift, y: (a.y + b.y) / 2 - Math.abs(b.x - a.x) * lift };
-  }
-
-  #arc(pen, a, b) {
-    const c = this.#bend(a, b);
-    pen.moveTo(a.x, a.y);
-    pen.quadraticCurveTo(c.x, c.y, b.x, b.y);
-  }
-
+  /** @param {number} share */
   #shade(share) {
-    const [r, g, b] = this.shades[tone(share)];
-    return `rgb(${r},${g},${b})`;
+    return `rgb(${this.#shades[shadeNumber(share)].join(",")})`;
   }
 
-  #paint() {
-    const { reel } = this, pen = this.small.getContext("2d"), image = pen.createImageData(reel.chunks, reel.ranks);
-    for (let i = 0; i < reel.cells.length; i++) {
-      const id = reel.cells[i], goal = reel.goals.get(i), full = goal === undefined ? this.most : this.sizes[goal];
-      const has = id < 0 ? 0 : this.sizes[id];
-      const shade = this.twice[id] ? [213, 94, 0] : this.shades[id >= 0 && id === goal ? 256 : tone(Math.min(0.999, has / full))];
-      image.data.set([shade[0], shade[1], shade[2], 255], 4 * i);
-    }
-    pen.putImageData(image, 0, 0);
-  }
-
-  #matrix(pen, flying) {
-    const { x, y, s } = this.map, { reel } = this, w = s / reel.chunks, h = s / reel.ranks;
-    pen.imageSmoothingEnabled = false;
-    pen.drawImage(this.small, x, y, s, s);
-    pen.strokeStyle = this.tones.line;
-    pen.lineWidth = 1;
-    pen.strokeRect(x - 0.5, y - 0.5, s + 1, s + 1);
-    pen.fillStyle = this.tones.fly;
-    for (const [leg, t] of flying) {
-      const row = leg.src + (leg.dst - leg.src) * (Math.abs(leg.dst - leg.src) === 1 || t > 0.5 ? t : 0);
-      for (const c of leg.chunks) pen.fillRect(x + c * w, y + row * h, Math.max(1, w), Math.max(1, h));
-    }
-    pen.fillStyle = this.tones.soft;
-    pen.textAlign = "left";
-    pen.fillText(`chunk 0 … ${reel.chunks - 1}`, x, y - 7);
-    pen.save();
-    pen.translate(x - 7, y + s);
-    pen.rotate(-Math.PI / 2);
-    pen.fillText(`rank ${reel.ranks - 1} … 0`, 0, 0);
-    pen.restore();
-  }
-
-  #key(pen) {
-    const y = this.height - 14, x = this.map ? this.map.x : this.width - 250;
+  // What the shades mean.
+  /** @param {CanvasRenderingContext2D} pen */
+  #drawKey(pen) {
+    const x = this.map ? this.#mapPlace.x : this.#width - 250;
+    const y = this.#height - 14;
     for (let i = 0; i < 80; i++) {
       pen.fillStyle = this.#shade((i / 80) ** 2);
       pen.fillRect(x + i, y, 1, 8);
     }
     pen.fillStyle = this.#shade(1);
     pen.fillRect(x + 84, y, 14, 8);
-    pen.fillStyle = this.tones.soft;
+    pen.fillStyle = this.#colours.soft;
     pen.textAlign = "left";
-    pen.fillText(this.reel.chunks ? "contributions held, all" : "bytes received, most", x + 103, y + 8);
+    pen.fillText(this.playback.chunks ? "contributions held, all" : "bytes received, most", x + 103, y + 8);
   }
 
-  refresh() {
-    this.frame(true);
-  }
-
-  end() {
+  remove() {
     this.watcher.disconnect();
   }
 }

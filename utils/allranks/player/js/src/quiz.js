@@ -1,58 +1,109 @@
-// "What happens next?": one question a step, its answer read off the film. Which message is asked about follows from the
-// step's number, so that the same film asks the same questions.
+// "What happens next?": one question a step, its answer read off the animation. Which message is asked about follows
+// from the step's number, so that the same animation asks the same questions.
 
-function ask(reel, step) {
+import { contributionsOf } from "./words.js";
+
+/** @typedef {import("./data.js").Transfer} Transfer */
+/** @typedef {import("./playback.js").Playback} Playback */
+/** @typedef {{text: string, right: boolean}} Option */
+/** @typedef {{text: string, options: Option[], why: string}} Question */
+
+/**
+ * The question about a step that has not been shown yet; null where there is none.
+ *
+ * @param {Playback} playback
+ * @param {number} step
+ * @returns {Question | null}
+ */
+export function questionAbout(playback, step) {
   // in time a message of this step may be under way already, and its answer in the picture
-  const now = reel.clockAt(reel.position) - 1e-9;
-  const legs = (reel.byStep[step] ?? []).filter((leg) => leg.delivered && reel.spans[leg.index][0] >= now);
-  if (!legs.length) return null;
-  const leg = legs[(step * 5 + 1) % legs.length];
-  const alone = legs.filter((other) => other.src === leg.src).length === 1;
+  const now = playback.clockAt(playback.position) - 1e-9;
+  const transfers = (playback.byStep[step] ?? []).filter(
+    (transfer) => transfer.delivered && playback.spans[transfer.index][0] >= now,
+  );
+  if (!transfers.length) return null;
+  const transfer = transfers[(step * 5 + 1) % transfers.length];
+  const alone = transfers.filter((other) => other.src === transfer.src).length === 1;
   const kinds = [];
-  if (reel.chunks > 1 && leg.chunks.length === 1) kinds.push(askChunk);
-  else if (alone && reel.ranks > 2) kinds.push(askPeer);
-  if (leg.chunks.length === 1 && leg.after.length && leg.does !== "receives") kinds.push(askHeld);
-  return kinds.length ? kinds[step % kinds.length](reel, leg, step) : null;
+  if (playback.chunks > 1 && transfer.chunks.length === 1) kinds.push(whichChunk);
+  else if (alone && playback.ranks > 2) kinds.push(whichRank);
+  if (transfer.chunks.length === 1 && transfer.after.length && transfer.does !== "receives") kinds.push(whoseParts);
+  return kinds.length ? kinds[step % kinds.length](playback, transfer) : null;
 }
 
-function askChunk(reel, leg, step) {
-  const right = leg.chunks[0];
+/**
+ * @param {Playback} playback
+ * @param {Transfer} transfer
+ * @returns {Question}
+ */
+function whichChunk(playback, transfer) {
+  const { step, src, dst, does } = transfer;
+  const right = transfer.chunks[0];
   return {
-    text: `Step ${step + 1}: which chunk does rank ${leg.src} send to rank ${leg.dst}?`,
-    options: mix(right, reel.chunks).map((c) => ({ text: `chunk ${c}`, right: c === right })),
-    why: `Rank ${leg.src} sends chunk ${right}, which ${carries(reel, leg)}; rank ${leg.dst} ${leg.does} it.`,
+    text: `Step ${step + 1}: which chunk does rank ${src} send to rank ${dst}?`,
+    options: withNeighbours(right, playback.chunks).map((c) => ({ text: `chunk ${c}`, right: c === right })),
+    why: `Rank ${src} sends chunk ${right}, which ${carries(playback, transfer)}; rank ${dst} ${does} it.`,
   };
 }
 
-function askPeer(reel, leg, step) {
+/**
+ * @param {Playback} playback
+ * @param {Transfer} transfer
+ * @returns {Question}
+ */
+function whichRank(playback, { step, src, dst, does }) {
   return {
-    text: `Step ${step + 1}: to which rank does rank ${leg.src} send?`,
-    options: mix(leg.dst, reel.ranks, leg.src).map((r) => ({ text: `rank ${r}`, right: r === leg.dst })),
-    why: `Rank ${leg.src} sends to rank ${leg.dst}, which ${leg.does} it.`,
+    text: `Step ${step + 1}: to which rank does rank ${src} send?`,
+    options: withNeighbours(dst, playback.ranks, src).map((r) => ({ text: `rank ${r}`, right: r === dst })),
+    why: `Rank ${src} sends to rank ${dst}, which ${does} it.`,
   };
 }
 
-function askHeld(reel, leg, step) {
-  const [chunk] = leg.chunks, name = (list) => (list.length ? list.join(" + ") : "nothing");
-  const before = name(reel.held(leg.dst, chunk)), after = name(reel.bag(leg.after[0]));
-  const everyone = name(Array.from({ length: reel.ranks }, (_, r) => r));
-  const options = [...new Set([before, name(reel.bag(leg.carried[0])), after, everyone])].slice(0, 4);
-  if (options.length < 2) options.push(name([leg.dst, leg.src].sort((a, b) => a - b)));
-  if (!options.includes(after)) options[options.length - 1] = after;
+/**
+ * @param {Playback} playback
+ * @param {Transfer} transfer
+ * @returns {Question}
+ */
+function whoseParts(playback, transfer) {
+  const { step, src, dst, reduce } = transfer;
+  const [chunk] = transfer.chunks;
+  const sum = (/** @type {number[]} */ ranks) => (ranks.length ? ranks.join(" + ") : "nothing");
+  const before = sum(playback.held(dst, chunk));
+  const carried = sum(playback.contributors(transfer.carried[0]));
+  const after = sum(playback.contributors(transfer.after[0]));
+  const everyone = sum(Array.from({ length: playback.ranks }, (_, r) => r));
+  const options = [...new Set([before, carried, after, everyone])];
+  // a message that changes nothing: any other answer is wrong
+  if (options.length < 2) options.push(after === sum([src]) ? sum([dst]) : sum([src]));
+  options.sort((a, b) => a.length - b.length || (a < b ? -1 : 1));
+  const asked = `Whose contributions does rank ${dst}'s chunk ${chunk} hold afterwards?`;
+  const effect = reduce ? "added" : "stored in place of it";
   return {
-    text: `Step ${step + 1}: rank ${leg.src} sends chunk ${chunk} to rank ${leg.dst}. Whose contributions does rank ${leg.dst}'s chunk ${chunk} hold afterwards?`,
-    options: options.sort((a, b) => a.length - b.length || (a < b ? -1 : 1)).map((text) => ({ text, right: text === after })),
-    why: `Rank ${leg.dst} held ${before}. The message ${carries(reel, leg)} and is ${leg.reduce ? "added" : "stored in place of it"}, so it then holds ${after}.`,
+    text: `Step ${step + 1}: rank ${src} sends chunk ${chunk} to rank ${dst}. ${asked}`,
+    options: options.map((text) => ({ text, right: text === after })),
+    why:
+      `Rank ${dst} held ${before}. The message ${carries(playback, transfer)} and is ${effect}, ` +
+      `so it then holds ${after}.`,
   };
 }
 
-function carries(reel, leg) {
-  const has = leg.carried.length ? reel.bag(leg.carried[0]) : [];
-  return has.length ? `carries the contribution${has.length > 1 ? "s" : ""} of rank${has.length > 1 ? "s" : ""} ${has.join(" + ")}` : "carries bytes";
+/**
+ * @param {Playback} playback
+ * @param {Transfer} transfer
+ */
+function carries(playback, { carried }) {
+  const ranks = carried.length ? playback.contributors(carried[0]) : [];
+  return ranks.length ? `carries the ${contributionsOf(ranks)}` : "carries bytes";
 }
 
-// The right number and up to three others near it, in order.
-function mix(right, count, without = -1) {
+/**
+ * The right number and up to three others near it, in order.
+ *
+ * @param {number} right
+ * @param {number} count
+ * @param {number} without a number that is no choice
+ */
+function withNeighbours(right, count, without = -1) {
   const found = new Set([right]);
   for (const step of [1, -1, 2, -2, 3]) {
     const other = (((right + step) % count) + count) % count;

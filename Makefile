@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.allranks-setup
+JS := utils/allranks/player/js
+JS_TOOLS := $(JS)/node_modules/.package-lock.json
 # how many test files run at once; one more than the two cores that the tests are made for, since many wait
 WORKERS ?= 3
 # the tools' caches lie in the checkout, unless it can't be written to
@@ -12,7 +14,7 @@ export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks site bench lint clean
+.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks js js-tools site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +26,7 @@ help:
 	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
 	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks      build every .ipynb from its percent script"
+	@echo "make js             format, check and bundle the player's JavaScript after a change; needs Node.js 20"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
 	@echo "make bench          measure what the README quotes"
 
@@ -65,6 +68,15 @@ coverage: $(STAMP)
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py $(ARGS)
 
+$(JS_TOOLS): $(JS)/package-lock.json
+	npm --prefix $(JS) ci
+	touch $@
+
+js-tools: $(JS_TOOLS)
+
+js: $(JS_TOOLS)
+	for script in fix types test build; do npm --prefix $(JS) run --silent $$script || exit 1; done
+
 .venv/.allranks-site: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"
 	touch $@
@@ -76,4 +88,4 @@ bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)
 
 clean:
-	rm -rf .venv build dist site .pytest_cache .ruff_cache .mypy_cache .coverage .coverage.*
+	rm -rf .venv build dist site $(JS)/node_modules .pytest_cache .ruff_cache .mypy_cache .coverage .coverage.*

@@ -315,11 +315,11 @@ def _picture(verdict) -> str | None:
     """What the ranks did, where it went wrong: the cycle of waits, or the messages of one case. It shows no input."""
     if verdict.svg or verdict.passed or verdict.trace is None or not 0 < len(verdict.trace) <= MAX_DRAWN_EVENTS:
         return verdict.svg
-    from allranks.player.film import film
+    from allranks.player.animation import animate
     from allranks.player.still import still
 
     try:
-        picture = still([film(verdict.trace)])
+        picture = still([animate(verdict.trace)])
     except Exception:  # a trace of nonsense has no picture; the words stand without it
         return None
     return picture if len(picture) <= MAX_PICTURE_CHARACTERS else None

@@ -1,6 +1,6 @@
 """The player: see the chunks move, from a schedule or from a run of your own."""
 
-from allranks.player.film import Film, film
+from allranks.player.animation import Animation, animate
 from allranks.player.widget import Player, PlayerError
 
-__all__ = ["Film", "Player", "PlayerError", "film"]
+__all__ = ["Animation", "Player", "PlayerError", "animate"]

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from allranks.player.film import Bar, Film, Leg, members
+from allranks.player.animation import Animation, Bar, Transfer, contributors
 
-# Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in static/stage.js
+# Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in js/src/colours.js
 COLOURS = (
     "#0072b2 #e69f00 #009e73 #d55e00 #56b4e9 #cc79a7 #f0e442 #8a8a8a "
     "#6db3dc #f6cf7a #74cdb3 #eb9a66 #a9d9f4 #e5bcd3 #f8f3a6 #c4c4c4"
@@ -21,14 +21,14 @@ _ROWS = 16
 _BUSY = 200
 
 
-def still(films: Sequence[Film]) -> str:
-    """One SVG document with each film's picture below the other's."""
+def still(animations: Sequence[Animation]) -> str:
+    """One SVG document with each animation's picture below the other's."""
     pieces, top, wide = [], 0.0, 0.0
-    for f in films:
+    for f in animations:
         body, w, h = _picture(f)
         pieces.append(f'<g transform="translate(0 {top:g})">{body}</g>')
         top, wide = top + h, max(wide, w)
-    title = escape("; ".join(f"{f.title}, {f.ranks} ranks" for f in films))
+    title = escape("; ".join(f"{f.title}, {f.ranks} ranks" for f in animations))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {top:g}" width="{wide:g}" height="{top:g}" '
         f'role="img" aria-label="{title}" font-family="Helvetica, Arial, sans-serif"><title>{title}</title>'
@@ -36,8 +36,8 @@ def still(films: Sequence[Film]) -> str:
     )
 
 
-def _picture(f: Film) -> tuple[str, float, float]:
-    if f.bars and not f.legs and not f.chunks:
+def _picture(f: Animation) -> tuple[str, float, float]:
+    if f.bars and not f.transfers and not f.chunks:
         return _lanes(f)
     rows = min(f.ranks, _ROWS)
     shown = min(f.chunks, 16)
@@ -49,7 +49,7 @@ def _picture(f: Film) -> tuple[str, float, float]:
     left, top = 62.0, 52.0
     wide = left + len(keep) * column + (len(keep) - 1) * gap + 16
     high = top + rows * row + 8
-    signs = "; + adds, = stores" if any(leg.told for leg in f.legs) else ""
+    signs = "; + adds, = stores" if any(transfer.effect_known for transfer in f.transfers) else ""
     out = _head(f, f"{f.steps} steps{signs}", rows, top, row, tall)
     paths: dict[str, list[str]] = defaultdict(list)
     for number, step in enumerate(keep):
@@ -61,12 +61,16 @@ def _picture(f: Film) -> tuple[str, float, float]:
             if not f.chunks:
                 out.append(f'<rect x="{x:g}" y="{y:g}" width="{column:g}" height="{tall:g}" fill="#eee"/>')
             for c in range(shown):
-                held = members(states[step].get((r, c), ()))
+                held = contributors(states[step].get((r, c), ()))
                 _cell(paths, x + c * (cell + 2), y, cell, tall, held, f.ranks)
         if number + 1 < len(keep) and keep[number + 1] == step + 1:
-            now = [leg for leg in f.legs if leg.step == step and leg.src < rows and leg.dst < rows]
+            now = [
+                transfer
+                for transfer in f.transfers
+                if transfer.step == step and transfer.src < rows and transfer.dst < rows
+            ]
             if len(now) <= _BUSY:
-                out += [_arrow(leg, x + column + 3, gap - 6, top + tall / 2, row, rows) for leg in now]
+                out += [_arrow(transfer, x + column + 3, gap - 6, top + tall / 2, row, rows) for transfer in now]
             for item in f.bars:
                 if item.end_step is None and item.step == step and item.rank < rows and item.peer is not None:
                     words, y = f"waits for {item.peer}", top + item.rank * row + tall / 2 + 4
@@ -80,7 +84,7 @@ def _picture(f: Film) -> tuple[str, float, float]:
     return "".join(out), max(wide, 320.0), high
 
 
-def _lanes(f: Film) -> tuple[str, float, float]:
+def _lanes(f: Animation) -> tuple[str, float, float]:
     """Bars along the time, a lane for each rank: for runs of which only whole collectives are known."""
     rows = min(f.ranks, _ROWS)
     bars = [bar for bar in f.bars if bar.rank < rows]
@@ -121,7 +125,7 @@ def _lanes(f: Film) -> tuple[str, float, float]:
     return "".join(out), left + wide + 16, y + 10
 
 
-def _head(f: Film, said: str, rows: int, top: float, row: float, tall: float) -> list[str]:
+def _head(f: Animation, said: str, rows: int, top: float, row: float, tall: float) -> list[str]:
     """The title, a line below it, and the names of the rows."""
     line = f"{f.ranks} ranks, {said}" + (f"; the first {rows} ranks" if rows < f.ranks else "")
     out = [
@@ -162,16 +166,16 @@ def _cell(paths: dict[str, list[str]], x: float, y: float, w: float, h: float, h
             paths["twice"].append(f"M{x:g} {round(y + (r + 0.5) * stripe, 1):g}h{w:g}")
 
 
-def _arrow(leg: Leg, x: float, wide: float, top: float, row: float, rows: int) -> str:
-    a, b = top + leg.src * row, top + leg.dst * row
-    colour = "#c25400" if leg.reduce else "#0072b2"
+def _arrow(transfer: Transfer, x: float, wide: float, top: float, row: float, rows: int) -> str:
+    a, b = top + transfer.src * row, top + transfer.dst * row
+    colour = "#c25400" if transfer.reduce else "#0072b2"
     dash, end = "", x + wide
-    if not leg.delivered:
+    if not transfer.delivered:
         colour, dash, end, b = "#c62828", ' stroke-dasharray="4 3"', x + wide * 0.55, a + (b - a) * 0.55
-    label = _named(leg.chunks)
-    sign = {"adds": "+", "stores": "=", "receives": ""}[leg.does] if leg.delivered else "✗"
+    label = _named(transfer.chunks)
+    sign = {"adds": "+", "stores": "=", "receives": ""}[transfer.does] if transfer.delivered else "✗"
     # the label stands near the sender, where arrows have not crossed yet
-    near = 0.2 if abs(leg.dst - leg.src) < rows / 2 else 0.08
+    near = 0.2 if abs(transfer.dst - transfer.src) < rows / 2 else 0.08
     tx, ty = x + wide * near, a + (b - a) * near - 3
     return (
         f'<path d="M{x:g} {a:.1f}L{end:g} {b:.1f}" stroke="{colour}" stroke-width="1.3"{dash}/>'

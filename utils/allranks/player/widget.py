@@ -1,4 +1,4 @@
-"""The player as an ipywidget: one film, or two side by side, with the controls of a video player."""
+"""The player as an ipywidget: one animation, or two side by side, with the controls of a video player."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from importlib import resources
 import anywidget
 import traitlets
 
-from allranks.player.film import LAYOUTS, Film
-from allranks.player.film import film as make_film
+from allranks.player.animation import LAYOUTS, Animation, animate
 from allranks.player.still import still
 from allranks.schedules import Schedule
 from allranks.trace import Trace
 
-# a film that is larger than this, in bytes, isn't put a second time into the notebook for pages without a kernel
+# an animation that is larger than this, in bytes, isn't put a second time into the notebook for pages without a kernel
 _LARGE = 400_000
 SPEEDS = (0.25, 0.5, 1, 2, 4)
-# in the order in which they need each other; together they are one ES module
-_SCRIPTS = ("reel.js", "layouts.js", "stage.js", "dense.js", "timeline.js", "quiz.js", "player.js")
 
 
 class PlayerError(ValueError):
@@ -33,23 +30,14 @@ class PlayerError(ValueError):
 
 @cache
 def script() -> str:
-    """The widget's ES module as it was written."""
-    folder = resources.files(__package__) / "static"
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-
-
-@cache
-def styles() -> str:
-    """The widget's style sheet."""
-    return (resources.files(__package__) / "static" / "player.css").read_text(encoding="utf-8")
+    """The widget's ES module with its style sheet, as `make js` bundles it from js/src/."""
+    return (resources.files(__package__) / "static" / "player.js").read_text(encoding="utf-8")
 
 
 @cache
 def packed() -> bytes:
-    """The ES module with its style sheet, zlib-compressed: every player carries it, so it is kept small."""
-    lines = (line.strip() for line in script().splitlines())
-    short = "\n".join(line for line in lines if line and not line.startswith("//"))
-    return zlib.compress(f"{short}\nconst STYLES = {json.dumps(styles())};\n".encode(), 9)
+    """The ES module, zlib-compressed: every player carries it, so it is kept small."""
+    return zlib.compress(script().encode(), 9)
 
 
 # what the browser loads first: it unpacks the module above and hands over to it
@@ -68,19 +56,19 @@ export default { render: async (context) => (await unpack(context.model.get("cod
 class Player(anywidget.AnyWidget):
     """A widget that plays a schedule or a trace; with two of them it plays both side by side, in step.
 
-    `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector where a schedule
-    is given; a trace knows its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis` is "step"
-    or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before each step
-    and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and `quiz` can be
-    set and linked; `answers` holds what was answered.
+    `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector where a
+    schedule is given; a trace knows its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
+    is "step" or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before
+    each step and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and
+    `quiz` can be set and linked; `answers` holds what was answered. js/src/data.js lists the traits with their types.
 
     Raises PlayerError for anything else than a Schedule or Trace and for unknown settings.
     """
 
     _esm = LOADER
     code = traitlets.Bytes(packed()).tag(sync=True)
-    film = traitlets.Bytes(b"").tag(sync=True)
-    other = traitlets.Bytes(b"").tag(sync=True)
+    animation = traitlets.Bytes(b"").tag(sync=True)
+    compared = traitlets.Bytes(b"").tag(sync=True)
     step = traitlets.Int(0, min=0).tag(sync=True)
     playing = traitlets.Bool(False).tag(sync=True)
     speed = traitlets.Float(1.0).tag(sync=True)
@@ -113,15 +101,15 @@ class Player(anywidget.AnyWidget):
             raise PlayerError(f"speed is {speed!r}; it must be one of {', '.join(map(str, SPEEDS))}")
         if nbytes is not None and nbytes < 0:
             raise PlayerError(f"nbytes is {nbytes}; it can't be negative")
-        films = [make_film(given, nbytes) for given in sources]
+        animations = [animate(given, nbytes) for given in sources]
         if axis is None:
-            axis = "time" if all(f.timed and f.kind in ("live", "simulated") for f in films) else "step"
-        if axis == "time" and not all(f.timed for f in films):
+            axis = "time" if all(f.timed and f.kind in ("live", "simulated") for f in animations) else "step"
+        if axis == "time" and not all(f.timed for f in animations):
             raise PlayerError("axis is 'time', but a schedule has no times; simulate it, or leave axis out")
-        self.films: tuple[Film, ...] = tuple(films)
+        self.animations: tuple[Animation, ...] = tuple(animations)
         super().__init__(
-            film=films[0].payload(),
-            other=films[1].payload() if compare is not None else b"",
+            animation=animations[0].payload(),
+            compared=animations[1].payload() if compare is not None else b"",
             arrangement=layout,
             axis=axis,
             speed=float(speed),
@@ -130,12 +118,12 @@ class Player(anywidget.AnyWidget):
         )
 
     def __repr__(self) -> str:
-        return f"<Player {' beside '.join(f.title for f in self.films)}>"
+        return f"<Player {' beside '.join(f.title for f in self.animations)}>"
 
     def text(self) -> str:
         """What happens, in words, one line a step."""
         parts = []
-        for f in self.films:
+        for f in self.animations:
             lines = f.captions()
             if len(lines) > 24:
                 lines = [*lines[:12], f"... {len(lines) - 18} more steps ...", *lines[-6:]]
@@ -144,12 +132,12 @@ class Player(anywidget.AnyWidget):
 
     def svg(self) -> str:
         """A still picture, an SVG document: what every cell holds after each step and the messages between."""
-        return still(self.films)
+        return still(self.animations)
 
     def page(self) -> str:
         """HTML for where no kernel is: the still picture, and a script that puts the player in its place.
 
-        Needs no network. Where scripts are taken out (GitHub), and for the largest films, the picture stays.
+        Needs no network. Where scripts are taken out (GitHub), and for the largest animations, the picture stays.
         """
         picture = base64.b64encode(self.svg().encode()).decode()
         words = html.escape(self.text(), quote=True)
@@ -163,13 +151,14 @@ class Player(anywidget.AnyWidget):
             "quiz": self.quiz,
             "answers": [],
         }
-        if len(self.film) + len(self.other) > _LARGE:
+        if len(self.animation) + len(self.compared) > _LARGE:
             return (
                 f'<img alt="{words}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}">'
             )
-        reels = {key: base64.b64encode(getattr(self, key)).decode() for key in ("code", "film", "other")}
+        keys = ("code", "animation", "compared")
+        binary = {key: base64.b64encode(getattr(self, key)).decode() for key in keys}
         parts = {"NAME": name, "PICTURE": picture, "WORDS": words}
-        parts |= {"STATE": json.dumps(state), "REELS": json.dumps(reels)}
+        parts |= {"STATE": json.dumps(state), "BINARY": json.dumps(binary)}
         parts["MODULE"] = base64.b64encode(LOADER.encode()).decode()
         # all at once, for what is put in may hold such a word too
         return re.sub("|".join(parts), lambda found: parts[found[0]], _PAGE)
@@ -183,11 +172,15 @@ class Player(anywidget.AnyWidget):
 _PAGE = """<div id="NAME" style="max-width:1100px"><img alt="WORDS" style="max-width:100%;background:#fff"
 src="data:image/svg+xml;base64,PICTURE"></div>
 <script type="module">
-const state = STATE, reels = REELS, hooks = {};
-for (const key in reels) state[key] = Uint8Array.from(atob(reels[key]), (c) => c.charCodeAt(0));
+const state = STATE, binary = BINARY, hooks = {};
+for (const key in binary) state[key] = Uint8Array.from(atob(binary[key]), (c) => c.charCodeAt(0));
 const model = {
   get: (key) => state[key],
-  set: (key, value) => { if (state[key] !== value) { state[key] = value; (hooks[`change:${key}`] ?? []).forEach((f) => f()); } },
+  set: (key, value) => {
+    if (state[key] === value) return;
+    state[key] = value;
+    (hooks[`change:${key}`] ?? []).forEach((f) => f());
+  },
   on: (name, f) => { (hooks[name] ??= []).push(f); },
   off: (name, f) => { hooks[name] = (hooks[name] ?? []).filter((g) => g !== f); },
   save_changes: () => {},

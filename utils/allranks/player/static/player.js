@@ -1,440 +1,167 @@
-// The player: one clock, one or two films, a stage for each, one timeline, and the controls. The kernel hears of it only when
-// it starts, pauses or steps. STYLES is the style sheet, put in by widget.py.
-
-const ICONS = {
-  first: "M3 3h2v10H3zM13 3v10L6 8z", back: "M11 3v10L4 8z", play: "M4 2.5v11L13.5 8z", pause: "M4 3h3v10H4zM9 3h3v10H9z",
-  next: "M5 3v10l7-5z", last: "M11 3h2v10h-2zM3 3v10l7-5z", closer: "M7 3h2v4h4v2H9v4H7V9H3V7h4z", wider: "M3 7h10v2H3z",
-};
-const SPEEDS = [0.25, 0.5, 1, 2, 4];
-
-function node(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const key in attributes) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), attributes[key]);
-    else if (attributes[key] !== false) element.setAttribute(key, attributes[key]);
-  }
-  element.append(...children);
-  return element;
-}
-
-class Player {
-  constructor(model, el, films) {
-    this.model = model;
-    // not counted: every view has a module of its own
-    this.uid = `allranks-player-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
-    this.reels = films.map((film) => new Reel(film));
-    this.position = 0;
-    this.heard = model.get("step");
-    this.playing = false;
-    this.answered = new Set();
-    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-    this.useAxis(model.get("axis"));
-    this.build(el);
-    this.seek(Math.min(this.steps, Math.max(0, model.get("step"))));
-    this.listen();
-    if (model.get("playing")) { this.play(); this.tell(); }
-    this.root.dataset.ready = "true";
-  }
-
-  get steps() {
-    return this.master.steps;
-  }
-
-  get master() {
-    return this.reels.reduce((a, b) => (b.length > a.length ? b : a));
-  }
-
-  // Seconds that one step lasts at speed 1: less where there are many.
-  get pace() {
-    return Math.max(0.12, Math.min(1, 30 / Math.max(1, this.steps)));
-  }
-
-  useAxis(axis) {
-    const timed = this.reels.every((reel) => reel.times);
-    this.axis = axis === "time" && timed ? "time" : "step";
-    this.reels.forEach((reel) => reel.useAxis(this.axis));
-  }
-
-  build(el) {
-    const button = (key, words, act) => {
-      const b = node("button", { type: "button", class: "ar-button", "aria-label": words, title: words, "data-do": key, onclick: act });
-      b.innerHTML = `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${ICONS[key]}"/></svg>`;
-      return b;
-    };
-    const choice = (words, options, value, act) => {
-      const select = node("select", { "aria-label": words, onchange: (e) => act(e.target.value) });
-      for (const [key, text] of options) select.append(node("option", { value: key }, text));
-      select.value = value;
-      return select;
-    };
-    this.root = node("div", {
-      class: "ar-player", tabindex: "0", role: "group", "data-lm-suppress-shortcuts": "true",
-      "aria-label": `Player: ${this.reels.map((reel) => reel.title).join(" beside ")}. Space plays, arrow keys step, Home and End jump.`,
-    });
-    this.playButton = button("play", "Play", () => this.toggle());
-    this.scrubber = node("input", {
-      type: "range", class: "ar-scrub", min: "0", max: String(this.steps), step: "any", value: "0", "aria-label": "Step",
-      oninput: (e) => { this.halt(); this.seek(this.scrubTo(+e.target.value)); }, onchange: () => this.rest(),
-    });
-    this.controls = node("div", { class: "ar-controls" },
-      button("first", "To the start", () => this.jump(0)), button("back", "Step back", () => this.back()), this.playButton,
-      button("next", "Step forward", () => this.next()), button("last", "To the end", () => this.jump(this.steps)), this.scrubber,
-      choice("Speed", SPEEDS.map((s) => [s, `${s}×`]), this.model.get("speed"), (v) => { this.model.set("speed", +v); this.model.save_changes(); }));
-    if (this.reels.some((reel) => reel.ranks > 2)) {
-      this.layoutChoice = choice("Layout", [["auto", `layout: ${[...new Set(this.reels.map((reel) => reel.layout))].join(", ")}`], ...LAYOUTS.map((l) => [l, l])], this.model.get("arrangement"),
-        (v) => { this.model.set("arrangement", v); this.model.save_changes(); });
-      this.controls.append(this.layoutChoice);
-    }
-    if (this.reels.every((reel) => reel.times)) {
-      this.controls.append(choice("Axis", [["step", "steps"], ["time", "time"]], this.axis, (v) => { this.model.set("axis", v); this.model.save_changes(); }));
-    }
-    this.quizBox = node("input", { type: "checkbox", onchange: (e) => { this.model.set("quiz", e.target.checked); this.model.save_changes(); } });
-    this.quizBox.checked = this.model.get("quiz");
-    this.controls.append(node("label", { class: "ar-quiz-switch" }, this.quizBox, "What happens next?"));
-    this.stages = this.reels.map((reel) => this.stageFor(reel));
-    this.meters = this.reels.map(() => ({ head: node("div", { class: "ar-head" }), foot: node("div", { class: "ar-meter" }) }));
-    const halves = this.reels.map((reel, i) => node("section", { class: "ar-half", "aria-label": reel.title },
-      this.meters[i].head, this.stages[i].root, this.meters[i].foot));
-    this.question = node("div", { class: "ar-question", role: "group", hidden: "" });
-    this.caption = node("p", { class: "ar-caption" });
-    this.live = node("p", { class: "ar-live", "aria-live": "polite", role: "status" });
-    this.table = node("details", { class: "ar-table", ontoggle: () => this.fillTable() }, node("summary", {}, "Table of this step"));
-    this.timeline = new Timeline(this.reels, (value) => { this.halt(); this.seek(this.master.positionAt(value)); this.rest(); });
-    const zoom = node("div", { class: "ar-zoom" }, button("wider", "Zoom out", () => this.timeline.zoomBy(0.6)), button("closer", "Zoom in", () => this.timeline.zoomBy(1.7)));
-    this.root.append(node("div", { class: `ar-halves${this.reels.length > 1 ? " ar-two" : ""}` }, ...halves), this.question, this.controls,
-      this.caption, this.live, this.timeline.root, zoom, this.table);
-    el.replaceChildren(node("style", {}, STYLES), this.root);
-    this.heads();
-  }
-
-  stageFor(reel) {
-    const layout = this.layoutOf(reel);
-    return reel.ranks > 16 || reel.chunks > 64 ? new Dense(reel, layout) : new Stage(reel, layout, `${this.uid}-${this.reels.indexOf(reel)}`, this.reels.length > 1);
-  }
-
-  layoutOf(reel) {
-    const asked = this.model.get("arrangement");
-    return LAYOUTS.includes(asked) ? asked : reel.layout;
-  }
-
-  heads() {
-    this.reels.forEach((reel, i) => {
-      const kind = { schedule: "schedule", wire: "your run on the wire", live: "live run", simulated: "simulated" }[reel.kind];
-      this.meters[i].head.replaceChildren(node("strong", {}, reel.title),
-        node("span", {}, ` ${reel.ranks} rank${reel.ranks > 1 ? "s" : ""}${reel.chunks ? ` · ${reel.chunks} chunk${reel.chunks > 1 ? "s" : ""}` : ""}${reel.nbytes !== reel.chunks ? ` · ${size(reel.nbytes)}` : ""} · ${kind}${reel.inferred ? " · steps inferred from the order" : ""}`));
-      const rows = { step: node("span", { class: "ar-count", "data-meter": "step" }), links: node("span", { "data-meter": "links" }), bytes: node("span", { "data-meter": "bytes" }), bound: node("span", { "data-meter": "bound" }) };
-      const most = this.finalMost(reel), scale = Math.max(most, reel.bound ? reel.bound[1] : 0) * 1.04 || 1;
-      const fill = node("i", { class: "ar-fill" }), bar = node("span", { class: "ar-bar", "aria-hidden": "true" }, fill);
-      if (reel.bound) {
-        bar.append(node("i", { class: "ar-tick", style: `left:${(100 * reel.bound[1]) / scale}%` }));
-        rows.bound.textContent = `lower bound ${reel.bound[0]} = ${reel.amount(reel.bound[1])}`;
-      }
-      this.meters[i].foot.replaceChildren(rows.step, rows.links, node("span", { class: "ar-bytes-group", hidden: !reel.legs.length && "" }, rows.bytes, bar, rows.bound));
-      Object.assign(this.meters[i], { rows, fill, scale });
-    });
-  }
-
-  finalMost(reel) {
-    const sent = new Float64Array(reel.ranks);
-    reel.legs.forEach((leg) => { sent[leg.src] += leg.nbytes; });
-    return Math.max(0, ...sent);
-  }
-
-  meter() {
-    this.reels.forEach((reel, i) => {
-      const { rows, fill, scale } = this.meters[i], most = Math.max(0, ...reel.sent);
-      const step = Math.ceil(reel.position - 1e-6);
-      const clock = this.axis === "time" ? ` · ${duration(reel.clockAt(reel.position))} of ${duration(reel.length)}` : "";
-      rows.step.textContent = `step ${step} of ${reel.steps}${clock}`;
-      rows.links.textContent = reel.links.length ? `busy ${reel.resting && !this.stages[i].busy ? 0 : this.stages[i].busy} of ${reel.links.length} links` : "";
-      rows.bytes.textContent = `busiest rank sent ${reel.amount(most)}`;
-      fill.style.width = `${(100 * most) / scale}%`;
-    });
-  }
-
-  // Shows a moment; `position` is in steps of the film that lasts longest.
-  seek(position) {
-    this.position = Math.min(this.steps, Math.max(0, position));
-    const value = this.master.clockAt(this.position);
-    let any = false;
-    this.reels.forEach((reel, i) => {
-      const at = this.axis === "time" ? reel.positionAt(value) : Math.min(this.position, reel.steps);
-      const changed = reel.seek(at) || this.shown === undefined;
-      this.stages[i].frame(changed, !this.calm.matches);
-      any ||= changed;
-    });
-    this.shown = true;
-    this.scrubber.value = String(this.axis === "time" ? (this.steps * value) / (this.master.length || 1) : this.position);
-    this.timeline.move();
-    const step = Math.ceil(this.position - 1e-6);
-    const fresh = any || step !== this.captioned || this.root.dataset.step === undefined;
-    // a clock runs between landings too
-    if (fresh || this.axis === "time") this.meter();
-    if (fresh) {
-      this.captioned = step;
-      const words = this.words();
-      this.caption.textContent = words;
-      this.caption.classList.toggle("ar-bad", this.reels.some((reel) => reel.waits().some((w) => w.forever)));
-      this.scrubber.setAttribute("aria-valuetext", `step ${step} of ${this.steps}`);
-    }
-    this.root.dataset.step = String(Math.floor(this.position + 1e-6));
-    this.root.dataset.position = this.position.toFixed(3);
-  }
-
-  scrubTo(value) {
-    return this.axis === "time" ? this.master.positionAt((value / this.steps) * this.master.length) : value;
-  }
-
-  words() {
-    return this.reels.map((reel) => {
-      const step = Math.min(reel.steps, Math.ceil(reel.position - 1e-6));
-      return (this.reels.length > 1 ? `${reel.title}, ` : "") + reel.captions[step];
-    }).join(". ");
-  }
-
-  // Tells the reader and the kernel where we are; only when it stands still.
-  rest() {
-    this.live.textContent = this.words();
-    this.fillTable();
-    this.tell();
-  }
-
-  tell() {
-    const step = Math.floor(this.position + 1e-6);
-    this.heard = step;
-    if (this.model.get("step") !== step || this.model.get("playing") !== this.playing) {
-      this.model.set("step", step);
-      this.model.set("playing", this.playing);
-      this.model.save_changes();
-    }
-  }
-
-  toggle() {
-    if (this.playing) { this.halt(); this.rest(); } else { this.play(); this.tell(); }
-  }
-
-  play(until = this.steps) {
-    if (this.position >= this.steps - 1e-6) this.seek(0);
-    this.until = until;
-    if (this.gate()) return;
-    this.setPlaying(true);
-    this.last = null;
-    if (this.calm.matches) this.beat = setTimeout(() => this.tickCalm(), 600 / this.model.get("speed"));
-    else this.beat = requestAnimationFrame((now) => this.tick(now));
-  }
-
-  tick(now) {
-    if (!this.playing) return;
-    if (!this.root.isConnected) { this.last = null; this.beat = requestAnimationFrame((t) => this.tick(t)); return; }  // until it is back
-    // a tab in the background gets no frames: it then goes on where it was
-    const seconds = this.last === null ? 0 : Math.min(0.1, (now - this.last) / 1000);
-    this.last = now;
-    const speed = this.model.get("speed"), before = Math.floor(this.position + 1e-6);
-    let to = this.position + (seconds * speed) / this.pace;
-    if (this.axis === "time") {
-      const whole = this.master.length, value = this.master.clockAt(this.position) + (seconds * speed * whole) / (this.pace * this.steps);
-      to = value >= whole ? this.steps : this.master.positionAt(value);
-    }
-    if (this.model.get("quiz") && Math.floor(to) > before) to = Math.floor(to);
-    this.seek(Math.min(to, this.until));
-    if (this.position >= this.until - 1e-6) { this.halt(); this.rest(); return; }
-    if (Math.floor(this.position + 1e-6) > before && this.gate()) return;
-    this.beat = requestAnimationFrame((t) => this.tick(t));
-  }
-
-  // Reduced motion: whole steps, no movement between them.
-  tickCalm() {
-    if (!this.playing) return;
-    if (!this.root.isConnected) { this.beat = setTimeout(() => this.tickCalm(), 600); return; }
-    this.seek(Math.min(this.until, Math.floor(this.position + 1e-6) + 1));
-    this.live.textContent = this.words();
-    if (this.position >= this.until - 1e-6) { this.halt(); this.rest(); return; }
-    if (this.gate()) return;
-    this.beat = setTimeout(() => this.tickCalm(), 1200 / this.model.get("speed"));
-  }
-
-  halt() {
-    cancelAnimationFrame(this.beat);
-    clearTimeout(this.beat);
-    this.setPlaying(false);
-    this.closeQuestion();
-  }
-
-  setPlaying(on) {
-    this.playing = on;
-    this.root.dataset.playing = String(on);
-    const words = on ? "Pause" : "Play";
-    this.playButton.setAttribute("aria-label", words);
-    this.playButton.title = words;
-    this.playButton.querySelector("path").setAttribute("d", ICONS[on ? "pause" : "play"]);
-  }
-
-  next() {
-    if (this.position >= this.steps - 1e-6) return;
-    const to = Math.floor(this.position + 1e-6) + 1;
-    if (this.playing) this.halt();
-    if (this.calm.matches) {
-      this.until = to;
-      if (this.gate()) return;
-      this.seek(to);
-      this.rest();
-    } else this.play(to);
-  }
-
-  back() {
-    this.jump(Math.max(0, Math.ceil(this.position - 1e-6) - 1));
-  }
-
-  jump(position, on = false) {
-    this.halt();
-    this.seek(position);
-    if (on) this.play();
-    this.rest();
-  }
-
-  // Stops before a step that has not been predicted yet; true when it asks.
-  gate() {
-    const step = Math.floor(this.position + 1e-6);
-    if (!this.model.get("quiz") || this.position - step > 1e-6 || this.answered.has(step)) return false;
-    // of the first film, which on a shared clock may be in another step
-    const question = ask(this.reels[0], this.reels[0].done);
-    this.answered.add(step);
-    if (!question) return false;
-    const { until } = this;
-    this.halt();
-    this.rest();
-    const result = node("p", { class: "ar-result", role: "status" });
-    const options = question.options.map((option) => node("button", { type: "button", class: "ar-option", onclick: (e) => answer(option, e.target) }, option.text));
-    const answer = (option, chosen) => {
-      options.forEach((b, i) => { b.disabled = true; b.classList.toggle("ar-right", question.options[i].right); });
-      chosen.classList.toggle("ar-wrong", !option.right);
-      this.score ??= [0, 0];
-      this.score[0] += option.right;
-      this.score[1] += 1;
-      result.textContent = `${option.right ? "Right." : "Not so."} ${question.why} (${this.score[0]} of ${this.score[1]} right)`;
-      this.model.set("answers", [...this.model.get("answers"), { step, question: question.text, answer: option.text, right: option.right }]);
-      this.model.save_changes();
-      const show = node("button", { type: "button", class: "ar-show", onclick: () => { this.closeQuestion(); this.root.focus(); this.play(until); } }, "Show me");
-      this.question.append(show);
-      show.focus();
-    };
-    this.question.replaceChildren(node("p", {}, question.text), node("div", { class: "ar-options" }, ...options), result);
-    this.question.setAttribute("aria-label", question.text);
-    this.question.hidden = false;
-    options[0].focus();
-    return true;
-  }
-
-  closeQuestion() {
-    if (this.question.contains(document.activeElement)) this.root.focus();
-    this.question.hidden = true;
-    this.question.replaceChildren();
-  }
-
-  // What every rank holds, for those who read instead of looking.
-  fillTable() {
-    if (!this.table.open) return;
-    const tables = this.reels.map((reel) => {
-      const table = node("table", {}, node("caption", {}, `${reel.title}, after step ${reel.done}`));
-      const shown = Math.min(reel.chunks, 32), head = node("tr", {}, node("th", { scope: "col" }, "rank"));
-      for (let c = 0; c < shown; c++) head.append(node("th", { scope: "col" }, `chunk ${c}`));
-      head.append(node("th", { scope: "col" }, "sent"), node("th", { scope: "col" }, "received"));
-      table.append(node("thead", {}, head));
-      const body = node("tbody");
-      for (let r = 0; r < Math.min(reel.ranks, 64); r++) {
-        const row = node("tr", {}, node("th", { scope: "row" }, String(r)));
-        for (let c = 0; c < shown; c++) row.append(node("td", {}, reel.held(r, c).join(" + ") || "empty"));
-        row.append(node("td", {}, reel.amount(reel.sent[r])), node("td", {}, reel.amount(reel.received[r])));
-        body.append(row);
-      }
-      table.append(body);
-      return table;
-    });
-    // the same box again, which keeps its focus and its place
-    this.scroll ??= node("div", { class: "ar-scroll", tabindex: "0", role: "region", "aria-label": "What every rank holds" });
-    this.scroll.replaceChildren(...tables);
-    if (!this.table.contains(this.scroll)) this.table.append(this.scroll);
-  }
-
-  listen() {
-    this.root.dataset.playing = "false";
-    this.root.addEventListener("keydown", (e) => {
-      const on = e.target, own = on.tagName === "SELECT" || (on.tagName === "INPUT" && on.type !== "range") || on.closest(".ar-scroll");
-      const acts = { ArrowRight: () => this.next(), ArrowLeft: () => this.back(), Home: () => this.jump(0), End: () => this.jump(this.steps) };
-      if (on.tagName !== "BUTTON" && on.tagName !== "SUMMARY") acts[" "] = () => this.toggle();
-      if (own || e.ctrlKey || e.metaKey || e.altKey || !acts[e.key]) return;
-      e.preventDefault();
-      e.stopPropagation();
-      acts[e.key]();
-    });
-    this.hooks = {
-      // one update may both move and start it, or move and stop it
-      "change:step": () => {
-        const step = this.heard = this.model.get("step"), on = this.model.get("playing") && !this.playing;
-        if (step !== Math.floor(this.position + 1e-6)) this.jump(step, on);
-      },
-      "change:playing": () => {
-        const on = this.model.get("playing");
-        if (on !== this.playing && (on || this.heard === this.model.get("step"))) this.toggle();
-      },
-      "change:arrangement": () => this.relay(),
-      "change:axis": () => this.reaxis(),
-      "change:quiz": () => { this.quizBox.checked = this.model.get("quiz"); this.answered.clear(); if (!this.model.get("quiz")) this.closeQuestion(); },
-      "change:speed": () => { this.controls.querySelector("select").value = String(this.model.get("speed")); },
-    };
-    for (const name in this.hooks) this.model.on(name, this.hooks[name]);
-    // colours on a canvas don't follow the theme by themselves
-    this.themed = new MutationObserver(() => this.repaint());
-    this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "data-theme"] });
-    this.repainted = () => this.repaint();
-    this.dark = window.matchMedia("(prefers-color-scheme: dark)");
-    this.dark.addEventListener("change", this.repainted);
-  }
-
-  relay() {
-    if (this.layoutChoice) this.layoutChoice.value = this.model.get("arrangement");
-    this.stages.forEach((stage, i) => stage.show(this.layoutOf(this.reels[i])));
-    this.shown = undefined;
-    this.seek(this.position);
-  }
-
-  reaxis() {
-    const keep = Math.floor(this.position + 1e-6);
-    this.halt();
-    this.useAxis(this.model.get("axis"));
-    this.scrubber.max = String(this.steps);
-    this.timeline.zoom = 1;
-    this.timeline.from = 0;
-    this.timeline.draw();
-    this.shown = undefined;
-    this.seek(keep);
-    this.rest();
-  }
-
-  repaint() {
-    this.timeline.draw();
-    this.stages.forEach((stage) => { if (stage.fit) { stage.fit(); stage.frame(true); } });
-  }
-
-  end() {
-    this.halt();
-    for (const name in this.hooks) this.model.off(name, this.hooks[name]);
-    this.themed.disconnect();
-    this.dark.removeEventListener("change", this.repainted);
-    this.timeline.end();
-    this.stages.forEach((stage) => stage.end?.());
-  }
-}
-
-async function render({ model, el }) {
-  try {
-    const film = await inflate(model.get("film")), other = model.get("other");
-    const player = new Player(model, el, other && other.byteLength ? [film, await inflate(other)] : [film]);
-    return () => player.end();
-  } catch (error) {
-    el.textContent = `The player could not read its film: ${error.message}`;
-    throw error;
-  }
-}
-
-export default { render };
+// Generated by `make js` from utils/allranks/player/js/src/ with esbuild 0.28.2. Don't edit it.
+// Hash of the sources: a3d61a1d952f0c3f7676e3f4e6d76890e36fd12cd5fded2858f1f5c667b361a2
+async function tt(o){let t=new Blob([o]).stream().pipeThrough(new DecompressionStream("deflate"));return JSON.parse(await new Response(t).text())}function ot(o){return o.step.map((t,s)=>{let e=o.reduce[s],i=o.delivered[s],r=e?"adds":o.effect_known[s]?"stores":"receives";return{index:s,step:t,src:o.src[s],
+dst:o.dst[s],nbytes:o.nbytes[s],chunks:o.chunks[s],reduce:e,delivered:i,carried:o.carried[s],after:o.after[s],line:o.line[s],start:o.start[s],end:o.end[s],does:r,sign:i?r==="adds"?"+":r==="stores"?"=":"":"✗"}})}function nt(o){return o.step.map((t,s)=>({rank:o.rank[s],op:o.op[s],step:t,endStep:o.end_step[s],
+peer:o.peer[s],line:o.line[s],label:o.label[s],start:o.start[s],end:o.end[s]}))}function d(o,t={},...s){let e=document.createElement(o);for(let[i,r]of Object.entries(t))i.startsWith("on")?e.addEventListener(i.slice(2),r):r!==!1&&e.setAttribute(i,r);return e.append(...s),e}function u(o,t={},s=null,e=null){let i=document.createElementNS("http://www.w3.org/2000/svg",o);for(let[r,n]of Object.
+entries(t))i.setAttribute(r,String(n));return e!==null&&(i.textContent=e),s?.append(i),i}function _({x:o,y:t}){return`translate(${o.toFixed(1)} ${t.toFixed(1)})`}function M(o){return o.getContext("2d")}var at='.ar-player{--ar-ink: var(--jp-ui-font-color1, #212121);--ar-soft: var(--jp-ui-font-color2, #5f5f5f);--ar-paper: var(--jp-layout-color1, #fff);--ar-panel: var(--jp-layout-color2, #f3f4f6);--ar-line: var(--jp-border-color1, #bdbdbd);--ar-accent: #0072b2;--ar-send: #6b7785;--ar-add: #c25400;--a\
+r-copy: #0072b2;--ar-work: #00795a;--ar-stuck: #c62828;box-sizing:border-box;max-width:1100px;padding:10px 12px;border:1px solid var(--ar-line);border-radius:8px;background:var(--ar-paper);color:var(--ar-ink);font:13px / 1.4 var(--jp-ui-font-family, system-ui, sans-serif)}body[data-jp-theme-light=fa\
+lse] .ar-player,body[data-theme=dark] .ar-player{--ar-accent: #56b4e9;--ar-send: #7d8896;--ar-add: #d9691e;--ar-copy: #2f8fcb;--ar-work: #1f9d78;--ar-stuck: #ff7b72}.ar-player *,.ar-player *:before{box-sizing:border-box}.ar-player:focus-visible,.ar-player :focus-visible{outline:2px solid var(--ar-ac\
+cent);outline-offset:1px}.ar-player [hidden]{display:none}.ar-halves{display:grid;gap:14px}.ar-two{grid-template-columns:1fr 1fr}.ar-half{min-width:0;display:flex;flex-direction:column}.ar-head strong{font-size:15px}.ar-head span{color:var(--ar-soft)}.ar-stage{position:relative;width:100%;margin:6px\
+ auto;flex:1;display:flex;align-items:center;justify-content:center}.ar-dense{display:block}.ar-dense canvas{width:100%;display:block}.ar-board{width:100%;display:block;max-height:560px}.ar-air{position:absolute;inset:0;width:100%;height:100%;max-height:560px;margin:auto;pointer-events:none;overflow\
+:visible}.ar-player svg text{font-family:inherit}.ar-name,.ar-bytes,.ar-tag,.ar-state{fill:var(--ar-ink)}.ar-card{fill:var(--ar-panel);stroke:var(--ar-line)}.ar-waiting .ar-card{stroke:var(--ar-soft);stroke-width:1.5;stroke-dasharray:5 3}.ar-forever .ar-card{stroke:var(--ar-stuck);stroke-width:2}.ar\
+-name{font-size:12px;font-weight:600}.ar-state{font-size:11px;text-anchor:end}.ar-player .ar-state{fill:var(--ar-work);font-weight:700}.ar-player .ar-waiting .ar-state{fill:var(--ar-soft)}.ar-player .ar-forever .ar-state{fill:var(--ar-stuck)}.ar-player svg .ar-label{font-size:9.5px;text-anchor:middl\
+e;fill:var(--ar-soft)}.ar-bytes{font-size:11px;text-anchor:middle}.ar-player svg .ar-ink text{font-size:8.5px;text-anchor:middle;font-weight:600;pointer-events:none}.ar-empty{fill:var(--ar-paper)}.ar-cell{fill:transparent;stroke:var(--ar-line);stroke-width:1}.ar-cell.ar-done{stroke:var(--ar-work);st\
+roke-width:2}.ar-cell.ar-missing{stroke:var(--ar-stuck);stroke-width:1.8;stroke-dasharray:3 2}.ar-cell.ar-twice{stroke:var(--ar-stuck);stroke-width:2}.ar-cell.ar-fresh{filter:drop-shadow(0 0 3px var(--ar-accent));stroke:var(--ar-accent);stroke-width:2}.ar-cell.ar-fresh.ar-done{stroke:var(--ar-work);\
+filter:drop-shadow(0 0 3px var(--ar-work))}.ar-cell.ar-fresh.ar-twice{stroke:var(--ar-stuck);filter:none}.ar-link{fill:none;opacity:.75;stroke:var(--ar-line);stroke-width:1;stroke-dasharray:3 4}.ar-link.ar-busy,.ar-link.ar-stuck{opacity:1}.ar-link.ar-busy{stroke:var(--ar-accent);stroke-width:2.5;str\
+oke-dasharray:none}.ar-link.ar-past{stroke:var(--ar-accent);stroke-width:1.5;stroke-dasharray:none;opacity:.6}.ar-link.ar-stuck{stroke:var(--ar-stuck);stroke-width:2.5;stroke-dasharray:7 4}.ar-head-busy{fill:var(--ar-accent)}.ar-head-stuck{fill:var(--ar-stuck)}.ar-parcel{fill:var(--ar-paper);stroke:\
+var(--ar-copy);stroke-width:2}.ar-reduce .ar-parcel{stroke:var(--ar-add)}.ar-lost .ar-parcel{stroke:var(--ar-stuck);stroke-dasharray:4 2}.ar-tag{font-size:11px;font-weight:600;text-anchor:middle}.ar-small{font-size:7.5px}.ar-op{font-size:13px;font-weight:700;text-anchor:middle}.ar-player svg .ar-op{\
+fill:var(--ar-copy)}.ar-player svg .ar-reduce .ar-op{fill:var(--ar-add)}.ar-player svg .ar-lost .ar-op{fill:var(--ar-stuck)}.ar-player svg .ar-middle{font-size:18px;text-anchor:middle;dominant-baseline:middle;fill:var(--ar-soft)}.ar-meter{display:flex;flex-wrap:wrap;gap:2px 18px;align-items:center;f\
+ont-variant-numeric:tabular-nums;color:var(--ar-soft)}.ar-count{font-weight:600;color:var(--ar-ink);min-width:7em}.ar-bytes-group{display:flex;flex-wrap:wrap;gap:2px 8px;align-items:center}.ar-bar{position:relative;display:inline-block;width:130px;height:9px;background:var(--ar-panel);border:1px sol\
+id var(--ar-line);border-radius:2px}.ar-fill{position:absolute;inset:0 auto 0 0;background:var(--ar-accent)}.ar-tick{position:absolute;top:-4px;bottom:-4px;width:2px;background:var(--ar-ink)}.ar-controls{display:flex;flex-wrap:wrap;gap:4px;align-items:center;margin-top:8px}.ar-button{width:30px;heig\
+ht:28px;padding:5px;border:1px solid var(--ar-line);border-radius:4px;background:var(--ar-panel);cursor:pointer}.ar-button svg{width:16px;height:16px;display:block;fill:var(--ar-ink)}.ar-button[data-do=play]{background:var(--ar-accent);border-color:var(--ar-accent);width:40px}.ar-button[data-do=play\
+] svg{fill:var(--ar-paper);margin:auto}.ar-button:hover{filter:brightness(1.08)}.ar-scrub{flex:1 1 140px;min-width:90px;margin:0 8px;accent-color:var(--ar-accent)}.ar-controls select{height:28px;border:1px solid var(--ar-line);border-radius:4px;background:var(--ar-panel);color:var(--ar-ink);font:inh\
+erit}.ar-quiz-switch{display:inline-flex;gap:5px;align-items:center;margin-left:6px;cursor:pointer}.ar-caption{margin:8px 0 6px;min-height:2.8em;max-height:5.6em;overflow:auto}.ar-caption.ar-bad{border-left:4px solid var(--ar-stuck);padding-left:8px}.ar-live{position:absolute;width:1px;height:1px;ma\
+rgin:-1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.ar-timeline{position:relative;overflow-x:clip;cursor:ew-resize;touch-action:none;user-select:none;font-size:11px}.ar-timeline canvas{position:absolute;inset:0;width:100%;height:100%}.ar-cursor{position:absolute;top:0;bottom:0;left:-1\
+px;width:2px;background:var(--ar-ink);pointer-events:none}.ar-zoom{float:right;display:flex;gap:3px;margin-top:4px}.ar-zoom .ar-button{width:24px;height:24px;padding:5px}.ar-zoom .ar-button svg{width:12px;height:12px}.ar-tip{position:absolute;z-index:2;padding:3px 7px;border:1px solid var(--ar-line)\
+;border-radius:4px;background:var(--ar-panel);white-space:pre;pointer-events:none}.ar-question{margin-top:8px;padding:8px 12px;border:2px solid var(--ar-accent);border-radius:6px}.ar-question p{margin:0 0 6px;font-weight:600}.ar-question .ar-result{margin:6px 0 0;font-weight:400}.ar-options{display:\
+flex;flex-wrap:wrap;gap:6px}.ar-option,.ar-show{padding:4px 12px;border:1px solid var(--ar-line);border-radius:4px;background:var(--ar-panel);color:var(--ar-ink);font:inherit;cursor:pointer}.ar-show{margin-top:6px;background:var(--ar-accent);color:var(--ar-paper);border-color:var(--ar-accent)}.ar-op\
+tion.ar-right{border:2px solid var(--ar-work);font-weight:700}.ar-option.ar-right:before{content:"\\2713  "}.ar-option.ar-wrong{border:2px solid var(--ar-stuck);text-decoration:line-through}.ar-table{margin-top:6px}.ar-table summary{cursor:pointer;color:var(--ar-soft)}.ar-scroll{overflow:auto;max-hei\
+ght:300px}.ar-table table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:4px 0 10px;font-size:12px}.ar-table caption{text-align:left;white-space:nowrap;font-weight:600;padding:2px 0}.ar-table th,.ar-table td{border:1px solid var(--ar-line);padding:1px 7px;text-align:left;color:var\
+(--ar-ink);background:var(--ar-paper)}@media(prefers-color-scheme:dark){body:not([data-jp-theme-light],[data-theme=light]) .ar-player{--ar-ink: #e6e6e6;--ar-soft: #adadad;--ar-paper: #161616;--ar-panel: #262626;--ar-line: #5a5a5a;--ar-accent: #56b4e9;--ar-send: #7d8896;--ar-add: #d9691e;--ar-copy: #\
+2f8fcb;--ar-work: #1f9d78;--ar-stuck: #ff7b72}}@media(max-width:760px){.ar-two{grid-template-columns:1fr}}';var R=class{constructor(t,s){this.model=t,this.player=s,this.knownStep=t.get("step"),this.events={"change:step":()=>this.#t(),"change:playing":()=>this.#s(),"change:arrangement":()=>s.changeLayout(),"change:axis":()=>s.changeAxis(),"change:quiz":()=>s.changeQuiz(),"change:speed":()=>s.page.controls.
+showSpeed(t.get("speed"))}}listen(){for(let[t,s]of Object.entries(this.events))this.model.on(t,s)}tell(){let{model:t,player:s}=this;this.knownStep=s.done,!(t.get("step")===s.done&&t.get("playing")===s.playing)&&(t.set("step",s.done),t.set("playing",s.playing),t.save_changes())}#t(){let{model:t,player:s}=this;
+this.knownStep=t.get("step");let e=t.get("playing")&&!s.playing;this.knownStep!==s.done&&s.jump(this.knownStep,e)}#s(){let{model:t,player:s}=this,e=t.get("playing");e!==s.playing&&(e||this.knownStep===t.get("step"))&&s.toggle()}remove(){for(let[t,s]of Object.entries(this.events))this.model.off(t,s)}};function ht(o,t){o.addEventListener("keydown",s=>{let e=s.target,i=e.matches("select, input:not([type=range])")||e.closest(".ar-scroll"),r={ArrowRight:t.next,ArrowLeft:t.back,Home:t.first,End:t.last};e.matches("button, summary")||(r[" "]=t.toggle),!(i||s.ctrlKey||s.metaKey||s.altKey||!r[s.key])&&(s.
+preventDefault(),s.stopPropagation(),r[s.key]())})}var F=["ring","line","tree","grid","all-to-all"];function B(o,t,s,e,i=!1){let{ranks:r}=t,n={x:s.w+e.x,y:s.h+e.y};return o==="line"?Array.from({length:r},(a,h)=>({x:h*n.x,y:0})):o==="grid"?Array.from({length:r},(a,h)=>({x:h%t.columns*n.x,y:Math.floor(h/t.columns)*n.y})):o==="tree"?Ot(t,s,e):o==="ring"&&
+r>10&&s.w>20?zt(r,n,i):Tt(r,n,i?.95:o==="ring"?.56:.66)}function Tt(o,t,s){for(let e=60;;e+=6){let i=Array.from({length:o},(n,a)=>{let h=2*Math.PI*a/o-Math.PI/2;return{x:e*Math.cos(h),y:e*s*Math.sin(h)}}),r=(n,a)=>Math.abs(n.x-a.x)>=t.x||Math.abs(n.y-a.y)>=t.y;if(i.every((n,a)=>i.every((h,l)=>l<=a||
+r(n,h))))return i}}function zt(o,t,s){let e=Math.max(2,Math.round(o*(s?.19:.31))),i=Math.ceil((o-2*e)/2),r=o-2*e-i,n=(e-1)*t.x,a=(i+1)*t.y;return Array.from({length:o},(h,l)=>l<e?{x:l*t.x,y:0}:l<e+i?{x:n,y:(l-e+1)*a/(i+1)}:l<2*e+i?{x:n-(l-e-i)*t.x,y:a}:{x:0,y:a-(l-2*e-i+1)*a/(r+1)})}function Ot(o,t,s){
+let{depths:e,children:i}=Lt(o),r=t.w+s.x*.6,n=new Array(o.ranks),a=0,h=c=>{let f=i[c].map(h),p=f.length?(f[0]+f[f.length-1])/2:a++*r;return n[c]={x:p,y:e[c]*(t.h+s.y*1.2)},p};h(o.root??0);let l=Math.max(...e)+1;for(let c=0;c<o.ranks;c++)n[c]??={x:a++*r,y:l*(t.h+s.y)};return n}function Lt({ranks:o,links:t,
+root:s}){let e=Array.from({length:o},()=>new Set);for(let[h,l]of t)e[h].add(l),e[l].add(h);let i=[s??0],r=new Set(i),n=new Array(o).fill(0),a=Array.from({length:o},()=>[]);for(let h of i)for(let l of[...e[h]].sort((c,f)=>c-f))r.has(l)||(r.add(l),n[l]=n[h]+1,a[h].push(l),i.push(l));return{depths:n,children:a}}function w(o){let t=[["TB",1e12],["GB",1e9],["MB",1e6],["kB",1e3]];for(let[s,e]of t)if(o>=.9995*e)return`${+(o/e).toPrecision(3)} ${s}`;return`${+o.toPrecision(3)} B`}function P(o,t=3){return o>=1e6?`${+(o/1e6).toPrecision(t)} s`:o>=1e3?`${+(o/1e3).toPrecision(t)} ms`:`${+o.toPrecision(t)} µs`}function j(o,t){
+return`${o} ${t}${o===1?"":"s"}`}function T({chunks:o,nbytes:t}){return o.length?o.length===1?`c${o[0]}`:o.every((e,i)=>e===o[0]+i)?`c${o[0]}…${o[o.length-1]}`:`${o.length} ch.`:w(t)}function N(o){let t=o.length>1?"s":"";return`contribution${t} of rank${t} ${o.join(" + ")}`}var q=1e-9,H=1e-6,W=class{axis="step";position=0;spans=[];#t=[];#s=[];#i=0;#e=0;#r=new Map;constructor(t){this.title=t.title,this.kind=t.kind,this.ranks=t.ranks,this.chunks=t.chunks,this.nbytes=t.nbytes,this.steps=t.steps,this.layout=t.layout,this.columns=t.columns,this.inferred=t.inferred,this.blocking=
+t.blocking,this.root=t.root,this.bound=t.bound,this.captions=t.captions,this.before=t.before,this.goal=t.goal,this.contributions=t.contributions,this.transfers=ot(t.transfers),this.bars=nt(t.bars),this.byStep=Array.from({length:this.steps},()=>[]);for(let e of this.transfers)this.byStep[e.step].push(
+e);let s=new Map;for(let{src:e,dst:i}of this.transfers)s.set(e*this.ranks+i,[e,i]);this.links=[...s.values()],this.undelivered=this.transfers.filter(e=>!e.delivered),this.waitBars=this.bars.filter(e=>e.op==="wait"),this.goals=new Map(this.goal.map(([e,i,r])=>[e*this.chunks+i,r])),this.times=t.timed?
+this.#n():null,this.cells=new Int32Array(this.ranks*this.chunks),this.sent=new Float64Array(this.ranks),this.received=new Float64Array(this.ranks),this.useAxis("step")}#n(){let t=new Array(this.steps+1).fill(0);for(let{step:i,end:r}of this.transfers)r!==null&&(t[i+1]=Math.max(t[i+1],r));for(let{endStep:i,
+end:r}of this.bars)r!==null&&i!==null&&(t[i+1]=Math.max(t[i+1],r));for(let i=1;i<t.length;i++)t[i]=Math.max(t[i],t[i-1]);let s=t[this.steps],e=s*.15||1;for(let{start:i,step:r}of[...this.undelivered,...this.bars.filter(n=>n.endStep===null)])if(!((i??s)<s*.95))for(let n=r+1;n<=this.steps;n++)t[n]=Math.
+max(t[n],s+e);return t}useAxis(t){this.axis=t==="time"&&this.times?"time":"step",this.spans=this.transfers.map(e=>this.span(e));let s=this.transfers.map((e,i)=>i);this.#t=[...s].sort((e,i)=>this.spans[e][1]-this.spans[i][1]||e-i),this.#s=s.sort((e,i)=>this.spans[e][0]-this.spans[i][0]||e-i),this.#i=
+this.spans.reduce((e,[i,r])=>Math.max(e,r-i),0),this.#o()}span(t){let s="endStep"in t?t.endStep:t.step;if(this.axis==="time"&&this.times){let e=this.times[this.steps],i=t.start??this.times[t.step];return[i,t.end===null||s===null?Math.max(e,i):t.end]}return[t.step,s===null?this.steps:s+1]}clockAt(t){
+if(this.axis==="step"||!this.times)return t;let s=Math.min(Math.floor(t),this.steps-1);return s<0?0:this.times[s]+(t-s)*(this.times[s+1]-this.times[s])}positionAt(t){if(this.axis==="step"||!this.times)return Math.min(this.steps,Math.max(0,t));let s=0;for(;s<this.steps-1&&this.times[s+1]<=t;)s++;let e=this.
+times[s+1]-this.times[s];return Math.min(this.steps,Math.max(0,s+(e?(t-this.times[s])/e:0)))}get length(){return this.axis==="step"||!this.times?this.steps:this.times[this.steps]}#o(){this.#e=0,this.cells.fill(-1);for(let[t,s,e]of this.before)this.cells[t*this.chunks+s]=e;this.sent.fill(0),this.received.
+fill(0)}seek(t){this.position=t;let s=this.clockAt(t)+q,e=r=>this.spans[this.#t[r]][1],i=!1;for(this.#e&&e(this.#e-1)>s&&(this.#o(),i=!0);this.#e<this.#t.length&&e(this.#e)<=s;)this.#a(this.transfers[this.#t[this.#e++]]),i=!0;return i}#a({src:t,dst:s,nbytes:e,delivered:i,chunks:r,after:n}){this.sent[t]+=
+e,i&&(this.received[s]+=e,r.forEach((a,h)=>{this.cells[s*this.chunks+a]=n[h]}))}get done(){return Math.floor(this.position+H)}get current(){return Math.max(0,Math.ceil(this.position-H))}get resting(){return Math.abs(this.position-Math.round(this.position))<H}get atEnd(){return this.position>=this.steps-
+H}justLanded(){return this.resting&&this.done>0&&this.axis==="step"?this.byStep[this.done-1]:[]}flying(){let t=this.clockAt(this.position)+q;if(this.axis==="step")return this.resting?[]:this.byStep[this.done].map(r=>[r,t-r.step]);let s=0,e=this.#s.length;for(;s<e;){let r=s+e>>1;this.spans[this.#s[r]][0]<
+t-this.#i?s=r+1:e=r}let i=[];for(;s<this.#s.length&&this.spans[this.#s[s]][0]<=t;s++){let[r,n]=this.spans[this.#s[s]];t<n&&i.push([this.transfers[this.#s[s]],(t-r)/(n-r)])}return i}stuck(){let t=this.clockAt(this.position);return this.undelivered.filter(s=>this.spans[s.index][0]<t-q)}waits(){let t=this.
+clockAt(this.position)-q,s=this.waitBars.filter(e=>{let[i,r]=this.span(e);return i<t&&t<=r}).map(e=>({rank:e.rank,peer:e.peer,forever:e.endStep===null}));if(this.blocking)for(let{src:e,dst:i}of this.stuck())s.push({rank:e,peer:i,forever:!0});return s}contributors(t){if(t<0)return[];let s=this.#r.get(
+t);if(!s){s=[];let e=this.contributions[t];for(let i=0;i<e.length;i+=2)for(let r=e[i];r<=e[i+1];r++)s.push(r);s.sort((i,r)=>i-r),this.#r.set(t,s)}return s}held(t,s){return this.contributors(this.cells[t*this.chunks+s])}verdict(t,s){let e=this.held(t,s);if(e.some((r,n)=>n&&e[n-1]===r))return"twice";let i=this.
+goals.get(t*this.chunks+s);return i===void 0?null:String(e)===String(this.contributors(i))?"done":"missing"}amount(t){return this.chunks&&this.nbytes===this.chunks?j(+t.toPrecision(3),"chunk"):w(t)}};function z(o){return o.reduce((t,s)=>s.length>t.length?s:t)}var Et=[.25,.5,1,2,4],et={first:"M3 3h2v10H3zM13 3v10L6 8z",back:"M11 3v10L4 8z",play:"M4 2.5v11L13.5 8z",pause:"M4 3h3v10H4zM9 3h3v10H9z",next:"M5 3v10l7-5z",last:"M11 3h2v10h-2zM3 3v10l7-5z",closer:"M7 3h2v4h4v2H9v4H7V9H3V7h4z",wider:"M3 7h10v2H3z"},U=class{constructor(t,s,e){let[{axis:i}]=s,r=z(s),
+n=(h,l)=>{t.set(h,l),t.save_changes()};this.playButton=b("play","Play",e.toggle),this.slider=d("input",{type:"range",class:"ar-scrub",min:"0",max:String(r.steps),step:"any",value:"0","aria-label":"Step",oninput:()=>e.slide(+this.slider.value),onchange:e.slid});let a=Et.map(h=>[String(h),`${h}×`]);if(this.
+speed=st("Speed",a,String(t.get("speed")),h=>n("speed",+h)),this.root=d("div",{class:"ar-controls"},b("first","To the start",e.first),b("back","Step back",e.back),this.playButton,b("next","Step forward",e.next),b("last","To the end",e.last),this.slider,this.speed),this.layout=null,s.some(h=>h.ranks>
+2)){let l=[["auto",`layout: ${[...new Set(s.map(c=>c.layout))].join(", ")}`],...F.map(c=>[c,c])];this.layout=st("Layout",l,t.get("arrangement"),c=>n("arrangement",c)),this.root.append(this.layout)}if(s.every(h=>h.times)){let h=[["step","steps"],["time","time"]];this.root.append(st("Axis",h,i,l=>n("a\
+xis",l)))}this.quiz=d("input",{type:"checkbox",onchange:()=>n("quiz",this.quiz.checked)}),this.quiz.checked=t.get("quiz"),this.root.append(d("label",{class:"ar-quiz-switch"},this.quiz,"What happens next?"))}showLayout(t){this.layout&&(this.layout.value=t)}showSpeed(t){this.speed.value=String(t)}showPlaying(t){
+let s=t?"Pause":"Play";this.playButton.setAttribute("aria-label",s),this.playButton.title=s,this.playButton.querySelector("path")?.setAttribute("d",t?et.pause:et.play)}};function b(o,t,s){let i=d("button",{...{type:"button",class:"ar-button","aria-label":t,title:t,"data-do":o},onclick:s});return i.innerHTML=
+`<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${et[o]}"/></svg>`,i}function st(o,t,s,e){let i=d("select",{"aria-label":o,onchange:()=>e(i.value)});for(let[r,n]of t)i.append(d("option",{value:r},n));return i.value=s,i}var $=256,Ct=[0,158,115],Pt=[213,94,0],jt=[0,114,178];function it(o){return o>=1?$:Math.min($-1,Math.round(Math.sqrt(o)*($-1)))}function lt(o){let t=M(document.createElement("canvas"));t.fillStyle=o||"#fff",t.fillRect(0,0,1,1);let s=t.getImageData(0,0,1,1).data;return Array.from({length:$+1},(e,i)=>{
+if(i===$)return Ct;let r=i===0?0:.12+.88*(i/$);return jt.map((a,h)=>Math.round(s[h]+(a-s[h])*r))})}function ct({contributions:o}){return o.map(t=>{let s=0;for(let e=0;e<t.length;e+=2)s+=t[e+1]-t[e]+1;return s})}var D=class{#t=document.createElement("canvas");constructor(t,s,e){this.playback=t,this.counts=
+s,this.most=e,this.twice=t.contributions.map(i=>i.some((r,n)=>n&&n%2===0&&r<=i[n-1])),this.#t.width=t.chunks,this.#t.height=t.ranks}paint(t){let{cells:s,goals:e,chunks:i,ranks:r}=this.playback,n=M(this.#t),a=n.createImageData(i,r);s.forEach((h,l)=>{let c=e.get(l),f=c===void 0?this.most:this.counts[c],
+p=h<0?0:this.counts[h],m=h>=0&&h===c?$:it(Math.min(.999,p/f));a.data.set([...this.twice[h]?Pt:t[m],255],4*l)}),n.putImageData(a,0,0)}draw(t,{x:s,y:e,side:i},r){let{ranks:n,chunks:a}=this.playback,h=i/a,l=i/n;t.imageSmoothingEnabled=!1,t.drawImage(this.#t,s,e,i,i),t.strokeStyle=r.line,t.lineWidth=1,t.
+strokeRect(s-.5,e-.5,i+1,i+1),t.fillStyle=r.message;for(let[c,f]of this.playback.flying()){let p=c.dst-c.src,m=c.src+p*(Math.abs(p)===1||f>.5?f:0);for(let y of c.chunks)t.fillRect(s+y*h,e+m*l,Math.max(1,h),Math.max(1,l))}t.fillStyle=r.soft,t.textAlign="left",t.fillText(`chunk 0 … ${a-1}`,s,e-7),t.
+save(),t.translate(s-7,e+i),t.rotate(-Math.PI/2),t.fillText(`rank ${n-1} … 0`,0,0),t.restore()}};var It=[0,-.2,.2,-.3,.3,-.4,.4,-.5,.5,-.6,.6,-.8,.8,-1.1,1.1];function dt(o,t,s,e,i,r,n){let a=o[t],h=o[s],l=Math.hypot(h.x-a.x,h.y-a.y)||1,c={x:-(h.y-a.y)/l,y:(h.x-a.x)/l},f=r?(Math.abs(c.x)*i.w+Math.abs(c.y)*i.h)/2+1:0,p=o.filter((g,x)=>x!==t&&x!==s),m=null,y=Number.POSITIVE_INFINITY;for(let g of It){
+let x=g&&!n?{x:0,y:0}:{x:-c.x*f,y:-c.y*f},k={x:(a.x+h.x)/2-c.x*g*l+x.x,y:(a.y+h.y)/2-c.y*g*l+x.y},v={from:pt(a,k,e,x),by:k,to:pt(h,k,e,x)},E=-g*(Math.abs(c.x)>Math.abs(c.y)?c.x:c.y)>0,C=Math.abs(g)*3+(n&&g&&E?40:0)+_t(v,p,e,i);if(C<y&&(m=v,y=C),!C)break}return m}function _t(o,t,s,e){let i=0;for(let r of t)
+for(let n=1;n<12;n++){let a=S(o,n/12),h=(s.w+e.w)/2-Math.abs(a.x-r.x),l=(s.h+e.h)/2-Math.abs(a.y-r.y);h>0&&l>0&&(i+=Math.min(h,l))}return i}function pt(o,t,s,e){let i=o.x+e.x,r=o.y+e.y,n=t.x-i||1e-6,a=t.y-r||1e-6,h=Math.min(((s.w/2+3)*Math.sign(n)-e.x)/n,((s.h/2+3)*Math.sign(a)-e.y)/a);return{x:i+n*
+h,y:r+a*h}}function S({from:o,by:t,to:s},e){let i=1-e;return{x:i*i*o.x+2*i*e*t.x+e*e*s.x,y:i*i*o.y+2*i*e*t.y+e*e*s.y}}var O=class{busy=0;#t="ring";#s=0;#i=0;#e=[];#r=!1;#n={x:0,y:0,w:0,h:0};#o={x:0,y:0,side:0};#a={soft:"",line:"",message:"",stuck:"",font:""};#h=[];#l=[];constructor(t,s){this.playback=t,this.root=document.createElement("div"),this.root.className="ar-stage ar-dense",this.root.setAttribute("aria-hidde\
+n","true"),this.canvas=document.createElement("canvas"),this.root.append(this.canvas),this.counts=ct(t);let e=t.goal.length?t.goal.map(([,,i])=>this.counts[i]):this.counts;this.most=e.reduce((i,r)=>Math.max(i,r),1),this.map=t.chunks>1?new D(t,this.counts,this.most):null,this.wanted=new Float64Array(
+t.ranks);for(let[i,,r]of t.goal)this.wanted[i]+=this.counts[r];this.watcher=new ResizeObserver(()=>this.repaint()),this.watcher.observe(this.root),this.show(s)}show(t){this.#t=t,this.root.dataset.layout=t;let s=B(t,this.playback,{w:8,h:8},{x:4,y:10}),e=s.map(l=>l.x),i=s.map(l=>l.y),r=Math.min(...e),
+n=Math.min(...i),a=Math.max(...e)-r||1,h=Math.max(...i)-n||1;this.#e=s.map(l=>({x:(l.x-r)/a,y:(l.y-n)/h})),this.#r=h/a<.05,this.#c()}repaint(){this.#c(),this.frame(!0)}#c(){if(this.#s=this.root.clientWidth,!this.#s)return;this.#i=Math.min(400,this.map?this.#s*.46:this.#s*.5);let t=window.devicePixelRatio||
+1;this.canvas.width=this.#s*t,this.canvas.height=this.#i*t,this.canvas.style.height=`${this.#i}px`;let s=this.#i-44;this.#o={x:this.#s-s-12,y:22,side:s};let e=this.map?this.#o.x-60:this.#s-30,i=this.#d?Math.min(e-30,s):e-30,r=this.#r?0:this.#d?i:s;this.#n={x:15+(e-15-i)/2,y:22+(s-r)/2,w:i,h:r};let n=getComputedStyle(
+this.root),a=h=>n.getPropertyValue(h).trim();this.#a={soft:a("--ar-soft"),line:a("--ar-line"),message:a("--ar-add"),stuck:a("--ar-stuck"),font:n.fontFamily},this.#h=lt(a("--ar-paper"))}get#d(){return this.#t==="ring"||this.#t==="all-to-all"}#p(t){let{chunks:s,cells:e,goals:i,received:r}=this.playback;
+if(!s)return r[t]/Math.max(1,...r);let n=0;for(let a=t*s;a<(t+1)*s;a++)e[a]>=0&&(!this.wanted[t]||i.has(a))&&(n+=this.counts[e[a]]);return Math.min(1,n/(this.wanted[t]||s*this.most))}frame(t){let{playback:s}=this,e=[...s.flying().map(([n])=>n),...s.justLanded()];if(this.busy=new Set([...e,...s.stuck()].
+map(({src:n,dst:a})=>n*s.ranks+a)).size,!this.#s)return;(t||!this.#l.length)&&(this.#l=Array.from({length:s.ranks},(n,a)=>this.#p(a)),this.root.dataset.shares=this.#l.map(n=>n.toFixed(3)).join(","),this.map?.paint(this.#h));let i=window.devicePixelRatio||1,r=M(this.canvas);r.setTransform(i,0,0,i,0,0),
+r.clearRect(0,0,this.#s,this.#i),r.font=`11px ${this.#a.font}`,this.#g(r,e),this.#k(r),this.map?.draw(r,this.#o,this.#a),this.#w(r)}#f(t){let{x:s,y:e}=this.#e[t];return{x:this.#n.x+s*this.#n.w,y:this.#n.y+e*this.#n.h}}get#m(){return Math.max(2.2,Math.min(9,this.#n.w*1.6/this.playback.ranks))}#g(t,s){
+let{ranks:e,links:i}=this.playback;t.lineWidth=.6,t.strokeStyle=this.#a.line,i.length<=4*e&&this.#u(t,i),t.lineWidth=1.4,t.strokeStyle=this.#a.message,t.globalAlpha=e>64?.6:.85;let r=n=>n.map(({src:a,dst:h})=>[a,h]);this.#u(t,r(s.filter(n=>n.delivered))),t.strokeStyle=this.#a.stuck,t.setLineDash([4,
+3]),this.#u(t,r(this.playback.stuck())),t.setLineDash([]),t.globalAlpha=1}#u(t,s){t.beginPath();for(let[e,i]of s){let{from:r,by:n,to:a}=this.#y(e,i);t.moveTo(r.x,r.y),t.quadraticCurveTo(n.x,n.y,a.x,a.y)}t.stroke()}#y(t,s){let e=this.#f(t),i=this.#f(s),n=this.#t==="ring"||this.#t==="tree"?0:this.#t===
+"line"?.4:.12,a={x:(e.x+i.x)/2+(i.y-e.y)*n,y:(e.y+i.y)/2-Math.abs(i.x-e.x)*n};return{from:e,by:a,to:i}}#k(t){let{ranks:s}=this.playback,e=this.#m;for(let r=0;r<s;r++){let{x:n,y:a}=this.#f(r);t.beginPath(),t.arc(n,a,e,0,7),t.fillStyle=this.#x(this.#l[r]),t.fill(),t.lineWidth=1,t.strokeStyle=this.#a.soft,
+t.stroke()}t.fillStyle=this.#a.message;for(let[{src:r,dst:n,delivered:a},h]of this.playback.flying()){let{x:l,y:c}=S(this.#y(r,n),a?h:Math.min(h,.45));t.beginPath(),t.arc(l,c,Math.max(1.6,e*.5),0,7),t.fill()}if(t.fillStyle=this.#a.soft,!this.#d)return;t.textAlign="center";let i={x:this.#n.x+this.#n.
+w/2,y:this.#n.y+this.#n.h/2};for(let r=0;r<s;r+=Math.ceil(s<=32?1:s/8)){let{x:n,y:a}=this.#f(r),h=Math.hypot(n-i.x,a-i.y)||1,l=-e-9;t.fillText(String(r),n+(n-i.x)/h*l,a+(a-i.y)/h*l+4)}}#x(t){return`rgb(${this.#h[it(t)].join(",")})`}#w(t){let s=this.map?this.#o.x:this.#s-250,e=this.#i-14;for(let i=0;i<
+80;i++)t.fillStyle=this.#x((i/80)**2),t.fillRect(s+i,e,1,8);t.fillStyle=this.#x(1),t.fillRect(s+84,e,14,8),t.fillStyle=this.#a.soft,t.textAlign="left",t.fillText(this.playback.chunks?"contributions held, all":"bytes received, most",s+103,e+8)}remove(){this.watcher.disconnect()}};var ft=["#0072b2","#e69f00","#009e73","#d55e00","#56b4e9","#cc79a7","#f0e442","#8a8a8a","#6db3dc","#f6cf7a","#74cdb3","#eb9a66","#a9d9f4","#e5bcd3","#f8f3a6","#c4c4c4"];function I(o){return ft[o%ft.length]}function ut(o){return o%8?"#000":"#fff"}function mt(o,t,{w:s,h:e}){let i=o.carried.map(m=>t.contributors(m)),r=i.length===1?i[0]:[...new Set(i.flat())],n=u("g",{class:`ar-packet${o.reduce?" ar-reduce":""}${o.delivered?"":" ar-lost"}`,"data-src":o.src,"data-dst":o.dst,"data-chunks":o.chunks.join(","),"data-contrib":r.join(",")});if(u("rect",
+{x:-s/2,y:-e/2,width:s,height:e,rx:5,class:"ar-parcel"},n),!t.chunks)return u("text",{x:0,y:4,class:"ar-tag"},n,w(o.nbytes)),n;let a=e-6,h=a/t.ranks,l=-s/2+4,c=s>32?12:9;u("rect",{x:l,y:-a/2,width:c,height:a,class:"ar-empty"},n);for(let m of r)u("rect",{x:l,y:-a/2+m*h,width:c,height:h,fill:I(m)},n);
+let f=l+c+(s/2-l-c)/2,p=T(o);return u("text",{x:f,y:-1,class:p.length>3?"ar-tag ar-small":"ar-tag"},n,p),u("text",{x:f,y:e/2-4,class:"ar-op"},n,o.sign),n}function xt({ranks:o,chunks:t,bars:s,undelivered:e,waitBars:i}){let r=o>8?60:44,n=t===1?60:t<=20?Math.min(26,Math.max(5,118/t-3)):Math.max(2,130/t),a=t<=20?3:1,h=t?t*(n+a)-a:108,l=t>0&&n>=10,f=e.length>0||s.some(p=>p.op==="wait"&&p.peer!==null)?128:i.length?112:96;return{card:{w:Math.max(f,h+20),h:t?
+24+r+(l?15:8):62},cell:{w:n,h:r},cellGap:a,stripe:r/o,labels:l,left:-h/2}}var K=class{#t=[];#s=[];#i=null;#e=null;#r=[];constructor(t,s,e,i,r,n){this.rank=e,this.playback=i,this.shape=r;let{w:a,h}=r.card;this.top=-h/2+24,this.root=u("g",{class:"ar-rank","data-rank":e,transform:_(s)},t),u("rect",{x:-a/
+2,y:-h/2,width:a,height:h,rx:7,class:"ar-card"},this.root);let l={cx:-a/2+13,cy:-h/2+13,r:4.5,fill:I(e),class:"ar-dot"};u("circle",l,this.root),u("text",{x:-a/2+22,y:-h/2+17,class:"ar-name"},this.root,`rank ${e}`),this.state=u("text",{x:a/2-8,y:-h/2+17,class:"ar-state"},this.root),i.chunks?this.#n(n):
+this.#r=[36,51].map(c=>u("text",{x:0,y:-h/2+c,class:"ar-bytes"},this.root))}#n(t){let{rank:s,shape:e,top:i,root:r}=this,{w:n,h:a}=e.cell,h=Array.from({length:this.playback.chunks},(l,c)=>e.left+c*(n+e.cellGap));h.forEach((l,c)=>{u("rect",{x:l,y:i,width:n,height:a,class:"ar-empty"},r),e.labels&&u("te\
+xt",{x:l+n/2,y:i+a+11,class:"ar-label"},r,n>=20?`c${c}`:`${c}`)}),this.#s=Array.from({length:this.playback.ranks},(l,c)=>u("path",{fill:I(c)},r)),this.#i=u("path",{fill:`url(#${t}-twice)`},r),this.#e=u("g",{class:"ar-ink"},r),this.#t=h.map((l,c)=>{let p=u("rect",{...{x:l,y:i,width:n,height:a,rx:1.5},
+class:"ar-cell","data-rank":s,"data-chunk":c},r);return{x:l,frame:p,title:u("title",{},p)}})}showContents(t){this.#t.length?this.#o(t):this.#r.length&&this.playback.transfers.length&&(this.#r[0].textContent=`sent ${w(this.playback.sent[this.rank])}`,this.#r[1].textContent=`received ${w(this.playback.
+received[this.rank])}`)}#o(t){let{rank:s,playback:e,shape:i}=this,{w:r}=i.cell,n=this.#s.map(()=>""),a=[],h="";for(let[l,c]of this.#t.entries()){let f=e.held(s,l);for(let[g,x]of f.entries()){let k=this.top+x*i.stripe,v=`M${c.x.toFixed(2)} ${k.toFixed(2)}h${r.toFixed(2)}v${i.stripe.toFixed(2)}h-${r.toFixed(
+2)}z`;if(g&&f[g-1]===x){h+=v;continue}if(n[x]+=v,i.stripe>=8&&r>=14){let E={x:c.x+r/2,y:k+i.stripe/2+3};a.push(u("text",{...E,fill:ut(x)},null,String(x)))}}let p=e.verdict(s,l),m=p&&(p!=="missing"||e.atEnd),y=t.has(s*e.chunks+l);c.frame.setAttribute("class",`ar-cell${m?` ar-${p}`:""}${y?" ar-fresh":
+""}`),c.frame.dataset.contrib=f.join(","),c.title.textContent=`rank ${s}, chunk ${l}: ${Rt(f)}`}this.#s.forEach((l,c)=>{l.setAttribute("d",n[c])}),this.#i?.setAttribute("d",h),this.#e?.replaceChildren(...a)}showState(t){this.root.classList.toggle("ar-waiting",!!t),this.root.classList.toggle("ar-fore\
+ver",!!t?.forever);let s=this.#t.map((i,r)=>this.playback.verdict(this.rank,r)),e=s.some(i=>i==="done")&&s.every(i=>i==="done"||i===null);this.state.textContent=t?t.peer===null?"waits":`waits for ${t.peer}`:e?"✓":"",this.root.dataset.state=t?t.forever?"waiting for ever":"waiting":e?"done":""}showActivity(){
+if(!this.#r.length)return;let t=this.playback.clockAt(this.playback.position),s=this.playback.bars.filter(r=>{let[n,a]=this.playback.span(r);return r.rank===this.rank&&n<=t&&t<a}),e=s.find(r=>r.op==="compute"),i=s.find(r=>r.op!=="compute"&&r.op!=="wait");this.#r[0].textContent=`computes ${gt(e)}`,this.#r[1].
+textContent=`moves ${gt(i)}`}};function gt(o){return o?o.label??o.op.replace(/_single$|(_into)?_tensor$/,""):"–"}function Rt(o){if(!o.length)return"empty";let t=new Map;for(let s of o)t.set(s,(t.get(s)??0)+1);return`holds the ${N([...t].map(([s,e])=>e>1?`${s} (${e} times)`:s))}`}var Y=class{busy=0;#t=[];#s=new Map;#i=new Map;#e=new Map;#r=[];#n="";#o;#a=u("svg");#h=u("svg");constructor(t,s,e,i){this.playback=t,this.uid=e,this.narrow=i,this.root=document.createElement("div"),this.root.className="ar-stage",this.root.setAttribute("aria-hidden","true"),this.shape=xt(t),this.packet=
+t.chunks?{w:38,h:t.ranks>8?30:34}:{w:52,h:20},this.show(s)}show(t){let{playback:s,packet:e}=this;this.root.dataset.layout=t;let i=new Set(s.links.map(([p,m])=>`${p}-${m}`)),r=([p,m])=>i.has(`${m}-${p}`),n={x:e.w+16,y:e.h+(s.chunks?14:34)};t==="grid"&&s.links.some(r)&&(n.x+=e.w,n.y+=e.h);let{card:a}=this.
+shape,h=B(t,s,a,n,this.narrow);this.#s=new Map;for(let p of s.links){let[m,y]=p,g=dt(h,m,y,a,e,r(p),t==="grid");this.#s.set(m*s.ranks+y,g)}let l=this.#l(h);this.root.style.maxWidth=`${Math.round(l.w*1.1)}px`;let c=`${l.x} ${l.y} ${l.w} ${l.h}`;this.#a=u("svg",{viewBox:c,class:"ar-board"}),this.#h=u(
+"svg",{viewBox:c,class:"ar-air"}),this.root.replaceChildren(this.#a,this.#h),this.#c();let f=u("g",{},this.#a);this.#i=new Map;for(let[p,m]of s.links){let{from:y,by:g,to:x}=this.#p(p,m),k=({x:C,y:St})=>`${C.toFixed(1)} ${St.toFixed(1)}`,v=`M${k(y)}Q${k(g)} ${k(x)}`,E=u("path",{d:v,class:"ar-link","d\
+ata-link":`${p}-${m}`},f);this.#i.set(p*s.ranks+m,E)}this.#t=h.map((p,m)=>new K(this.#a,p,m,s,this.shape,this.uid)),this.#e=new Map,this.#d(t,{x:l.x+l.w/2,y:l.y+l.h/2}),this.refresh()}#l(t){let s={least:Number.POSITIVE_INFINITY,most:Number.NEGATIVE_INFINITY},e={...s},i=(r,{w:n,h:a})=>{s.least=Math.min(
+s.least,r.x-n/2),s.most=Math.max(s.most,r.x+n/2),e.least=Math.min(e.least,r.y-a/2),e.most=Math.max(e.most,r.y+a/2)};for(let r of t)i(r,this.shape.card);for(let r of this.#s.values())for(let n=0;n<=8;n++)i(S(r,n/8),this.packet);return{x:s.least-8,y:e.least-8,w:s.most-s.least+16,h:e.most-e.least+16}}#c(){
+let t=u("defs",{},this.#a);for(let i of["busy","stuck"]){let r={viewBox:"0 0 8 8",refX:7,refY:4,markerWidth:9,markerHeight:9},n={orient:"auto",markerUnits:"userSpaceOnUse"},a=u("marker",{id:`${this.uid}-${i}`,...r,...n},t);u("path",{d:"M0 0L8 4L0 8z",class:`ar-head-${i}`},a)}let s={width:4,height:4,
+patternUnits:"userSpaceOnUse",patternTransform:"rotate(45)"},e=u("pattern",{id:`${this.uid}-twice`,...s},t);u("rect",{width:2,height:4,fill:"#000"},e)}#d(t,{x:s,y:e}){if(this.#r=[],!(t!=="ring"||this.playback.ranks<3)){for(let i of this.#s.values())for(let r=1;r<6;r++){let n=S(i,r/6);if(Math.abs(n.x-
+s)<90&&Math.abs(n.y-e)<34)return}this.#r=[u("text",{x:s,y:e-6,class:"ar-middle"},this.#a),u("text",{x:s,y:e+16,class:"ar-label"},this.#a)]}}#p(t,s){return this.#s.get(t*this.playback.ranks+s)}refresh(){let t=new Set;for(let{dst:s,chunks:e,delivered:i}of this.playback.justLanded())if(i)for(let r of e)
+t.add(s*this.playback.chunks+r);for(let s of this.#t)s.showContents(t);this.#f()}#f(){let t=new Map(this.playback.waits().map(s=>[s.rank,s]));for(let s of this.#t)s.showState(t.get(s.rank))}frame(t,s){let{playback:e}=this;(t||this.#o!==e.resting)&&this.refresh(),this.#o=e.resting;let i=e.flying(),r=e.
+stuck(),n=new Map,a=new Set;for(let[h,l]of i)h.delivered&&(a.add(h.index),n.set(h.src*e.ranks+h.dst,"busy"),this.#u(h,e.axis==="step"&&s?Bt(l):l));for(let h of r){a.add(h.index),n.set(h.src*e.ranks+h.dst,"stuck");let[,l]=i.find(([c])=>c===h)??[h,1];this.#u(h,Math.min(.45,l))}for(let{src:h,dst:l,delivered:c}of e.
+justLanded()){let f=h*e.ranks+l;c&&!n.has(f)&&n.set(f,"past")}for(let[h,l]of this.#e)a.has(h)||(l.remove(),this.#e.delete(h));if(this.#m(n,t),this.busy=[...n.values()].filter(h=>h!=="past"||e.resting).length,!e.transfers.length)for(let h of this.#t)h.showActivity();this.#g()}#m(t,s){let e=[...t].join();
+if(!(e===this.#n&&!s)){this.#n=e;for(let[i,r]of this.#i){let n=t.get(i);r.setAttribute("class",`ar-link${n?` ar-${n}`:""}`),n?r.setAttribute("marker-end",`url(#${this.uid}-${n==="stuck"?"stuck":"busy"})`):r.removeAttribute("marker-end")}this.#f()}}#g(){if(!this.#r.length)return;let t=this.playback.current,
+s=this.playback.byStep[t-1]??[];this.#r[0].textContent=t?`step ${t}`:"start",this.#r[1].textContent=s.length&&this.playback.chunks?Ft(s):""}#u(t,s){let e=this.#e.get(t.index);e||(e=mt(t,this.playback,this.packet),this.#h.append(e),this.#e.set(t.index,e)),e.setAttribute("transform",_(S(this.#p(t.src,
+t.dst),s)))}};function Ft(o){return o.every(t=>!t.delivered)?"✗ nobody receives":o.every(t=>t.reduce)?"+ the receiver adds":o.every(t=>t.does==="stores")?"= the receiver stores":""}function Bt(o){return o<.5?4*o*o*o:1-(2-2*o)**3/2}var Nt={schedule:"schedule",wire:"your run on the wire",live:"live run",simulated:"simulated"},G=class{constructor(t){this.playback=t,this.heading=d("div",{class:"ar-head"},d("strong",{},t.title),d("span",{},qt(t))),this.step=d("span",{class:"ar-count","data-meter":"step"}),this.links=d("span",{"dat\
+a-meter":"links"}),this.bytes=d("span",{"data-meter":"bytes"}),this.fill=d("i",{class:"ar-fill"});let{bound:s}=t;this.fullBar=Math.max(Ht(t),s?s[1]:0)*1.04||1;let e=d("span",{class:"ar-bar","aria-hidden":"true"},this.fill),i=d("span",{"data-meter":"bound"});if(s){let[a,h]=s;e.append(d("i",{class:"ar\
+-tick",style:`left:${100*h/this.fullBar}%`})),i.textContent=`lower bound ${a} = ${t.amount(h)}`}let r=t.transfers.length?!1:"",n=d("span",{class:"ar-bytes-group",hidden:r},this.bytes,e,i);this.root=d("div",{class:"ar-meter"},this.step,this.links,n)}update(t){let{playback:s}=this,e=P(s.clockAt(s.position)),
+i=s.axis==="time"?` · ${e} of ${P(s.length)}`:"";this.step.textContent=`step ${s.current} of ${s.steps}${i}`;let r=s.links.length;this.links.textContent=r?`busy ${t} of ${r} links`:"";let n=Math.max(0,...s.sent);this.bytes.textContent=`busiest rank sent ${s.amount(n)}`,this.fill.style.width=`${100*
+n/this.fullBar}%`}};function qt({ranks:o,chunks:t,nbytes:s,kind:e,inferred:i}){let r=[j(o,"rank")];return t&&r.push(j(t,"chunk")),s!==t&&r.push(w(s)),r.push(Nt[e]),i&&r.push("steps inferred from the order"),` ${r.join(" · ")}`}function Ht({ranks:o,transfers:t}){let s=new Float64Array(o);for(let{src:e,
+nbytes:i}of t)s[e]+=i;return Math.max(0,...s)}var V=class{#t=0;#s=0;constructor(){this.root=d("div",{class:"ar-question",role:"group",hidden:""})}ask(t,s,e){let i=d("p",{class:"ar-result",role:"status"}),r=t.options.map(a=>d("button",{type:"button",class:"ar-option",onclick:()=>n(a)},a.text)),n=a=>{for(let[c,{right:f}]of t.options.entries())r[c].
+disabled=!0,r[c].classList.toggle("ar-right",f),r[c].classList.toggle("ar-wrong",t.options[c]===a&&!f);this.#s+=1,a.right&&(this.#t+=1);let h=`(${this.#t} of ${this.#s} right)`;i.textContent=`${a.right?"Right.":"Not so."} ${t.why} ${h}`,s(a);let l=d("button",{type:"button",class:"ar-show",onclick:e},
+"Show me");this.root.append(l),l.focus()};this.root.replaceChildren(d("p",{},t.text),d("div",{class:"ar-options"},...r),i),this.root.setAttribute("aria-label",t.text),this.root.hidden=!1,r[0].focus()}get hasFocus(){return this.root.contains(document.activeElement)}close(){this.root.hidden=!0,this.root.
+replaceChildren()}};var Wt=32,Ut=64;function yt(o){let t=Array.from({length:Math.min(o.chunks,Wt)},(n,a)=>a),s=["rank",...t.map(n=>`chunk ${n}`),"sent","received"],e=d("tr",{},...s.map(n=>d("th",{scope:"col"},n))),i=Array.from({length:Math.min(o.ranks,Ut)},(n,a)=>{let h=t.map(l=>o.held(a,l).join(" + ")||"empty");return h.
+push(o.amount(o.sent[a]),o.amount(o.received[a])),d("tr",{},d("th",{scope:"row"},String(a)),...h.map(l=>d("td",{},l)))}),r=d("caption",{},`${o.title}, after step ${o.done}`);return d("table",{},r,d("thead",{},e),d("tbody",{},...i))}function wt(o,t,s,e,i){let{every:r,digits:n}=Dt(s.to-s.from,s.length,(s.width-s.left)/70),a=t==="step"?Math.max(1,Math.round(r)):r;o.font=`11px ${i.font}`,o.fillStyle=i.soft,o.strokeStyle=i.line,o.lineWidth=1,o.textAlign="center";for(let h=Math.ceil(s.from/a)*a;h<=s.to+1e-9;h+=a){let l=s.x(h);o.beginPath(),
+o.moveTo(l,13),o.lineTo(l,e),o.globalAlpha=.5,o.stroke(),o.globalAlpha=1,o.fillText(t==="step"?String(h):P(h,n),Math.min(l,s.width-16),6)}o.textAlign="left",o.fillText(t,4,6)}function Dt(o,t,s){let e=o/Math.max(2,s),i=10**Math.floor(Math.log10(e));return{every:[1,2,5].map(n=>n*i).find(n=>n>=e)??10*i,
+digits:Math.max(3,Math.ceil(Math.log10(t/i)))}}function bt(o,t,s,e,i,r){Kt(o,t.ranks,s,e,i,r);let n=i>4?(i-3)/2:i/2,a=(h,[l,c],f,p,m,y)=>{if(c<s.from||l>s.to)return;let g=Math.max(s.left,s.x(l)),x=Math.min(s.right,s.x(c))-g,k=e+h*i+f;o.fillStyle=m,o.fillRect(g,k,Math.max(.6,x-(x>12?1:0)),p),y&&p>=7&&
+x>y.length*6+4&&(o.fillStyle=r.paper,o.font=`bold ${Math.min(10,p+1)}px ${r.font}`,o.fillText(y,g+3,k+p/2+.5))};for(let h of t.transfers){let{src:l,dst:c}=h,f=t.span(h);if(h.delivered){let p=h.reduce?r.add:r.copy,m=T(h);i>5&&a(l,f,0,n,r.send,`→${c} ${m}`),a(c,f,i>5?n:0,i>5?n:i,p,`${h.sign} ${m}`.trim())}else{
+let[p]=f;kt(o,s,e+l*i,[p,t.length],n*2,r.stuck),a(l,[p,p+(t.length-p)/1e6],0,n*2,r.stuck,"")}}for(let h of t.bars){let l=t.span(h),c=h.endStep===null?r.stuck:r.soft;h.op==="wait"?kt(o,s,e+h.rank*i,l,n*2,c):h.op==="compute"?a(h.rank,l,0,n,r.work,h.label??h.op):a(h.rank,l,n,n,r.copy,h.label??h.op)}}function Kt(o,t,s,e,i,r){
+o.textAlign="left",o.font=`11px ${r.font}`;for(let n=0;n<t;n++){let a=e+n*i;(i>=9||n%Math.ceil(13/i)===0&&n+8/i<t)&&(o.fillStyle=r.soft,o.fillText(`rank ${n}`,4,a+Math.max(i,8)/2)),i>=6&&(o.fillStyle=r.line,o.fillRect(s.left,a+i-1,s.right-s.left,.5))}}function kt(o,t,s,[e,i],r,n){let a=Math.max(t.left,
+t.x(e)),h=Math.min(t.right,t.x(i));if(!(h<=a)){o.save(),o.beginPath(),o.rect(a,s,h-a-1,r),o.clip(),o.strokeStyle=n,o.lineWidth=1.5;for(let l=a-r;l<h;l+=6)o.beginPath(),o.moveTo(l,s+r),o.lineTo(l+r,s),o.stroke();o.lineWidth=2,o.strokeRect(a,s,h-a-1,r),o.restore()}}var A=62,rt=6,Yt=16,Gt=14,Q=class{#t=1;#s=0;#i=0;#e=!1;#r=document.createElement("canvas");#n=d("div",{class:"ar-cursor"});#o=d("div",{class:"ar-tip",hidden:""});constructor(t,s){this.playbacks=t,this.onSeek=s,this.root=d("div",{class:"ar-timeline","aria-hidden":"true"},this.#r,this.#n,this.#o);let e=t.
+reduce((n,a)=>n+a.ranks,0);this.laneHeight=e<=8?24:e<=16?14:Math.max(1,230/e);let i=t.length>1;this.gap=i?20:0,this.titleHeight=i?Gt:0,this.tops=[];let r=Yt;for(let{ranks:n}of t)this.tops.push(r+this.titleHeight),r+=this.titleHeight+n*this.laneHeight+this.gap;this.height=r-this.gap,this.root.style.height=
+`${this.height}px`,this.#a(),this.watcher=new ResizeObserver(()=>this.draw()),this.watcher.observe(this.root)}#a(){this.root.addEventListener("pointerdown",s=>{s.button||(this.root.setPointerCapture(s.pointerId),this.#e=!0,this.onSeek(this.#c(s)))}),this.root.addEventListener("pointermove",s=>{this.#e?
+this.onSeek(this.#c(s)):this.#d(s)}),this.root.addEventListener("lostpointercapture",()=>{this.#e=!1}),this.root.addEventListener("pointerleave",()=>{this.#o.hidden=!0});let t=s=>{!s.ctrlKey&&!s.metaKey||(s.preventDefault(),this.zoomBy(s.deltaY<0?1.25:.8,this.#c(s)))};this.root.addEventListener("whe\
+el",t,{passive:!1})}get#h(){return Math.max(...this.playbacks.map(t=>t.length),1e-9)}get#l(){return this.#h/this.#t}get window(){let t=this.#s,s=this.#l,e=this.#i-A-rt;return{from:t,to:t+s,left:A,right:this.#i-rt,width:this.#i,length:this.#h,x:i=>A+(i-t)/s*e}}zoomBy(t,s=this.playbacks[0].clockAt(this.
+playbacks[0].position)){let e=(s-this.#s)/this.#l;this.#t=Math.min(200,Math.max(1,this.#t*t));let i=s-(e>=0&&e<=1?e:.5)*this.#l;this.#s=Math.min(this.#h-this.#l,Math.max(0,i)),this.draw()}showAll(){this.#t=1,this.#s=0,this.draw()}#c(t){let s=this.root.getBoundingClientRect(),e=(t.clientX-s.left-A)/(s.
+width-A-rt);return Math.min(this.#h,Math.max(0,this.#s+e*this.#l))}#d(t){let s=this.root.getBoundingClientRect(),e=t.clientY-s.top,i=this.playbacks.findIndex(({ranks:a},h)=>e>=this.tops[h]&&e<this.tops[h]+a*this.laneHeight),r=i<0?"":this.#p(i,e,this.#c(t));this.#o.hidden=!r,this.#o.textContent=r.trim(),
+this.#o.style.left=`${Math.min(t.clientX-s.left+12,s.width-180)}px`;let n=e>this.height/2;this.#o.style.top=n?"auto":`${e+14}px`,this.#o.style.bottom=n?`${this.height-e+8}px`:"auto"}#p(t,s,e){let i=this.playbacks[t],r=Math.floor((s-this.tops[t])/this.laneHeight),n=c=>{let[f,p]=i.span(c);return f<=e&&
+e<p},a=c=>c?`, line ${c}`:"",h=i.axis==="step"?i.byStep[Math.floor(e)]??[]:i.transfers,l="";for(let c of h){if((c.src===r||c.dst===r)&&n(c)){let p=`${c.chunks.length?`${T(c)}, `:""}${i.amount(c.nbytes)}${c.reduce?", added":""}`;l+=`${c.src} → ${c.dst}: ${p}${a(c.line)}
+`}if(l.length>300)break}for(let c of i.bars)c.rank===r&&n(c)&&(l+=`${c.label??c.op}${a(c.line)}
+`);return l}draw(){if(this.#i=this.root.clientWidth,!this.#i)return;let t=window.devicePixelRatio||1;this.#r.width=this.#i*t,this.#r.height=this.height*t;let s=M(this.#r),e=getComputedStyle(this.root),i=a=>e.getPropertyValue(`--ar-${a}`).trim(),r={ink:i("ink"),soft:i("soft"),line:i("line"),send:i("s\
+end"),add:i("add"),copy:i("copy"),stuck:i("stuck"),work:i("work"),paper:i("paper"),font:e.fontFamily};s.scale(t,t),s.font=`11px ${r.font}`,s.textBaseline="middle";let n=this.window;this.playbacks.forEach((a,h)=>{this.titleHeight&&(s.fillStyle=r.ink,s.fillText(a.title,A,this.tops[h]-this.titleHeight+
+4)),bt(s,a,n,this.tops[h],this.laneHeight,r)}),wt(s,this.playbacks[0].axis,n,this.height,r),this.moveCursor()}moveCursor(){if(!this.#i)return;let t=z(this.playbacks),s=this.window.x(t.clockAt(t.position));this.#n.style.transform=`translateX(${Math.round(s*10)/10}px)`,this.#n.hidden=s<A-1||s>this.#i}remove(){
+this.watcher.disconnect()}};var Vt=16,Qt=64,X=class{#t=!0;#s=-1;constructor(t,s,e,i){this.model=t,this.playbacks=s;let r=`allranks-player-${crypto.getRandomValues(new Uint32Array(1))[0]}`;this.controls=new U(t,s,e),this.views=s.map((f,p)=>this.#e(f,`${r}-${p}`)),this.meters=s.map(f=>new G(f)),this.questions=new V,this.caption=
+d("p",{class:"ar-caption"}),this.announcement=d("p",{class:"ar-live","aria-live":"polite",role:"status"}),this.timeline=new Q(s,i);let n={class:"ar-scroll",tabindex:"0",role:"region","aria-label":"What every rank holds"};this.tableBox=d("div",n);let a=d("summary",{},"Table of this step");this.details=
+d("details",{class:"ar-table",ontoggle:()=>this.fillTable()},a);let h="Space plays, arrow keys step, Home and End jump.";this.root=d("div",{class:"ar-player",tabindex:"0",role:"group","data-lm-suppress-shortcuts":"true","aria-label":`Player: ${s.map(f=>f.title).join(" beside ")}. ${h}`});let l=b("wi\
+der","Zoom out",()=>this.timeline.zoomBy(.6)),c=b("closer","Zoom in",()=>this.timeline.zoomBy(1.7));this.root.append(d("div",{class:`ar-halves${s.length>1?" ar-two":""}`},...this.#i()),this.questions.root,this.controls.root,this.caption,this.announcement,this.timeline.root,d("div",{class:"ar-zoom"},
+l,c),this.details)}#i(){return this.playbacks.map(({title:t},s)=>{let{heading:e,root:i}=this.meters[s];return d("section",{class:"ar-half","aria-label":t},e,this.views[s].root,i)})}#e(t,s){let e=this.#r(t);return t.ranks>Vt||t.chunks>Qt?new O(t,e):new Y(t,e,s,this.playbacks.length>1)}#r(t){let s=this.
+model.get("arrangement");return F.find(e=>e===s)??t.layout}changeLayout(){this.controls.showLayout(this.model.get("arrangement")),this.views.forEach((t,s)=>{t.show(this.#r(this.playbacks[s]))}),this.#t=!0}changeAxis(t){this.controls.slider.max=String(t),this.timeline.showAll(),this.#t=!0}draw({landed:t,
+step:s,steps:e,slider:i,calm:r}){this.views.forEach((h,l)=>{h.frame(t[l]||this.#t,!r)}),this.controls.slider.value=String(i),this.timeline.moveCursor();let n=this.#t||t.includes(!0)||s!==this.#s;if(this.#t=!1,n||this.playbacks[0].axis==="time")for(let[h,l]of this.meters.entries())l.update(this.views[h].
+busy);if(!n)return;this.#s=s,this.caption.textContent=this.#n();let a=this.playbacks.some(h=>h.waits().some(l=>l.forever));this.caption.classList.toggle("ar-bad",a),this.controls.slider.setAttribute("aria-valuetext",`step ${s} of ${e}`)}#n(){return this.playbacks.map(s=>{let e=s.captions[Math.min(s.
+steps,s.current)];return this.playbacks.length>1?`${s.title}, ${e}`:e}).join(". ")}announce(){this.announcement.textContent=this.#n()}fillTable(){this.details.open&&(this.tableBox.replaceChildren(...this.playbacks.map(yt)),this.details.contains(this.tableBox)||this.details.append(this.tableBox))}showPlaying(t){
+this.root.dataset.playing=String(t),this.controls.showPlaying(t)}closeQuestion(){this.questions.hasFocus&&this.root.focus(),this.questions.close()}repaint(){this.timeline.draw();for(let t of this.views)t instanceof O&&t.repaint()}remove(){this.timeline.remove();for(let t of this.views)t instanceof O&&
+t.remove()}};function vt(o,t){let s=o.clockAt(o.position)-1e-9,e=(o.byStep[t]??[]).filter(a=>a.delivered&&o.spans[a.index][0]>=s);if(!e.length)return null;let i=e[(t*5+1)%e.length],r=e.filter(a=>a.src===i.src).length===1,n=[];return o.chunks>1&&i.chunks.length===1?n.push(Xt):r&&o.ranks>2&&n.push(Zt),i.chunks.length===
+1&&i.after.length&&i.does!=="receives"&&n.push(Jt),n.length?n[t%n.length](o,i):null}function Xt(o,t){let{step:s,src:e,dst:i,does:r}=t,n=t.chunks[0];return{text:`Step ${s+1}: which chunk does rank ${e} send to rank ${i}?`,options:$t(n,o.chunks).map(a=>({text:`chunk ${a}`,right:a===n})),why:`Rank ${e}\
+ sends chunk ${n}, which ${Mt(o,t)}; rank ${i} ${r} it.`}}function Zt(o,{step:t,src:s,dst:e,does:i}){return{text:`Step ${t+1}: to which rank does rank ${s} send?`,options:$t(e,o.ranks,s).map(r=>({text:`rank ${r}`,right:r===e})),why:`Rank ${s} sends to rank ${e}, which ${i} it.`}}function Jt(o,t){let{
+step:s,src:e,dst:i,reduce:r}=t,[n]=t.chunks,a=g=>g.length?g.join(" + "):"nothing",h=a(o.held(i,n)),l=a(o.contributors(t.carried[0])),c=a(o.contributors(t.after[0])),f=a(Array.from({length:o.ranks},(g,x)=>x)),p=[...new Set([h,l,c,f])];p.length<2&&p.push(c===a([e])?a([i]):a([e])),p.sort((g,x)=>g.length-
+x.length||(g<x?-1:1));let m=`Whose contributions does rank ${i}'s chunk ${n} hold afterwards?`,y=r?"added":"stored in place of it";return{text:`Step ${s+1}: rank ${e} sends chunk ${n} to rank ${i}. ${m}`,options:p.map(g=>({text:g,right:g===c})),why:`Rank ${i} held ${h}. The message ${Mt(o,t)} and is\
+ ${y}, so it then holds ${c}.`}}function Mt(o,{carried:t}){let s=t.length?o.contributors(t[0]):[];return s.length?`carries the ${N(s)}`:"carries bytes"}function $t(o,t,s=-1){let e=new Set([o]);for(let i of[1,-1,2,-2,3]){let r=((o+i)%t+t)%t;r!==s&&e.size<4&&e.add(r)}return[...e].sort((i,r)=>i-r)}var Z=class{#t=!1;#s=0;#i=0;#e=null;constructor(t,s,e,i){this.onPage=t,this.speed=s,this.onFrame=e,this.onStep=i,this.reducedMotion=window.matchMedia("(prefers-reduced-motion: reduce)")}get calm(){return this.reducedMotion.matches}start(){this.#t=!0,this.#e=null,this.calm?this.#o(600/this.speed()):this.#r()}stop(){
+this.#t=!1,cancelAnimationFrame(this.#s),clearTimeout(this.#i)}#r(){this.#s=requestAnimationFrame(t=>this.#n(t))}#n(t){if(!this.#t)return;if(!this.onPage()){this.#e=null,this.#r();return}let s=this.#e===null?0:Math.min(.1,(t-this.#e)/1e3);this.#e=t,this.onFrame(s*this.speed())&&this.#r()}#o(t){this.#i=
+window.setTimeout(()=>this.#a(),t)}#a(){this.#t&&(this.onPage()?this.onStep()&&this.#o(1200/this.speed()):this.#o(600))}};var L=1e-6,ts=["data-jp-theme-name","data-jp-theme-light","data-theme"],J=class{position=0;playing=!1;axis="step";#t=0;#s=new Set;#i=()=>this.page.repaint();constructor(t,s,e){this.model=t,this.playbacks=e.map(n=>new W(n)),this.#n(t.get("axis"));let i={toggle:()=>this.toggle(),first:()=>this.jump(0),
+back:()=>this.back(),next:()=>this.next(),last:()=>this.jump(this.steps),slide:n=>{this.pause();let a=this.axis==="time";this.seek(a?this.#e.positionAt(n/this.steps*this.#e.length):n)},slid:()=>this.#o()};this.page=new X(t,this.playbacks,i,n=>{this.pause(),this.seek(this.#e.positionAt(n)),this.#o()});
+let{root:r}=this.page;this.ticker=new Z(()=>r.isConnected,()=>t.get("speed"),n=>this.#a(n),()=>this.#l()),this.kernel=new R(t,this),s.append(r),this.seek(t.get("step")),ht(r,i),r.dataset.playing="false",this.kernel.listen(),this.themeObserver=new MutationObserver(this.#i),this.themeObserver.observe(
+document.body,{attributes:!0,attributeFilter:ts}),this.dark=window.matchMedia("(prefers-color-scheme: dark)"),this.dark.addEventListener("change",this.#i),t.get("playing")&&(this.play(),this.kernel.tell()),r.dataset.ready="true"}get#e(){return z(this.playbacks)}get steps(){return this.#e.steps}get done(){
+return Math.floor(this.position+L)}get#r(){return this.position>=this.steps-L}#n(t){this.axis=t==="time"&&this.playbacks.every(s=>s.times)?"time":"step";for(let s of this.playbacks)s.useAxis(this.axis)}seek(t){this.position=Math.min(this.steps,Math.max(0,t));let s=this.#e.clockAt(this.position),e=this.
+axis==="time";this.page.draw({landed:this.playbacks.map(i=>i.seek(e?i.positionAt(s):Math.min(this.position,i.steps))),step:Math.max(0,Math.ceil(this.position-L)),steps:this.steps,slider:e?this.steps*s/(this.#e.length||1):this.position,calm:this.ticker.calm}),this.page.root.dataset.step=String(this.done),
+this.page.root.dataset.position=this.position.toFixed(3)}#o(){this.page.announce(),this.page.fillTable(),this.kernel.tell()}toggle(){this.playing?(this.pause(),this.#o()):(this.play(),this.kernel.tell())}play(t=this.steps){this.#r&&this.seek(0),this.#t=t,!this.#p()&&(this.#d(!0),this.ticker.start())}#a(t){
+let s=this.done,e=this.#h(t);return this.model.get("quiz")&&Math.floor(e)>s&&(e=Math.floor(e)),this.seek(Math.min(e,this.#t)),!this.#c()&&!(this.done>s&&this.#p())}#h(t){let s=this.#e,e=Math.max(.12,Math.min(1,30/Math.max(1,this.steps))),i=t/e;if(this.axis!=="time")return this.position+i;let r=s.clockAt(
+this.position)+i*s.length/this.steps;return r>=s.length?this.steps:s.positionAt(r)}#l(){return this.seek(Math.min(this.#t,this.done+1)),this.page.announce(),!this.#c()&&!this.#p()}#c(){return this.position<this.#t-L?!1:(this.pause(),this.#o(),!0)}pause(){this.ticker.stop(),this.#d(!1),this.page.closeQuestion()}#d(t){
+this.playing=t,this.page.showPlaying(t)}next(){if(this.#r)return;let t=this.done+1;if(this.playing&&this.pause(),!this.ticker.calm){this.play(t);return}this.#t=t,!this.#p()&&(this.seek(t),this.#o())}back(){this.jump(Math.max(0,Math.ceil(this.position-L)-1))}jump(t,s=!1){this.pause(),this.seek(t),s&&
+this.play(),this.#o()}#p(){let t=this.done;if(!this.model.get("quiz")||this.position-t>L||this.#s.has(t))return!1;let[s]=this.playbacks,e=vt(s,s.done);if(this.#s.add(t),!e)return!1;let i=this.#t;this.pause(),this.#o();let r=({text:n,right:a})=>{let h={step:t,question:e.text,answer:n,right:a};this.model.
+set("answers",[...this.model.get("answers"),h]),this.model.save_changes()};return this.page.questions.ask(e,r,()=>{this.page.closeQuestion(),this.page.root.focus(),this.play(i)}),!0}changeQuiz(){let t=this.model.get("quiz");this.page.controls.quiz.checked=t,this.#s.clear(),t||this.page.closeQuestion()}changeLayout(){
+this.page.changeLayout(),this.seek(this.position)}changeAxis(){let t=this.done;this.pause(),this.#n(this.model.get("axis")),this.page.changeAxis(this.steps),this.seek(t),this.#o()}remove(){this.pause(),this.kernel.remove(),this.themeObserver.disconnect(),this.dark.removeEventListener("change",this.#i),
+this.page.remove()}};async function ss({model:o,el:t}){try{let s=[await tt(o.get("animation"))],e=o.get("compared");e?.byteLength&&s.push(await tt(e)),t.replaceChildren(d("style",{},at));let i=new J(o,t,s);return()=>i.remove()}catch(s){throw t.textContent=`The player could not read its data: ${s.message}`,s}}var Me={render:ss};export{Me as default};

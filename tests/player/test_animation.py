@@ -1,4 +1,4 @@
-"""The fold: what every cell holds after each step, the steps of traces that carry none, and what travels to the browser."""
+"""What every cell holds after each step, the steps of traces that carry none, and what travels to the browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import zlib
 
 import pytest
-from allranks.player.film import add, bag, bound, columns, film, members, pattern, ranges, size
+from allranks.player.animation import add, animate, bound, columns, contributions, contributors, pattern, ranges, size
 from allranks.schedules import (
     ALGORITHMS,
     binomial_broadcast,
@@ -19,37 +19,37 @@ from allranks.schedules import (
 from allranks.trace import Event, Trace
 
 
-def test_bags_count_and_add():
-    assert members(bag([3, 1, 3])) == [1, 3, 3]
-    assert members(add(bag([0, 1]), bag([1, 2]))) == [0, 1, 1, 2]
-    assert members(add(add(bag([5]), bag([5])), bag([5]))) == [5, 5, 5]
-    assert add((), bag([2])) == bag([2])
-    assert ranges(bag([0, 1, 2, 5])) == [0, 2, 5, 5]
-    assert ranges(bag([0, 0, 1])) == [0, 1, 0, 0]
-    assert ranges(bag(range(256))) == [0, 255]
+def test_contributions_count_and_add():
+    assert contributors(contributions([3, 1, 3])) == [1, 3, 3]
+    assert contributors(add(contributions([0, 1]), contributions([1, 2]))) == [0, 1, 1, 2]
+    assert contributors(add(add(contributions([5]), contributions([5])), contributions([5]))) == [5, 5, 5]
+    assert add((), contributions([2])) == contributions([2])
+    assert ranges(contributions([0, 1, 2, 5])) == [0, 2, 5, 5]
+    assert ranges(contributions([0, 0, 1])) == [0, 1, 0, 0]
+    assert ranges(contributions(range(256))) == [0, 255]
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("ranks", [1, 2, 3, 6, 8])
 def test_a_schedule_ends_with_what_its_collective_promises(name, ranks):
     schedule = ALGORITHMS[name](ranks)
-    found = film(schedule)
+    found = animate(schedule)
     last = found.states()[-1]
     for cell, wanted in schedule.final().items():
-        assert members(last[cell]) == sorted(wanted.elements())
+        assert contributors(last[cell]) == sorted(wanted.elements())
     assert len(found.states()) == schedule.steps + 1
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_a_schedule_and_its_trace_are_the_same_film(name):
+def test_a_schedule_and_its_trace_are_the_same_animation(name):
     schedule = ALGORITHMS[name](6)
-    direct, traced = film(schedule, 6000), film(schedule.trace(6000))
+    direct, traced = animate(schedule, 6000), animate(schedule.trace(6000))
     assert direct.states() == traced.states()
     assert direct.captions() == traced.captions()
     assert direct.bytes_sent() == traced.bytes_sent() == schedule.bytes_sent(6000)
     # the fold agrees with the contributions that the schedule itself wrote into the trace
-    for leg, event in zip(traced.legs, (e for e in schedule.trace(6000) if e.op == "send"), strict=True):
-        assert event.contrib is None or members(leg.cargo[0]) == list(event.contrib)
+    for transfer, event in zip(traced.transfers, (e for e in schedule.trace(6000) if e.op == "send"), strict=True):
+        assert event.contrib is None or contributors(transfer.carried[0]) == list(event.contrib)
 
 
 def test_what_a_trace_claims_to_carry_goes_before_the_fold():
@@ -57,21 +57,21 @@ def test_what_a_trace_claims_to_carry_goes_before_the_fold():
         Event(0, "send", 1, (0,), nbytes=4, step=0, match=0, contrib=(0, 0)),
         Event(1, "reduce", 0, (0,), nbytes=4, step=0, match=0, contrib=(0, 0)),
     )
-    found = film(Trace("wire", 2, events, "all_reduce", chunks=1, nbytes=4))
-    assert members(found.states()[-1][1, 0]) == [0, 0, 1]
+    found = animate(Trace("wire", 2, events, "all_reduce", chunks=1, nbytes=4))
+    assert contributors(found.states()[-1][1, 0]) == [0, 0, 1]
 
 
 def test_an_undelivered_send_changes_no_cell_and_is_told():
-    found = film(
+    found = animate(
         Trace("wire", 2, (Event(0, "send", 1, (0,), nbytes=4, step=0, line=3),), "all_reduce", chunks=1, nbytes=4)
     )
-    assert members(found.states()[-1][1, 0]) == [1]
+    assert contributors(found.states()[-1][1, 0]) == [1]
     assert found.captions()[1] == (
         "step 1 of 1: rank 0 tries to send chunk 0 to rank 1, which never receives it (line 3); "
         "at the end rank 0 still waits for rank 1 to receive"
     )
     buffered = Trace("wire", 2, (Event(0, "send", 1, nbytes=4, step=0),), meta={"delivery": "buffered"})
-    assert "waits" not in film(buffered).captions()[1], "a buffered send does not wait"
+    assert "waits" not in animate(buffered).captions()[1], "a buffered send does not wait"
 
 
 def test_a_receive_that_nobody_serves_is_a_wait_without_an_end():
@@ -80,7 +80,7 @@ def test_a_receive_that_nobody_serves_is_a_wait_without_an_end():
         Event(1, "recv", 0, nbytes=4, step=0, match=0),
         Event(0, "recv", 1, line=9),
     )
-    found = film(Trace("wire", 2, events))
+    found = animate(Trace("wire", 2, events))
     (wait,) = found.bars
     assert (wait.rank, wait.op, wait.peer, wait.step, wait.end_step) == (0, "wait", 1, 1, None)
     assert found.captions()[2] == "step 2 of 2: rank 0 waits for rank 1 to send, for ever (line 9)"
@@ -94,7 +94,7 @@ def test_a_rank_is_not_idle_while_its_own_message_is_under_way():
         Event(2, "recv", 1, nbytes=4, step=0, start=0.0, end=2.0, match=1),
         Event(0, "wait", 1, start=0.0, end=3.0),
     )
-    (wait,) = film(Trace("wire", 3, events, clock="virtual")).bars
+    (wait,) = animate(Trace("wire", 3, events, clock="virtual")).bars
     assert (wait.start, wait.end, wait.step, wait.end_step) == (0.0, 2.0, 0, 0)
 
 
@@ -105,9 +105,9 @@ def test_steps_are_inferred_where_a_trace_has_none():
             at = 2.0 * step
             events.append(Event(r, "send", (r + 1) % 3, nbytes=1, start=at, end=at + 1, match=3 * step + r))
             events.append(Event((r + 1) % 3, "recv", r, nbytes=1, start=at, end=at + 1, match=3 * step + r))
-    found = film(Trace("live", 3, tuple(events), clock="wall"))
+    found = animate(Trace("live", 3, tuple(events), clock="wall"))
     assert found.inferred
-    assert [leg.step for leg in found.legs] == [0, 0, 0, 1, 1, 1]
+    assert [transfer.step for transfer in found.transfers] == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_collective_after_an_exchange_comes_in_the_step_after_it():
@@ -116,7 +116,7 @@ def test_a_collective_after_an_exchange_comes_in_the_step_after_it():
         events.append(Event(r, "send", 1 - r, nbytes=4, start=0.0, end=1.0, match=r))
         events.append(Event(1 - r, "recv", r, nbytes=4, start=0.0, end=1.0, match=r))
     events += [Event(r, "all_reduce", nbytes=4, start=2.0, end=3.0) for r in range(2)]
-    lines = film(Trace("live", 2, tuple(events), clock="wall")).captions()
+    lines = animate(Trace("live", 2, tuple(events), clock="wall")).captions()
     assert len(lines) == 3
     assert lines[2].startswith("step 2 of 2: rank 0 takes part in all_reduce")
 
@@ -127,14 +127,14 @@ def test_messages_of_a_live_run_are_not_taken_for_the_collective_that_torch_did(
         Event(1, "recv", 0, (0,), nbytes=4, step=0, match=0),
         *(Event(r, "all_reduce", nbytes=8, step=1) for r in (0, 1)),
     )
-    found = film(Trace("live", 2, events, "all_reduce", chunks=2, nbytes=8))
+    found = animate(Trace("live", 2, events, "all_reduce", chunks=2, nbytes=8))
     assert (found.chunks, found.goal, found.bound) == (0, {}, None)
     assert found.title == "live run"
-    assert film(Trace("live", 2, events[2:], "all_reduce")).title == "all_reduce"
+    assert animate(Trace("live", 2, events[2:], "all_reduce")).title == "all_reduce"
 
 
 def test_a_schedule_without_a_size_counts_chunks():
-    found = film(pairwise_all_to_all(6))
+    found = animate(pairwise_all_to_all(6))
     assert (found.nbytes, max(found.bytes_sent())) == (found.chunks, 5)
 
 
@@ -159,7 +159,7 @@ def test_sizes_in_words(nbytes, words):
     ids=str,
 )
 def test_the_layout_follows_the_pattern(schedule, layout):
-    assert film(schedule).layout == layout
+    assert animate(schedule).layout == layout
 
 
 def test_a_grid_has_the_columns_that_keep_links_straight():
@@ -196,24 +196,24 @@ def test_lower_bounds_by_hand(collective, nbytes):
 def test_no_algorithm_sends_less_than_the_lower_bound():
     for name, build in ALGORITHMS.items():
         for ranks in (2, 3, 5, 8):
-            found = film(build(ranks), 840 * ranks)
+            found = animate(build(ranks), 840 * ranks)
             if found.collective == "barrier":
                 continue
             assert max(found.bytes_sent()) >= found.bound[1] - 1e-9, f"{name}({ranks})"
-    ring = film(ring_all_gather(8), 8000)
+    ring = animate(ring_all_gather(8), 8000)
     assert max(ring.bytes_sent()) == ring.bound[1]
 
 
 def test_the_payload_is_small_and_whole():
-    data = film(ring_all_reduce(8), 8 << 20).payload()
+    data = animate(ring_all_reduce(8), 8 << 20).payload()
     assert len(data) < 10_000
     head = json.loads(zlib.decompress(data))
-    assert len(head["legs"]) == 112
+    assert {len(column) for column in head["transfers"].values()} == {112}
     assert len(head["captions"]) == 15
 
 
 def test_many_messages_are_told_in_part():
-    (_, first, *_) = film(ring_all_reduce(64)).captions()
+    (_, first, *_) = animate(ring_all_reduce(64)).captions()
     assert first.endswith("; and 48 more")
 
 
@@ -222,6 +222,6 @@ def test_a_chunk_that_does_not_exist_is_played_as_bytes():
         Event(0, "send", 1, (9,), nbytes=4, step=0, match=0),
         Event(1, "recv", 0, (9,), nbytes=4, step=0, match=0),
     )
-    found = film(Trace("wire", 2, events, "all_reduce", chunks=2, nbytes=8))
-    assert found.legs[0].chunks == ()
+    found = animate(Trace("wire", 2, events, "all_reduce", chunks=2, nbytes=8))
+    assert found.transfers[0].chunks == ()
     assert found.states()[0] == found.states()[1]

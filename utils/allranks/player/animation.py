@@ -1,8 +1,8 @@
 """A trace made ready to be watched: messages in steps, and what every cell holds after each of them.
 
 This is the one place where contributions are folded; the browser and the still picture only draw what is found here.
-A *cell* is (rank, chunk). What it holds is a *bag*: a tuple of bit masks, the first with the ranks counted at least
-once, the second with those counted at least twice, and so on, so that 256 ranks fold quickly.
+A *cell* is (rank, chunk). What it holds are *contributions*: a tuple of bit masks, the first with the ranks counted
+at least once, the second with those counted at least twice, and so on, so that 256 ranks fold quickly.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ import json
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from allranks.schedules import COLLECTIVES, Schedule
 from allranks.trace import Trace
 
-Bag = tuple[int, ...]
+Contributions = tuple[int, ...]
 LAYOUTS = ("ring", "line", "tree", "grid", "all-to-all")
-_SPOKEN = 16
+_CAPTION_ITEMS = 16
+# what travels to the browser of each transfer, besides what it carries, and of each bar
+_TRANSFER_COLUMNS = tuple("step src dst nbytes chunks reduce delivered effect_known line start end".split())
+_BAR_COLUMNS = tuple("rank op step end_step peer nbytes line label start end".split())
 
 
-def bag(ranks: Iterable[int]) -> Bag:
-    """The bag that holds `ranks`, each as often as it is named."""
+def contributions(ranks: Iterable[int]) -> Contributions:
+    """The contributions of `ranks`, each as often as it is named."""
     layers: list[int] = []
     for rank, times in Counter(ranks).items():
         while len(layers) < times:
@@ -34,20 +37,20 @@ def bag(ranks: Iterable[int]) -> Bag:
     return tuple(layers)
 
 
-def members(held: Bag) -> list[int]:
-    """The ranks of a bag in order, a rank twice if it was counted twice."""
+def contributors(held: Contributions) -> list[int]:
+    """The ranks that contributed, in order, a rank twice if it was counted twice."""
     return sorted(rank for layer in held for rank in range(layer.bit_length()) if layer >> rank & 1)
 
 
-def add(left: Bag, right: Bag) -> Bag:
-    """Both bags together."""
+def add(left: Contributions, right: Contributions) -> Contributions:
+    """The contributions of both together."""
     if len(left) == len(right) == 1 and not left[0] & right[0]:
         return (left[0] | right[0],)
-    return bag([*members(left), *members(right)])
+    return contributions([*contributors(left), *contributors(right)])
 
 
-def ranges(held: Bag) -> list[int]:
-    """The bag as a flat list lo, hi, lo, hi, ... of runs of ranks; layers of repeats follow one another."""
+def ranges(held: Contributions) -> list[int]:
+    """Contributions as a flat list lo, hi, lo, hi, ... of runs of ranks; layers of repeats follow one another."""
     runs: list[int] = []
     for layer in held:
         low = 0
@@ -63,10 +66,10 @@ def ranges(held: Bag) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """One message on its way, with the bag that each of its chunks carries and the bag its cell holds afterwards.
+class Transfer:
+    """One message on its way, with what each of its chunks carries and what its cell holds afterwards.
 
-    `told` is False where nobody saw what the receiver did with it: live ranks add with a line of their own.
+    `effect_known` is False where nobody saw what the receiver did with it: live ranks add with a line of their own.
     """
 
     step: int
@@ -76,17 +79,17 @@ class Leg:
     chunks: tuple[int, ...] = ()
     reduce: bool = False
     delivered: bool = True
-    cargo: tuple[Bag, ...] = ()
-    after: tuple[Bag, ...] = ()
+    carried: tuple[Contributions, ...] = ()
+    after: tuple[Contributions, ...] = ()
     start: float | None = None
     end: float | None = None
     line: int | None = None
-    told: bool = True
+    effect_known: bool = True
 
     @property
     def does(self) -> str:
         """What the receiver does with it."""
-        return "adds" if self.reduce else "stores" if self.told else "receives"
+        return "adds" if self.reduce else "stores" if self.effect_known else "receives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +109,12 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Film:
-    """What the player plays. `legs` are in order of step; `before` and `goal` map a cell to its bag at either end."""
+class Animation:
+    """What the player plays.
+
+    `transfers` are in order of step; `before` and `goal` map a cell to what it holds
+    at the start and to what the collective promises at the end.
+    """
 
     title: str
     kind: str
@@ -115,10 +122,10 @@ class Film:
     chunks: int
     nbytes: int
     steps: int
-    legs: tuple[Leg, ...]
+    transfers: tuple[Transfer, ...]
     bars: tuple[Bar, ...]
-    before: dict[tuple[int, int], Bag]
-    goal: dict[tuple[int, int], Bag]
+    before: dict[tuple[int, int], Contributions]
+    goal: dict[tuple[int, int], Contributions]
     layout: str
     columns: int
     clock: str
@@ -129,15 +136,17 @@ class Film:
     collective: str | None = None
     bound: tuple[str, float] | None = None
 
-    def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Bag]]:
-        """What every cell holds after 0, 1, ... `steps` steps, a mapping for each; or only after those named in `at`."""
+    def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Contributions]]:
+        """What every cell holds, a mapping for each of the steps `at`; without it after 0, 1, ... `steps` steps."""
         wanted = set(range(self.steps + 1) if at is None else at)
         now, found, done = dict(self.before), [], 0
         for step in range(self.steps + 1):
-            while done < len(self.legs) and self.legs[done].step < step:
-                leg = self.legs[done]
-                if leg.delivered:
-                    now.update({(leg.dst, c): held for c, held in zip(leg.chunks, leg.after, strict=False)})
+            while done < len(self.transfers) and self.transfers[done].step < step:
+                transfer = self.transfers[done]
+                if transfer.delivered:
+                    now.update(
+                        {(transfer.dst, c): held for c, held in zip(transfer.chunks, transfer.after, strict=False)}
+                    )
                 done += 1
             if step in wanted:
                 found.append(dict(now))
@@ -146,73 +155,60 @@ class Film:
     def bytes_sent(self) -> list[int]:
         """Bytes that each rank sent, indexed by rank."""
         sent = [0] * self.ranks
-        for leg in self.legs:
-            sent[leg.src] += leg.nbytes
+        for transfer in self.transfers:
+            sent[transfer.src] += transfer.nbytes
         return sent
 
     def captions(self) -> list[str]:
         """What happens, in words: one sentence for the start and one for each step."""
-        by_step: list[list[Leg | Bar]] = [[] for _ in range(self.steps)]
-        items: tuple[Leg | Bar, ...] = (*self.legs, *self.bars)
+        by_step: list[list[Transfer | Bar]] = [[] for _ in range(self.steps)]
+        items: tuple[Transfer | Bar, ...] = (*self.transfers, *self.bars)
         for item in items:
             by_step[item.step].append(item)
         stuck = []
         if self.blocking:
-            lost = [leg for leg in self.legs if not leg.delivered]
-            stuck = [f"rank {leg.src} still waits for rank {leg.dst} to receive" for leg in lost]
+            lost = [transfer for transfer in self.transfers if not transfer.delivered]
+            stuck = [f"rank {transfer.src} still waits for rank {transfer.dst} to receive" for transfer in lost]
         for item in self.bars:
             if item.end_step is None and item.step < self.steps - 1 and item.peer is not None:
                 stuck.append(f"rank {item.rank} still waits for rank {item.peer} to send")
         first = f"start: {self.ranks} ranks" + (f", {self.chunks} chunks" if self.chunks else "")
-        if self.chunks and not self.goal and not self.legs:
+        if self.chunks and not self.goal and not self.transfers:
             first += ", nothing moves"
         lines = [first]
         for step, now in enumerate(by_step):
-            words = [_leg_words(x) if isinstance(x, Leg) else _bar_words(x) for x in now[:_SPOKEN]]
-            if len(now) > _SPOKEN:
-                words.append(f"and {len(now) - _SPOKEN} more")
+            words = [_transfer_words(x) if isinstance(x, Transfer) else _bar_words(x) for x in now[:_CAPTION_ITEMS]]
+            if len(now) > _CAPTION_ITEMS:
+                words.append(f"and {len(now) - _CAPTION_ITEMS} more")
             lines.append(f"step {step + 1} of {self.steps}: {'; '.join(words) or 'nothing moves'}")
         if stuck and self.steps:
-            lines[-1] += "; at the end " + "; ".join(stuck[:_SPOKEN])
+            lines[-1] += "; at the end " + "; ".join(stuck[:_CAPTION_ITEMS])
         return lines
 
     def payload(self) -> bytes:
-        """The film as zlib-compressed JSON, the only thing that travels to the browser."""
+        """The animation as zlib-compressed JSON, the only thing that travels to the browser.
+
+        Its keys are the table `AnimationData` in js/src/data.js. `transfers` and `bars` are tables by column.
+        """
         table: dict[bytes, int] = {}
-        bags: list[Bag] = []
+        distinct: list[Contributions] = []
         seen: dict[int, int] = {}
         width = (self.ranks + 7) // 8
 
-        def known(held: Bag) -> int:
-            """The bag's number. Looked up as bytes, since the hashes of runs of ones collide every 61 bits."""
+        def number_of(held: Contributions) -> int:
+            """The number of these contributions, by their bytes: the hashes of runs of ones collide every 61 bits."""
             if (number := seen.get(id(held))) is None:
                 key = b"".join(layer.to_bytes(width, "little") for layer in held)
                 number = seen[id(held)] = table.setdefault(key, len(table))
-                if number == len(bags):
-                    bags.append(held)
+                if number == len(distinct):
+                    distinct.append(held)
             return number
 
-        items: tuple[Leg | Bar, ...] = (*self.legs, *self.bars)
+        items: tuple[Transfer | Bar, ...] = (*self.transfers, *self.bars)
         at = min((x.start for x in items if x.start is not None), default=0.0)
-        legs = [
-            [
-                leg.step,
-                leg.src,
-                leg.dst,
-                leg.nbytes,
-                4 * leg.told + 2 * leg.delivered + leg.reduce,
-                list(leg.chunks),
-                [known(b) for b in leg.cargo],
-                [known(b) for b in leg.after],
-                leg.line,
-                *_microseconds(leg, at),
-            ]
-            for leg in self.legs
-        ]
-        bars = [
-            [b.rank, b.op, b.step, b.end_step, b.peer, b.nbytes, b.line, b.label, *_microseconds(b, at)]
-            for b in self.bars
-        ]
+        transfers = _by_column(self.transfers, _TRANSFER_COLUMNS, at)
+        transfers["carried"] = [[number_of(held) for held in transfer.carried] for transfer in self.transfers]
+        transfers["after"] = [[number_of(held) for held in transfer.after] for transfer in self.transfers]
         head = {
             "title": self.title,
             "kind": self.kind,
@@ -229,48 +225,48 @@ class Film:
             "root": self.root,
             "collective": self.collective,
             "bound": self.bound,
-            "legs": legs,
-            "bars": bars,
-            "before": [[r, c, known(b)] for (r, c), b in self.before.items()],
-            "goal": [[r, c, known(b)] for (r, c), b in self.goal.items()],
+            "transfers": transfers,
+            "bars": _by_column(self.bars, _BAR_COLUMNS, at),
+            "before": [[r, c, number_of(b)] for (r, c), b in self.before.items()],
+            "goal": [[r, c, number_of(b)] for (r, c), b in self.goal.items()],
             "captions": self.captions(),
-            "bags": [ranges(b) for b in bags],
+            "contributions": [ranges(b) for b in distinct],
         }
-        return zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 9 if len(legs) < 5000 else 5)
+        return zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 9 if len(self.transfers) < 5000 else 5)
 
 
-def film(source: Schedule | Trace, nbytes: int | None = None) -> Film:
-    """The film of a schedule or of a trace. `nbytes` is the size of the full vector, for a schedule only."""
+def animate(source: Schedule | Trace, nbytes: int | None = None) -> Animation:
+    """The animation of a schedule or of a trace. `nbytes` is the size of the full vector, for a schedule only."""
     if isinstance(source, Schedule):
         sizes = [1] * source.chunks if nbytes is None else source.chunk_nbytes(nbytes)
         raw = [
-            Leg(m.step, m.src, m.dst, sum(sizes[c] for c in m.chunks), m.chunks, m.reduce)
+            Transfer(m.step, m.src, m.dst, sum(sizes[c] for c in m.chunks), m.chunks, m.reduce)
             for m in sorted(source.moves, key=lambda m: m.step)
         ]
-        return _develop(source, "schedule", sum(sizes), "step", raw, [], {}, False)
-    legs, bars, given, inferred = _read(source)
-    return _develop(source, source.kind, source.nbytes, source.clock, legs, bars, given, inferred)
+        return _fold(source, "schedule", sum(sizes), "step", raw, [], {}, False)
+    transfers, bars, given, inferred = _read(source)
+    return _fold(source, source.kind, source.nbytes, source.clock, transfers, bars, given, inferred)
 
 
-def _read(trace: Trace) -> tuple[list[Leg], list[Bar], dict[int, Bag], bool]:
+def _read(trace: Trace) -> tuple[list[Transfer], list[Bar], dict[int, Contributions], bool]:
     """A trace's messages and other bars, each with a step, and the contributions that its sends claim to carry."""
     messages = [m for m in trace.messages() if m.dst is not None]
     inferred = any(m.step is None and m.delivered for m in messages)
     steps = _infer_steps(messages) if inferred else _late_steps(trace)
     order = sorted(range(len(messages)), key=lambda i: (steps[i], i))
-    legs, given = [], {}
+    transfers, given = [], {}
     for number, i in enumerate(order):
         m = messages[i]
         end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
-        told = bool(chunks) and trace.kind != "live"
+        effect_known = bool(chunks) and trace.kind != "live"
         what = steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered
-        legs.append(Leg(*what, start=m.start, end=end, line=m.line, told=told))
+        transfers.append(Transfer(*what, start=m.start, end=end, line=m.line, effect_known=effect_known))
         if m.contrib is not None:
-            given[number] = bag(m.contrib)
+            given[number] = contributions(m.contrib)
     sends = [e for e in trace.events if e.op == "send" and e.peer is not None]
     place = {e.match: step for e, step in zip(sends, steps, strict=True) if e.match is not None}
-    return legs, _bars(trace, legs, place), given, inferred
+    return transfers, _bars(trace, transfers, place), given, inferred
 
 
 def _late_steps(trace: Trace) -> list[int]:
@@ -283,18 +279,18 @@ def _late_steps(trace: Trace) -> list[int]:
     return [last[e.rank] if e.step is None else e.step for e in sends]
 
 
-def _bars(trace: Trace, legs: list[Leg], place: dict[int, int]) -> list[Bar]:
+def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> list[Bar]:
     """Compute, waits and whole collectives; also each receive that no send met, which is a wait without an end.
 
     `place` maps a message's match to its step: a send and a receive of one step are one turn of their rank.
     """
     busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    done = [0.0] * (max((leg.step for leg in legs), default=-1) + 1)
-    for leg in legs:
-        done[leg.step] = max(done[leg.step], leg.end or 0.0)
-        if leg.start is not None and leg.end is not None:
-            busy[leg.src].append((leg.start, leg.end))
-            busy[leg.dst].append((leg.start, leg.end))
+    done = [0.0] * (max((transfer.step for transfer in transfers), default=-1) + 1)
+    for transfer in transfers:
+        done[transfer.step] = max(done[transfer.step], transfer.end or 0.0)
+        if transfer.start is not None and transfer.end is not None:
+            busy[transfer.src].append((transfer.start, transfer.end))
+            busy[transfer.dst].append((transfer.start, transfer.end))
     done = list(accumulate(done, max))
     met = {e.match for e in trace.events if e.op == "send"} - {None}
     turn: Counter = Counter()
@@ -303,8 +299,9 @@ def _bars(trace: Trace, legs: list[Leg], place: dict[int, int]) -> list[Bar]:
         step = place.get(e.match, turn[e.rank]) if e.step is None else e.step
         if e.op in ("recv", "reduce") and (e.match is None or e.match not in met):
             bars.append(Bar(e.rank, "wait", step, None, e.peer, line=e.line, start=e.start))
-        elif e.op == "wait" and e.step is None and e.start is not None and e.end is not None and legs:
-            # an idle time lies in the steps that were going on meanwhile; while its own message is under way a rank isn't idle
+        elif e.op == "wait" and e.step is None and e.start is not None and e.end is not None and transfers:
+            # an idle time lies in the steps that were going on meanwhile; a rank isn't idle while its own message is
+            # under way
             for start, end in _without(e.start, e.end, busy[e.rank]):
                 first = min(bisect_right(done, start), len(done) - 1)
                 last = min(max(first, bisect_left(done, end)), len(done) - 1)
@@ -349,12 +346,12 @@ def _infer_steps(messages: list) -> list[int]:
     return steps
 
 
-def _develop(source, kind, nbytes, clock, raw, bars, given, inferred) -> Film:
+def _fold(source, kind, nbytes, clock, raw, bars, given, inferred) -> Animation:
     """Folds the messages in order of their steps; within a step every message leaves before any arrives."""
     rules = _rules(source)
-    held = _bags(rules.initial()) if rules else {}
-    goal = _bags(rules.final()) if rules else {}
-    before, legs, start = dict(held), [], 0
+    held = _by_cell(rules.initial()) if rules else {}
+    goal = _by_cell(rules.final()) if rules else {}
+    before, transfers, start = dict(held), [], 0
     while start < len(raw):
         stop = start
         while stop < len(raw) and raw[stop].step == raw[start].step:
@@ -362,48 +359,48 @@ def _develop(source, kind, nbytes, clock, raw, bars, given, inferred) -> Film:
         frozen = [
             tuple(given.get(i) or held.get((raw[i].src, c), ()) for c in raw[i].chunks) for i in range(start, stop)
         ]
-        for i, cargo in zip(range(start, stop), frozen, strict=True):
-            leg, after = raw[i], []
-            if not leg.chunks and i in given:
-                cargo = (given[i],)
-            for chunk, load in zip(leg.chunks, cargo, strict=False):
-                cell = (leg.dst, chunk)
-                now = add(held.get(cell, ()), load) if leg.reduce else load
-                if leg.delivered:
+        for i, carried in zip(range(start, stop), frozen, strict=True):
+            transfer, after = raw[i], []
+            if not transfer.chunks and i in given:
+                carried = (given[i],)
+            for chunk, load in zip(transfer.chunks, carried, strict=False):
+                cell = (transfer.dst, chunk)
+                now = add(held.get(cell, ()), load) if transfer.reduce else load
+                if transfer.delivered:
                     held[cell] = now
                 after.append(now)
-            legs.append(
-                Leg(
-                    leg.step,
-                    leg.src,
-                    leg.dst,
-                    leg.nbytes,
-                    leg.chunks,
-                    leg.reduce,
-                    leg.delivered,
-                    cargo,
+            transfers.append(
+                Transfer(
+                    transfer.step,
+                    transfer.src,
+                    transfer.dst,
+                    transfer.nbytes,
+                    transfer.chunks,
+                    transfer.reduce,
+                    transfer.delivered,
+                    carried,
                     tuple(after),
-                    leg.start,
-                    leg.end,
-                    leg.line,
-                    leg.told,
+                    transfer.start,
+                    transfer.end,
+                    transfer.line,
+                    transfer.effect_known,
                 )
             )
         start = stop
-    steps = max((x.step for x in (*legs, *bars)), default=-1) + 1
-    links = {(leg.src, leg.dst) for leg in legs}
-    timed = clock != "step" and any(x.start is not None and x.end is not None for x in (*legs, *bars))
+    steps = max((x.step for x in (*transfers, *bars)), default=-1) + 1
+    links = {(transfer.src, transfer.dst) for transfer in transfers}
+    timed = clock != "step" and any(x.start is not None and x.end is not None for x in (*transfers, *bars))
     # what torch did beside a live run's own messages says nothing about these
     collective = None if kind == "live" and raw else source.collective
     words = " ".join(filter(None, (source.algorithm, collective))) or f"{kind} run"
-    return Film(
+    return Animation(
         title=words,
         kind=kind,
         ranks=source.ranks,
         chunks=source.chunks if rules else 0,
         nbytes=nbytes,
         steps=steps,
-        legs=tuple(legs),
+        transfers=tuple(transfers),
         bars=tuple(bars),
         before=before,
         goal=goal,
@@ -419,10 +416,10 @@ def _develop(source, kind, nbytes, clock, raw, bars, given, inferred) -> Film:
     )
 
 
-def _bags(cells: dict[tuple[int, int], Counter]) -> dict[tuple[int, int], Bag]:
-    """Counters as bags; a counter that many cells share is turned into a bag once."""
-    known: dict[int, Bag] = {}
-    return {cell: known.get(id(c)) or known.setdefault(id(c), bag(c.elements())) for cell, c in cells.items()}
+def _by_cell(cells: dict[tuple[int, int], Counter]) -> dict[tuple[int, int], Contributions]:
+    """Counters as contributions; a counter that many cells share is turned into them once."""
+    known: dict[int, Contributions] = {}
+    return {cell: known.get(id(c)) or known.setdefault(id(c), contributions(c.elements())) for cell, c in cells.items()}
 
 
 def _rules(source) -> Schedule | None:
@@ -455,7 +452,7 @@ def pattern(ranks: int, links: set[tuple[int, int]]) -> str:
 
 
 def columns(ranks: int, links: set[tuple[int, int]]) -> int:
-    """How many columns a grid has: such that each link stays in its row or column, if that can be; then nearly square."""
+    """How many columns a grid has: each link stays in its row or column, if that can be; then nearly square."""
     root = next(i for i in range(1, ranks + 1) if i * i >= ranks)
     even = sorted((w for w in range(2, ranks) if ranks % w == 0), key=lambda w: (abs(w - ranks / w), -w))
     return next((w for w in even if _fits(w, links)), even[0] if even and even[0] <= 2 * root else root)
@@ -496,10 +493,10 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.3g} B"
 
 
-def _what(leg: Leg) -> str:
-    chunks = leg.chunks
+def _what(transfer: Transfer) -> str:
+    chunks = transfer.chunks
     if not chunks:
-        return size(leg.nbytes)
+        return size(transfer.nbytes)
     if len(chunks) == 1:
         return f"chunk {chunks[0]}"
     if chunks == tuple(range(chunks[0], chunks[-1] + 1)):
@@ -507,12 +504,14 @@ def _what(leg: Leg) -> str:
     return f"chunks {', '.join(map(str, chunks[:6]))}{' and more' if len(chunks) > 6 else ''}"
 
 
-def _leg_words(leg: Leg) -> str:
-    line = f" (line {leg.line})" if leg.line and not leg.delivered else ""
-    if not leg.delivered:
-        return f"rank {leg.src} tries to send {_what(leg)} to rank {leg.dst}, which never receives it{line}"
-    them = "it" if len(leg.chunks) < 2 else "them"
-    return f"rank {leg.src} sends {_what(leg)} to rank {leg.dst}, which {leg.does} {them}"
+def _transfer_words(transfer: Transfer) -> str:
+    line = f" (line {transfer.line})" if transfer.line and not transfer.delivered else ""
+    if not transfer.delivered:
+        return (
+            f"rank {transfer.src} tries to send {_what(transfer)} to rank {transfer.dst}, which never receives it{line}"
+        )
+    them = "it" if len(transfer.chunks) < 2 else "them"
+    return f"rank {transfer.src} sends {_what(transfer)} to rank {transfer.dst}, which {transfer.does} {them}"
 
 
 def _bar_words(item: Bar) -> str:
@@ -526,5 +525,9 @@ def _bar_words(item: Bar) -> str:
     return f"rank {item.rank} takes part in {item.op}{f' of {size(item.nbytes)}' if item.nbytes else ''}"
 
 
-def _microseconds(x: Leg | Bar, at: float) -> list[float | None]:
-    return [None if t is None else round((t - at) * 1e6, 3) for t in (x.start, x.end)]
+def _by_column(items: Sequence[Transfer] | Sequence[Bar], names: Sequence[str], at: float) -> dict[str, list]:
+    """One list for each name, with a value for each item; `start` and `end` in microseconds after `at` seconds."""
+    columns: dict[str, list] = {name: [getattr(item, name) for item in items] for name in names}
+    for name in ("start", "end"):
+        columns[name] = [None if t is None else round((t - at) * 1e6, 3) for t in columns[name]]
+    return columns

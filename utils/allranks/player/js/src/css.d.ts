@@ -1,0 +1,5 @@
+// esbuild hands a style sheet over as text.
+declare module "*.css" {
+  const text: string;
+  export default text;
+}

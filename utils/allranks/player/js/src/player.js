@@ -1,0 +1,281 @@
+// The player: one clock for one or two animations. The kernel hears of it only when it starts, pauses or steps.
+
+import { KernelLink } from "./kernel.js";
+import { onKeys } from "./keys.js";
+import { Page } from "./page.js";
+import { longestOf, Playback } from "./playback.js";
+import { questionAbout } from "./quiz.js";
+import { Ticker } from "./ticker.js";
+
+/** @typedef {import("./data.js").Axis} Axis */
+
+// positions in steps closer than this are the same
+const EPSILON = 1e-6;
+const THEME_ATTRIBUTES = ["data-jp-theme-name", "data-jp-theme-light", "data-theme"];
+
+export class Player {
+  /** In steps of the animation that lasts longest. */
+  position = 0;
+  playing = false;
+  /** @type {Axis} */
+  axis = "step";
+  /** Where playing stops, in steps. */
+  #stopAt = 0;
+  /** @type {Set<number>} steps about which the quiz has asked */
+  #asked = new Set();
+  #repaint = () => this.page.repaint();
+
+  /**
+   * @param {import("./data.js").Model} model
+   * @param {HTMLElement} el where it is put
+   * @param {import("./data.js").AnimationData[]} animations
+   */
+  constructor(model, el, animations) {
+    this.model = model;
+    this.playbacks = animations.map((animation) => new Playback(animation));
+    this.#useAxis(model.get("axis"));
+    const actions = {
+      toggle: () => this.toggle(),
+      first: () => this.jump(0),
+      back: () => this.back(),
+      next: () => this.next(),
+      last: () => this.jump(this.steps),
+      slide: (/** @type {number} */ value) => {
+        this.pause();
+        const inTime = this.axis === "time";
+        this.seek(inTime ? this.#longest.positionAt((value / this.steps) * this.#longest.length) : value);
+      },
+      slid: () => this.#rest(),
+    };
+    this.page = new Page(model, this.playbacks, actions, (value) => {
+      this.pause();
+      this.seek(this.#longest.positionAt(value));
+      this.#rest();
+    });
+    const { root } = this.page;
+    this.ticker = new Ticker(
+      () => root.isConnected,
+      () => model.get("speed"),
+      (seconds) => this.#onFrame(seconds),
+      () => this.#onStep(),
+    );
+    this.kernel = new KernelLink(model, this);
+    el.append(root);
+    this.seek(model.get("step"));
+    onKeys(root, actions);
+    root.dataset.playing = "false";
+    this.kernel.listen();
+    this.themeObserver = new MutationObserver(this.#repaint);
+    this.themeObserver.observe(document.body, { attributes: true, attributeFilter: THEME_ATTRIBUTES });
+    this.dark = window.matchMedia("(prefers-color-scheme: dark)");
+    this.dark.addEventListener("change", this.#repaint);
+    if (model.get("playing")) {
+      this.play();
+      this.kernel.tell();
+    }
+    root.dataset.ready = "true";
+  }
+
+  get #longest() {
+    return longestOf(this.playbacks);
+  }
+
+  get steps() {
+    return this.#longest.steps;
+  }
+
+  /** How many whole steps are over. */
+  get done() {
+    return Math.floor(this.position + EPSILON);
+  }
+
+  get #atEnd() {
+    return this.position >= this.steps - EPSILON;
+  }
+
+  /** @param {Axis} axis */
+  #useAxis(axis) {
+    this.axis = axis === "time" && this.playbacks.every((playback) => playback.times) ? "time" : "step";
+    for (const playback of this.playbacks) playback.useAxis(this.axis);
+  }
+
+  /**
+   * Shows a moment.
+   *
+   * @param {number} position in steps of the animation that lasts longest
+   */
+  seek(position) {
+    this.position = Math.min(this.steps, Math.max(0, position));
+    const value = this.#longest.clockAt(this.position);
+    const inTime = this.axis === "time";
+    this.page.draw({
+      landed: this.playbacks.map((playback) =>
+        playback.seek(inTime ? playback.positionAt(value) : Math.min(this.position, playback.steps)),
+      ),
+      step: Math.max(0, Math.ceil(this.position - EPSILON)),
+      steps: this.steps,
+      slider: inTime ? (this.steps * value) / (this.#longest.length || 1) : this.position,
+      calm: this.ticker.calm,
+    });
+    this.page.root.dataset.step = String(this.done);
+    this.page.root.dataset.position = this.position.toFixed(3);
+  }
+
+  // Tells the reader and the kernel where we are; only when it stands still.
+  #rest() {
+    this.page.announce();
+    this.page.fillTable();
+    this.kernel.tell();
+  }
+
+  toggle() {
+    if (this.playing) {
+      this.pause();
+      this.#rest();
+    } else {
+      this.play();
+      this.kernel.tell();
+    }
+  }
+
+  /** @param {number} stopAt */
+  play(stopAt = this.steps) {
+    if (this.#atEnd) this.seek(0);
+    this.#stopAt = stopAt;
+    if (this.#askFirst()) return;
+    this.#setPlaying(true);
+    this.ticker.start();
+  }
+
+  /** @param {number} seconds at speed 1 */
+  #onFrame(seconds) {
+    const before = this.done;
+    let to = this.#positionAfter(seconds);
+    if (this.model.get("quiz") && Math.floor(to) > before) to = Math.floor(to);
+    this.seek(Math.min(to, this.#stopAt));
+    return !this.#stopIfDue() && !(this.done > before && this.#askFirst());
+  }
+
+  /** @param {number} seconds at speed 1 */
+  #positionAfter(seconds) {
+    const longest = this.#longest;
+    // a step lasts a second, less where there are many
+    const secondsPerStep = Math.max(0.12, Math.min(1, 30 / Math.max(1, this.steps)));
+    const steps = seconds / secondsPerStep;
+    if (this.axis !== "time") return this.position + steps;
+    const value = longest.clockAt(this.position) + (steps * longest.length) / this.steps;
+    return value >= longest.length ? this.steps : longest.positionAt(value);
+  }
+
+  // Reduced motion: whole steps, no movement between them.
+  #onStep() {
+    this.seek(Math.min(this.#stopAt, this.done + 1));
+    this.page.announce();
+    return !this.#stopIfDue() && !this.#askFirst();
+  }
+
+  #stopIfDue() {
+    if (this.position < this.#stopAt - EPSILON) return false;
+    this.pause();
+    this.#rest();
+    return true;
+  }
+
+  pause() {
+    this.ticker.stop();
+    this.#setPlaying(false);
+    this.page.closeQuestion();
+  }
+
+  /** @param {boolean} playing */
+  #setPlaying(playing) {
+    this.playing = playing;
+    this.page.showPlaying(playing);
+  }
+
+  next() {
+    if (this.#atEnd) return;
+    const to = this.done + 1;
+    if (this.playing) this.pause();
+    if (!this.ticker.calm) {
+      this.play(to);
+      return;
+    }
+    this.#stopAt = to;
+    if (this.#askFirst()) return;
+    this.seek(to);
+    this.#rest();
+  }
+
+  back() {
+    this.jump(Math.max(0, Math.ceil(this.position - EPSILON) - 1));
+  }
+
+  /**
+   * @param {number} position
+   * @param {boolean} thenPlay
+   */
+  jump(position, thenPlay = false) {
+    this.pause();
+    this.seek(position);
+    if (thenPlay) this.play();
+    this.#rest();
+  }
+
+  // Stops before a step that has not been predicted yet; true when it asks.
+  #askFirst() {
+    const step = this.done;
+    if (!this.model.get("quiz") || this.position - step > EPSILON || this.#asked.has(step)) return false;
+    // of the first animation, which on a shared clock may be in another step
+    const [playback] = this.playbacks;
+    const question = questionAbout(playback, playback.done);
+    this.#asked.add(step);
+    if (!question) return false;
+    const stopAt = this.#stopAt;
+    this.pause();
+    this.#rest();
+    const onAnswer = (/** @type {import("./quiz.js").Option} */ { text, right }) => {
+      const answer = { step, question: question.text, answer: text, right };
+      this.model.set("answers", [...this.model.get("answers"), answer]);
+      this.model.save_changes();
+    };
+    this.page.questions.ask(question, onAnswer, () => {
+      this.page.closeQuestion();
+      this.page.root.focus();
+      this.play(stopAt);
+    });
+    return true;
+  }
+
+  /** Follows the model's `quiz`. */
+  changeQuiz() {
+    const on = this.model.get("quiz");
+    this.page.controls.quiz.checked = on;
+    this.#asked.clear();
+    if (!on) this.page.closeQuestion();
+  }
+
+  /** Follows the model's `arrangement`. */
+  changeLayout() {
+    this.page.changeLayout();
+    this.seek(this.position);
+  }
+
+  /** Follows the model's `axis`. */
+  changeAxis() {
+    const step = this.done;
+    this.pause();
+    this.#useAxis(this.model.get("axis"));
+    this.page.changeAxis(this.steps);
+    this.seek(step);
+    this.#rest();
+  }
+
+  remove() {
+    this.pause();
+    this.kernel.remove();
+    this.themeObserver.disconnect();
+    this.dark.removeEventListener("change", this.#repaint);
+    this.page.remove();
+  }
+}

@@ -1,0 +1,27 @@
+// The widget's entry, as anywidget calls it.
+
+import { unpack } from "./data.js";
+import { html } from "./dom.js";
+import STYLES from "./player.css";
+import { Player } from "./player.js";
+
+/**
+ * Shows a player in `el`; returns what takes it away again.
+ *
+ * @param {{model: import("./data.js").Model, el: HTMLElement}} context
+ */
+async function render({ model, el }) {
+  try {
+    const animations = [await unpack(model.get("animation"))];
+    const compared = model.get("compared");
+    if (compared?.byteLength) animations.push(await unpack(compared));
+    el.replaceChildren(html("style", {}, STYLES));
+    const player = new Player(model, el, animations);
+    return () => player.remove();
+  } catch (error) {
+    el.textContent = `The player could not read its data: ${/** @type {Error} */ (error).message}`;
+    throw error;
+  }
+}
+
+export default { render };

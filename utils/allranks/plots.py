@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from allranks.errors import CourseError
 from allranks.schedules import Schedule
 from allranks.trace import Trace
 
@@ -32,7 +33,7 @@ OPS = {"send": "#6b7785", "recv": "#0072b2", "reduce": "#c25400", "compute": "#0
 Points = Sequence[tuple[float, float]]
 
 
-class PlotError(ValueError):
+class PlotError(CourseError, ValueError):
     """Data that can't be drawn."""
 
 

@@ -2,7 +2,6 @@
 
 Bandwidths are bytes a second and direction. A rank sends one message and receives one at a time; what ranks share (the
 bridge of a PCIe island, a network card, a leaf switch's uplink) carries one message at a time in each direction.
-Imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from allranks.errors import CourseError
 
 __all__ = [
     "PRESETS",
@@ -27,7 +28,7 @@ TEACHING = "alpha is a teaching value of the right order, not a measurement: fit
 KINDS = ("inside", "host", "nic", "leaf")
 
 
-class TopologyError(ValueError):
+class TopologyError(CourseError, ValueError):
     """A topology that can't be: unknown, with impossible figures, or with no way left between two ranks."""
 
 

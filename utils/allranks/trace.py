@@ -1,8 +1,7 @@
 """What did move: events on each rank's lane, and the trace that holds them.
 
 Every world of the course (live, wire, schedule, simulated) yields a `Trace`. The player, the timelines, the cost
-comparison and the grader read traces and know nothing of where they came from. Imports nothing but the standard
-library.
+comparison and the grader read traces and know nothing of where they came from.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+
+from allranks.errors import CourseError
 
 __all__ = [
     "Event",
@@ -25,7 +26,7 @@ CLOCKS = ("step", "virtual", "wall")
 VERSION = 1
 
 
-class TraceError(ValueError):
+class TraceError(CourseError, ValueError):
     """A trace or an event that contradicts itself."""
 
 

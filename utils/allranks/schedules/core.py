@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
+from allranks.errors import CourseError
 from allranks.trace import Event, Trace
 
 COLLECTIVES = (
@@ -24,7 +25,7 @@ COLLECTIVES = (
 MAX_RANKS = 65536
 
 
-class ScheduleError(ValueError):
+class ScheduleError(CourseError, ValueError):
     """A schedule that can't be built, or that does not end with what its collective promises."""
 
 

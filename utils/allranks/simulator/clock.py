@@ -3,7 +3,7 @@
 `replay` walks every rank's program in virtual time. A message starts when it is ready and its sender's out-port, its
 receiver's in-port and every link on its way are free; it takes alpha + nbytes * beta. Who got the processor first on the
 machine that ran the program plays no part, so that the same program has the same time to the last digit everywhere.
-Any number type will do: integers and Fractions give exact times. Imports nothing but the standard library.
+Any number type will do: integers and Fractions give exact times.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from allranks.errors import CourseError
 from allranks.schedules import ceil_lg
 
 
-class NetworkError(ValueError):
+class NetworkError(CourseError, ValueError):
     """A network whose figures make no sense, or a program that contradicts itself."""
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from allranks import cost
+from allranks.errors import CourseError
 from allranks.schedules import MAX_RANKS, Schedule, ScheduleError, find
 from allranks.schedules.regular import Regular, regular
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
@@ -27,7 +28,7 @@ MAX_EVENT_RANKS_ONE_CHUNK = 16384
 MAX_MESSAGES = 2_000_000
 
 
-class SimulateError(ValueError):
+class SimulateError(CourseError, ValueError):
     """A simulation that can't be made; the message is one sentence with the reason."""
 
 

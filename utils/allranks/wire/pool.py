@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from allranks.engines.usercode import by_value
+from allranks.errors import CourseError
 from allranks.simulator.clock import Fabric, Flat
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
@@ -25,7 +26,7 @@ _OUTPUT_FACTOR = 16  # printing this many times what is kept ends the run
 _START_S = 120
 
 
-class WireError(RuntimeError):
+class WireError(CourseError, RuntimeError):
     """The wire was asked for what it can't do, or its ranks can't be started."""
 
 

@@ -207,10 +207,10 @@ def test_a_topology_is_a_fabric_for_the_wire():
     )
 
 
-def test_schedules_price_themselves_on_a_fabric_too():
-    fabric = Fabric(H100)
+def test_two_levels_take_the_time_of_their_formula():
     schedule = ALGORITHMS["hierarchical_all_reduce"](16, ranks_per_node=8)
-    assert schedule.price_on(16000, fabric.seconds) == pytest.approx(run_schedule(schedule, 16000, H100).seconds)
+    inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (H100.inside, H100.nic))
+    assert run_schedule(schedule, 16000, H100).seconds == pytest.approx(cost.two_level(2, 8, 16000, inner, outer))
     assert schedule.price(16000, Fraction(1), Fraction(0)) == 16
 
 

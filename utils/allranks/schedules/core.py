@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -193,20 +193,6 @@ class Schedule:
                     count, moved, added = ports.get(port, (0, 0, 0))
                     ports[port] = count + 1, moved + size, added + reduced
             total += max(c * alpha + moved * beta + added * gamma for c, moved, added in set(ports.values()))
-        return total
-
-    def price_on(self, nbytes: int, seconds: Callable, gamma: float | Fraction = 0):
-        """`price` where `seconds(src, dst, nbytes)` tells what each message takes, for links that are not all alike."""
-        sizes, total = self.chunk_nbytes(nbytes), 0
-        for now in self.by_step:
-            out: dict[int, list] = defaultdict(list)
-            into: dict[int, list] = defaultdict(list)
-            for move in now:
-                size = sum(sizes[c] for c in move.chunks)
-                wire = seconds(move.src, move.dst, size)
-                out[move.src].append(wire)
-                into[move.dst].append(wire + (size * gamma if move.reduce else 0))
-            total += max(sum(costs) for costs in (*out.values(), *into.values()))
         return total
 
     def trace(self, nbytes: int | None = None) -> Trace:

@@ -79,46 +79,6 @@ class Flat:
         return collective_seconds(name, len(members), nbytes, self.alpha, self.beta)
 
 
-@dataclass(frozen=True)
-class TwoLevel:
-    """Nodes of `ranks_per_node` ranks: fast links inside a node, and one network card a node for all that leaves it."""
-
-    ranks_per_node: int
-    alpha: float
-    beta: float
-    inter_alpha: float
-    inter_beta: float
-
-    def __post_init__(self) -> None:
-        if self.ranks_per_node < 1:
-            raise NetworkError(f"ranks_per_node is {self.ranks_per_node}; a node holds at least one rank.")
-        if not all(x >= 0 for x in (self.alpha, self.beta, self.inter_alpha, self.inter_beta)):
-            raise NetworkError("alpha and beta can't be negative, neither inside a node nor between nodes.")
-
-    def node(self, rank: int) -> int:
-        """The node that holds `rank`."""
-        return rank // self.ranks_per_node
-
-    def seconds(self, src: int, dst: int, nbytes: int):
-        """alpha + nbytes * beta of the slowest link on the way."""
-        if src == dst:
-            return 0 * self.alpha
-        if self.node(src) == self.node(dst):
-            return self.alpha + nbytes * self.beta
-        return self.inter_alpha + nbytes * self.inter_beta
-
-    def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
-        """The two network cards, one direction each, where the message leaves its node."""
-        a, b = self.node(src), self.node(dst)
-        return () if a == b else (("node out", a), ("node in", b))
-
-    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int):
-        """The textbook algorithm's time at the speed of the slowest link that joins the members."""
-        inside = len({self.node(r) for r in members}) == 1
-        alpha, beta = (self.alpha, self.beta) if inside else (self.inter_alpha, self.inter_beta)
-        return collective_seconds(name, len(members), nbytes, alpha, beta)
-
-
 # ------------------------------------------------------------------------------------------- the program of one rank
 
 

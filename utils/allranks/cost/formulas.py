@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from allranks.cost.terms import CostError, Terms, check_size
-from allranks.schedules import ScheduleError, ceil_lg, find
+from allranks.schedules import ScheduleError, ceil_lg, describe
 from allranks.schedules.grouped import nodes_of
 
 MPICH = "pmodels/mpich, cost comments in src/mpi/coll, after Thakur, Rabenseifner & Gropp 2005"
@@ -117,12 +117,17 @@ def _double_tree(p: int, n, segments: int) -> Terms:
     return _messages(2 * steps, Fraction(n) / (2 * segments), steps)
 
 
-def _rows_columns(p: int, n, a: int) -> Terms:
-    return Terms(Fraction(2 * (a - 1) + 2 * (p // a - 1)), 2 * _share(p, n), _share(p, n))
+def _torus(p: int, n, columns: int) -> Terms:
+    rows = p // columns
+    return Terms(Fraction(2 * (columns - 1) + 2 * (rows - 1)), 2 * _share(p, n), _share(p, n))
 
 
-def _leader(p: int, n, g: int) -> Terms:
-    m = p // g
+def _hierarchical_all_reduce(p: int, n, ranks_per_node: int) -> Terms:
+    return _torus(p, n, ranks_per_node)
+
+
+def _leader(p: int, n, ranks_per_node: int) -> Terms:
+    g, m = ranks_per_node, p // ranks_per_node
     inside = _messages(2 * ceil_lg(g), n, ceil_lg(g))
     return inside + Terms(Fraction(2 * (m - 1)), 2 * _share(m, n), _share(m, n))
 
@@ -136,8 +141,8 @@ def _chain(p: int, n, segments: int) -> Terms:
     return _messages(p + segments - 2, Fraction(n) / segments) if p > 1 else Terms()
 
 
-def _hierarchical_all_to_all(p: int, n, g: int) -> Terms:
-    m = p // g
+def _hierarchical_all_to_all(p: int, n, ranks_per_node: int) -> Terms:
+    g, m = ranks_per_node, p // ranks_per_node
     return Terms(Fraction(g - 1 + m - 1), _share(g, n) + _share(m, n))
 
 
@@ -217,14 +222,14 @@ _ROWS: tuple[tuple, ...] = (
     ),
     (
         "all_reduce", "hierarchical", "[2(g-1) + 2(m-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", DERIVED,
-        "m nodes of g ranks; see two_level for two kinds of link", _rows_columns,
+        "m nodes of g ranks; see two_level for two kinds of link", _hierarchical_all_reduce,
     ),
     (
         "all_reduce", "leader", "[2⌈lg g⌉ + 2(m-1)]α + [2⌈lg g⌉ + 2(m-1)/m]nβ + [⌈lg g⌉ + (m-1)/m]nγ", DERIVED,
         "m nodes of g ranks", _leader,
     ),
     (
-        "all_reduce", "torus", "[2(a-1) + 2(b-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", MIKAMI, "a columns, b rows", _rows_columns,
+        "all_reduce", "torus", "[2(a-1) + 2(b-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", MIKAMI, "a columns, b rows", _torus,
     ),
     ("all_to_all", "pairwise", "(p-1)α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(p - 1), _share(p, n))),
     (
@@ -243,10 +248,10 @@ FORMULAS: dict[tuple[str, str], Formula] = {(row[0], row[1]): Formula(*row) for 
 def formula(collective: str, algorithm: str) -> Formula:
     """The closed form of an algorithm, by the names of `schedules.find`. Raises CostError."""
     try:
-        built = find(collective, algorithm)(1)
+        found = describe(collective, algorithm)
     except ScheduleError as error:
         raise CostError(str(error)) from None
-    return FORMULAS[built.collective, built.algorithm]
+    return FORMULAS[found.collective, found.name]
 
 
 def terms(collective: str, algorithm: str, ranks: int, nbytes, **options) -> Terms:
@@ -256,23 +261,18 @@ def terms(collective: str, algorithm: str, ranks: int, nbytes, **options) -> Ter
     """
     found = formula(collective, algorithm)
     check_size(ranks, nbytes)
-    build = find(collective, algorithm)
-    defaults = build.__kwdefaults__ or {}
-    names = build.__code__.co_varnames[: build.__code__.co_argcount]
-    unknown = set(options) - set(names)
-    if unknown:
-        raise CostError(f"{found.algorithm} {found.collective} has no option {', '.join(sorted(unknown))}")
-    options = {"segments": 8, **defaults, **options} if "segments" in names else dict(options)
+    usual = describe(collective, algorithm).options
+    if unknown := sorted(set(options) - set(usual)):
+        raise CostError(f"{found.algorithm} {found.collective} has no option {', '.join(unknown)}")
+    # from every root the price is the same
+    chosen = {name: value for name, value in {**usual, **options}.items() if name != "root"}
     for name, groups in (("ranks_per_node", "nodes"), ("columns", "rows")):
-        if name in names:
+        if name in chosen:
             try:
-                options = {"g" if name == "ranks_per_node" else "a": nodes_of(ranks, options.get(name), name, groups)}
+                chosen[name] = nodes_of(ranks, chosen[name], name, groups)
             except ScheduleError as error:
                 raise CostError(str(error)) from None
-    if found.algorithm == "hierarchical" and found.collective == "all_reduce":
-        options = {"a": options["g"]}
-    options.pop("root", None)
-    return found.terms(ranks, Fraction(nbytes), **options)
+    return found.terms(ranks, Fraction(nbytes), **chosen)
 
 
 def price(collective: str, algorithm: str, ranks: int, nbytes, alpha, beta, gamma=0, **options):

@@ -15,7 +15,7 @@ from typing import Any
 
 from allranks import cost
 from allranks.errors import CourseError
-from allranks.schedules import MAX_RANKS, Schedule, ScheduleError, find
+from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
 from allranks.schedules.regular import Regular, regular
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
 from allranks.topology import Topology, TopologyError
@@ -156,34 +156,32 @@ def simulate(
     "events" (message by message), "symmetry", or None for the second where it is allowed and the world is large. Raises
     SimulateError, ScheduleError or TopologyError.
     """
-    build = find(collective, algorithm)
+    known = describe(collective, algorithm)
     if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
         raise SimulateError(f"the bytes are {nbytes!r}; they are a whole number, 0 or more")
     if method not in (None, "events", "symmetry"):
         raise SimulateError(f"the method is {method!r}; it is 'events' or 'symmetry'")
     if not 0 <= gamma < math.inf:
         raise SimulateError(f"gamma is {gamma!r} seconds a byte; it is 0 or more, and finite")
-    name = build(1)
     _check_world(ranks, topology)
-    names = build.__code__.co_varnames[: build.__code__.co_argcount]
-    if unknown := sorted(set(options) - set(names)):
-        raise SimulateError(f"{name.algorithm} {name.collective} has no option {', '.join(unknown)}")
-    options = _defaults(name, names, ranks, nbytes, topology, options)
+    if unknown := sorted(set(options) - set(known.options)):
+        raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
+    options = _chosen_options(known, ranks, nbytes, topology, options)
     rules = None
     if method == "symmetry" or (method is None and ranks > 64):
-        rules = regular(name.collective, name.algorithm, ranks, options.get("ranks_per_node", options.get("columns")))
+        rules = regular(known.collective, known.name, ranks, options.get("ranks_per_node", options.get("columns")))
         unit = _unit(rules, topology) if rules else None
         if unit is None or unit == ranks:
             if method == "symmetry":
                 raise SimulateError(
-                    f"{name.algorithm} {name.collective} of {ranks} ranks on {topology.name} has no symmetry to use: its "
+                    f"{known.name} {known.collective} of {ranks} ranks on {topology.name} has no symmetry to use: its "
                     "ranks, or the nodes, are not all alike"
                 )
             rules = None
     if rules is not None:
         return _by_symmetry(rules, unit, nbytes, topology, gamma)
-    _check_size(name, ranks)
-    return run_schedule(build(ranks, **options), nbytes, topology, gamma=gamma)
+    _check_size(known, ranks)
+    return run_schedule(known.build(ranks, **options), nbytes, topology, gamma=gamma)
 
 
 def run_schedule(schedule: Schedule, nbytes: int, topology: Topology, *, gamma: float = 0.0) -> Simulation:
@@ -265,15 +263,15 @@ def _node_share(collective: str, ranks: int, topology: Topology, vector: int) ->
     return 0.0  # nodes of different sizes own different parts; the bound of the ranks must do
 
 
-def _defaults(one: Schedule, names: tuple, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
+def _chosen_options(known: Algorithm, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
     options = {name: value for name, value in options.items() if value is not None}
-    if "segments" in names and "segments" not in options:
+    if "segments" in known.options and "segments" not in options:
         link = topology.nic if topology.nodes(ranks) > 1 else topology.inside
-        what = one.collective, one.algorithm, ranks, nbytes, link.alpha_s, link.beta_s_per_byte
+        what = known.collective, known.name, ranks, nbytes, link.alpha_s, link.beta_s_per_byte
         options["segments"] = min(range(1, max(1, min(nbytes, 64)) + 1), key=lambda k: cost.price(*what, segments=k))
     for name in ("ranks_per_node", "columns"):
         g = topology.ranks_per_node
-        if name in names and name not in options and g < ranks and ranks % g == 0:
+        if name in known.options and name not in options and g < ranks and ranks % g == 0:
             options[name] = g
     return options
 
@@ -290,11 +288,11 @@ def _check_world(ranks: int, topology: Topology) -> None:
             raise SimulateError(f"rank {rank} is to be slow, but there are only the ranks 0 to {ranks - 1}")
 
 
-def _check_size(one: Schedule, ranks: int) -> None:
-    """Refuses a world whose list of messages would not fit; `one` is the schedule for a single rank."""
-    if one.collective == "all_to_all":
+def _check_size(known: Algorithm, ranks: int) -> None:
+    """Raises SimulateError where the list of all messages would be too long."""
+    if known.collective == "all_to_all":
         limit = MAX_EVENT_RANKS_ALL_TO_ALL
-    elif one.algorithm in ("binomial", "flat", "tree", "recursive doubling") and one.collective in (
+    elif known.name in ("binomial", "flat", "tree", "recursive doubling") and known.collective in (
         "broadcast", "reduce", "all_reduce",
     ):  # fmt: skip
         limit = MAX_EVENT_RANKS_ONE_CHUNK
@@ -302,7 +300,7 @@ def _check_size(one: Schedule, ranks: int) -> None:
         limit = MAX_EVENT_RANKS
     if ranks > limit:
         raise SimulateError(
-            f"{one.algorithm} {one.collective} of {ranks} ranks has too many different messages to follow one by one: take "
+            f"{known.name} {known.collective} of {ranks} ranks has too many different messages to follow one by one: take "
             f"at most {limit} ranks, or whole nodes (and a power of two) where the algorithm treats all ranks alike"
         )
 

@@ -170,7 +170,7 @@ class Topology:
         kinds: tuple[str, ...]
         if self._by_switch(src, dst):
             link, kinds = self.inside, ("inside",)
-        elif self.node(src) == self.node(dst):
+        elif self.node(src) == self.node(dst) and self.host is not None:
             link, kinds = self.host, ("host",)
         else:
             link, kinds = self._nic(), ("nic",)
@@ -252,7 +252,7 @@ class Topology:
     @property
     def _leaf_ports(self) -> int:
         """How many ports a leaf switch has towards its nodes."""
-        return self.nodes_per_leaf * (1 if self.rails else self.nics_per_node)
+        return (self.nodes_per_leaf or 0) * (1 if self.rails else self.nics_per_node)
 
     @cached_property
     def _uplinks(self) -> int:
@@ -266,7 +266,7 @@ class Topology:
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
         """(group of nodes, rail, port of that leaf switch)"""
-        group, place = divmod(node, self.nodes_per_leaf)
+        group, place = divmod(node, self.nodes_per_leaf or 1)
         return (group, nic, place) if self.rails else (group, 0, place * self.nics_per_node + nic)
 
     def _next_whole(self, kind: str, where: int, index: int, count: int) -> int:

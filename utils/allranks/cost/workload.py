@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from allranks import cost
 from allranks.errors import CourseError
@@ -101,7 +102,7 @@ class Price:
         )
         return Price(self.name, parts)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The price as plain data."""
         return {
             "workload": self.name,

@@ -23,7 +23,7 @@ from allranks.schedules.broadcasts import (
     scatter_allgather_broadcast,
     scatter_doubling_broadcast,
 )
-from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Schedule, ScheduleError, ceil_lg
+from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Number, Schedule, ScheduleError, ceil_lg
 from allranks.schedules.doubling import (
     rabenseifner_all_reduce,
     rabenseifner_reduce,
@@ -157,6 +157,7 @@ __all__ = [
     "MAX_RANKS",
     "Algorithm",
     "Move",
+    "Number",
     "Schedule",
     "ScheduleError",
     "algorithms",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from allranks.engines.usercode import by_value
 from allranks.errors import CourseError
-from allranks.simulator.clock import Fabric, Flat
+from allranks.simulator.clock import Network, UniformNetwork
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.messages import Program, Rules
@@ -88,7 +88,7 @@ class Ranks:
         seed: int = 0,
         alpha: float = 1.0,
         beta: float = 0.0,
-        topology: Fabric | None = None,
+        topology: Network | None = None,
         cpu_s: float = 10,
         wall_s: float = 30,
         memory_bytes: int = MEMORY_BYTES,
@@ -145,7 +145,7 @@ class Ranks:
             all_final_args=finals,
             wall_s=time.monotonic() - began,
             router=router,
-            fabric=topology if topology is not None else Flat(alpha, beta),
+            fabric=topology if topology is not None else UniformNetwork(alpha, beta),
             text_of=text_of,
         )
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from allranks import schedules
 from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError, algorithms, describe, find
-from allranks.schedules.regular import regular
+from allranks.schedules.symmetric import regular
 from allranks.schedules.trees import two_trees
 
 SIZES = range(1, 65)

@@ -16,7 +16,7 @@ from typing import Any
 from allranks import cost
 from allranks.errors import CourseError
 from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
-from allranks.schedules.regular import Regular, regular
+from allranks.schedules.symmetric import Regular, regular
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
 from allranks.topology import Topology, TopologyError
 from allranks.trace import Event, Trace

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 from allranks import schedules
-from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError, algorithms, find
-from allranks.schedules.regular import regular
+from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError, algorithms, describe, find
+from allranks.schedules.symmetric import regular
 from allranks.schedules.trees import two_trees
 
 SIZES = range(1, 65)
@@ -114,6 +114,8 @@ def test_algorithms_are_found_by_their_names():
     assert find("all_reduce", "halving_doubling") is schedules.rabenseifner_all_reduce
     assert find("broadcast", "van-de-geijn") is schedules.scatter_allgather_broadcast
     assert set(algorithms("barrier")) == {"dissemination"}
+    assert describe("all_to_all", "hierarchical").options == {"ranks_per_node": None}
+    assert describe("broadcast", "chain").options == {"root": 0, "segments": 8}
     with pytest.raises(
         ScheduleError, match="no algorithm 'tree' for all_gather; there are ring, recursive-doubling, bruck"
     ):

@@ -212,7 +212,7 @@ def test_nothing_to_time_is_refused(calls, how, words):
 @pytest.mark.live
 def test_the_bench_of_predictions_says_how_far_off_it_was(monkeypatch):
     """`python -m bench predict`, small: a fit on half of the sizes foretells the rest, and another world."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     predict = importlib.import_module("bench.predict")
 
     monkeypatch.setattr(predict, "OTHER_RANKS", 3)

@@ -6,7 +6,7 @@ import pytest
 from allranks.cost import workload
 from allranks.cost.plan import MODELS, Model, Plan, changed, plan
 from allranks.cost.workload import Cluster, WorkloadError
-from allranks.simulator import Fabric, simulate
+from allranks.simulator import TopologyNetwork, simulate
 from allranks.simulator.clock import Recv, Send, Wait, replay
 from allranks.topology import PRESETS, Topology, preset, uniform
 
@@ -164,7 +164,7 @@ def test_stages_on_other_leaf_switches_share_the_uplinks():
     part = plan("7B", cloud, dp=16, tp=8, pp=2, batch=16).prices["pipeline"].parts[0]
     sends = [[Send(rank, rank + 128, int(part.nbytes)), Wait(rank, sent=True)] for rank in range(128)]
     takes = [[Recv(rank, rank), Wait(rank, sent=False)] for rank in range(128)]
-    assert part.seconds / part.calls == pytest.approx(replay(sends + takes, Fabric(cloud)).seconds, rel=0.05)
+    assert part.seconds / part.calls == pytest.approx(replay(sends + takes, TopologyNetwork(cloud)).seconds, rel=0.05)
 
 
 def test_weights_in_float32_are_their_own_master_copy():

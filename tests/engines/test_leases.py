@@ -289,7 +289,7 @@ def test_pretend_gpus_come_from_a_file_and_the_command_shows_them(tmp_path):
     assert "shared by " in lines[0] and lines[0].count("(pid ") == 2 and lines[1].count("(pid ") == 1
     path.write_text("{}")
     done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 1 and "can't be used" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "can't be used" in done.stderr and "Traceback" not in done.stderr
     with pytest.raises(DeviceError, match="can't be used"):
         Inventory.from_file(str(tmp_path / "none.json"))
 

@@ -4,18 +4,19 @@ from fractions import Fraction
 
 import pytest
 from allranks.schedules import ALGORITHMS, ceil_lg
+from allranks.simulator import TopologyNetwork
 from allranks.simulator.clock import (
     Compute,
     Enter,
-    Flat,
     NetworkError,
     Recv,
     Send,
-    TwoLevel,
+    UniformNetwork,
     Wait,
     collective_seconds,
     replay,
 )
+from allranks.topology import Link, Topology
 
 ALPHA, BETA = Fraction(3, 7), Fraction(1, 11)
 
@@ -41,7 +42,7 @@ def programs_of(schedule, nbytes):
 def test_algorithms_take_their_price(name, ranks):
     schedule = ALGORITHMS[name](ranks)
     nbytes = 48 * schedule.chunks
-    timeline = replay(programs_of(schedule, nbytes), Flat(ALPHA, BETA))
+    timeline = replay(programs_of(schedule, nbytes), UniformNetwork(ALPHA, BETA))
     price = schedule.price(nbytes, ALPHA, BETA)
     # the price lets nobody begin a step before all have ended the one before; where segments flow through a tree, some do
     assert timeline.seconds <= price if "binary tree" in schedule.algorithm else timeline.seconds == price
@@ -50,7 +51,7 @@ def test_algorithms_take_their_price(name, ranks):
 
 @pytest.mark.parametrize("ranks", [2, 4, 7])
 def test_ring_all_reduce_closed_form(ranks):
-    timeline = replay(programs_of(ALGORITHMS["ring_all_reduce"](ranks), 40 * ranks), Flat(ALPHA, BETA))
+    timeline = replay(programs_of(ALGORITHMS["ring_all_reduce"](ranks), 40 * ranks), UniformNetwork(ALPHA, BETA))
     assert timeline.seconds == 2 * (ranks - 1) * (ALPHA + 40 * BETA)
 
 
@@ -68,26 +69,26 @@ def test_pipelined_chain_closed_form(ranks, segments):
     for r in range(1, ranks):
         ahead = [s for s in programs[r] if isinstance(s, Recv)]
         programs[r] = ahead + [s for s in programs[r] if not isinstance(s, Recv)]
-    timeline = replay(programs, Flat(ALPHA, BETA))
+    timeline = replay(programs, UniformNetwork(ALPHA, BETA))
     assert timeline.seconds == (ranks + segments - 2) * (ALPHA + 10 * BETA)
 
 
 def test_one_message_at_a_time_each_way():
     fan_out = [[Send(0, 1, 0), Send(1, 2, 0)], [Recv(0, 0), Wait(0, False)], [Recv(1, 0), Wait(1, False)]]
-    assert replay(fan_out, Flat(1, 0)).seconds == 2
+    assert replay(fan_out, UniformNetwork(1, 0)).seconds == 2
     fan_in = [[Recv(0, 1), Recv(1, 2), Wait(0, False), Wait(1, False)], [Send(0, 0, 0)], [Send(1, 0, 0)]]
-    assert replay(fan_in, Flat(1, 0)).spans == {0: (0, 1), 1: (1, 2)}
+    assert replay(fan_in, UniformNetwork(1, 0)).spans == {0: (0, 1), 1: (1, 2)}
     both_ways = [
         [Send(0, 1, 5), Recv(1, 1), Wait(0, True), Wait(1, False)],
         [Send(1, 0, 5), Recv(0, 0), Wait(1, True), Wait(0, False)],
     ]
-    assert replay(both_ways, Flat(1, 2)).seconds == 11
+    assert replay(both_ways, UniformNetwork(1, 2)).seconds == 11
 
 
 def test_of_messages_ready_at_once_a_rank_sends_first_what_it_posted_first():
     """Whichever receiver's program is walked first."""
     fan_out = [[Send(0, 2, 0), Send(1, 1, 0)], [Recv(1, 0), Wait(1, False)], [Recv(0, 0), Wait(0, False)]]
-    assert replay(fan_out, Flat(1, 0)).spans == {0: (0, 1), 1: (1, 2)}
+    assert replay(fan_out, UniformNetwork(1, 0)).spans == {0: (0, 1), 1: (1, 2)}
 
 
 def test_a_busy_port_does_not_hold_up_a_message_that_needs_others():
@@ -99,7 +100,7 @@ def test_a_busy_port_does_not_hold_up_a_message_that_needs_others():
         [Recv(2, 0), Wait(2, False)],
     ]
     programs[0].insert(0, Compute(1))
-    spans = replay(programs, Flat(1, 1)).spans
+    spans = replay(programs, UniformNetwork(1, 1)).spans
     assert spans[0] == (0, 101)
     assert spans[1] == (101, 102)
     assert spans[2] == (1, 2)
@@ -107,7 +108,7 @@ def test_a_busy_port_does_not_hold_up_a_message_that_needs_others():
 
 def test_rendezvous_waits_for_the_receiver_and_buffered_does_not():
     programs = [[Send(0, 1, 0), Wait(0, True)], [Compute(10), Recv(0, 0), Wait(0, False)]]
-    rendezvous, buffered = replay(programs, Flat(1, 0)), replay(programs, Flat(1, 0), buffered=True)
+    rendezvous, buffered = replay(programs, UniformNetwork(1, 0)), replay(programs, UniformNetwork(1, 0), buffered=True)
     assert rendezvous.finished == (11, 11)
     assert buffered.finished == (1, 10)
     assert [(i.rank, i.start, i.end) for i in rendezvous.idle] == [(0, 0, 11), (1, 10, 11)]
@@ -115,26 +116,27 @@ def test_rendezvous_waits_for_the_receiver_and_buffered_does_not():
 
 def test_a_deadlock_is_replayed_as_far_as_it_goes():
     programs = [[Send(0, 1, 0), Wait(0, True)], [Send(1, 0, 0), Wait(1, True)]]
-    timeline = replay(programs, Flat(1, 0))
+    timeline = replay(programs, UniformNetwork(1, 0))
     assert timeline.finished == (None, None)
     assert timeline.spans == {}
 
 
 def test_two_level_network_shares_one_card_a_node():
-    fabric = TwoLevel(2, alpha=Fraction(1), beta=Fraction(0), inter_alpha=Fraction(10), inter_beta=Fraction(1))
+    # inside a node 1 s a message, whatever its size; between nodes 10 s a message and 1 s a byte
+    network = TopologyNetwork(Topology("two nodes", 2, Link("inside", 1, 1e30), Link("card", 10, 1)))
     across = [[Send(0, 2, 5)], [Send(1, 3, 5)], [Recv(0, 0), Wait(0, False)], [Recv(1, 1), Wait(1, False)]]
-    assert replay(across, fabric).spans == {0: (0, 15), 1: (15, 30)}
+    assert replay(across, network).spans == {0: (0, 15), 1: (15, 30)}
     inside = [[Send(0, 1, 5)], [Recv(0, 0), Wait(0, False)], [Send(1, 3, 5)], [Recv(1, 2), Wait(1, False)]]
-    assert replay(inside, fabric).seconds == 1
-    assert fabric.collective_seconds("barrier", (0, 1), 0) == 1
-    assert fabric.collective_seconds("barrier", (0, 1, 2, 3), 0) == 20
+    assert replay(inside, network).seconds == 1
+    assert network.collective_seconds("barrier", (0, 1), 0) == 1
+    assert network.collective_seconds("barrier", (0, 1, 2, 3), 0) == 20
 
 
 def test_collectives_start_with_the_last_member():
     members = (0, 1, 2)
     step = Enter(0, "all_reduce", members, 30)
     programs = [[Compute(5), step, Wait(0, False)], [step, Wait(0, False)], [step, Wait(0, False)]]
-    timeline = replay(programs, Flat(ALPHA, BETA))
+    timeline = replay(programs, UniformNetwork(ALPHA, BETA))
     assert timeline.seconds == 5 + 4 * ALPHA + Fraction(4, 3) * 30 * BETA
     assert ceil_lg(1) == 0
     assert [ceil_lg(p) for p in (2, 3, 4, 5, 8, 9)] == [1, 2, 2, 3, 3, 4]
@@ -146,16 +148,14 @@ def test_collectives_start_with_the_last_member():
 def test_the_order_of_the_ranks_programs_in_real_time_plays_no_part():
     schedule = ALGORITHMS["recursive_doubling_all_reduce"](16)
     programs = programs_of(schedule, 1 << 20)
-    first = replay(programs, Flat(2.1e-6, 1 / 3e9))
-    assert first == replay(programs, Flat(2.1e-6, 1 / 3e9))
+    first = replay(programs, UniformNetwork(2.1e-6, 1 / 3e9))
+    assert first == replay(programs, UniformNetwork(2.1e-6, 1 / 3e9))
 
 
 @pytest.mark.parametrize("alpha, beta", [(-1, 0), (0, -1), (float("nan"), 0)])
 def test_negative_figures_are_refused(alpha, beta):
     with pytest.raises(NetworkError):
-        Flat(alpha, beta)
-    with pytest.raises(NetworkError):
-        TwoLevel(2, alpha, beta, 1, 1)
+        UniformNetwork(alpha, beta)
 
 
 def test_imports_without_torch():

@@ -11,7 +11,7 @@ import pytest
 from allranks import cost
 from allranks.player import Player
 from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError
-from allranks.simulator import Fabric, SimulateError, lower_bound_seconds, programs, run_schedule, simulate
+from allranks.simulator import SimulateError, TopologyNetwork, lower_bound_seconds, programs, run_schedule, simulate
 from allranks.topology import TopologyError, preset, uniform
 from allranks.trace import Trace
 
@@ -188,7 +188,7 @@ def test_lower_bounds_hold_for_nodes_too():
     assert lower_bound_seconds("all_reduce", 8, n, H100) == pytest.approx(3 * 2e-6 + 2 * n * 7 / 8 / 371e9)
 
 
-def test_a_topology_is_a_fabric_for_the_wire():
+def test_a_topology_is_a_network_for_the_wire():
     from allranks.wire import run
 
     def swap():
@@ -201,16 +201,16 @@ def test_a_topology_is_a_fabric_for_the_wire():
         dist.recv(torch.empty(1000), 1 - rank)
         work.wait()
 
-    assert run(swap, ranks=2, topology=Fabric(H100)).seconds == pytest.approx(2e-6 + 4000 / 371e9)
-    assert Fabric(H100).collective_seconds("all_reduce", tuple(range(8)), 8000) == pytest.approx(
+    assert run(swap, ranks=2, topology=TopologyNetwork(H100)).seconds == pytest.approx(2e-6 + 4000 / 371e9)
+    assert TopologyNetwork(H100).collective_seconds("all_reduce", tuple(range(8)), 8000) == pytest.approx(
         14 * (2e-6 + 1000 / 371e9)
     )
 
 
-def test_schedules_price_themselves_on_a_fabric_too():
-    fabric = Fabric(H100)
+def test_two_levels_take_the_time_of_their_formula():
     schedule = ALGORITHMS["hierarchical_all_reduce"](16, ranks_per_node=8)
-    assert schedule.price_on(16000, fabric.seconds) == pytest.approx(run_schedule(schedule, 16000, H100).seconds)
+    inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (H100.inside, H100.nic))
+    assert run_schedule(schedule, 16000, H100).seconds == pytest.approx(cost.two_level(2, 8, 16000, inner, outer))
     assert schedule.price(16000, Fraction(1), Fraction(0)) == 16
 
 

@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 import torch
 import torch.distributed as dist
-from allranks.simulator.clock import TwoLevel
+from allranks.simulator import TopologyNetwork
+from allranks.topology import Link, Topology
 
 ALPHA, BETA = Fraction(5, 3), Fraction(2, 7)
 
@@ -139,8 +140,8 @@ def test_collectives_have_their_textbook_time(pool):
 
 
 def test_a_topology_makes_the_links_between_nodes_slow(pool):
-    fabric = TwoLevel(2, alpha=1, beta=0, inter_alpha=10, inter_beta=0)
-    outcome, _ = run(pool, tree_broadcast, 4, 10, topology=fabric)
+    network = TopologyNetwork(Topology("two nodes", 2, Link("inside", 1, 1e30), Link("card", 10, 1e30)))
+    outcome, _ = run(pool, tree_broadcast, 4, 10, topology=network)
     assert outcome.seconds == 1 + 20  # both messages of the second round leave node 0 through one card
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from allranks.simulator.clock import Flat
+from allranks.simulator.clock import UniformNetwork
 from allranks.wire import FailureKind, Rules, explain, record, session
 from allranks.wire.codec import HEAD, Body, Channel, CodecError
 from allranks.wire.router import Router
@@ -320,7 +320,7 @@ def test_the_router_survives_random_operations(seed):
                 router.settle()
         failure = explain.verdict(router, lambda file, line: None, LIMITS)
         assert failure is None or failure.text()
-        rounds = record.timeline(router, Flat(1, 0))
+        rounds = record.timeline(router, UniformNetwork(1, 0))
         record.log(router, rounds, lambda file, line: None)
         record.trace(router, rounds, rounds, {})
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from allranks.errors import CourseError
 from allranks.schedules import Schedule
 from allranks.trace import Trace
 
@@ -32,7 +35,7 @@ OPS = {"send": "#6b7785", "recv": "#0072b2", "reduce": "#c25400", "compute": "#0
 Points = Sequence[tuple[float, float]]
 
 
-class PlotError(ValueError):
+class PlotError(CourseError, ValueError):
     """Data that can't be drawn."""
 
 
@@ -105,38 +108,44 @@ def timeline(trace: Trace) -> Chart:
 
     Where ranks compute, that is above, and all that travels meanwhile below.
     """
-    timed = [e for e in trace if e.start is not None and e.end is not None]
-    shown = timed if trace.clock != "step" else [e for e in trace if e.step is not None]
+    # (event, start, length): in seconds, or in steps of nearly 1
+    if trace.clock == "step":
+        shown = [(e, float(e.step), 0.95) for e in trace if e.step is not None]
+    else:
+        shown = [(e, e.start, e.end - e.start) for e in trace if e.start is not None and e.end is not None]
     _ask(shown, "this trace has no times and no steps, so there is nothing to lay out")
-    computing = trace.clock != "step" and any(e.op == "compute" for e in shown)
-    end = max((e.end for e in timed), default=0.0)
-    unit, scale = ("s", 1) if end >= 1 else ("ms", 1e3) if end >= 0.01 else ("µs", 1e6)
-    figure, axes = _chart(unit if trace.clock != "step" else "step", "", size=(8, 1 + 0.35 * trace.ranks))
-    for event in shown:
-        start, wide = (
-            (event.start * scale, (event.end - event.start) * scale) if trace.clock != "step" else (event.step, 0.95)
-        )
+    computing = trace.clock != "step" and any(e.op == "compute" for e, _, _ in shown)
+    end = max(start + length for _, start, length in shown)
+    unit, scale = ("s", 1.0) if end >= 1 else ("ms", 1e3) if end >= 0.01 else ("µs", 1e6)
+    if trace.clock == "step":
+        unit, scale = "step", 1.0
+    figure, axes = _chart(unit, "", size=(8, 1 + 0.35 * trace.ranks))
+    for event, start, length in shown:
         half = {"send": (-0.4, 0.4), "recv": (0, 0.4), "reduce": (0, 0.4)}.get(event.op, (-0.4, 0.8))
         if computing:
             half = (-0.4, 0.4) if event.op == "compute" else (0, 0.4)
-        look = {"hatch": "///", "linewidth": 0} if event.op == "wait" else {"linewidth": 0.8 if computing else 0}
+        look: dict[str, Any] = {"linewidth": 0.8 if computing else 0}
+        if event.op == "wait":
+            look = {"hatch": "///", "linewidth": 0}
         colour, edge = OPS.get(event.op, "#0072b2"), "white" if computing else OPS.get(event.op, "#0072b2")
         order = 1 if computing and event.op == "wait" else 2
+        place = (event.rank + half[0], half[1])
         axes.broken_barh(
-            [(start, wide)], (event.rank + half[0], half[1]), facecolor=colour, edgecolor=edge, zorder=order, **look
+            [(start * scale, length * scale)], place, facecolor=colour, edgecolor=edge, zorder=order, **look
         )
     axes.set_yticks(range(trace.ranks), [f"rank {r}" for r in range(trace.ranks)])
     axes.invert_yaxis()
-    there = [op for op in OPS if any(e.op == op for e in shown)]
+    drawn = {event.op for event, _, _ in shown}
+    there = [op for op in OPS if op in drawn]
     if computing:
-        there += sorted({e.op for e in shown} - set(OPS))
+        there += sorted(drawn - set(OPS))
     if there:
         handles = [Line2D([], [], color=OPS.get(op, "#0072b2"), linewidth=6, label=op) for op in there]
         axes.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
-def _chart(across: str, up: str, size: tuple[float, float] = (6.4, 4)):
+def _chart(across: str, up: str, size: tuple[float, float] = (6.4, 4)) -> tuple[Chart, Axes]:
     figure = Chart(figsize=size, layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(across)
@@ -146,7 +155,7 @@ def _chart(across: str, up: str, size: tuple[float, float] = (6.4, 4)):
     return figure, axes
 
 
-def _look(number: int) -> dict:
+def _look(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
 
 

@@ -2,7 +2,6 @@
 
 Bandwidths are bytes a second and direction. A rank sends one message and receives one at a time; what ranks share (the
 bridge of a PCIe island, a network card, a leaf switch's uplink) carries one message at a time in each direction.
-Imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from allranks.errors import CourseError
 
 __all__ = [
     "PRESETS",
@@ -27,7 +28,7 @@ TEACHING = "alpha is a teaching value of the right order, not a measurement: fit
 KINDS = ("inside", "host", "nic", "leaf")
 
 
-class TopologyError(ValueError):
+class TopologyError(CourseError, ValueError):
     """A topology that can't be: unknown, with impossible figures, or with no way left between two ranks."""
 
 
@@ -169,7 +170,7 @@ class Topology:
         kinds: tuple[str, ...]
         if self._by_switch(src, dst):
             link, kinds = self.inside, ("inside",)
-        elif self.node(src) == self.node(dst):
+        elif self.node(src) == self.node(dst) and self.host is not None:
             link, kinds = self.host, ("host",)
         else:
             link, kinds = self._nic(), ("nic",)
@@ -251,7 +252,7 @@ class Topology:
     @property
     def _leaf_ports(self) -> int:
         """How many ports a leaf switch has towards its nodes."""
-        return self.nodes_per_leaf * (1 if self.rails else self.nics_per_node)
+        return (self.nodes_per_leaf or 0) * (1 if self.rails else self.nics_per_node)
 
     @cached_property
     def _uplinks(self) -> int:
@@ -265,7 +266,7 @@ class Topology:
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
         """(group of nodes, rail, port of that leaf switch)"""
-        group, place = divmod(node, self.nodes_per_leaf)
+        group, place = divmod(node, self.nodes_per_leaf or 1)
         return (group, nic, place) if self.rails else (group, 0, place * self.nics_per_node + nic)
 
     def _next_whole(self, kind: str, where: int, index: int, count: int) -> int:

@@ -1,8 +1,7 @@
 """What did move: events on each rank's lane, and the trace that holds them.
 
 Every world of the course (live, wire, schedule, simulated) yields a `Trace`. The player, the timelines, the cost
-comparison and the grader read traces and know nothing of where they came from. Imports nothing but the standard
-library.
+comparison and the grader read traces and know nothing of where they came from.
 """
 
 from __future__ import annotations
@@ -12,6 +11,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
+
+from allranks.errors import CourseError
 
 __all__ = [
     "Event",
@@ -25,7 +27,7 @@ CLOCKS = ("step", "virtual", "wall")
 VERSION = 1
 
 
-class TraceError(ValueError):
+class TraceError(CourseError, ValueError):
     """A trace or an event that contradicts itself."""
 
 
@@ -97,7 +99,7 @@ class Trace:
     clock: str = "step"
     root: int | None = None
     source: str | None = None
-    meta: dict = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -138,7 +140,7 @@ class Trace:
         receives = {e.match: e for e in self.events if e.op in ("recv", "reduce") and e.match is not None}
         found = []
         for sent in self.events:
-            if sent.op != "send":
+            if sent.op != "send" or sent.peer is None:
                 continue
             got = receives.get(sent.match) if sent.match is not None else None
             found.append(
@@ -178,7 +180,7 @@ class Trace:
         """The same trace holding other events."""
         return replace(self, events=tuple(events))
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: a header, and each event as a mapping without the fields that have their default."""
         header = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "events"}
         rows = []
@@ -188,7 +190,7 @@ class Trace:
         return {"version": VERSION, **header, "events": rows}
 
     @classmethod
-    def from_dict(cls, data: dict) -> Trace:
+    def from_dict(cls, data: dict[str, Any]) -> Trace:
         """The trace that `to_dict` wrote. Raises TraceError on another version or unknown fields."""
         if data.get("version") != VERSION:
             raise TraceError(f"the trace has version {data.get('version')!r}; this package reads version {VERSION}")
@@ -220,12 +222,12 @@ class Trace:
         """The trace that `save` wrote."""
         return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
 
-    def to_chrome(self, path: str | Path | None = None) -> dict:
+    def to_chrome(self, path: str | Path | None = None) -> dict[str, Any]:
         """The trace in the Trace Event Format, which Perfetto and chrome://tracing open; written to `path` if given.
 
         One process, one thread a rank. Events without times are laid out one millisecond a step.
         """
-        rows: list[dict] = [
+        rows: list[dict[str, Any]] = [
             {"ph": "M", "pid": 0, "tid": rank, "name": "thread_name", "args": {"name": f"rank {rank}"}}
             for rank in range(self.ranks)
         ]

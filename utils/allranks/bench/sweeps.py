@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from allranks import cost
 from allranks.errors import CourseError
-from allranks.schedules import Schedule, ScheduleError, find
+from allranks.schedules import Schedule, ScheduleError, describe
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +62,7 @@ class Call:
             if self.collective in REDUCING and self.op != "sum":
                 raise BenchError("The course's own algorithms add; take op sum, or leave the algorithm out.")
             try:
-                find(self.collective, self.algorithm)
+                describe(self.collective, self.algorithm)
             except ScheduleError as error:
                 raise BenchError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
 
@@ -84,9 +84,9 @@ class Call:
         """The course's own algorithm for this call."""
         if self.algorithm is None:
             return None
-        build = find(self.collective, self.algorithm)
-        rooted = "root" in build.__code__.co_varnames[: build.__code__.co_argcount]
-        return build(ranks, root=self.root) if rooted and self.collective in ROOTED else build(ranks)
+        known = describe(self.collective, self.algorithm)
+        rooted = "root" in known.options and self.collective in ROOTED
+        return known.build(ranks, root=self.root) if rooted else known.build(ranks)
 
 
 @dataclass(frozen=True)

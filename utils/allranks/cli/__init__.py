@@ -7,12 +7,39 @@ import pkgutil
 
 import click
 
+from allranks.errors import CourseError
+
+
+class Sentence(click.ClickException):
+    """One sentence on standard error and exit status 2."""
+
+    exit_code = 2
+
+    def show(self, file=None) -> None:
+        click.echo(self.message, err=True)
+
+
+def sentence(error: Exception) -> str:
+    """The error's message with a capital (where it begins with a plain word) and a full stop."""
+    text = str(error)
+    first = text.split(maxsplit=1)[0] if text else ""
+    return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")
+
 
 class _Commands(click.Group):
-    """Loads a command's module when it is called for, so that `allranks --help` costs nothing."""
+    """Loads a command's module when it is called for, so that `allranks --help` costs nothing.
+
+    Where a command raises a CourseError, its message is printed as one sentence, and the exit status is 2.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except CourseError as error:
+            raise Sentence(sentence(error)) from None
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(ctx):

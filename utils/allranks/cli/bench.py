@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.simulate import Sentence, Size, sentence
+from allranks.cli import Sentence
+from allranks.cli.simulate import Size
 
 _WIDTHS = (12, 12, 9, 6, 5, 11, 9, 9, 7)
 
@@ -43,7 +44,6 @@ def command(
     The exit status is 1 where an element came out wrong, and 2 where nothing could be measured.
     """
     from allranks import bench
-    from allranks.cost import CostError
     from allranks.errors import CourseError
     from allranks.world import World
 
@@ -68,8 +68,8 @@ def command(
         # one rank has no link to fit, nor to foretell
         known = other is not None and len(found.rows) >= 3 and min(found.ranks, other.ranks) > 1
         carried = other.prediction(found.fit()) if known else None
-    except (CourseError, CostError) as error:
-        raise Sentence(sentence(error)) from None
+    except CourseError:
+        raise
     except (OSError, ValueError) as error:
         if not (csv_file or plot):
             raise

@@ -20,6 +20,8 @@ from types import ModuleType
 
 import click
 
+from allranks.errors import CourseError
+
 MAX_JOBS = 64
 AHEAD = 2  # submissions that wait for a judge, so that none is idle while the gradebook is written
 ASK_S = 120.0  # for one request to the writer: a notebook can be made that takes it days to read
@@ -33,7 +35,7 @@ KINDS = {
 }
 
 
-class GradeError(Exception):
+class GradeError(CourseError):
     """Nothing can be graded; the message is one sentence with the mend."""
 
 

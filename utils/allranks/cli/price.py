@@ -6,7 +6,7 @@ import json
 
 import click
 
-from allranks.cli.simulate import Sentence, Size, sentence
+from allranks.cli.simulate import Size
 
 
 def _shared(function):
@@ -127,11 +127,8 @@ def _show(
 ) -> None:
     from allranks.cost import workload
 
-    try:
-        cluster = workload.Cluster(ranks, bandwidth, alpha_s)
-        found = getattr(workload, name)(*arguments, cluster=cluster, **options)
-    except workload.WorkloadError as error:
-        raise Sentence(sentence(error)) from None
+    cluster = workload.Cluster(ranks, bandwidth, alpha_s)
+    found = getattr(workload, name)(*arguments, cluster=cluster, **options)
     if as_json:
         click.echo(json.dumps(found.to_dict() | {"ranks": ranks, "bytes_per_s": bandwidth, "alpha_s": alpha_s}))
         return

@@ -11,16 +11,9 @@ from pathlib import Path
 
 import click
 
+from allranks.cli import Sentence
+
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
-class Sentence(click.ClickException):
-    """One sentence on standard error and exit status 2."""
-
-    exit_code = 2
-
-    def show(self, file=None) -> None:
-        click.echo(self.message, err=True)
 
 
 class Size(click.ParamType):
@@ -86,10 +79,8 @@ def command(
 
     Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 where something can't be.
     """
-    from allranks.cost import TEXTBOOK, CostError
-    from allranks.schedules import ScheduleError
-    from allranks.simulator import SimulateError, simulate
-    from allranks.topology import TopologyError
+    from allranks.cost import TEXTBOOK
+    from allranks.simulator import simulate
 
     if as_list:
         click.echo(json.dumps(_catalogue()) if as_json else _in_words(_catalogue()))
@@ -113,18 +104,9 @@ def command(
             found.trace.save(trace)
         if chrome:
             found.trace.to_chrome(chrome)
-    except (CostError, ScheduleError, SimulateError, TopologyError) as error:
-        raise Sentence(sentence(error)) from None
     except OSError as error:
         raise Sentence(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
     click.echo(json.dumps(found.to_dict()) if as_json else _report(found))
-
-
-def sentence(error: Exception) -> str:
-    """The error's message with a capital (where it begins with a plain word) and a full stop."""
-    text = str(error)
-    first = text.split(maxsplit=1)[0] if text else ""
-    return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")
 
 
 def _machine(name: str | None, bandwidth: float | None, alpha: float | None):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from allranks.cost.terms import Terms, check_collective, check_size
-from allranks.schedules import ceil_lg
+from allranks.schedules import Number, ceil_lg
 
 
-def lower_bound(collective: str, ranks: int, nbytes) -> Terms:
+def lower_bound(collective: str, ranks: int, nbytes: Number) -> Terms:
     """What no algorithm over point-to-point links can do without (Chan et al. 2007, Patarasuk & Yuan 2009).
 
     Each of the three terms is a bound by itself; there need be no algorithm that reaches all of them at once, and

@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from allranks.cost.formulas import formula, terms
 from allranks.cost.terms import CostError, check_collective
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[float64]
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ def fit(
     return Fit(collective, name, ranks, latency, per_byte, alpha, beta, int(n.size))
 
 
-def _least_squares(design):
+def _least_squares(design: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Solves design @ x = 1; (x, half widths of the 95 % intervals)."""
     import numpy as np
 

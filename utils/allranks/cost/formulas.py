@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from allranks.cost.terms import CostError, Terms, check_size
-from allranks.schedules import ScheduleError, ceil_lg, find
+from allranks.schedules import Number, ScheduleError, ceil_lg, describe
 from allranks.schedules.grouped import nodes_of
 
 MPICH = "pmodels/mpich, cost comments in src/mpi/coll, after Thakur, Rabenseifner & Gropp 2005"
@@ -40,7 +40,7 @@ class Formula:
         return f"<Formula {self.collective}, {self.algorithm}: {self.text}>"
 
 
-def _share(p: int, n) -> Fraction:
+def _share(p: int, n: Number) -> Fraction:
     """n(p-1)/p"""
     return Fraction(n) * (p - 1) / p
 
@@ -57,39 +57,39 @@ def _folded_blocks(p: int) -> int:
     return sum((q >> j) + min(r, q >> j) for j in range(1, rounds + 1))
 
 
-def _messages(count: int, n, reduced: int = 0) -> Terms:
+def _messages(count: int, n: Number, reduced: int = 0) -> Terms:
     """`count` messages of n bytes each, `reduced` of them added."""
     return Terms(Fraction(count), Fraction(n) * count, Fraction(n) * reduced)
 
 
-def _fold_terms(p: int, n, back) -> Terms:
+def _fold_terms(p: int, n: Number, back: Number | None) -> Terms:
     """The fold's first step, and its last of `back` bytes; nothing for powers of two."""
     if p & (p - 1) == 0:
         return Terms()
     return _messages(1, n, 1) + (Terms() if back is None else _messages(1, back))
 
 
-def _doubling_all_reduce(p: int, n) -> Terms:
+def _doubling_all_reduce(p: int, n: Number) -> Terms:
     rounds = _fold(p)[1]
     return _messages(rounds, n, rounds) + _fold_terms(p, n, n)
 
 
-def _rabenseifner(p: int, n) -> Terms:
+def _rabenseifner(p: int, n: Number) -> Terms:
     q, rounds, _ = _fold(p)
     return Terms(Fraction(2 * rounds), 2 * _share(q, n), _share(q, n)) + _fold_terms(p, n, n)
 
 
-def _rabenseifner_reduce(p: int, n) -> Terms:
+def _rabenseifner_reduce(p: int, n: Number) -> Terms:
     q, rounds, _ = _fold(p)
     return Terms(Fraction(2 * rounds), 2 * _share(q, n), _share(q, n)) + _fold_terms(p, n, None)
 
 
-def _halving(p: int, n) -> Terms:
+def _halving(p: int, n: Number) -> Terms:
     moved = Fraction(n) * _folded_blocks(p) / p
     return Terms(Fraction(_fold(p)[1]), moved, moved) + _fold_terms(p, n, Fraction(n) / p)
 
 
-def _doubling_all_gather(p: int, n) -> Terms:
+def _doubling_all_gather(p: int, n: Number) -> Terms:
     terms = Terms(Fraction(_fold(p)[1]), Fraction(n) * _folded_blocks(p) / p)
     if p & (p - 1):
         terms += _messages(1, Fraction(n) / p) + _messages(1, _share(p, n))
@@ -103,12 +103,12 @@ def _one_way(p: int, segments: int) -> int:
     return 2 * (segments + p.bit_length() - 2) - (p & (p - 1) == 0)
 
 
-def _binary_tree(p: int, n, segments: int) -> Terms:
+def _binary_tree(p: int, n: Number, segments: int) -> Terms:
     steps = _one_way(p, segments)
     return _messages(2 * steps, Fraction(n) / segments, steps)
 
 
-def _double_tree(p: int, n, segments: int) -> Terms:
+def _double_tree(p: int, n: Number, segments: int) -> Terms:
     if p <= 2:
         steps = segments if p == 2 else 0
     else:
@@ -117,31 +117,36 @@ def _double_tree(p: int, n, segments: int) -> Terms:
     return _messages(2 * steps, Fraction(n) / (2 * segments), steps)
 
 
-def _rows_columns(p: int, n, a: int) -> Terms:
-    return Terms(Fraction(2 * (a - 1) + 2 * (p // a - 1)), 2 * _share(p, n), _share(p, n))
+def _torus(p: int, n: Number, columns: int) -> Terms:
+    rows = p // columns
+    return Terms(Fraction(2 * (columns - 1) + 2 * (rows - 1)), 2 * _share(p, n), _share(p, n))
 
 
-def _leader(p: int, n, g: int) -> Terms:
-    m = p // g
+def _hierarchical_all_reduce(p: int, n: Number, ranks_per_node: int) -> Terms:
+    return _torus(p, n, ranks_per_node)
+
+
+def _leader(p: int, n: Number, ranks_per_node: int) -> Terms:
+    g, m = ranks_per_node, p // ranks_per_node
     inside = _messages(2 * ceil_lg(g), n, ceil_lg(g))
     return inside + Terms(Fraction(2 * (m - 1)), 2 * _share(m, n), _share(m, n))
 
 
-def _bruck_all_to_all(p: int, n) -> Terms:
+def _bruck_all_to_all(p: int, n: Number) -> Terms:
     sent = sum(bin(d).count("1") for d in range(p))
     return Terms(Fraction(ceil_lg(p)), Fraction(n) * sent / p)
 
 
-def _chain(p: int, n, segments: int) -> Terms:
+def _chain(p: int, n: Number, segments: int) -> Terms:
     return _messages(p + segments - 2, Fraction(n) / segments) if p > 1 else Terms()
 
 
-def _hierarchical_all_to_all(p: int, n, g: int) -> Terms:
-    m = p // g
+def _hierarchical_all_to_all(p: int, n: Number, ranks_per_node: int) -> Terms:
+    g, m = ranks_per_node, p // ranks_per_node
     return Terms(Fraction(g - 1 + m - 1), _share(g, n) + _share(m, n))
 
 
-_ROWS: tuple[tuple, ...] = (
+_ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
     ("broadcast", "flat", "(p-1)(α + nβ)", DERIVED, "the root is the bottleneck", lambda p, n: _messages(p - 1, n)),
     ("broadcast", "binomial", "⌈lg p⌉(α + nβ)", MPICH, "any p", lambda p, n: _messages(ceil_lg(p), n)),
     (
@@ -217,14 +222,14 @@ _ROWS: tuple[tuple, ...] = (
     ),
     (
         "all_reduce", "hierarchical", "[2(g-1) + 2(m-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", DERIVED,
-        "m nodes of g ranks; see two_level for two kinds of link", _rows_columns,
+        "m nodes of g ranks; see two_level for two kinds of link", _hierarchical_all_reduce,
     ),
     (
         "all_reduce", "leader", "[2⌈lg g⌉ + 2(m-1)]α + [2⌈lg g⌉ + 2(m-1)/m]nβ + [⌈lg g⌉ + (m-1)/m]nγ", DERIVED,
         "m nodes of g ranks", _leader,
     ),
     (
-        "all_reduce", "torus", "[2(a-1) + 2(b-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", MIKAMI, "a columns, b rows", _rows_columns,
+        "all_reduce", "torus", "[2(a-1) + 2(b-1)]α + 2n(p-1)/p·β + n(p-1)/p·γ", MIKAMI, "a columns, b rows", _torus,
     ),
     ("all_to_all", "pairwise", "(p-1)α + n(p-1)/p·β", MPICH, "any p", lambda p, n: Terms(Fraction(p - 1), _share(p, n))),
     (
@@ -243,44 +248,50 @@ FORMULAS: dict[tuple[str, str], Formula] = {(row[0], row[1]): Formula(*row) for 
 def formula(collective: str, algorithm: str) -> Formula:
     """The closed form of an algorithm, by the names of `schedules.find`. Raises CostError."""
     try:
-        built = find(collective, algorithm)(1)
+        found = describe(collective, algorithm)
     except ScheduleError as error:
         raise CostError(str(error)) from None
-    return FORMULAS[built.collective, built.algorithm]
+    return FORMULAS[found.collective, found.name]
 
 
-def terms(collective: str, algorithm: str, ranks: int, nbytes, **options) -> Terms:
+def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options: int | None) -> Terms:
     """The price as counts of alpha, beta and gamma.
 
     Options are those of the schedule: `segments`, `ranks_per_node`, `columns`; without them what the schedule takes.
     """
     found = formula(collective, algorithm)
     check_size(ranks, nbytes)
-    build = find(collective, algorithm)
-    defaults = build.__kwdefaults__ or {}
-    names = build.__code__.co_varnames[: build.__code__.co_argcount]
-    unknown = set(options) - set(names)
-    if unknown:
-        raise CostError(f"{found.algorithm} {found.collective} has no option {', '.join(sorted(unknown))}")
-    options = {"segments": 8, **defaults, **options} if "segments" in names else dict(options)
+    usual = describe(collective, algorithm).options
+    if unknown := sorted(set(options) - set(usual)):
+        raise CostError(f"{found.algorithm} {found.collective} has no option {', '.join(unknown)}")
+    # from every root the price is the same
+    chosen = {name: value for name, value in {**usual, **options}.items() if name != "root"}
     for name, groups in (("ranks_per_node", "nodes"), ("columns", "rows")):
-        if name in names:
+        if name in chosen:
             try:
-                options = {"g" if name == "ranks_per_node" else "a": nodes_of(ranks, options.get(name), name, groups)}
+                chosen[name] = nodes_of(ranks, chosen[name], name, groups)
             except ScheduleError as error:
                 raise CostError(str(error)) from None
-    if found.algorithm == "hierarchical" and found.collective == "all_reduce":
-        options = {"a": options["g"]}
-    options.pop("root", None)
-    return found.terms(ranks, Fraction(nbytes), **options)
+    return found.terms(ranks, Fraction(nbytes), **chosen)
 
 
-def price(collective: str, algorithm: str, ranks: int, nbytes, alpha, beta, gamma=0, **options):
+def price(
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    nbytes: Number,
+    alpha: Number,
+    beta: Number,
+    gamma: Number = 0,
+    **options: int | None,
+) -> Number:
     """Seconds of an algorithm by its closed form; equal to the schedule's own price where its chunks are all alike."""
     return terms(collective, algorithm, ranks, nbytes, **options).seconds(alpha, beta, gamma)
 
 
-def two_level(nodes: int, ranks_per_node: int, nbytes, inner: tuple, outer: tuple):
+def two_level(
+    nodes: int, ranks_per_node: int, nbytes: Number, inner: tuple[Number, Number], outer: tuple[Number, Number]
+) -> Number:
     """Seconds of the hierarchical all-reduce with (alpha, beta) `inner` in a node and `outer` between nodes.
 
     2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m b2, each rank having its own link between nodes.

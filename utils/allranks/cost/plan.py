@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 from allranks.cost import workload
 from allranks.cost.workload import Cluster, Price, Traffic, WorkloadError
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 MAX_RANKS = 65536
+Named = TypeVar("Named", "Model", Topology)
 OPTIMIZER_NBYTES = (
     12  # a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, 3.1)
 )
@@ -178,7 +180,8 @@ class Plan:
     @property
     def bubble(self) -> float:
         """The share of a step in which a pipeline stage waits."""
-        return 1 - self.prices["pipeline"].efficiency if "pipeline" in self.prices else 0.0
+        efficiency = self.prices["pipeline"].efficiency if "pipeline" in self.prices else None
+        return 0.0 if efficiency is None else 1 - efficiency
 
     def group(self, stride: int, size: int, to_all: bool = False) -> Cluster:
         """The links of a group of `size` ranks, each `stride` after the last, as `workload` wants them: all equal.
@@ -190,18 +193,18 @@ class Plan:
         machine = self.machine
         node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
         rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
-        if island < node and not _within(stride, size, island, self.ranks):
+        if machine.host is not None and island < node and not _within(stride, size, island, self.ranks):
             rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
             alphas.append(machine.host.alpha_s)
-        if not _within(stride, size, node, self.ranks):
+        if machine.nic is not None and not _within(stride, size, node, self.ranks):
             cards = machine.nics_per_node * machine.nic.bytes_per_s
             rates.append(cards / (node if to_all else min(stride, node)))
             alphas.append(machine.nic.alpha_s)
-        leaf = node * (machine.nodes_per_leaf or 0)
-        if leaf and not _within(stride, size, leaf, self.ranks):
-            rates.append(
-                cards * machine.nodes_per_leaf / machine.oversubscription / (leaf if to_all else min(stride, leaf))
-            )
+            leaf_nodes = machine.nodes_per_leaf or 0
+            leaf = node * leaf_nodes
+            if leaf and not _within(stride, size, leaf, self.ranks):
+                uplinks = cards * leaf_nodes / machine.oversubscription
+                rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
         return Cluster(size, min(rates), max(alphas))
 
     @property
@@ -239,17 +242,17 @@ class Plan:
             raise WorkloadError(f"{what} is {whole}, which {by_what} = {by} does not divide; it must, so that {so}")
 
 
-def plan(model: str | Model, machine: str | Topology, **split) -> Plan:
+def plan(model: str | Model, machine: str | Topology, **split: Any) -> Plan:
     """A plan by the names of a model (`MODELS`) and of a machine (`topology.PRESETS`). Raises WorkloadError."""
     return Plan(_named("model", model, MODELS), _named("machine", machine, PRESETS), **split)
 
 
-def changed(model: Model, **figures) -> Model:
+def changed(model: Model, **figures: Any) -> Model:
     """The model with other figures; it is nobody's preset any more, and its name says so."""
     return replace(model, name="own figures", source="", **figures)
 
 
-def _named(what: str, wanted, there: dict):
+def _named(what: str, wanted: str | Named, there: dict[str, Named]) -> Named:
     if not isinstance(wanted, str):
         return wanted
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from allranks.errors import CourseError
-from allranks.schedules import COLLECTIVES
+from allranks.schedules import COLLECTIVES, Number
 
 
 class CostError(CourseError, ValueError):
@@ -26,7 +26,7 @@ class Terms:
             self.messages + other.messages, self.nbytes + other.nbytes, self.reduced_nbytes + other.reduced_nbytes
         )
 
-    def seconds(self, alpha, beta, gamma=0):
+    def seconds(self, alpha: Number, beta: Number, gamma: Number = 0) -> Number:
         """messages*alpha + nbytes*beta + reduced_nbytes*gamma, exact where all three are Fractions or integers."""
         if any(isinstance(x, float) for x in (alpha, beta, gamma)):
             return float(self.messages) * alpha + float(self.nbytes) * beta + float(self.reduced_nbytes) * gamma
@@ -39,7 +39,7 @@ def check_collective(collective: str) -> str:
     return collective
 
 
-def check_size(ranks: int, nbytes) -> None:
+def check_size(ranks: int, nbytes: Number) -> None:
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise CostError(f"ranks is {ranks!r}; it must be a whole number above 0")
     if not nbytes >= 0:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from allranks import cost
+from allranks.errors import CourseError
 
 __all__ = [
     "DDP_BUCKET_NBYTES",
@@ -30,7 +32,7 @@ ELEMENT_NBYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8": 1}
 DDP_BUCKET_NBYTES = 25 << 20  # torch's bucket_cap_mb
 
 
-class WorkloadError(ValueError):
+class WorkloadError(CourseError, ValueError):
     """A step that can't be: fewer than one rank, no bandwidth, an unknown dtype."""
 
 
@@ -100,7 +102,7 @@ class Price:
         )
         return Price(self.name, parts)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The price as plain data."""
         return {
             "workload": self.name,

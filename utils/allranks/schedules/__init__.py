@@ -7,7 +7,9 @@ One file holds one family of algorithms. Imports without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from allranks.schedules.binomial import (
     binomial_broadcast,
@@ -21,7 +23,7 @@ from allranks.schedules.broadcasts import (
     scatter_allgather_broadcast,
     scatter_doubling_broadcast,
 )
-from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Schedule, ScheduleError, ceil_lg
+from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Number, Schedule, ScheduleError, ceil_lg
 from allranks.schedules.doubling import (
     rabenseifner_all_reduce,
     rabenseifner_reduce,
@@ -84,8 +86,29 @@ ALGORITHMS: dict[str, Callable[..., Schedule]] = {
     )
 }
 
-_BY_NAME = {(s.collective, s.algorithm): f for f in ALGORITHMS.values() for s in [f(1)]}
-_ALSO = {
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm under its names, with the function that builds its schedule.
+
+    `build(ranks, **options)` takes as options what `options` names, each with the value that stands where it is not given:
+    `root`, `segments` (of a pipeline), `ranks_per_node` or `columns` (None: as near to square as the ranks allow).
+    """
+
+    collective: str
+    name: str
+    build: Callable[..., Schedule]
+    options: Mapping[str, int | None]
+
+
+def _entry(build: Callable[..., Schedule]) -> Algorithm:
+    one = build(1)
+    _, *options = inspect.signature(build).parameters.values()
+    return Algorithm(one.collective, one.algorithm, build, {option.name: option.default for option in options})
+
+
+_ENTRIES = tuple(map(_entry, ALGORITHMS.values()))
+_OTHER_NAMES = {
     "halving doubling": "rabenseifner",
     "van de geijn": "scatter allgather",
     "chain": "pipelined chain",
@@ -95,25 +118,33 @@ _ALSO = {
 
 def algorithms(collective: str) -> dict[str, Callable[..., Schedule]]:
     """The algorithms of a collective by name ("ring", "recursive doubling"). Raises ScheduleError for an unknown one."""
-    name = collective.lower().replace("-", "_")
-    if name not in COLLECTIVES:
-        raise ScheduleError(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
-    return {algorithm: f for (of, algorithm), f in _BY_NAME.items() if of == name}
+    return {entry.name: entry.build for entry in _of(collective)}
 
 
 def find(collective: str, algorithm: str) -> Callable[..., Schedule]:
-    """The function that builds this algorithm's schedule; names may be written with spaces, "-" or "_".
+    """The function that builds this algorithm's schedule; names as in `describe`, and the same ScheduleError."""
+    return describe(collective, algorithm).build
 
-    Raises ScheduleError that lists what there is.
+
+def describe(collective: str, algorithm: str) -> Algorithm:
+    """The algorithm with its options; names may be written with spaces, "-" or "_".
+
+    Raises ScheduleError, which lists the names that there are.
     """
-    known = algorithms(collective)
-    plain = {_plain(name): f for name, f in known.items()}
-    asked = _plain(algorithm)
-    asked = _ALSO.get(asked, asked)
-    if asked not in plain:
-        names = ", ".join(name.replace(" ", "-") for name in known)
-        raise ScheduleError(f"there is no algorithm {algorithm!r} for {collective}; there are {names}")
-    return plain[asked]
+    asked = _OTHER_NAMES.get(_plain(algorithm), _plain(algorithm))
+    known = _of(collective)
+    for entry in known:
+        if _plain(entry.name) == asked:
+            return entry
+    names = ", ".join(entry.name.replace(" ", "-") for entry in known)
+    raise ScheduleError(f"there is no algorithm {algorithm!r} for {collective}; there are {names}")
+
+
+def _of(collective: str) -> list[Algorithm]:
+    name = collective.lower().replace("-", "_")
+    if name not in COLLECTIVES:
+        raise ScheduleError(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
+    return [entry for entry in _ENTRIES if entry.collective == name]
 
 
 def _plain(name: str) -> str:
@@ -124,11 +155,14 @@ __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
     "MAX_RANKS",
+    "Algorithm",
     "Move",
+    "Number",
     "Schedule",
     "ScheduleError",
     "algorithms",
     "ceil_lg",
+    "describe",
     "find",
     "two_trees",
     *ALGORITHMS,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
+from allranks.errors import CourseError
 from allranks.trace import Event, Trace
 
 COLLECTIVES = (
@@ -23,8 +24,11 @@ COLLECTIVES = (
 )
 MAX_RANKS = 65536
 
+# a figure of the cost model: exact where all figures are Fractions or integers
+Number = float | Fraction
 
-class ScheduleError(ValueError):
+
+class ScheduleError(CourseError, ValueError):
     """A schedule that can't be built, or that does not end with what its collective promises."""
 
 
@@ -54,7 +58,7 @@ class Schedule:
     chunks: int
     moves: tuple[Move, ...]
     root: int | None = None
-    meta: dict = field(default_factory=dict)
+    meta: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def by_step(self) -> tuple[tuple[Move, ...], ...]:
@@ -95,14 +99,14 @@ class Schedule:
         moves = tuple(Move(m.step, seats[m.src], seats[m.dst], m.chunks, m.reduce) for m in self.moves)
         return replace(self, moves=moves, root=None if self.root is None else seats[self.root])
 
-    def initial(self) -> dict[tuple[int, int], Counter]:
+    def initial(self) -> dict[tuple[int, int], Counter[int]]:
         """What each (rank, chunk) holds before the first step, as a bag of contributing ranks."""
         bags = {rank: Counter({rank: 1}) for rank in range(self.ranks)}
         return {cell: bags[mask.bit_length() - 1] for cell, mask in self._initial().items()}
 
-    def final(self) -> dict[tuple[int, int], Counter]:
+    def final(self) -> dict[tuple[int, int], Counter[int]]:
         """What the collective promises that cells (rank, chunk) hold at the end; cells left out may hold anything."""
-        bags: dict[int, Counter] = {}
+        bags: dict[int, Counter[int]] = {}
         for mask in set(self._final().values()):
             bags[mask] = Counter(_ranks(mask))
         return {cell: bags[mask] for cell, mask in self._final().items()}
@@ -117,7 +121,8 @@ class Schedule:
         return cells
 
     def _final(self) -> dict[tuple[int, int], int]:
-        p, last = self.ranks, {}
+        p = self.ranks
+        last: dict[tuple[int, int], int] = {}
         everyone = (1 << p) - 1
         for chunk in range(self.chunks):
             owner = _owner(self.collective, chunk, p, self.chunks, self.root)
@@ -128,15 +133,21 @@ class Schedule:
                 case "all_reduce":
                     last.update({(rank, chunk): everyone for rank in range(p)})
                 case "reduce":
-                    last[self.root, chunk] = everyone
+                    last[self._root, chunk] = everyone
                 case "gather":
-                    last[self.root, chunk] = own
+                    last[self._root, chunk] = own
                 case "scatter" | "reduce_scatter":
                     rank = chunk * p // self.chunks
                     last[rank, chunk] = everyone if self.collective == "reduce_scatter" else own
                 case "all_to_all":
                     last[chunk % p, chunk] = own
         return last
+
+    @property
+    def _root(self) -> int:
+        if self.root is None:
+            raise ScheduleError(f"the root is None; {self.collective} needs one of the ranks 0 to {self.ranks - 1}")
+        return self.root
 
     def verify(self) -> None:
         """Runs the schedule on symbols. Raises ScheduleError naming the first rank, step and chunk that goes wrong."""
@@ -177,12 +188,13 @@ class Schedule:
             sent[move.src] += sum(sizes[c] for c in move.chunks)
         return sent
 
-    def price(self, nbytes: int, alpha: float | Fraction, beta: float | Fraction, gamma: float | Fraction = 0):
+    def price(self, nbytes: int, alpha: Number, beta: Number, gamma: Number = 0) -> Number:
         """Seconds under alpha-beta-gamma: each step costs its busiest rank's alpha + bytes*beta + reduced bytes*gamma.
 
         Exact when given Fractions. Links are full duplex: a rank sends and receives at once, one message each way.
         """
-        sizes, total = self.chunk_nbytes(nbytes), 0 * alpha
+        sizes = self.chunk_nbytes(nbytes)
+        total: Number = 0 * alpha
         for now in self.by_step:
             # (messages, bytes, reduced bytes) of each rank's two ports; few of them differ, and Fractions are slow
             ports: dict[tuple[str, int], tuple[int, int, int]] = {}
@@ -192,20 +204,6 @@ class Schedule:
                     count, moved, added = ports.get(port, (0, 0, 0))
                     ports[port] = count + 1, moved + size, added + reduced
             total += max(c * alpha + moved * beta + added * gamma for c, moved, added in set(ports.values()))
-        return total
-
-    def price_on(self, nbytes: int, seconds: Callable, gamma: float | Fraction = 0):
-        """`price` where `seconds(src, dst, nbytes)` tells what each message takes, for links that are not all alike."""
-        sizes, total = self.chunk_nbytes(nbytes), 0
-        for now in self.by_step:
-            out: dict[int, list] = defaultdict(list)
-            into: dict[int, list] = defaultdict(list)
-            for move in now:
-                size = sum(sizes[c] for c in move.chunks)
-                wire = seconds(move.src, move.dst, size)
-                out[move.src].append(wire)
-                into[move.dst].append(wire + (size * gamma if move.reduce else 0))
-            total += max(sum(costs) for costs in (*out.values(), *into.values()))
         return total
 
     def trace(self, nbytes: int | None = None) -> Trace:
@@ -294,7 +292,7 @@ def compact(moves: list[Move]) -> list[Move]:
     return [Move(number[m.step], m.src, m.dst, m.chunks, m.reduce) for m in ordered]
 
 
-def _ranks(mask: int):
+def _ranks(mask: int) -> Iterator[int]:
     """The ranks of a bit mask, lowest first."""
     while mask:
         low = mask & -mask

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from allranks.schedules.binomial import binomial_broadcast, binomial_reduce
 from allranks.schedules.core import Move, Schedule, ScheduleError, after, check_ranks
 from allranks.schedules.ring import ring_gather, ring_reduce
@@ -34,7 +36,7 @@ def leader_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule
     m = ranks // g
     whole = tuple(range(m))
 
-    def everywhere(moves) -> list[Move]:
+    def everywhere(moves: Iterable[Move]) -> list[Move]:
         return [Move(x.step, node * g + x.src, node * g + x.dst, whole, x.reduce) for x in moves for node in range(m)]
 
     ring = after(ring_reduce(m, 1), ring_gather(m, 1))
@@ -74,7 +76,7 @@ def nodes_of(ranks: int, size: int | None, name: str = "ranks_per_node", groups:
     return size
 
 
-def _meta(g: int) -> dict:
+def _meta(g: int) -> dict[str, int]:
     return {"ranks_per_node": g}
 
 

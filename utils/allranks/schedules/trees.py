@@ -93,7 +93,7 @@ def two_colours(first: Tree, second: Tree) -> tuple[dict[int, int], dict[int, in
     one of each kind, so these form paths and even rings, which two colours suffice for.
     """
     trees = (first, second)
-    found: tuple[dict, dict] = ({}, {})
+    found: tuple[dict[int, int], dict[int, int]] = ({}, {})
     children = [_children(tree) for tree in trees]
     # the edges next to the roots come first: where the only children of both get one colour, a step is saved
     order = sorted((trees[which].depth[rank], which, rank) for which in (0, 1) for rank in range(len(first.parent)))
@@ -102,11 +102,12 @@ def two_colours(first: Tree, second: Tree) -> tuple[dict[int, int], dict[int, in
             todo = [(which, start, 0)]
             while todo:
                 tree, child, colour = todo.pop()
-                if child in found[tree] or trees[tree].parent[child] is None:
+                parent = trees[tree].parent[child]
+                if child in found[tree] or parent is None:
                     continue
                 found[tree][child] = colour
                 todo.append((1 - tree, child, 1 - colour))
-                for sibling in children[tree][trees[tree].parent[child]]:
+                for sibling in children[tree][parent]:
                     if sibling != child:
                         todo.append((tree, sibling, 1 - colour))
     return found
@@ -123,7 +124,8 @@ def _children(tree: Tree) -> list[list[int]]:
 def _tree(parent: list[int | None]) -> Tree:
     depth: dict[int, int] = {}
     for rank in range(len(parent)):
-        path, at = [], rank
+        path: list[int] = []
+        at: int | None = rank
         while at is not None and at not in depth:
             path.append(at)
             at = parent[at]
@@ -139,6 +141,8 @@ def _up_and_down(parts: list[tuple[Tree, dict[int, int], tuple[int, ...]]]) -> l
     for tree, colours, chunks in parts:
         for child, colour in colours.items():
             parent, depth = tree.parent[child], tree.depth[child]
+            if parent is None:
+                continue
             for number, chunk in enumerate(chunks):
                 up.append(Move(2 * (number + tree.height - depth) + colour, child, parent, (chunk,), reduce=True))
                 down.append(Move(2 * (number + depth - 1) + colour, parent, child, (chunk,)))

@@ -7,9 +7,9 @@
 """
 
 from allranks.simulator.simulation import (
-    Fabric,
     SimulateError,
     Simulation,
+    TopologyNetwork,
     lower_bound_seconds,
     programs,
     run_schedule,
@@ -17,9 +17,9 @@ from allranks.simulator.simulation import (
 )
 
 __all__ = [
-    "Fabric",
     "SimulateError",
     "Simulation",
+    "TopologyNetwork",
     "lower_bound_seconds",
     "programs",
     "run_schedule",

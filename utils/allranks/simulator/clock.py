@@ -1,44 +1,49 @@
-"""Virtual time: when each message of a program would start and end on a network, from causality alone.
+"""Virtual time: when each message of a program would start and end on a network, computed from the program alone.
 
-`replay` walks every rank's program in virtual time. A message starts when it is ready and its sender's out-port, its
-receiver's in-port and every link on its way are free; it takes alpha + nbytes * beta. Who got the processor first on the
-machine that ran the program plays no part, so that the same program has the same time to the last digit everywhere.
-Any number type will do: integers and Fractions give exact times. Imports nothing but the standard library.
+`replay` walks through every rank's program. A message starts when it is ready and when its sender's port, its receiver's
+port and every link on its way are free; it takes alpha + nbytes * beta. Real time plays no part, so the same program has
+the same virtual time, to the last digit, on every machine. Integers and Fractions give exact times.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from allranks.schedules import ceil_lg
+from allranks.errors import CourseError
+from allranks.schedules import Number, ceil_lg
 
 
-class NetworkError(ValueError):
-    """A network whose figures make no sense, or a program that contradicts itself."""
+class NetworkError(CourseError, ValueError):
+    """A network with impossible figures."""
 
 
-class Fabric(Protocol):
+class Network(Protocol):
     """What `replay` asks of a network."""
 
-    def seconds(self, src: int, dst: int, nbytes: int):
-        """Seconds that one message occupies its ports and links."""
+    def seconds(self, src: int, dst: int, nbytes: int) -> Number:
+        """Seconds for which one message occupies its ports and links."""
 
     def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
-        """The links between the two ports that carry one message at a time."""
+        """The links between the two ports; each carries one message at a time."""
 
-    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int):
-        """Seconds that a library's own collective takes once its last member has called it."""
+    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> Number:
+        """Seconds that a library's own collective takes, from the moment when its last member calls it."""
 
 
-def collective_seconds(name: str, ranks: int, nbytes: int, alpha, beta):
-    """Seconds of a library's collective over uniform links: its textbook algorithm, `nbytes` being one rank's input.
+def collective_seconds(name: str, ranks: int, nbytes: int, alpha: Number, beta: Number) -> Number:
+    """Seconds of a library's own collective over equal links, by the formula of the textbook algorithm.
 
-    all_reduce: ring; all_gather, reduce_scatter, all_to_all: p-1 steps; broadcast and reduce: binomial tree; gather and
-    scatter: p-1 messages through the root's port; barrier: ceil(lg p) empty rounds.
+    `nbytes` is one rank's input, `alpha` seconds a message, `beta` seconds a byte. all_reduce: ring; all_gather,
+    reduce_scatter and all_to_all: p-1 steps; broadcast and reduce: binomial tree; gather and scatter: p-1 messages through
+    the root's port; barrier: ceil(lg p) messages without bytes. Torch's other spellings (`all_gather_into_tensor`) count
+    as the collective whose name they begin with.
+
+    >>> collective_seconds("all_reduce", 4, 4000, alpha=2, beta=1)
+    6012.0
     """
     p = ranks
     if p == 1:
@@ -55,67 +60,30 @@ def collective_seconds(name: str, ranks: int, nbytes: int, alpha, beta):
 
 
 @dataclass(frozen=True)
-class Flat:
-    """Every pair of ranks joined by a link of its own: `alpha` seconds a message and `beta` seconds a byte."""
+class UniformNetwork:
+    """A network in which each pair of ranks has a link of its own: `alpha` seconds a message, `beta` seconds a byte.
 
-    alpha: float = 1.0
-    beta: float = 0.0
+    Raises NetworkError where one of them is negative.
+    """
+
+    alpha: Number = 1.0
+    beta: Number = 0.0
 
     def __post_init__(self) -> None:
         if not (self.alpha >= 0 and self.beta >= 0):
             raise NetworkError(f"alpha is {self.alpha!r} and beta {self.beta!r}; neither can be negative.")
 
-    def seconds(self, src: int, dst: int, nbytes: int):
-        """alpha + nbytes * beta; a rank's message to itself is free."""
+    def seconds(self, src: int, dst: int, nbytes: int) -> Number:
+        """alpha + nbytes * beta; a rank's message to itself takes no time."""
         return 0 * self.alpha if src == dst else self.alpha + nbytes * self.beta
 
     def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
-        """None: only the ports are shared."""
+        """Always empty: messages share only the ports of their ranks."""
         return ()
 
-    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int):
-        """The textbook algorithm's time, see `collective_seconds`."""
+    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> Number:
+        """The textbook algorithm's seconds; see the function `collective_seconds`."""
         return collective_seconds(name, len(members), nbytes, self.alpha, self.beta)
-
-
-@dataclass(frozen=True)
-class TwoLevel:
-    """Nodes of `ranks_per_node` ranks: fast links inside a node, and one network card a node for all that leaves it."""
-
-    ranks_per_node: int
-    alpha: float
-    beta: float
-    inter_alpha: float
-    inter_beta: float
-
-    def __post_init__(self) -> None:
-        if self.ranks_per_node < 1:
-            raise NetworkError(f"ranks_per_node is {self.ranks_per_node}; a node holds at least one rank.")
-        if not all(x >= 0 for x in (self.alpha, self.beta, self.inter_alpha, self.inter_beta)):
-            raise NetworkError("alpha and beta can't be negative, neither inside a node nor between nodes.")
-
-    def node(self, rank: int) -> int:
-        """The node that holds `rank`."""
-        return rank // self.ranks_per_node
-
-    def seconds(self, src: int, dst: int, nbytes: int):
-        """alpha + nbytes * beta of the slowest link on the way."""
-        if src == dst:
-            return 0 * self.alpha
-        if self.node(src) == self.node(dst):
-            return self.alpha + nbytes * self.beta
-        return self.inter_alpha + nbytes * self.inter_beta
-
-    def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
-        """The two network cards, one direction each, where the message leaves its node."""
-        a, b = self.node(src), self.node(dst)
-        return () if a == b else (("node out", a), ("node in", b))
-
-    def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int):
-        """The textbook algorithm's time at the speed of the slowest link that joins the members."""
-        inside = len({self.node(r) for r in members}) == 1
-        alpha, beta = (self.alpha, self.beta) if inside else (self.inter_alpha, self.inter_beta)
-        return collective_seconds(name, len(members), nbytes, alpha, beta)
 
 
 # ------------------------------------------------------------------------------------------- the program of one rank
@@ -132,7 +100,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Recv:
-    """The rank is ready to take message `message` (a number that no Send carries never comes), and goes on."""
+    """The rank is ready to receive message `message`, and goes on. A message that no rank sends never comes."""
 
     message: int
     peer: int | None
@@ -158,9 +126,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """The rank works for `seconds`."""
+    """The rank computes for `seconds`."""
 
-    seconds: float
+    seconds: Number
 
 
 Step = Send | Recv | Enter | Wait | Compute
@@ -168,174 +136,184 @@ Step = Send | Recv | Enter | Wait | Compute
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Rank `rank` stood still from `start` to `end` at entry `index` of its program."""
+    """Rank `rank` waited from `start` to `end`, in seconds, at entry `index` of its program."""
 
     rank: int
     index: int
-    start: float
-    end: float
+    start: Number
+    end: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Rank `rank` computed from `start` to `end`, at entry `index` of its program."""
+    """Rank `rank` computed from `start` to `end`, in seconds, at entry `index` of its program."""
 
     rank: int
     index: int
-    start: float
-    end: float
+    start: Number
+    end: Number
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """`spans[message]` is (start, end); `finished[rank]` the end of its program, or None where it got stuck.
+    """What `replay` found, in seconds.
 
-    `idle` and `work` tell when a rank stood still and when it computed.
+    `spans[message]` is (start, end); `finished[rank]` is the end of the rank's program, or None where it never ends;
+    `seconds` is the time of the last event.
     """
 
-    spans: dict[int, tuple]
-    finished: tuple
+    spans: dict[int, tuple[Number, Number]]
+    finished: tuple[Number | None, ...]
     idle: tuple[Idle, ...]
-    seconds: float
+    seconds: Number
     work: tuple[Work, ...] = ()
+
+
+_Key = tuple[Number, int, int]
 
 
 @dataclass(slots=True)
 class _Transfer:
-    number: int
+    """A message, or a collective of `members`. `sent` and `wanted` are when its Send and its Recv were posted."""
+
     src: int = -1
     dst: int = -1
     nbytes: int = 0
-    sent: object = None
+    sent: Number | None = None
     posted: int = 0
-    wanted: object = None
-    resources: tuple = ()
-    key: tuple = ()
-    span: tuple | None = None
+    wanted: Number | None = None
+    resources: tuple[Hashable, ...] = ()
+    span: tuple[Number, Number] | None = None
     done: bool = False
-    members: tuple = ()
-    entered: set = field(default_factory=set)
-    waiting: list = field(default_factory=list)
+    entered: set[int] = field(default_factory=set)
+    waiting: list[int] = field(default_factory=list)
 
 
 class _Replay:
+    """The state of one replay. A resource is a port, ("out", rank) or ("in", rank), or a link of the network."""
+
     def __init__(
         self,
         programs: Sequence[Sequence[Step]],
-        fabric: Fabric,
+        network: Network,
         buffered: bool,
-        stand_in: Callable[[Hashable], Hashable] | None = None,
+        representative: Callable[[Hashable], Hashable] | None,
     ) -> None:
-        self.programs, self.fabric, self.buffered, self.stand_in = programs, fabric, buffered, stand_in
-        self.at = [0] * len(programs)
-        self.since: list = [None] * len(programs)
-        self.finished: list = [None] * len(programs)
+        self.programs, self.network, self.buffered, self.representative = programs, network, buffered, representative
+        self.position = [0] * len(programs)
+        self.waiting_since: list[Number] = [0] * len(programs)
+        self.finished: list[Number | None] = [None] * len(programs)
         self.transfers: dict[int, _Transfer] = {}
         self.busy: set[Hashable] = set()
-        self.queued: dict[Hashable, list[tuple]] = {}
-        self.fresh: list[tuple] = []
-        self.by_key: dict[tuple, _Transfer] = {}
-        self.heap: list[tuple] = []
-        self.order = 0
+        self.queued: dict[Hashable, list[_Key]] = {}  # by resource, the keys of messages that wait for it, in order
+        self.newly_ready: list[_Key] = []
+        self.by_key: dict[_Key, _Transfer] = {}
+        # (time, order of its posting, the rank that goes on or the transfer that ends)
+        self.events: list[tuple[Number, int, int | _Transfer]] = []
+        self.posted = 0
         self.idle: list[Idle] = []
         self.work: list[Work] = []
-        self.last = 0
+        self.latest: Number = 0
 
     def run(self) -> Timeline:
         for rank in range(len(self.programs)):
-            self.push(0, "resume", rank)
-        while self.heap:
-            now = self.heap[0][0]
+            self.post(0, rank)
+        while self.events:
+            now = self.events[0][0]
             freed: set[Hashable] = set()
-            self.last = max(self.last, now)
-            while self.heap and self.heap[0][0] == now:
-                _, _, what, subject = heapq.heappop(self.heap)
-                if what == "resume":
-                    self.walk(subject, now)
-                else:
+            self.latest = max(self.latest, now)
+            while self.events and self.events[0][0] == now:
+                _, _, subject = heapq.heappop(self.events)
+                if isinstance(subject, _Transfer):
                     freed.update(self.finish(subject, now))
-            self.start_what_can(now, freed)
+                else:
+                    self.run_rank(subject, now)
+            self.start_ready(now, freed)
         spans = {number: t.span for number, t in self.transfers.items() if t.span is not None}
-        return Timeline(spans, tuple(self.finished), tuple(self.idle), self.last, tuple(self.work))
+        return Timeline(spans, tuple(self.finished), tuple(self.idle), self.latest, tuple(self.work))
 
-    def push(self, when, what: str, subject) -> None:
-        self.order += 1
-        heapq.heappush(self.heap, (when, self.order, what, subject))
+    def post(self, when: Number, subject: int | _Transfer) -> None:
+        self.posted += 1
+        heapq.heappush(self.events, (when, self.posted, subject))
 
     def transfer(self, number: int) -> _Transfer:
         found = self.transfers.get(number)
         if found is None:
-            found = self.transfers[number] = _Transfer(number)
+            found = self.transfers[number] = _Transfer()
         return found
 
-    def walk(self, rank: int, now) -> None:
+    def run_rank(self, rank: int, now: Number) -> None:
         """Runs the rank's program at time `now` until it has to wait."""
         program = self.programs[rank]
-        while self.at[rank] < len(program):
-            step = program[self.at[rank]]
+        while self.position[rank] < len(program):
+            step = program[self.position[rank]]
             match step:
                 case Send():
                     t = self.transfer(step.message)
                     t.src, t.dst, t.nbytes, t.sent = rank, step.peer, step.nbytes, now
-                    t.posted = self.at[rank]
-                    self.ready(t, now)
+                    t.posted = self.position[rank]
+                    self.make_ready(t, now)
                 case Recv():
                     t = self.transfer(step.message)
                     t.wanted = now
                     if not self.buffered:
-                        self.ready(t, now)
+                        self.make_ready(t, now)
                 case Enter():
                     self.enter(rank, step, now)
                 case Compute():
-                    self.work.append(Work(rank, self.at[rank], now, now + step.seconds))
-                    self.at[rank] += 1
-                    self.push(now + step.seconds, "resume", rank)
+                    self.work.append(Work(rank, self.position[rank], now, now + step.seconds))
+                    self.position[rank] += 1
+                    self.post(now + step.seconds, rank)
                     return
                 case Wait():
                     t = self.transfer(step.message)
                     if not t.done:
-                        self.since[rank] = now
+                        self.waiting_since[rank] = now
                         t.waiting.append(rank)
                         return
-            self.at[rank] += 1
+            self.position[rank] += 1
         self.finished[rank] = now
 
-    def ready(self, t: _Transfer, now) -> None:
+    def make_ready(self, t: _Transfer, now: Number) -> None:
+        """Puts the message into the queues of its resources, once both its ranks have posted it."""
         if t.sent is None or (t.wanted is None and not self.buffered):
             return
-        t.key = (now, t.src, t.posted)  # of those ready at once a rank sends first what it posted first
-        t.resources = (("out", t.src), ("in", t.dst), *self.fabric.links(t.src, t.dst)) if t.src != t.dst else ()
-        if self.stand_in is not None:
-            t.resources = tuple(map(self.stand_in, t.resources))
-        self.by_key[t.key] = t
+        key = (now, t.src, t.posted)  # of messages that are ready at once, a rank sends first what it posted first
+        t.resources = (("out", t.src), ("in", t.dst), *self.network.links(t.src, t.dst)) if t.src != t.dst else ()
+        if self.representative is not None:
+            t.resources = tuple(map(self.representative, t.resources))
+        self.by_key[key] = t
         for resource in t.resources:
-            insort(self.queued.setdefault(resource, []), t.key)
-        self.fresh.append(t.key)
+            insort(self.queued.setdefault(resource, []), key)
+        self.newly_ready.append(key)
 
-    def enter(self, rank: int, step: Enter, now) -> None:
+    def enter(self, rank: int, step: Enter, now: Number) -> None:
         t = self.transfer(step.message)
-        t.members = step.members
         t.entered.add(rank)
         t.nbytes = max(t.nbytes, step.nbytes)
         if len(t.entered) == len(step.members):
-            t.span = (now, now + self.fabric.collective_seconds(step.name, step.members, t.nbytes))
-            self.push(t.span[1], "finish", t)
+            self.start(t, now, self.network.collective_seconds(step.name, step.members, t.nbytes))
 
-    def finish(self, t: _Transfer, now) -> tuple:
+    def start(self, t: _Transfer, now: Number, seconds: Number) -> None:
+        t.span = (now, now + seconds)
+        self.post(now + seconds, t)
+
+    def finish(self, t: _Transfer, now: Number) -> Iterable[Hashable]:
+        """Lets the ranks go on that wait for the transfer; returns the resources that it occupied."""
         t.done = True
         self.busy.difference_update(t.resources)
         for rank in sorted(t.waiting):
-            if now > self.since[rank]:
-                self.idle.append(Idle(rank, self.at[rank], self.since[rank], now))
-            self.at[rank] += 1
-            self.push(now, "resume", rank)
+            if now > self.waiting_since[rank]:
+                self.idle.append(Idle(rank, self.position[rank], self.waiting_since[rank], now))
+            self.position[rank] += 1
+            self.post(now, rank)
         t.waiting = []
         return t.resources
 
-    def start_what_can(self, now, freed: set) -> None:
-        """Starts every message whose ports and links are free, the one that was ready first going first."""
-        candidates = set(self.fresh)
-        self.fresh = []
+    def start_ready(self, now: Number, freed: set[Hashable]) -> None:
+        """Starts every message whose ports and links are free; the one that was ready first goes first."""
+        candidates = set(self.newly_ready)
+        self.newly_ready = []
         for resource in freed:
             candidates.update(self.queued.get(resource, ()))
         for key in sorted(candidates):
@@ -345,23 +323,26 @@ class _Replay:
             self.busy.update(t.resources)
             for resource in t.resources:
                 self.queued[resource].remove(key)
-            t.span = (now, now + self.fabric.seconds(t.src, t.dst, t.nbytes))
-            self.push(t.span[1], "finish", t)
+            self.start(t, now, self.network.seconds(t.src, t.dst, t.nbytes))
 
 
 def replay(
     programs: Sequence[Sequence[Step]],
-    fabric: Fabric,
+    network: Network,
     *,
     buffered: bool = False,
-    stand_in: Callable[[Hashable], Hashable] | None = None,
+    representative: Callable[[Hashable], Hashable] | None = None,
 ) -> Timeline:
-    """When each message of the programs (one a rank) starts and ends on `fabric`.
+    """When each message of the programs, one for each rank, starts and ends on `network`.
 
-    A message is ready when its send and its receive are both posted; with `buffered` as soon as it is sent. A rank
-    sends one message and receives one at a time. A program that never ends (a deadlock) is replayed as far as it goes.
+    A message is ready when its Send and its Recv are both posted; with `buffered`, as soon as it is sent. A rank sends one
+    message at a time and receives one at a time. A program that never ends (a deadlock) is replayed as far as it goes.
 
-    Where ranks are alike, the programs may be those of a few of them. `stand_in` then names the port or link ("out", rank),
-    ("in", rank), or as the fabric calls it, that stands for the one of a rank whose program is left out.
+    Where ranks behave alike, `programs` may hold those of the first few only. `representative` then maps each port
+    ("out", rank) or ("in", rank), and each link as `network.links` names it, to the one that stands for it among these ranks.
+
+    >>> rank0, rank1 = [Send(0, 1, nbytes=100), Wait(0, sent=True)], [Recv(0, 0), Wait(0, sent=False)]
+    >>> replay([rank0, rank1], UniformNetwork(alpha=5, beta=2)).spans
+    {0: (0, 205)}
     """
-    return _Replay(programs, fabric, buffered, stand_in).run()
+    return _Replay(programs, network, buffered, representative).run()

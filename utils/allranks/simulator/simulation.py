@@ -1,6 +1,6 @@
 """A schedule on a topology: how long it takes, and the trace of every message, up to clusters that nobody here owns.
 
-The clock is `network.replay`, the one that the wire runs on: a message starts when its sender and receiver are there and
+The clock is `clock.replay`, the one that the wire runs on: a message starts when its sender and receiver are there and
 every port and link on its way is free. Where all nodes are alike and do alike, one unit of the machine stands for all of
 them, which gives the same times, with chunks rounded up to equal ones, and allows large worlds. Imports without torch.
 """
@@ -8,14 +8,15 @@ them, which gives the same times, with chunks rounded up to equal ones, and allo
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from allranks import cost
-from allranks.schedules import MAX_RANKS, Schedule, ScheduleError, find
-from allranks.schedules.regular import Regular, regular
+from allranks.errors import CourseError
+from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
+from allranks.schedules.symmetric import Regular, regular
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
 from allranks.topology import Topology, TopologyError
 from allranks.trace import Event, Trace
@@ -27,13 +28,18 @@ MAX_EVENT_RANKS_ONE_CHUNK = 16384
 MAX_MESSAGES = 2_000_000
 
 
-class SimulateError(ValueError):
+class SimulateError(CourseError, ValueError):
     """A simulation that can't be made; the message is one sentence with the reason."""
 
 
 @dataclass(frozen=True)
-class Fabric:
-    """A topology as `network.replay` and `allranks.wire.run(topology=...)` take it."""
+class TopologyNetwork:
+    """A topology as a network for `clock.replay` and for `allranks.wire.run(topology=...)`.
+
+    >>> from allranks.topology import preset
+    >>> TopologyNetwork(preset("dgx-h100")).seconds(0, 8, nbytes=50_000_000)
+    0.001005
+    """
 
     topology: Topology
 
@@ -52,7 +58,7 @@ class Fabric:
         beta = max(
             (self.topology.seconds(a, b, 1 << 30) - self.topology.seconds(a, b, 0) for a, b in ring), default=0.0
         )
-        return collective_seconds(name, len(members), nbytes, alpha, beta / (1 << 30))
+        return float(collective_seconds(name, len(members), nbytes, alpha, beta / (1 << 30)))
 
 
 @dataclass(frozen=True)
@@ -92,19 +98,18 @@ class Simulation:
     @cached_property
     def trace(self) -> Trace:
         """Every message with its times. Raises SimulateError where one unit stood for the others."""
-        if self.schedule is None:
+        if self.schedule is None or self.timeline is None:
             raise SimulateError(
                 f"{self.ranks} ranks were simulated by symmetry, so that there is no list of messages; ask for "
                 f"method='events', which goes up to {MAX_EVENT_RANKS} ranks"
             )
         events, plain = [], self.schedule.trace(self.nbytes)
-        for event in plain:
-            start, end = self.timeline.spans[event.match]
-            fields = {name: getattr(event, name) for name in ("chunks", "nbytes", "step", "match", "contrib")}
-            events.append(Event(event.rank, event.op, event.peer, start=start, end=end, **fields))
+        for number, event in enumerate(plain):  # two events a message, in the order of its number
+            start, end = self.timeline.spans[number // 2]
+            events.append(replace(event, start=float(start), end=float(end)))
         for idle in self.timeline.idle:
-            events.append(Event(idle.rank, "wait", start=idle.start, end=idle.end))
-        events.sort(key=lambda e: (e.start, e.step is None, e.match or 0))
+            events.append(Event(idle.rank, "wait", start=float(idle.start), end=float(idle.end)))
+        events.sort(key=lambda e: (e.start or 0.0, e.step is None, e.match or 0))
         return Trace(
             kind="simulated",
             ranks=self.ranks,
@@ -119,7 +124,7 @@ class Simulation:
             meta={"topology": self.topology.name},
         )
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The figures as plain data."""
         return {
             "collective": self.collective,
@@ -146,7 +151,7 @@ def simulate(
     *,
     gamma: float = 0.0,
     method: str | None = None,
-    **options,
+    **options: int | None,
 ) -> Simulation:
     """Runs an algorithm (by the names of `schedules.find`) on a topology.
 
@@ -155,40 +160,35 @@ def simulate(
     "events" (message by message), "symmetry", or None for the second where it is allowed and the world is large. Raises
     SimulateError, ScheduleError or TopologyError.
     """
-    build = find(collective, algorithm)
+    known = describe(collective, algorithm)
     if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
         raise SimulateError(f"the bytes are {nbytes!r}; they are a whole number, 0 or more")
     if method not in (None, "events", "symmetry"):
         raise SimulateError(f"the method is {method!r}; it is 'events' or 'symmetry'")
     if not 0 <= gamma < math.inf:
         raise SimulateError(f"gamma is {gamma!r} seconds a byte; it is 0 or more, and finite")
-    name = build(1)
     _check_world(ranks, topology)
-    names = build.__code__.co_varnames[: build.__code__.co_argcount]
-    if unknown := sorted(set(options) - set(names)):
-        raise SimulateError(f"{name.algorithm} {name.collective} has no option {', '.join(unknown)}")
-    options = _defaults(name, names, ranks, nbytes, topology, options)
-    rules = None
+    if unknown := sorted(set(options) - set(known.options)):
+        raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
+    chosen = _chosen_options(known, ranks, nbytes, topology, options)
     if method == "symmetry" or (method is None and ranks > 64):
-        rules = regular(name.collective, name.algorithm, ranks, options.get("ranks_per_node", options.get("columns")))
+        rules = regular(known.collective, known.name, ranks, chosen.get("ranks_per_node", chosen.get("columns")))
         unit = _unit(rules, topology) if rules else None
-        if unit is None or unit == ranks:
-            if method == "symmetry":
-                raise SimulateError(
-                    f"{name.algorithm} {name.collective} of {ranks} ranks on {topology.name} has no symmetry to use: its "
-                    "ranks, or the nodes, are not all alike"
-                )
-            rules = None
-    if rules is not None:
-        return _by_symmetry(rules, unit, nbytes, topology, gamma)
-    _check_size(name, ranks)
-    return run_schedule(build(ranks, **options), nbytes, topology, gamma=gamma)
+        if rules is not None and unit is not None and unit < ranks:
+            return _by_symmetry(rules, unit, nbytes, topology, gamma)
+        if method == "symmetry":
+            raise SimulateError(
+                f"{known.name} {known.collective} of {ranks} ranks on {topology.name} has no symmetry to use: its "
+                "ranks, or the nodes, are not all alike"
+            )
+    _check_size(known, ranks)
+    return run_schedule(known.build(ranks, **chosen), nbytes, topology, gamma=gamma)
 
 
 def run_schedule(schedule: Schedule, nbytes: int, topology: Topology, *, gamma: float = 0.0) -> Simulation:
     """Simulates a schedule message by message; yours, or one of `allranks.schedules`."""
     _check_world(schedule.ranks, topology)
-    timeline = replay(programs(schedule, nbytes, gamma), Fabric(topology))
+    timeline = replay(programs(schedule, nbytes, gamma), TopologyNetwork(topology))
     if None in timeline.finished:
         raise SimulateError(f"rank {timeline.finished.index(None)} never ends: its schedule waits for itself")
     return Simulation(
@@ -237,15 +237,15 @@ def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topo
     The larger of two bounds: that of a rank, all of whose bytes pass its fastest link; and that of a node, into or out
     of which the other nodes' data must pass through its cards.
     """
-    fastest, m = topology.fastest, topology.nodes(ranks)
-    links = [topology.inside] + ([topology.nic] if m > 1 else [])
+    fastest, nic, m = topology.fastest, topology.nic, topology.nodes(ranks)
+    links = [topology.inside] + ([nic] if nic is not None and m > 1 else [])
     alpha = min(link.alpha_s for link in links)
     if ranks <= (topology.ranks_per_island or topology.ranks_per_node):
         fastest = topology.inside
     bound = cost.lower_bound(collective, ranks, nbytes)
     # one segment can be added while the next arrives: the two do not add up
     rank = max(float(bound.seconds(alpha, fastest.beta_s_per_byte)), float(bound.reduced_nbytes) * gamma)
-    if m == 1:
+    if nic is None or m == 1:
         return rank
     # the nodes as ranks of a smaller world, each with all its cards; in all_to_all a node sends for all its ranks
     vector = nbytes * (topology.ranks_per_node if collective == "all_to_all" else 1)
@@ -253,7 +253,7 @@ def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topo
     rounds, reached = 0, 1
     while reached < m:  # in one round each rank of a node can reach another node
         rounds, reached = rounds + 1, reached * (topology.ranks_per_node + 1)
-    return max(rank, rounds * topology.nic.alpha_s + share / (topology.nics_per_node * topology.nic.bytes_per_s))
+    return max(rank, rounds * nic.alpha_s + share / (topology.nics_per_node * nic.bytes_per_s))
 
 
 def _node_share(collective: str, ranks: int, topology: Topology, vector: int) -> float:
@@ -264,17 +264,20 @@ def _node_share(collective: str, ranks: int, topology: Topology, vector: int) ->
     return 0.0  # nodes of different sizes own different parts; the bound of the ranks must do
 
 
-def _defaults(one: Schedule, names: tuple, ranks: int, nbytes: int, topology: Topology, options: dict) -> dict:
-    options = {name: value for name, value in options.items() if value is not None}
-    if "segments" in names and "segments" not in options:
-        link = topology.nic if topology.nodes(ranks) > 1 else topology.inside
-        what = one.collective, one.algorithm, ranks, nbytes, link.alpha_s, link.beta_s_per_byte
-        options["segments"] = min(range(1, max(1, min(nbytes, 64)) + 1), key=lambda k: cost.price(*what, segments=k))
+def _chosen_options(
+    known: Algorithm, ranks: int, nbytes: int, topology: Topology, options: Mapping[str, int | None]
+) -> dict[str, int]:
+    """The options that were given, and for the others what suits the topology."""
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if "segments" in known.options and "segments" not in chosen:
+        link = topology.nic if topology.nic is not None and topology.nodes(ranks) > 1 else topology.inside
+        what = known.collective, known.name, ranks, nbytes, link.alpha_s, link.beta_s_per_byte
+        chosen["segments"] = min(range(1, max(1, min(nbytes, 64)) + 1), key=lambda k: cost.price(*what, segments=k))
     for name in ("ranks_per_node", "columns"):
         g = topology.ranks_per_node
-        if name in names and name not in options and g < ranks and ranks % g == 0:
-            options[name] = g
-    return options
+        if name in known.options and name not in chosen and g < ranks and ranks % g == 0:
+            chosen[name] = g
+    return chosen
 
 
 def _check_world(ranks: int, topology: Topology) -> None:
@@ -289,11 +292,11 @@ def _check_world(ranks: int, topology: Topology) -> None:
             raise SimulateError(f"rank {rank} is to be slow, but there are only the ranks 0 to {ranks - 1}")
 
 
-def _check_size(one: Schedule, ranks: int) -> None:
-    """Refuses a world whose list of messages would not fit; `one` is the schedule for a single rank."""
-    if one.collective == "all_to_all":
+def _check_size(known: Algorithm, ranks: int) -> None:
+    """Raises SimulateError where the list of all messages would be too long."""
+    if known.collective == "all_to_all":
         limit = MAX_EVENT_RANKS_ALL_TO_ALL
-    elif one.algorithm in ("binomial", "flat", "tree", "recursive doubling") and one.collective in (
+    elif known.name in ("binomial", "flat", "tree", "recursive doubling") and known.collective in (
         "broadcast", "reduce", "all_reduce",
     ):  # fmt: skip
         limit = MAX_EVENT_RANKS_ONE_CHUNK
@@ -301,7 +304,7 @@ def _check_size(one: Schedule, ranks: int) -> None:
         limit = MAX_EVENT_RANKS
     if ranks > limit:
         raise SimulateError(
-            f"{one.algorithm} {one.collective} of {ranks} ranks has too many different messages to follow one by one: take "
+            f"{known.name} {known.collective} of {ranks} ranks has too many different messages to follow one by one: take "
             f"at most {limit} ranks, or whole nodes (and a power of two) where the algorithm treats all ranks alike"
         )
 
@@ -344,13 +347,13 @@ def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gam
             first += unit
     nodes, leaves = max(1, unit // topology.ranks_per_node), topology.nodes_per_leaf or 1
 
-    def stand_in(resource: Any) -> tuple:
+    def representative(resource: Any) -> tuple[Hashable, ...]:
         kind, where, *rest = resource
         if kind in ("out", "in"):
             return kind, where % unit
         return kind, where % max(1, nodes // leaves) if kind.startswith("leaf") else where % nodes, *rest
 
-    timeline = replay(found, Fabric(topology), stand_in=stand_in)
+    timeline = replay(found, TopologyNetwork(topology), representative=representative)
     if None in timeline.finished:
         raise SimulateError(f"rank {timeline.finished.index(None)} never ends: its schedule waits for itself")
     return Simulation(
@@ -368,11 +371,11 @@ def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gam
 
 
 __all__ = [
-    "Fabric",
     "ScheduleError",
     "SimulateError",
     "Simulation",
     "TopologyError",
+    "TopologyNetwork",
     "lower_bound_seconds",
     "programs",
     "run_schedule",

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import ipywidgets
 import traitlets
 
+from allranks.errors import CourseError
 from allranks.widgets.buttons import Keys, Options
 
 
-class DrillError(ValueError):
+class DrillError(CourseError, ValueError):
     """A question that can't be asked: no options, no right one, an option without a reason."""
 
 

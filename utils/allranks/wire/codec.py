@@ -17,6 +17,8 @@ import struct
 from collections import deque
 from typing import Any
 
+from allranks.errors import CourseError
+
 HEAD = struct.Struct("!IIQB")
 INLINE_NBYTES = 64 * 1024
 MAX_HEADER_NBYTES = 8 * 1024 * 1024
@@ -25,7 +27,7 @@ _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
-class CodecError(ValueError):
+class CodecError(CourseError, ValueError):
     """Bytes that are no frame of ours, or a value that the wire does not carry."""
 
 

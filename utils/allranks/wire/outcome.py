@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-from allranks.simulator.clock import Fabric, Flat, Timeline
+from allranks.simulator.clock import Network, Timeline, UniformNetwork
 from allranks.trace import Trace
 from allranks.wire import record
 from allranks.wire.failures import Failure, FailureKind
@@ -29,7 +29,7 @@ class Outcome:
     all_final_args: list
     wall_s: float
     router: Router = field(repr=False)
-    fabric: Fabric = field(repr=False)
+    fabric: Network = field(repr=False)
     text_of: record.TextOf = field(repr=False)
 
     def __iter__(self):
@@ -48,7 +48,7 @@ class Outcome:
     @functools.cached_property
     def rounds(self) -> Timeline:
         """The timeline if every message took one round, whatever its size, and computing took none."""
-        unit = Flat(1, 0)
+        unit = UniformNetwork(1, 0)
         if self.fabric == unit and not any(state.work for state in self.router.ranks):
             return self.timeline
         return record.timeline(self.router, unit, computing=False)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from allranks.engines.usercode import by_value
-from allranks.simulator.clock import Fabric, Flat
+from allranks.errors import CourseError
+from allranks.simulator.clock import Network, UniformNetwork
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.messages import Program, Rules
@@ -25,7 +26,7 @@ _OUTPUT_FACTOR = 16  # printing this many times what is kept ends the run
 _START_S = 120
 
 
-class WireError(RuntimeError):
+class WireError(CourseError, RuntimeError):
     """The wire was asked for what it can't do, or its ranks can't be started."""
 
 
@@ -87,7 +88,7 @@ class Ranks:
         seed: int = 0,
         alpha: float = 1.0,
         beta: float = 0.0,
-        topology: Fabric | None = None,
+        topology: Network | None = None,
         cpu_s: float = 10,
         wall_s: float = 30,
         memory_bytes: int = MEMORY_BYTES,
@@ -144,7 +145,7 @@ class Ranks:
             all_final_args=finals,
             wall_s=time.monotonic() - began,
             router=router,
-            fabric=topology if topology is not None else Flat(alpha, beta),
+            fabric=topology if topology is not None else UniformNetwork(alpha, beta),
             text_of=text_of,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from allranks.simulator.clock import Compute, Enter, Fabric, Recv, Send, Step, Timeline, Wait, replay
+from allranks.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait, replay
 from allranks.trace import Event, Trace
 from allranks.wire.collectives import ITEMSIZES
 from allranks.wire.messages import FileWritten, LogEntry
@@ -76,7 +76,7 @@ def matches(ordered: list[Op]) -> dict[int, int]:
     return seen
 
 
-def timeline(router: Router, fabric: Fabric, computing: bool = True) -> Timeline:
+def timeline(router: Router, fabric: Network, computing: bool = True) -> Timeline:
     """When each message was under way on `fabric`; without `computing`, what ranks compute takes no time."""
     number = numbers(router)
     programs = [

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from allranks.simulator.clock import Enter, Flat, NetworkError, Recv, Send, Wait, replay
+from allranks.simulator.clock import Enter, NetworkError, Recv, Send, UniformNetwork, Wait, replay
 from allranks.trace import Event, Trace
 
 
@@ -145,7 +145,7 @@ def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, in
                 program.append(Enter(message, r["name"], tuple(r["group"]), r["nbytes"]))
         programs.append(program)
     try:
-        times = replay(programs, Flat(1, 0), buffered=True)
+        times = replay(programs, UniformNetwork(1, 0), buffered=True)
     except NetworkError:
         return {}
     # a collective counts as one step, however many rounds its algorithm would take

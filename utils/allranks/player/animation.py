@@ -14,9 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from allranks.schedules import COLLECTIVES, Schedule
-from allranks.trace import Trace
+from allranks.trace import Message, Trace
 
 Contributions = tuple[int, ...]
 LAYOUTS = ("ring", "line", "tree", "grid", "all-to-all")
@@ -271,7 +272,7 @@ def _read(trace: Trace) -> tuple[list[Transfer], list[Bar], dict[int, Contributi
 
 def _late_steps(trace: Trace) -> list[int]:
     """The steps of the sends in their order; one that never began comes after all else that its rank did."""
-    last: Counter = Counter()
+    last: Counter[int] = Counter()
     for e in trace.events:
         if e.step is not None:
             last[e.rank] = max(last[e.rank], e.step + 1)
@@ -293,19 +294,21 @@ def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> lis
             busy[transfer.dst].append((transfer.start, transfer.end))
     done = list(accumulate(done, max))
     met = {e.match for e in trace.events if e.op == "send"} - {None}
-    turn: Counter = Counter()
+    turn: Counter[int] = Counter()
     bars = []
     for e in trace.events:
-        step = place.get(e.match, turn[e.rank]) if e.step is None else e.step
+        step = e.step
+        if step is None:
+            step = turn[e.rank] if e.match is None else place.get(e.match, turn[e.rank])
         if e.op in ("recv", "reduce") and (e.match is None or e.match not in met):
             bars.append(Bar(e.rank, "wait", step, None, e.peer, line=e.line, start=e.start))
         elif e.op == "wait" and e.step is None and e.start is not None and e.end is not None and transfers:
             # an idle time lies in the steps that were going on meanwhile; a rank isn't idle while its own message is
             # under way
-            for start, end in _without(e.start, e.end, busy[e.rank]):
-                first = min(bisect_right(done, start), len(done) - 1)
-                last = min(max(first, bisect_left(done, end)), len(done) - 1)
-                bars.append(Bar(e.rank, e.op, first, last, e.peer, start=start, end=end, line=e.line))
+            for begin, until in _without(e.start, e.end, busy[e.rank]):
+                first = min(bisect_right(done, begin), len(done) - 1)
+                last = min(max(first, bisect_left(done, until)), len(done) - 1)
+                bars.append(Bar(e.rank, e.op, first, last, e.peer, start=begin, end=until, line=e.line))
             continue
         elif e.op not in ("send", "recv", "reduce"):
             end = None if e.op == "wait" and e.end is None else step
@@ -326,9 +329,9 @@ def _without(start: float, end: float, taken: list[tuple[float, float]]) -> list
     return [*left, (start, end)] if start < end else left
 
 
-def _infer_steps(messages: list) -> list[int]:
+def _infer_steps(messages: Sequence[Message]) -> list[int]:
     """Steps for messages that carry none: a rank sends one message a step, and only after what it received before."""
-    ready: Counter = Counter()
+    ready: Counter[int] = Counter()
     waiting: list[tuple[float, int, int]] = []
     steps = []
     for m in messages:
@@ -346,7 +349,16 @@ def _infer_steps(messages: list) -> list[int]:
     return steps
 
 
-def _fold(source, kind, nbytes, clock, raw, bars, given, inferred) -> Animation:
+def _fold(
+    source: Schedule | Trace,
+    kind: str,
+    nbytes: int,
+    clock: str,
+    raw: list[Transfer],
+    bars: list[Bar],
+    given: dict[int, Contributions],
+    inferred: bool,
+) -> Animation:
     """Folds the messages in order of their steps; within a step every message leaves before any arrives."""
     rules = _rules(source)
     held = _by_cell(rules.initial()) if rules else {}
@@ -387,9 +399,10 @@ def _fold(source, kind, nbytes, clock, raw, bars, given, inferred) -> Animation:
                 )
             )
         start = stop
-    steps = max((x.step for x in (*transfers, *bars)), default=-1) + 1
+    drawn: list[Transfer | Bar] = [*transfers, *bars]
+    steps = max((x.step for x in drawn), default=-1) + 1
     links = {(transfer.src, transfer.dst) for transfer in transfers}
-    timed = clock != "step" and any(x.start is not None and x.end is not None for x in (*transfers, *bars))
+    timed = clock != "step" and any(x.start is not None and x.end is not None for x in drawn)
     # what torch did beside a live run's own messages says nothing about these
     collective = None if kind == "live" and raw else source.collective
     words = " ".join(filter(None, (source.algorithm, collective))) or f"{kind} run"
@@ -416,13 +429,13 @@ def _fold(source, kind, nbytes, clock, raw, bars, given, inferred) -> Animation:
     )
 
 
-def _by_cell(cells: dict[tuple[int, int], Counter]) -> dict[tuple[int, int], Contributions]:
+def _by_cell(cells: dict[tuple[int, int], Counter[int]]) -> dict[tuple[int, int], Contributions]:
     """Counters as contributions; a counter that many cells share is turned into them once."""
     known: dict[int, Contributions] = {}
     return {cell: known.get(id(c)) or known.setdefault(id(c), contributions(c.elements())) for cell, c in cells.items()}
 
 
-def _rules(source) -> Schedule | None:
+def _rules(source: Schedule | Trace) -> Schedule | None:
     """The empty schedule that knows what each rank holds at either end, or None where the trace names no chunks."""
     if isinstance(source, Schedule):
         return source
@@ -525,9 +538,9 @@ def _bar_words(item: Bar) -> str:
     return f"rank {item.rank} takes part in {item.op}{f' of {size(item.nbytes)}' if item.nbytes else ''}"
 
 
-def _by_column(items: Sequence[Transfer] | Sequence[Bar], names: Sequence[str], at: float) -> dict[str, list]:
+def _by_column(items: Sequence[Transfer] | Sequence[Bar], names: Sequence[str], at: float) -> dict[str, list[Any]]:
     """One list for each name, with a value for each item; `start` and `end` in microseconds after `at` seconds."""
-    columns: dict[str, list] = {name: [getattr(item, name) for item in items] for name in names}
+    columns: dict[str, list[Any]] = {name: [getattr(item, name) for item in items] for name in names}
     for name in ("start", "end"):
         columns[name] = [None if t is None else round((t - at) * 1e6, 3) for t in columns[name]]
     return columns

@@ -88,9 +88,9 @@ def _lanes(f: Animation) -> tuple[str, float, float]:
     """Bars along the time, a lane for each rank: for runs of which only whole collectives are known."""
     rows = min(f.ranks, _ROWS)
     bars = [bar for bar in f.bars if bar.rank < rows]
-    timed = [bar for bar in bars if bar.start is not None]
-    first = min((bar.start for bar in timed), default=0.0)
-    last = max((bar.end if bar.end is not None else bar.start for bar in timed), default=0.0)
+    timed = [(bar.start, bar.end) for bar in bars if bar.start is not None]
+    first = min((start for start, _ in timed), default=0.0)
+    last = max((start if end is None else end for start, end in timed), default=0.0)
     spans = {}
     for number, bar in enumerate(bars):
         if last > first and bar.start is not None:

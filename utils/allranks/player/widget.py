@@ -10,6 +10,7 @@ import secrets
 import zlib
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import anywidget
 import traitlets
@@ -87,7 +88,7 @@ class Player(anywidget.AnyWidget):
         axis: str | None = None,
         speed: float = 1.0,
         quiz: bool = False,
-        **widget_options,
+        **widget_options: Any,
     ) -> None:
         sources = [source] if compare is None else [source, compare]
         for given in sources:
@@ -163,10 +164,10 @@ class Player(anywidget.AnyWidget):
         # all at once, for what is put in may hold such a word too
         return re.sub("|".join(parts), lambda found: parts[found[0]], _PAGE)
 
-    def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = super()._repr_mimebundle_(**kwargs)
         data, metadata = found if isinstance(found, tuple) else (found, {})
-        return {**data, "text/plain": self.text(), "text/html": self.page()}, metadata
+        return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}, metadata
 
 
 _PAGE = """<div id="NAME" style="max-width:1100px"><img alt="WORDS" style="max-width:100%;background:#fff"

@@ -111,29 +111,12 @@ class Engines:
         if self.launcher == "warm":
             progress("importing torch once, for all ranks")
             ForkServer.ensure()
-        import ipyparallel as ipp
-
-        from allranks.engines.launchers import CurveControllerLauncher
+        import ipyparallel  # noqa: F401  # takes half a second, while the fork server imports torch
 
         if self.launcher == "warm":
             ForkServer.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
-        options = ["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=60", KEEP_NOTHING]
-        if self.launcher == "warm":
-            options.append("--IPController.use_threads=True")
-        self._cluster = ipp.Cluster(
-            controller="warm" if self.launcher == "warm" else CurveControllerLauncher,
-            engines=self.launcher,
-            n=ranks,
-            delay=0,
-            profile_dir=str(self.directory),
-            cluster_id="",
-            controller_args=options,
-            load_profile=False,
-            shutdown_atexit=False,  # ours runs instead, without a word
-            log_level=logging.ERROR,
-        )
-        self._cluster.start_controller_sync()
+        self._start_controller(self.launcher == "warm", missed_beats=60, engines=self.launcher, n=ranks, delay=0)
         engines = self._cluster.engines[self._cluster.start_engines_sync(ranks)]
         self._launchers = dict(engines.ranks if self.launcher == "warm" else engines.launchers)
         engines.announce = False  # a world replaces all its engines at once, hub included
@@ -141,6 +124,31 @@ class Engines:
         self._views = [self._client[i] for i in sorted(self._client.ids)]
         progress(f"{ranks} ranks meet ({self.placement.backend})")
         self.described = self._join(deadline)
+
+    def _start_controller(self, warm: bool, missed_beats: int, **options) -> None:
+        """Starts ipyparallel's controller, a fork where it is `warm`; `options` are those of its Cluster.
+
+        An engine that misses so many heartbeats, one a second, is given up.
+        """
+        import ipyparallel as ipp
+
+        from allranks.engines.launchers import CurveControllerLauncher
+
+        arguments = ["--HeartMonitor.period=1000", f"--HeartMonitor.max_heartmonitor_misses={missed_beats}"]
+        arguments.append(KEEP_NOTHING)
+        if warm:
+            arguments.append("--IPController.use_threads=True")
+        self._cluster = ipp.Cluster(
+            controller="warm" if warm else CurveControllerLauncher,
+            profile_dir=str(self.directory),
+            cluster_id="",
+            controller_args=arguments,
+            load_profile=False,
+            shutdown_atexit=False,  # ours runs instead, without a word
+            log_level=logging.ERROR,
+            **options,
+        )
+        self._cluster.start_controller_sync()
 
     def _connect(self, ranks: int, deadline: float, progress: Callable[[str], None]):
         """A client that knows all engines.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import shutil
 import socket
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from allranks.engines import clusters
 from allranks.engines.forkserver import ForkServer
 from allranks.world.attached import Attached
-from allranks.world.cluster import KEEP_NOTHING, START_TIMEOUT_S, Engines, WorldError
+from allranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
 
 LOOK_S = 2.0
 _numbers = itertools.count()
@@ -31,10 +30,6 @@ class Launched(Attached):
         self._request = {"profile": profile, "ranks": ranks, "backend": backend, **options}
 
     def _start(self, progress: Callable[[str], None]) -> None:
-        import ipyparallel as ipp
-
-        from allranks.engines.launchers import CurveControllerLauncher
-
         # homes are shared: a process of another machine may have our number
         self.directory = clusters.shared_directory() / f"world-{socket.gethostname()}-{next(_numbers)}-{os.getpid()}"
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -45,22 +40,15 @@ class Launched(Attached):
             progress("importing torch once, for the controller")
             ForkServer.ensure().wait_warm(START_TIMEOUT_S)
         progress("starting the controller")
-        self._cluster = ipp.Cluster(
-            controller="warm" if warm else CurveControllerLauncher,
+        self._start_controller(
+            warm,
+            missed_beats=20,
             engines=job.launcher,
             n=job.ranks,
-            profile_dir=str(self.directory),
-            cluster_id="",
             controller_ip="*",
             controller_location=job.address,
-            controller_args=["--HeartMonitor.period=1000", "--HeartMonitor.max_heartmonitor_misses=20", KEEP_NOTHING]
-            + (["--IPController.use_threads=True"] if warm else []),
             send_engines_connection_env=False,  # keys travel in files: an environment is there for more to read
-            load_profile=False,
-            shutdown_atexit=False,
-            log_level=logging.ERROR,
         )
-        self._cluster.start_controller_sync()
         self._client = self._cluster.connect_client_sync()
         progress(f"asking {job.profile} for {job.ranks} engines")
         engines = self._cluster.engines[self._cluster.start_engines_sync(job.ranks, **job.traits)]

@@ -251,6 +251,7 @@ def serve(sandbox_kind: str) -> None:
 def judge(request: dict, ranks: _Lent) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
+    from allranks.checking import judging
     from allranks.checking.source import SourceError, read_source
 
     from autograder.suspect import oddities
@@ -264,7 +265,7 @@ def judge(request: dict, ranks: _Lent) -> dict:
         reason = str(error) if isinstance(error, SourceError) else "The code is nested too deeply to be read."
         return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": reason, "incidents": []}
     pool, ends = ranks.to(request)
-    verdict = exercise.judge_source(source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
+    verdict = judging.judge(exercise, source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
     incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
     return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents}

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from allranks.checking import provenance
+
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 DTYPES = {
     name: getattr(torch, name)
@@ -265,9 +267,9 @@ def shape_of(setup: Setup) -> tuple[int, ...]:
 def vectors(setup: Setup, rng: torch.Generator) -> list[Args]:
     """One tensor for each rank: the inputs of most exercises."""
     if setup.values == "provenance":
-        from allranks.checking.provenance import values
-
-        tensors = [values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)]
+        tensors = [
+            provenance.values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)
+        ]
     else:
         tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
         while setup.weighty and all(torch.equal(t, tensors[0]) for t in tensors):  # else doing nothing may be right

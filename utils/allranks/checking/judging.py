@@ -17,7 +17,7 @@ from allranks.checking import causes, compare, provenance, rules
 from allranks.checking.cases import Arg, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.checking.exercise import Exercise, Fault, Result, Run
 from allranks.checking.in_rank import driver
-from allranks.checking.source import Source
+from allranks.checking.source import Source, from_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.wire import FailureKind, Program, Ranks, Rules
 
@@ -63,6 +63,16 @@ def judge(
         ran = _run_cases(exercise, bench)
         _vote(ran)
         return _verdict(exercise, bench, ran)
+
+
+def judge_text(
+    exercise: Exercise, text: str, filename: str = "answer.py", function: str | None = None, **options: Any
+) -> Verdict:
+    """The verdict on Python text, which runs in the forked ranks only. `function` is its name, if not the exercise's.
+
+    Takes the options of `judge`. Raises SourceError where the text defines no such function.
+    """
+    return judge(exercise, from_text(text, function or exercise.name, filename), **options)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import COLLECTIVES, LAYOUTS, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.common import LAYOUTS
+from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:

@@ -8,7 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run, returning
+from allranks.checking.common import LAYOUTS, returning
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
 def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:

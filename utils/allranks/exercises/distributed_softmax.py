@@ -8,14 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import (
-    LOGIT_GROUPS,
-    Exercise,
-    Group,
-    Mistake,
-    Rule,
-    Run,
-)
+from allranks.checking.common import LOGIT_GROUPS
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
 def _widths(setup: Setup) -> list[int]:

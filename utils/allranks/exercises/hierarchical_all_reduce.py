@@ -11,18 +11,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.exercise import (
-    COLLECTIVES,
-    P2P,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    explain_sum,
-    in_place,
-    sum_mistakes,
-    sum_oracle,
-)
+from allranks.checking.common import explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
 
 # bytes that one of m members sends for a buffer of n bytes, as a multiple of n, on a bandwidth-optimal algorithm
 _SHARES = {

@@ -12,18 +12,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Mistake,
-    Rule,
-    Run,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Mistake, Rule, Run
 
 
 def _sizes(setup: Setup) -> list[int]:

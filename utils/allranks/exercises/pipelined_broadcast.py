@@ -9,20 +9,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    every_root,
-    in_place,
-    with_root,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, every_root, in_place, with_root
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Rule, Run
 
 ALPHA, BETA = 1.0, 0.25
 

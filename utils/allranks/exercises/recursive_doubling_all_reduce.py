@@ -6,21 +6,8 @@ import itertools
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    explain_sum,
-    in_place,
-    sum_mistakes,
-    sum_oracle,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Rule, Run
 from allranks.schedules import ceil_lg
 
 

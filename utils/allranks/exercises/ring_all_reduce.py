@@ -6,21 +6,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Fault,
-    Group,
-    Rule,
-    Run,
-    in_place,
-    sum_mistakes,
-    sum_oracle,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, in_place, sum_mistakes, sum_oracle
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Fault, Group, Rule, Run
 
 
 def _one_pass(step: int):

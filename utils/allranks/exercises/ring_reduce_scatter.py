@@ -6,19 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Fault,
-    Group,
-    Rule,
-    Run,
-    returning,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, returning
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Fault, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import LAYOUTS, MOVED_DTYPES, Exercise, Group, Rule, Run, in_place
+from allranks.checking.common import LAYOUTS, MOVED_DTYPES, in_place
+from allranks.checking.exercise import Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -8,16 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Rule,
-    Run,
-    in_place,
-    rooted_groups,
-)
+from allranks.checking.common import MOVED_DTYPES, in_place, rooted_groups
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
 

@@ -8,18 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.exercise import (
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Rule,
-    Run,
-    explain_sum,
-    in_place,
-    rooted_groups,
-    sum_mistakes,
-)
+from allranks.checking.common import SUM_DTYPES, explain_sum, in_place, rooted_groups, sum_mistakes
+from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
 

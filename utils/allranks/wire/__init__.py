@@ -6,10 +6,11 @@
 It knows the moment when no rank can go on, refuses what the rules forbid, and keeps a virtual clock. See docs/wire.md.
 """
 
-from allranks.wire.failures import Failure, FailureKind, Wait
+from allranks.wire.failures import Failure, FailureKind
 from allranks.wire.messages import FileWritten, LogEntry, Program, Rules
 from allranks.wire.outcome import Outcome
 from allranks.wire.pool import Ranks, WireError, run
+from allranks.wire.wait import Wait
 
 __all__ = [
     "Failure",

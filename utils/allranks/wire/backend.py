@@ -38,7 +38,7 @@ class WireWork(dist._Work):
         if self.waited:
             return True
         endpoint = self.group.endpoint
-        _, *where = endpoint.places.here()
+        _, *where = endpoint.call_sites.here()
         if [checksum(raw(t)) for t in self.sent] != self.sums:
             endpoint.halt("CHANGED_BEFORE_WAIT", "", where, w=self.number, by=self._overwriter())
         answer = endpoint.wait(self.number, where, quick=self.quick)
@@ -77,7 +77,7 @@ class WireWork(dist._Work):
         """Whether `wait()` would return at once. Asks when every other rank has gone as far as it can."""
         if self.waited:
             return True
-        _, *where = self.group.endpoint.places.here()
+        _, *where = self.group.endpoint.call_sites.here()
         return self.group.endpoint.poll(self.number, where)
 
     def is_success(self) -> bool:
@@ -114,7 +114,7 @@ class WireWork(dist._Work):
     def _only_students_ask(self) -> bool:
         """Whether the student's own code has asked, and not in a backward pass, where DDP's hooks hand futures to C++."""
         frame: FrameType | None = sys._getframe(2)
-        if frame is None or not self.group.endpoint.places.is_students(frame.f_code.co_filename):
+        if frame is None or not self.group.endpoint.call_sites.is_students(frame.f_code.co_filename):
             return False
         while frame is not None and frame.f_code.co_name != "_engine_run_backward":
             frame = frame.f_back
@@ -198,7 +198,7 @@ class WireGroup(PythonGroup):
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
-            _, *where = endpoint.places.here()
+            _, *where = endpoint.call_sites.here()
             endpoint.posted.append({"k": "group", "g": key, "m": members, "l": where})
 
     def name(self) -> str:
@@ -245,7 +245,7 @@ class WireGroup(PythonGroup):
         return self.members[rank]
 
     def _describe(self, kind: str, fallback: str, tensor: torch.Tensor | None) -> dict:
-        name, *where = self.endpoint.places.here(3)
+        name, *where = self.endpoint.call_sites.here(3)
         op: dict[str, Any] = {"k": kind, "a": canonical(name or fallback), "g": self.key, "l": where}
         if tensor is not None:
             op.update(d=dtype_name(tensor.dtype), c=tensor.numel(), z=_was_complex(tensor))

@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Sequence
 from contextvars import ContextVar
 
+from allranks.wire.call_site import CallSites
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
-from allranks.wire.place import Places
 
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
 
@@ -28,8 +28,8 @@ class Stopped(BaseException):
 class Endpoint:
     """Posts are kept back until the rank has to wait, so that one message to the router carries several."""
 
-    def __init__(self, channel: Channel, places: Places) -> None:
-        self.channel, self.places = channel, places
+    def __init__(self, channel: Channel, call_sites: CallSites) -> None:
+        self.channel, self.call_sites = channel, call_sites
         self.thread = threading.get_ident()
         _endpoint.set(self)
         self.start(contiguous=False)

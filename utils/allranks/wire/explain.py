@@ -6,11 +6,12 @@ import re
 from dataclasses import replace
 
 from allranks.wire import collectives
-from allranks.wire.failures import Failure, FailureKind, at
+from allranks.wire.deadlock import awaited, capital, find_deadlock, name_ranks, other_tag, waits
+from allranks.wire.failures import Failure, FailureKind
 from allranks.wire.record import TextOf
 from allranks.wire.router import Router
-from allranks.wire.standing import awaited, capital, of_waits, other_tag, ranks_named, waits
-from allranks.wire.state import Fault, Op
+from allranks.wire.state import Op, WireFault
+from allranks.wire.wait import at
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)
 _FUNCTION = "the function"
@@ -29,7 +30,7 @@ def verdict(router: Router, text_of: TextOf, limits: dict) -> Failure | None:
     if fault is not None:
         failure = _of_fault(router, fault, text_of, limits)
     elif router.stuck():
-        failure = of_waits(router, text_of)
+        failure = find_deadlock(router, text_of)
     else:
         failure = _of_leftovers(router, text_of)
     if failure is None or failure.rank is None:
@@ -42,7 +43,7 @@ def verdict(router: Router, text_of: TextOf, limits: dict) -> Failure | None:
 # --------------------------------------------------------------------------------------------- faults of one rank
 
 
-def _of_fault(router: Router, fault: Fault, text_of: TextOf, limits: dict) -> Failure:
+def _of_fault(router: Router, fault: WireFault, text_of: TextOf, limits: dict) -> Failure:
     op = fault.ops[0] if fault.ops else None
     file, line = fault.file, fault.line
     if line is None and op is not None:
@@ -61,18 +62,18 @@ def _of_fault(router: Router, fault: Fault, text_of: TextOf, limits: dict) -> Fa
     )
 
 
-def _raised(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _raised(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     text = clean(fault.message).rstrip(".")
     said = f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}."
     missing = _GIVEN.get(text.partition("'")[2].partition("'")[0]) if fault.error == "NameError" else None
     return f"{said} Cells of %%ranks have that name; a function asks for it: {missing}." if missing else said
 
 
-def _exited(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _exited(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     return f"Rank {fault.rank}{place} ended the process ({clean(fault.message) or 'exit'}). Return from {_FUNCTION} instead."
 
 
-def _forbidden(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _forbidden(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     op = fault.ops[0]
     if "object" in op.name:
         return f"Rank {fault.rank}{place} called {clean(op.name)}, which pickles Python objects; the wire passes tensors only."
@@ -80,7 +81,7 @@ def _forbidden(router: Router, fault: Fault, place: str, limits: dict) -> str:
     return f"Rank {fault.rank}{place} called {op.name}, which is not allowed here. Allowed: {allowed}."
 
 
-def _forbidden_peer(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _forbidden_peer(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     op = fault.ops[0]
     to = "sent to" if op.kind == "send" else "received from"
     if router.rules.peers == "ring":
@@ -92,7 +93,7 @@ def _forbidden_peer(router: Router, fault: Fault, place: str, limits: dict) -> s
     return f"Rank {op.rank}{place} {to} rank {op.peer}, which is not allowed here."
 
 
-def _mismatch(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _mismatch(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     if not fault.ops:
         return f"Rank {fault.rank}{place}: {fault.message}."
     first = fault.ops[0]
@@ -109,18 +110,18 @@ def _amount(op: Op) -> str:
     return f"{op.caller_numel} {op.caller_dtype} element{'' if op.caller_numel == 1 else 's'}"
 
 
-def _disagree(fault: Fault) -> str:
+def _disagree(fault: WireFault) -> str:
     if fault.message:
         op = next(o for o in fault.ops if o.rank == fault.rank)
         return f"Rank {op.rank} in {op.name}{at(op.line)}: {fault.message}"
     said: dict[str, list[Op]] = {}
     for op in fault.ops:
         said.setdefault(f"{collectives.describe(op)}{at(op.line)}", []).append(op)
-    parts = [f"{ranks_named([o.rank for o in ops])} called {text}" for text, ops in said.items()]
+    parts = [f"{name_ranks([o.rank for o in ops])} called {text}" for text, ops in said.items()]
     return f"The ranks disagree: {'; '.join(parts)}. Every rank must make the same call."
 
 
-def _changed(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _changed(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     op = fault.ops[0] if fault.ops else None
     if op is None:
         return f"Rank {fault.rank} changed a buffer before wait()."
@@ -137,26 +138,26 @@ def _changed(router: Router, fault: Fault, place: str, limits: dict) -> str:
     )
 
 
-def _limit_of_cpu(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _limit_of_cpu(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     if fault.ops:
         return f"Rank {fault.rank}{place}: {clean(fault.message)}"
     return f"Rank {fault.rank}{place} computed for more than {limits['cpu_s']:g} s: an endless loop?"
 
 
-def _limit_of_wall(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _limit_of_wall(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     said = f"Rank {fault.rank}{place} had not ended after {limits['wall_s']:g} s"
     # on a busy machine an endless loop may not get the processor time of its own limit
     busy = re.fullmatch(r"\d{1,4}\.\d", fault.message or "") and float(fault.message) >= 0.2
     return f"{said}, of which it computed for {fault.message} s: an endless loop?" if busy else f"{said}."
 
 
-def _limit_of_memory(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _limit_of_memory(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     if fault.ops:
         return f"Rank {fault.rank}{place}: {clean(fault.message)}"
     return f"Rank {fault.rank}{place} asked for more than {limits['memory_bytes'] / 1e6:.0f} MB of memory."
 
 
-def _output(router: Router, fault: Fault, place: str, limits: dict) -> str:
+def _output(router: Router, fault: WireFault, place: str, limits: dict) -> str:
     return f"Rank {fault.rank} printed more than {limits['output_limit'] / 1e6:.1f} MB. Print less."
 
 
@@ -210,7 +211,7 @@ def _of_leftovers(router: Router, text_of: TextOf) -> Failure | None:
     op = min(unwaited, key=lambda o: (o.index, o.rank))
     if op.kind == "collective" and not op.complete:
         missing = awaited(router, op)
-        message = f"Rank {op.rank} called {op.name}{at(op.line)}, but {ranks_named(list(missing))} never did."
+        message = f"Rank {op.rank} called {op.name}{at(op.line)}, but {name_ranks(list(missing))} never did."
         return _leftover(FailureKind.DESYNC, op, message, text_of)
     why = "until then its data has not arrived" if op.kind == "recv" else "until then its buffer is still in use"
     message = (

@@ -6,6 +6,9 @@ import html
 from dataclasses import dataclass, field
 from enum import Enum
 
+from allranks.wire.wait import Wait
+from allranks.wire.wait_graph import waits_svg
+
 
 class FailureKind(Enum):
     """Every way in which a run can fail."""
@@ -32,41 +35,6 @@ class FailureKind(Enum):
     NO_FUNCTION = "no function"
     SYNTAX = "syntax"
     BAD_RESULT = "bad result"
-
-
-STANDING = {"returned": "has returned", "stopped": "was stopped", "running": "is running"}
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Where one rank stands: the operation that it is in, whom it waits for, and the student's line.
-
-    `peer` is the first of `peers`; both are empty where the rank waits for nobody (it computes, or it has returned).
-    """
-
-    rank: int
-    op: str
-    peer: int | None
-    line: int | None = None
-    text: str | None = None
-    tag: int = 0
-    peers: tuple[int, ...] = ()
-    nbytes: int | None = None
-
-    def __str__(self) -> str:
-        if self.op in STANDING:
-            return f"rank {self.rank} {STANDING[self.op]}"
-        whom = "" if not self.peers else f" for rank{'s' if len(self.peers) > 1 else ''} {_listed(self.peers)}"
-        return f"rank {self.rank} waits{whom} in {self.op}{at(self.line)}"
-
-
-def at(line: int | None) -> str:
-    """ ", line 4", or nothing."""
-    return f", line {line}" if line else ""
-
-
-def _listed(ranks) -> str:
-    return ", ".join(str(r) for r in ranks)
 
 
 @dataclass(frozen=True)
@@ -103,9 +71,7 @@ class Failure:
 
     def svg(self) -> str:
         """The wait-for graph as a self-contained SVG (the cycle's arrows bold); empty where nobody waits."""
-        from allranks.wire.draw import waits_svg
-
-        return waits_svg(self)
+        return waits_svg(self.waits, self.cycle, self.message)
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         drawing = self.svg()

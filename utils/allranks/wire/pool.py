@@ -118,7 +118,7 @@ class Ranks:
         job = {
             "ranks": ranks,
             "filename": filename,
-            "seed": _told(seed),
+            "seed": derive_rank_seed(seed),
             "contiguous": rules.contiguous,
             "guard": guard,
             "final_args": final_args,
@@ -131,10 +131,10 @@ class Ranks:
             self._discard(range(ranks))
             raise
         text_of = texts(fn, filename)
-        session.strays()
+        session.kill_children()
         results, finals = session.results(calls is not None, jobs, final_args)
         failure = explain.verdict(router, text_of, limits)
-        self._discard(session.recall())
+        self._discard(session.stop_ranks())
         router.forget()
         return Outcome(
             results=results,
@@ -215,8 +215,8 @@ def run(
         return pool.run(fn, ranks, args, **options)
 
 
-def _told(seed: int) -> int:
-    """What the ranks draw from. The seed itself may have made the inputs of all ranks: none could keep it to itself."""
+def derive_rank_seed(seed: int) -> int:
+    """A seed for the ranks; the run's own seed would reveal every rank's inputs."""
     return int.from_bytes(hashlib.sha256(f"ranks {seed}".encode()).digest()[:4], "big")
 
 

@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 
 from allranks.wire import backend, values
+from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
 from allranks.wire.limits import Guard
 from allranks.wire.messages import Program
-from allranks.wire.place import Places
 
 _TEXT_NCHARS = 500
 _MODULE = "__allranks__"  # a program's
@@ -40,8 +40,8 @@ class Rank:
 
     def __init__(self, sock: socket.socket) -> None:
         self.channel = Channel(sock, blocking=True)
-        self.places = Places("<program>")
-        self.endpoint = Endpoint(self.channel, self.places)
+        self.call_sites = CallSites("<program>")
+        self.endpoint = Endpoint(self.channel, self.call_sites)
         self.guard = Guard(self.on_fault, self.on_write)
         self.excepthook = sys.excepthook
         backend.register(self.endpoint)
@@ -66,7 +66,7 @@ class Rank:
 
     def run(self, job: dict, body) -> None:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""
-        self.places = self.endpoint.places = Places(job["filename"])
+        self.call_sites = self.endpoint.call_sites = CallSites(job["filename"])
         self.endpoint.start(contiguous=job["contiguous"])
         try:
             fn, calls = values.unpack(job, body, trusting=True)
@@ -129,7 +129,7 @@ class Rank:
         try:
             exec(code, module)
         except ImportError as error:
-            _, line = self.places.of_traceback(error.__traceback__)
+            _, line = self.call_sites.of_traceback(error.__traceback__)
             raise _Missing("IMPORT", str(error), line) from None
         if not callable(module.get(fn.function)):
             raise _Missing("NO_FUNCTION", f"the program defines no function {fn.function}", None)
@@ -141,10 +141,10 @@ class Rank:
 
     def describe(self, error: BaseException) -> dict:
         """The report of what was raised."""
-        where = self.places.of_traceback(error.__traceback__)
+        where = self.call_sites.of_traceback(error.__traceback__)
         if isinstance(error, _Missing):
             kind, message, line = error.args
-            return self.fault(kind, message, (self.places_file(), line))
+            return self.fault(kind, message, (self.program_file(), line))
         if isinstance(error, SystemExit):
             return self.fault("EXITED", str(error.code), where)
         text = _safe_text(error)
@@ -153,25 +153,25 @@ class Rank:
         kind = "IMPORT" if isinstance(error, ModuleNotFoundError) else "EXCEPTION"
         return self.fault(kind, text, where, error=type(error).__name__[:80])
 
-    def places_file(self) -> str:
+    def program_file(self) -> str:
         """The file name of the program that runs."""
-        return next(iter(self.places.known))
+        return next(iter(self.call_sites.known))
 
     def on_fault(self, kind: str, frame: FrameType | None, message: str) -> None:
         """A limit was reached, or a process was to be started: says where, and goes no further."""
         self.guard.active = False
-        _, *where = self.places.of_frame(frame)
+        _, *where = self.call_sites.of_frame(frame)
         self.endpoint.halt(kind, message, where)
 
     def on_write(self, path: str, frame: FrameType) -> None:
         """A file was opened for writing."""
-        _, *where = self.places.of_frame(frame)
+        _, *where = self.call_sites.of_frame(frame)
         if where[0] is not None and not self._importing(frame):
             self.endpoint.posted.append({"k": "write", "path": path[:_TEXT_NCHARS], "l": where})
 
     def _importing(self, frame: FrameType | None) -> bool:
         """Whether the student's line imports a library: what that writes meanwhile, such as a cache, is no message."""
-        while frame is not None and not self.places.is_students(frame.f_code.co_filename):
+        while frame is not None and not self.call_sites.is_students(frame.f_code.co_filename):
             if frame.f_code.co_filename.startswith("<frozen importlib"):
                 return True
             frame = frame.f_back

@@ -12,7 +12,7 @@ from collections import deque
 from allranks.wire import collectives
 from allranks.wire.codec import Body, CodecError
 from allranks.wire.messages import COLLECTIVES, PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, Rules, canonical
-from allranks.wire.state import Fault, Op, RankState
+from allranks.wire.state import Op, RankState, WireFault
 
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
@@ -58,7 +58,7 @@ class Router:
             state.groups["0"] = self.world
         self.made: list[tuple] = []  # groups: (rank, name, members, step, file, line)
         self.log: list[Op] = []
-        self.faults: list[Fault] = []
+        self.faults: list[WireFault] = []
         self.written: list[tuple[int, str, str | None, int | None]] = []
         self.sends: dict[tuple, deque[Op]] = {}
         self.receives: dict[tuple, deque[Op]] = {}
@@ -251,7 +251,7 @@ class Router:
         if send.dtype != recv.dtype or send.numel != recv.numel:
             kind = "DTYPE_MISMATCH" if send.dtype != recv.dtype else "SIZE_MISMATCH"
             first = min((send, recv), key=lambda op: (op.index, op.rank))
-            self.faults.append(Fault(kind, recv.rank, first.index, recv.file, recv.line, ops=(send, recv)))
+            self.faults.append(WireFault(kind, recv.rank, first.index, recv.file, recv.line, ops=(send, recv)))
             return
         recv.received_nbytes = send.nbytes
         if not send.complete:
@@ -273,7 +273,7 @@ class Router:
         if problem is not None:
             kind, culprit, message = problem
             self.faults.append(
-                Fault(kind, culprit.rank, culprit.index, culprit.file, culprit.line, message, tuple(members))
+                WireFault(kind, culprit.rank, culprit.index, culprit.file, culprit.line, message, tuple(members))
             )
             return
         for member, body in zip(members, collectives.compute(members), strict=True):
@@ -384,20 +384,20 @@ class Router:
         if state.state == "running":
             self.running -= 1
         state.state = "fault"
-        self.faults.append(Fault(kind, rank, len(state.ops), file, line, message, tuple(ops), error))
+        self.faults.append(WireFault(kind, rank, len(state.ops), file, line, message, tuple(ops), error))
 
-    def first_fault(self) -> Fault | None:
+    def first_fault(self) -> WireFault | None:
         """The fault of the earliest operation; of equals the lowest rank's."""
         return min((*self._groups_apart(), *self.faults), key=lambda f: (f.step, f.rank), default=None)
 
-    def _groups_apart(self) -> list[Fault]:
+    def _groups_apart(self) -> list[WireFault]:
         """A rank's group of other members than the group of that name on a lower rank: gloo would take them for one."""
-        found: list[Fault] = []
+        found: list[WireFault] = []
         first: dict[str, tuple[int, tuple[int, ...]]] = {}
         for rank, name, members, step, file, line in sorted(self.made, key=lambda made: made[0]):
             lower, theirs = first.setdefault(name, (rank, members))
             if members != theirs:
-                found.append(Fault("DESYNC", rank, step, file, line, _other_group(lower, theirs, members)))
+                found.append(WireFault("DESYNC", rank, step, file, line, _other_group(lower, theirs, members)))
         return found
 
     def stuck(self) -> bool:

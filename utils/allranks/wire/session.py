@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from allranks.wire import launch, values
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.router import Router
-from allranks.wire.state import Fault
+from allranks.wire.state import WireFault
 
 MAX_TEXT_NBYTES = 128 << 20  # of what the ranks tell the router in one run, beside the messages themselves
 GRACE_S = 0.3  # how long others may go on after a fault, so that the verdict does not depend on who was first
-_UNFIT = {"CPU_LIMIT", "WALL_LIMIT", "MEMORY", "OUTPUT", "FORKED", "KILLED", "EXITED"}
+_MAKES_UNUSABLE = {"CPU_LIMIT", "WALL_LIMIT", "MEMORY", "OUTPUT", "FORKED", "KILLED", "EXITED"}
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Member:
     text: bytearray = field(default_factory=bytearray)
     printed_nbytes: int = 0
     gone: bool = False
-    mute: bool = False  # it has closed its output
+    output_closed: bool = False  # it has closed its output
 
     def alive(self) -> bool:
         """Whether the process serves: between two runs its end of the socket is open and silent."""
@@ -112,7 +112,7 @@ class Session:
             while (frame := member.channel.frame()) is not None:
                 self.router.take(rank, *frame)
                 if sum(m.channel.text_nbytes for m in self.members) > MAX_TEXT_NBYTES:
-                    self.hush(rank)
+                    self.too_much_metadata(rank)
                     return
         except CodecError as error:
             self.lose(rank, member, f"sent something that is not the wire's own ({error})")
@@ -122,8 +122,8 @@ class Session:
         if not alive:
             self.lose(rank, member, None)
 
-    def hush(self, rank: int) -> None:
-        """The ranks have said more than any program has to say; it ends with the one who said the last word."""
+    def too_much_metadata(self, rank: int) -> None:
+        """Too much metadata: blames the rank that crossed the limit."""
         state = self.router.ranks[rank]
         if state.state != "fault":
             why = "the ranks have told the router megabytes about their operations: an endless loop?"
@@ -158,7 +158,7 @@ class Session:
             except BlockingIOError:
                 return
             if not data:
-                member.mute = True
+                member.output_closed = True
                 with contextlib.suppress(KeyError, ValueError):
                     self.selector.unregister(member.output)
                 return
@@ -218,7 +218,7 @@ class Session:
                 except (CodecError, KeyError, TypeError, ValueError, IndexError) as error:
                     made = after = None
                     self.router.faults.append(
-                        Fault("KILLED", rank, len(state.ops), message=f"returned nonsense ({error})")
+                        WireFault("KILLED", rank, len(state.ops), message=f"returned nonsense ({error})")
                     )
             results.append(made)
             finals.append(after)
@@ -233,7 +233,7 @@ class Session:
             texts.append(text + (f"\n... ({dropped} more bytes were dropped)\n" if dropped else ""))
         return texts
 
-    def strays(self) -> None:
+    def kill_children(self) -> None:
         """Kills processes that ranks have started in spite of the guard, and names those ranks."""
         for rank, member in enumerate(self.members):
             children: list[int] = getattr(member.process, "children", list)()
@@ -241,14 +241,14 @@ class Session:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if children:
-                self.router.faults.append(Fault("FORKED", rank, 0))
+                self.router.faults.append(WireFault("FORKED", rank, 0))
 
-    def recall(self) -> list[int]:
+    def stop_ranks(self) -> list[int]:
         """Stops the ranks that have not returned; those whose processes can't be used again."""
         spoiled, waiting = set(), {}
         for rank, (member, state) in enumerate(zip(self.members, self.router.ranks, strict=True)):
             unread = bool(member.channel.outgoing)  # answers, with the memory that they carry
-            if member.gone or member.mute or unread or state.state == "running" or rank in self.unfit():
+            if member.gone or member.output_closed or unread or state.state == "running" or rank in self.unusable():
                 spoiled.add(rank)
             elif state.state != "done":
                 waiting[rank] = member
@@ -279,9 +279,9 @@ class Session:
         selector.close()
         return sorted(spoiled | set(waiting))
 
-    def unfit(self) -> set[int]:
+    def unusable(self) -> set[int]:
         """The ranks whose fault may have left something behind in their process."""
-        return {f.rank for f in self.router.faults if f.kind in _UNFIT}
+        return {f.rank for f in self.router.faults if f.kind in _MAKES_UNUSABLE}
 
 
 def _filled(new, old):

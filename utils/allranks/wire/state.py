@@ -75,7 +75,7 @@ class RankState:
 
 
 @dataclass(frozen=True)
-class Fault:
+class WireFault:
     """Something that a rank did wrong by itself, or two ranks at one message; the first of them is the verdict."""
 
     kind: str

@@ -5,22 +5,22 @@ from __future__ import annotations
 import html
 import math
 
-from allranks.wire.failures import Failure, Wait
+from allranks.wire.wait import Wait
 
 _RADIUS, _NODE, _MARGIN, _ROW = 100, 17, 24, 18
 _MOST, _TEXT_NCHARS = 24, 60
 
 
-def waits_svg(failure: Failure) -> str:
-    """Ranks on a circle with an arrow to whom each waits for, and the list of waits beside it; "" without waits.
+def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> str:
+    """Ranks on a circle with an arrow to whom each waits for (bold on `cycle`), and the list of waits beside it; "" without waits.
 
     Of more than 24 ranks only those of the cycle, or the first, are drawn.
     """
-    if not any(w.peers for w in failure.waits):
+    if not any(w.peers for w in waits):
         return ""
-    shown = list(failure.waits)
+    shown = list(waits)
     if len(shown) > _MOST:
-        shown = [w for w in shown if w.rank in failure.cycle or (w.peers and not failure.cycle)][:_MOST]
+        shown = [w for w in shown if w.rank in cycle or (w.peers and not cycle)][:_MOST]
     radius = max(_RADIUS, len(shown) * 3.4 * _NODE / (2 * math.pi))
     words = [_words(w) for w in shown]
     height = max(2 * (radius + _NODE + _MARGIN), 2 * _MARGIN + _ROW * len(shown))
@@ -28,22 +28,21 @@ def waits_svg(failure: Failure) -> str:
     place = _places([w.rank for w in shown], radius, *centre)
     label_x = 2 * centre[0] + 6
     width = int(label_x + 7.2 * max(len(w) for w in words) + _MARGIN)
-    title = html.escape(failure.message)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" width="{width}" '
         f'height="{height:.0f}" role="img" style="max-width:100%;font:13px system-ui,sans-serif" '
         'fill="none" stroke="currentColor">',
-        f"<title>{title}</title>",
+        f"<title>{html.escape(title)}</title>",
     ]
     for wait in shown:
         for peer in wait.peers:
             if peer in place:
-                bold = wait.rank in failure.cycle and peer in failure.cycle and peer == wait.peer
+                bold = wait.rank in cycle and peer in cycle and peer == wait.peer
                 parts.append(_arrow(place, wait, peer, bold))
     for wait in shown:
         x, y = place[wait.rank]
         dash = "" if wait.peers else ' stroke-dasharray="3 3"'
-        weight = 2.5 if wait.rank in failure.cycle else 1.2
+        weight = 2.5 if wait.rank in cycle else 1.2
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_NODE}" stroke-width="{weight}"{dash}/>')
         parts.append(_text(x, y + 4.5, str(wait.rank), "middle"))
     top = height / 2 - _ROW * (len(shown) - 1) / 2

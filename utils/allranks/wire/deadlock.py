@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from allranks.wire.failures import Failure, FailureKind, Wait, at
+from allranks.wire.failures import Failure, FailureKind
 from allranks.wire.record import TextOf
 from allranks.wire.router import Router
 from allranks.wire.state import Op, RankState
+from allranks.wire.wait import Wait, at
 
 
 def waits(router: Router, text_of: TextOf) -> tuple[Wait, ...]:
@@ -34,14 +35,15 @@ def awaited(router: Router, op: Op) -> tuple[int, ...]:
     return tuple(r for r in op.group[1] if r != op.rank)
 
 
-def of_waits(router: Router, text_of: TextOf) -> Failure:
-    standing = waits(router, text_of)
-    stuck = [w for w in standing if w.peers or router.ranks[w.rank].state in ("waiting", "polling")]
-    cycle = _cycle(router, standing)
-    inside = [standing[r] for r in cycle] or stuck
+def find_deadlock(router: Router, text_of: TextOf) -> Failure:
+    """Why nobody can go on."""
+    all_waits = waits(router, text_of)
+    stuck = [w for w in all_waits if w.peers or router.ranks[w.rank].state in ("waiting", "polling")]
+    cycle = _cycle(router, all_waits)
+    inside = [all_waits[r] for r in cycle] or stuck
     in_collective = [w for w in stuck if router.ranks[w.rank].on.kind == "collective"]
     if in_collective and (not cycle or any(w in in_collective for w in inside)):
-        return _desync(router, standing, in_collective, cycle)
+        return _desync(router, all_waits, in_collective, cycle)
     if cycle:
         first = inside[0]
         message = f"Deadlock: {_chain(inside)}. {_hint(router, inside)}"
@@ -52,17 +54,17 @@ def of_waits(router: Router, text_of: TextOf) -> Failure:
             first.line,
             first.text,
             _step(router, first.rank),
-            standing,
+            all_waits,
             cycle,
         )
-    return _left_early(router, standing, stuck)
+    return _left_early(router, all_waits, stuck)
 
 
 def _step(router: Router, rank: int) -> int:
     return len(router.ranks[rank].ops)
 
 
-def _cycle(router: Router, standing: tuple[Wait, ...]) -> tuple[int, ...]:
+def _cycle(router: Router, all_waits: tuple[Wait, ...]) -> tuple[int, ...]:
     """The ranks of the first circle of waits, in its order; empty where there is none."""
     for start in range(router.size):
         path: list[int] = []
@@ -70,7 +72,7 @@ def _cycle(router: Router, standing: tuple[Wait, ...]) -> tuple[int, ...]:
         while rank is not None and rank not in path:
             path.append(rank)
             blocked = router.ranks[rank].state in ("waiting", "polling")
-            candidates = [p for p in standing[rank].peers if router.ranks[p].state in ("waiting", "polling")]
+            candidates = [p for p in all_waits[rank].peers if router.ranks[p].state in ("waiting", "polling")]
             rank = candidates[0] if blocked and candidates else None
         if rank is not None:
             ring = path[path.index(rank) :]
@@ -138,11 +140,11 @@ def other_tag(router: Router, ops: list[Op]) -> str | None:
     return None
 
 
-def _desync(router: Router, standing, in_collective: list[Wait], cycle) -> Failure:
+def _desync(router: Router, all_waits, in_collective: list[Wait], cycle) -> Failure:
     """Some ranks are in a collective that others did not call."""
     first = in_collective[0]
     op = router.ranks[first.rank].on
-    missing = [standing[r] for r in first.peers]
+    missing = [all_waits[r] for r in first.peers]
     same = [w.rank for w in in_collective if router.ranks[w.rank].on.sequence == op.sequence and w.peers == first.peers]
     what = []
     for wait in missing:
@@ -152,13 +154,13 @@ def _desync(router: Router, standing, in_collective: list[Wait], cycle) -> Failu
         else:
             what.append(f"rank {wait.rank} is in {wait.op}{at(wait.line)}")
     verb = "waits" if len(same) == 1 else "wait"
-    message = f"{capital(ranks_named(same))} {verb} in {op.name}{at(first.line)}, but {'; '.join(what[:6])}. Every rank of the group must call it."
+    message = f"{capital(name_ranks(same))} {verb} in {op.name}{at(first.line)}, but {'; '.join(what[:6])}. Every rank of the group must call it."
     return Failure(
-        FailureKind.DESYNC, message, first.rank, first.line, first.text, _step(router, first.rank), standing, cycle
+        FailureKind.DESYNC, message, first.rank, first.line, first.text, _step(router, first.rank), all_waits, cycle
     )
 
 
-def _left_early(router: Router, standing, stuck: list[Wait]) -> Failure:
+def _left_early(router: Router, all_waits, stuck: list[Wait]) -> Failure:
     """A rank waits for one that has returned."""
     for wait in stuck:
         gone = [p for p in wait.peers if router.ranks[p].state == "done"]
@@ -177,18 +179,20 @@ def _left_early(router: Router, standing, stuck: list[Wait]) -> Failure:
             wait.line,
             wait.text,
             _step(router, wait.rank),
-            standing,
+            all_waits,
             details={"left": gone[0]},
         )
     first = stuck[0]
     return Failure(
-        FailureKind.DEADLOCK, f"Nobody can go on: {_chain(stuck)}.", first.rank, first.line, first.text, None, standing
+        FailureKind.DEADLOCK, f"Nobody can go on: {_chain(stuck)}.", first.rank, first.line, first.text, None, all_waits
     )
 
 
-def ranks_named(numbers: list[int]) -> str:
+def name_ranks(numbers: list[int]) -> str:
+    """ "rank 2", or "ranks 0, 1"."""
     return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, sorted(numbers)))
 
 
 def capital(text: str) -> str:
+    """The text with a capital letter at its begin."""
     return text[:1].upper() + text[1:]

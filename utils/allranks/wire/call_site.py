@@ -12,10 +12,10 @@ from allranks.engines.usercode import in_library
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _C10D = os.path.join(_TORCH, "distributed", "distributed_c10d.py")
-_NOBODYS = (_TORCH, "<__array_function__")  # torch may lie elsewhere than installed packages do
+_NOT_STUDENTS = (_TORCH, "<__array_function__")  # torch may lie elsewhere than installed packages do
 
 
-class Places:
+class CallSites:
     """Knows the student's files: all that are neither torch's, Python's nor this package's, and the program's own."""
 
     def __init__(self, filename: str) -> None:
@@ -25,7 +25,7 @@ class Places:
         """Whether the file is the student's."""
         answer = self.known.get(filename)
         if answer is None:
-            answer = self.known[filename] = not (filename.startswith(_NOBODYS) or in_library(filename))
+            answer = self.known[filename] = not (filename.startswith(_NOT_STUDENTS) or in_library(filename))
         return answer
 
     def of_frame(self, frame: FrameType | None) -> tuple[str | None, str | None, int | None]:

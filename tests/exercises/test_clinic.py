@@ -12,6 +12,7 @@ from allranks.checking.judging import judge_text
 from allranks.exercises import get
 from allranks.exercises.diagnosis import EVERY, RANKS, TRUTH
 from allranks.wire import FailureKind, Outcome, Program, Ranks
+from allranks.wire.wait import Doing
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = nbformat.read(ROOT / "labs/lab10_debugging/debugging.ipynb", as_version=4)
@@ -64,7 +65,7 @@ def blamed(name: str, outcome: Outcome) -> int | None:
             assert failure.kind is FailureKind.CHANGED_BEFORE_WAIT
         case "mean_of_samples":
             assert failure.kind is FailureKind.DESYNC
-            return next(wait.rank for wait in failure.waits if wait.op == "returned")
+            return next(wait.rank for wait in failure.waits if wait.doing is Doing.RETURNED)
     return failure.rank
 
 

@@ -253,6 +253,7 @@ def judge(request: dict, ranks: _Lent) -> dict:
     from allranks import exercises
     from allranks.checking import judging
     from allranks.checking.source import SourceError, read_source
+    from allranks.checking.verdict import already_said
 
     from autograder.suspect import oddities
 
@@ -268,7 +269,8 @@ def judge(request: dict, ranks: _Lent) -> dict:
     verdict = judging.judge(exercise, source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
     incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
-    return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents}
+    said = already_said(verdict.code, [case for case in verdict.cases if not case.passed])
+    return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents, "already_said": said}
 
 
 def _secret(request: dict) -> int:

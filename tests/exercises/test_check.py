@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks import check
-from allranks.checking import judging
+from allranks.checking import running
 from allranks.checking.cases import Setup, plain, vectors
 from allranks.checking.judging import judge_text
 from allranks.checking.verdict import Case, Verdict
@@ -337,7 +337,7 @@ def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
     ],
 )
 def test_what_a_rank_says_it_returned_is_read_warily(told, read):
-    assert judging._decoded(told) == read
+    assert running._read_returned(told) == read
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
@@ -349,9 +349,9 @@ def test_doing_nothing_is_never_right_by_chance(dtype):
 
 def test_what_wrong_answers_return_is_not_kept(monkeypatch):
     kept = []
-    monkeypatch.setattr(judging, "_vote", kept.extend)
+    monkeypatch.setattr(running, "choose_mistakes", kept.extend)
     check(sums, exercise="distributed_mean")
-    assert any(entry.reason for entry in kept)
+    assert any(not entry.passed for entry in kept)
     for entry in kept:
         assert entry.run.outcome.results == []
-        assert all((result is None) == bool(entry.reason) for call in entry.run.results for result in call)
+        assert all((result is None) == (not entry.passed) for call in entry.run.results for result in call)

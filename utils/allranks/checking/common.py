@@ -9,7 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed
-from allranks.checking.exercise import Fault, Group, Mistake, Run
+from allranks.checking.exercise import FaultKind, Group, Mistake, ResultFault, Run
 
 
 def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -59,11 +59,11 @@ def sum_mistakes() -> tuple[Mistake, ...]:
     )
 
 
-def explain_sum(run: Run, fault: Fault) -> str | None:
+def explain_sum(run: Run, fault: ResultFault) -> str | None:
     """By provenance: the first step that sent something wrong, else what is missing at the end."""
-    if fault.kind != "values":
+    if fault.kind is not FaultKind.VALUES:
         return None
-    words = rules.first_wrong_step(run) or rules.end_state(run, fault.rank, fault.call)
+    words = rules.first_wrong_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
     return f"{words}." if words else None
 
 

@@ -1,17 +1,20 @@
-"""What an exercise is: its cases, inputs, oracle, rules of the wire and the mistakes that it knows by name."""
+"""What an exercise is: its cases, inputs, oracle, rules and known mistakes; and what one run of a case gave."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import torch
 
-from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, views
+from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
+from allranks.wire import Failure, LogEntry, Outcome
+from allranks.wire.messages import POINT_TO_POINT, OpKind
 
-P2P = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-P2P_INSTEAD = "Write it with send, recv, isend, irecv or batch_isend_irecv."
+P2P = POINT_TO_POINT
+P2P_ONLY = "Write it with send, recv, isend, irecv or batch_isend_irecv."
 COLLECTIVES = frozenset(
     {"broadcast", "all_reduce", "reduce", "gather", "scatter", "all_gather", "all_gather_into_tensor", "reduce_scatter"}
     | {"reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier"}
@@ -29,17 +32,21 @@ class Group:
 
 @dataclass(frozen=True)
 class Rule:
-    """A property of the messages, judged on every run whose result is right. `broken(run)` names the breach or is None."""
+    """A property of the messages, checked on every run whose result is right.
+
+    `breach(run)` says how the run breaks the rule, without a full stop, or is None. `applies(setup)` says which cases
+    the rule is for.
+    """
 
     name: str
     weight: float
-    broken: Callable[[Run], str | None]
-    judges: Callable[[Setup], bool] = lambda setup: setup.ranks > 1
+    breach: Callable[[Run], str | None]
+    applies: Callable[[Setup], bool] = lambda setup: setup.ranks > 1
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a typical mistake would have produced: an oracle of its own. It is the cause where every wrong rank agrees with it."""
+    """A typical mistake, known by its results: `oracle` computes what it would leave on every rank."""
 
     cause: str
     oracle: Oracle
@@ -47,27 +54,28 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `promise` is its contract in a sentence; `unit` is what `Setup.size` counts."""
+    """One exercise. `promise` is what the function must do, in a sentence; `unit` is what `Setup.size` counts."""
 
     name: str
     promise: str
     groups: tuple[Group, ...]
     inputs: Inputs
     oracle: Oracle
-    allow: frozenset[str]
+    allow: frozenset[str]  # operations; any other ends the run
     rules: tuple[Rule, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
-    explain: Callable[[Run, Fault], str | None] | None = None
-    showcase: Setup = field(default_factory=lambda: Setup(4, 12, dtype="float64", values="provenance"))
+    explain: Callable[[Run, ResultFault], str | None] | None = None  # a wrong result, by provenance
+    demo_setup: Setup = field(default_factory=lambda: Setup(4, 12, dtype="float64", values="provenance"))
     unit: str = "element"
     root_name: str = "root"
     collective: str | None = None
     algorithm: str | None = None
     chunking: str = "split"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
-    blocking_weight: float = 0.0  # for staying right with sends that wait for their receiver
-    instead: str = ""  # what to do when an operation is refused
+    blocking_weight: float = 0.0  # what it counts to be right where every send waits for its receiver
+    forbidden_advice: str = ""  # what to use instead of a forbidden operation
 
     def label(self, setup: Setup) -> str:
+        """The case in words, as the student reads it."""
         return setup.label(self.unit, self.root_name)
 
 
@@ -79,38 +87,56 @@ class Result:
     tensors: tuple[tuple[torch.Tensor | None, torch.Tensor], ...]
 
 
-@dataclass(frozen=True)
-class Fault:
-    """The first thing wrong with one rank's result. `kind` is "returned", "dtype", "shape", "values", "clobbered", "elsewhere" or
-    "beside"."""
+class FaultKind(StrEnum):
+    """What can be wrong with one rank's result."""
 
-    kind: str
+    RETURNED = "returned"  # nothing, or something of another type
+    DTYPE = "dtype"
+    SHAPE = "shape"
+    VALUES = "values"
+    INPUT_CHANGED = "input changed"
+    OTHER_MEMORY = "other memory"  # the tensor was given other memory than the caller's
+    WROTE_BESIDE = "wrote beside"  # the window, in the same memory
+
+
+@dataclass(frozen=True)
+class ResultFault:
+    """The first thing wrong with one rank's result. `sentence` has no full stop; programs read the other fields."""
+
+    kind: FaultKind
     rank: int
     call: int
-    words: str
+    sentence: str
     wrong: tuple[int, ...] = ()  # flat indices of wrong elements
+    dtype_found: torch.dtype | None = None
+    dtype_expected: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
 class Run:
-    """One case, run: what each rank was given, must end with and did end with, and the wire's outcome."""
+    """One run of a case: what each rank was given, what it must end with and did end with, and the wire's outcome."""
 
     exercise: Exercise
     setup: Setup
     args: tuple[tuple[Args, ...], ...]  # [call][rank]
     expected: tuple[tuple[Expected, ...], ...]
     results: tuple[tuple[Result | None, ...], ...]
-    outcome: Any
+    outcome: Outcome
     delivery: str
-    where: Callable[[int | None], str] = lambda line: f"line {line}" if line else ""
+    where: Callable[[int], str] = lambda line: f"line {line}"
 
     @property
     def ranks(self) -> int:
         return self.setup.ranks
 
     @property
-    def failure(self) -> Any:
+    def failure(self) -> Failure | None:
         return self.outcome.failure
+
+    @property
+    def first_view(self) -> View:
+        """Rank 0's first tensor argument."""
+        return self.args[0][0][0]
 
     @property
     def itemsize(self) -> int:
@@ -119,14 +145,14 @@ class Run:
         return found[0][1].base.element_size() if found else 1
 
     @property
-    def sends(self) -> list:
+    def sends(self) -> list[LogEntry]:
         """The log's point-to-point sends, in the order in which the router saw them."""
-        return [entry for entry in self.outcome.log if entry.kind == "send"]
+        return [entry for entry in self.outcome.log if entry.kind is OpKind.SEND]
 
     @property
-    def collectives(self) -> list:
-        """The log's entries that are no point-to-point messages, one for each rank that took part."""
-        return [entry for entry in self.outcome.log if entry.kind == "collective"]
+    def collectives(self) -> list[LogEntry]:
+        """The log's entries of collectives, one for each rank that took part."""
+        return [entry for entry in self.outcome.log if entry.kind is OpKind.COLLECTIVE]
 
     def bytes_sent(self) -> list[int]:
         """Bytes that each rank sent point to point."""
@@ -137,5 +163,4 @@ class Run:
 
     def at(self, line: int | None) -> str:
         """ " (line 12)" or nothing."""
-        where = self.where(line)
-        return f" ({where})" if where else ""
+        return f" ({self.where(line)})" if line else ""

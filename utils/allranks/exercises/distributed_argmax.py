@@ -182,6 +182,6 @@ EXERCISE = Exercise(
     ),
     collective="all_gather",
     chunking="none",
-    showcase=Setup(4, 4),
-    instead="Use collectives on tensors, such as all_gather.",
+    demo_setup=Setup(4, 4),
+    forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

@@ -151,6 +151,6 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 2),
-    instead="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
+    demo_setup=Setup(4, 2),
+    forbidden_advice="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
 )

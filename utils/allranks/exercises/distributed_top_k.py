@@ -174,6 +174,6 @@ EXERCISE = Exercise(
     ),
     collective="all_gather",
     chunking="none",
-    showcase=Setup(4, 4).with_options(k=2),
-    instead="Use collectives on tensors, such as all_gather.",
+    demo_setup=Setup(4, 4).with_options(k=2),
+    forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

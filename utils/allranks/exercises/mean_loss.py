@@ -75,6 +75,6 @@ EXERCISE = Exercise(
     ),
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 2),
-    instead="dist.all_reduce is all that it needs.",
+    demo_setup=Setup(4, 2),
+    forbidden_advice="dist.all_reduce is all that it needs.",
 )

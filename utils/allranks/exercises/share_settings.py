@@ -42,6 +42,6 @@ EXERCISE = Exercise(
     ),
     collective="broadcast",
     chunking="none",
-    showcase=Setup(4, 4),
-    instead="One dist.broadcast is all that it needs.",
+    demo_setup=Setup(4, 4),
+    forbidden_advice="One dist.broadcast is all that it needs.",
 )

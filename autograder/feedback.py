@@ -6,7 +6,6 @@ import base64
 import html
 
 import nbformat
-from allranks.checking.verdict import repeats
 from nbformat import NotebookNode
 
 MAX_CHARACTERS = 2000
@@ -69,9 +68,8 @@ def as_html(verdict: dict, points: float, max_points: float) -> str:
 
 def _cases(verdict: dict) -> list[tuple[dict, str]]:
     """Each case, and what is said of it: "" where it passed, or gave no reason."""
-    failed = [case for case in verdict["cases"] if not case["passed"]]
-    found = iter(repeats(verdict.get("reason") or "", [(c["name"], c.get("reason") or "") for c in failed]))
-    return [(c, "" if c["passed"] else next(found) or c.get("reason") or "") for c in verdict["cases"]]
+    found = iter(verdict.get("already_said", ()))  # for the failed cases
+    return [(c, "" if c["passed"] else next(found, "") or c.get("reason") or "") for c in verdict["cases"]]
 
 
 def _headline(verdict: dict) -> str:

@@ -251,7 +251,9 @@ def serve(sandbox_kind: str) -> None:
 def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
+    from allranks.checking import judging
     from allranks.checking.source import SourceError, read_source
+    from allranks.checking.verdict import already_said
 
     from autograder.suspect import oddities
 
@@ -264,10 +266,11 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
         reason = str(error) if isinstance(error, SourceError) else "The code is nested too deeply to be read."
         return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": reason, "incidents": []}
     pool, ends = ranks.to(request)
-    verdict = exercise.judge_source(source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
+    verdict = judging.judge(exercise, source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
     incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
-    return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents}
+    said = already_said(verdict.code, [case for case in verdict.cases if not case.passed])
+    return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents, "already_said": said}
 
 
 def _secret(request: dict) -> int:

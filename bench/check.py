@@ -15,6 +15,7 @@ EXERCISES = ("ring_shift", "ring_all_reduce", "distributed_softmax", "moe_dispat
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Right answers, for they run every case; the first of each exercise."""
+    from allranks.checking.judging import judge
     from allranks.checking.source import read_source
     from allranks.engines.forkserver import ForkServer
     from allranks.exercises import get
@@ -25,12 +26,12 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         file = sorted((ANSWERS / name).glob("*.py"))[0]
         command = [sys.executable, "-m", "allranks.cli", "check", name, str(file)]
         exercise, source = get(name), read_source(file, name)
-        if not exercise.judge_source(source).passed:
+        if not judge(exercise, source).passed:
             raise RuntimeError(f"{file} is not right: what would be measured is another thing")
         variants[f"allranks check {name} FILE"] = lambda c=command: clock(
             lambda: subprocess.run(c, check=True, capture_output=True)
         )
-        variants[f"check({name}), in a warm process"] = lambda e=exercise, s=source: clock(lambda: e.judge_source(s))
+        variants[f"check({name}), in a warm process"] = lambda e=exercise, s=source: clock(lambda: judge(e, s))
     seconds = alternate(variants, rounds, progress)
     result = Result("From an answer to its verdict", ("what", "median s", "spread s"))
     for name in sorted(variants):

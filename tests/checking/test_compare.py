@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from allranks.checking.cases import GUARD, Expected, Parameter, View, Whole, views
-from allranks.checking.compare import faults, same, value_fault
-from allranks.checking.exercise import Result
+from allranks.checking.cases import GUARD, AllOrNothing, Expected, Parameter, View, views
+from allranks.checking.compare import difference, faults, same
+from allranks.checking.exercise import FaultKind, Result
 
 NAN, INF = float("nan"), float("inf")
 VECTOR = torch.tensor([1.0, 2.0, 3.0])
@@ -37,7 +37,7 @@ VECTOR = torch.tensor([1.0, 2.0, 3.0])
     ],
 )
 def test_right(got, wanted, atol):
-    assert value_fault(got, wanted, atol, "it") is None
+    assert difference(got, wanted, atol) is None
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,23 @@ def test_right(got, wanted, atol):
     ],
 )  # fmt: skip
 def test_wrong(got, wanted, atol, kind, words):
-    found = value_fault(got, wanted, atol, "it")
-    assert found is not None and found[:2] == (kind, words)
+    found = difference(got, wanted, atol)
+    assert found is not None and (found.kind, found.sentence("it")) == (kind, words)
 
 
 def test_the_wrong_elements_are_given_by_their_flat_indices():
     got = torch.arange(6.0).reshape(2, 3)
     wanted = got.clone()
     wanted[0, 2] = wanted[1, 1] = -1
-    assert value_fault(got, wanted, None, "it")[2] == (2, 4)
+    assert difference(got, wanted, None).wrong == (2, 4)
 
 
 def test_a_whole_is_right_or_wrong_as_one():
-    wanted = Whole((3, 4), "largest value and its place")
-    assert value_fault((3, 4), wanted, None, "it") is None
-    assert value_fault((3, 5), wanted, None, "it")[:2] == ("values", "it is not the largest value and its place")
-    assert value_fault(3, wanted, None, "it")[0] == "returned"
+    wanted = AllOrNothing((3, 4), "largest value and its place")
+    assert difference((3, 4), wanted, None) is None
+    found = difference((3, 5), wanted, None)
+    assert (found.kind, found.sentence("it")) == (FaultKind.VALUES, "it is not the largest value and its place")
+    assert difference(3, wanted, None).kind is FaultKind.RETURNED
 
 
 def test_same_is_shape_dtype_and_every_value():
@@ -114,19 +115,19 @@ def test_an_input_must_stay_and_nothing_be_written_beside_it(layout):
     nothing = Expected(None, {})
     assert one_rank((view,), nothing, Result(None, (untouched,))) == []
     (changed,) = one_rank((view,), nothing, Result(None, ((values + 1, view.base.clone()),)))
-    assert (changed.kind, changed.words) == (
-        "clobbered",
-        "rank 0 changed its tensor, which is an input and no output of f",
+    assert (changed.kind, changed.sentence) == (
+        FaultKind.INPUT_CHANGED,
+        "rank 0 changed its tensor, which is an input and not an output of f",
     )
     (unread,) = one_rank((view,), nothing, Result(None, ((None, view.base.clone()),)))
-    assert unread.kind == "clobbered"
+    assert unread.kind == FaultKind.INPUT_CHANGED
     if layout in ("offset", "strided"):
         assert (view.base == GUARD).any()
         beside = view.base.clone()
         beside[beside == GUARD] = 0
         (found,) = one_rank((view,), nothing, Result(None, ((view.tensor().clone(), beside),)))
-        assert (found.kind, found.words) == (
-            "beside",
+        assert (found.kind, found.sentence) == (
+            FaultKind.WROTE_BESIDE,
             "rank 0 wrote into memory beside its tensor: it is a window on a larger tensor",
         )
     # storage of another shape or dtype tells nothing of what lies beside
@@ -151,7 +152,7 @@ def test_what_lies_in_a_list_is_named_by_its_place(which, named):
     kept = [(view.tensor().clone(), view.base.clone()) for _, view in views(given)]
     kept[which] = (VECTOR + 1, kept[which][1])
     (found,) = one_rank(given, Expected(None, {}), Result(None, tuple(kept)))
-    assert found.words == f"rank 0 changed {named}, which is an input and no output of f"
+    assert found.sentence == f"rank 0 changed {named}, which is an input and not an output of f"
 
 
 def test_each_rank_has_its_first_fault_and_the_thing_is_named():
@@ -161,12 +162,12 @@ def test_each_rank_has_its_first_fault_and_the_thing_is_named():
     right = Result(None, (kept[0], (VECTOR * 2, View.of(VECTOR * 2).base)))
     wrong = Result(None, kept)
     found = faults("f", [both] * 3, [expected] * 3, [right, wrong, None], 1)
-    assert [(f.kind, f.rank, f.call, f.words, f.wrong) for f in found] == [
+    assert [(f.kind, f.rank, f.call, f.sentence, f.wrong) for f in found] == [
         ("values", 1, 1, "tensor argument 2 on rank 1 has 3 of 3 elements wrong, the first at index 0", (0, 1, 2)),
-        ("returned", 2, 1, "rank 2 handed back nothing that can be read", ()),
+        ("returned", 2, 1, "rank 2 returned nothing that can be read", ()),
     ]
     (returned,) = faults("f", [both], [Expected(1, {})], [Result(2, kept)], 0)
-    assert returned.words == "what rank 0 returned is not the right number"
+    assert returned.sentence == "what rank 0 returned is not the right number"
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "offset", "strided"])
@@ -176,8 +177,8 @@ def test_a_result_in_other_memory_than_the_callers_is_no_result(layout):
     assert one_rank((view,), expected, Result(None, ((VECTOR * 2, there),))) == []
     for base in (view.base.clone(), there[:-1].clone(), there.double()):
         (found,) = one_rank((view,), expected, Result(None, ((VECTOR * 2, base),)))
-        assert found.kind == "elsewhere"
-        assert found.words == "its tensor on rank 0 was given other memory, and the caller's own is as it was"
+        assert found.kind == FaultKind.OTHER_MEMORY
+        assert found.sentence == "its tensor on rank 0 was given other memory, and the caller's own memory is unchanged"
 
 
 def test_a_parameter_may_be_given_other_data():

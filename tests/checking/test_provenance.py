@@ -9,12 +9,12 @@ from allranks.checking import provenance
 def test_a_sum_names_its_contributions():
     p, n = 8, 40
     total = sum(provenance.values(rank, n) for rank in range(p))
-    assert [(e.position, e.bag) for e in provenance.read(total)] == [(i, tuple(range(p))) for i in range(n)]
+    assert [(e.position, e.contributors) for e in provenance.read(total)] == [(i, tuple(range(p))) for i in range(n)]
 
 
 def test_a_contribution_added_twice_shows():
     total = provenance.values(0, 5) + 2 * provenance.values(3, 5)
-    assert {e.bag for e in provenance.read(total)} == {(0, 3, 3)}
+    assert {e.contributors for e in provenance.read(total)} == {(0, 3, 3)}
 
 
 def test_elements_of_different_places_added_together_show():
@@ -24,7 +24,7 @@ def test_elements_of_different_places_added_together_show():
 
 
 def test_zeros_hold_nothing_and_other_values_are_no_provenance():
-    assert [e.bag for e in provenance.read(torch.zeros(2, dtype=torch.float64))] == [(), ()]
+    assert [e.contributors for e in provenance.read(torch.zeros(2, dtype=torch.float64))] == [(), ()]
     assert provenance.read(torch.tensor([0.5], dtype=torch.float64)) is None
     assert provenance.read(torch.tensor([-1], dtype=torch.int64)) is None
     assert provenance.read(torch.ones(1)) is None

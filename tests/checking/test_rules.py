@@ -9,17 +9,18 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Setup, View
 from allranks.checking.exercise import Run
+from allranks.wire.messages import OpKind
 
 
 def send(rank: int, peer: int, nbytes: int = 4, line: int | None = 7, dtype: str = "float32", **more):
     return SimpleNamespace(
-        kind="send", rank=rank, peer=peer, nbytes=nbytes, numel=nbytes // 4, dtype=dtype, line=line, **more
+        kind=OpKind.SEND, rank=rank, peer=peer, nbytes=nbytes, numel=nbytes // 4, dtype=dtype, line=line, **more
     )
 
 
 def collective(rank: int, line: int | None = 7, received_nbytes: int = 0, call: int = 0):
     return SimpleNamespace(
-        kind="collective",
+        kind=OpKind.COLLECTIVE,
         rank=rank,
         nbytes=4,
         numel=1,
@@ -48,14 +49,14 @@ def round_the_ring(nbytes: int, ranks: int = 4) -> list:
     return [send(r, (r + 1) % ranks, nbytes) for r in range(ranks)]
 
 
-def test_without_a_message_it_went_round_the_wire():
-    said = "the result is right but no message carried it: it went round the wire"
-    assert rules.went_round_the_wire(run([])) == said
-    assert rules.went_round_the_wire(run([], ranks=2)) == said
-    assert rules.went_round_the_wire(run([send(0, 1)])) is None
-    assert rules.went_round_the_wire(run([collective(0)])) is None
-    assert rules.went_round_the_wire(run([], ranks=1)) is None
-    assert rules.went_round_the_wire(run([], shape=(0,))) is None
+def test_a_result_without_a_message_breaks_the_rules():
+    said = "the result is right, but no rank sent a message; the data came another way"
+    assert rules.no_messages(run([])) == said
+    assert rules.no_messages(run([], ranks=2)) == said
+    assert rules.no_messages(run([send(0, 1)])) is None
+    assert rules.no_messages(run([collective(0)])) is None
+    assert rules.no_messages(run([], ranks=1)) is None
+    assert rules.no_messages(run([], shape=(0,))) is None
     for rule in (
         lambda r: rules.chunk_bytes(r, 2, "x"),
         lambda r: rules.rounds(r, 9, "x"),
@@ -88,8 +89,8 @@ def test_a_rank_sends_its_share_up_to_the_rounding_of_chunks(shape, times, low, 
 def test_whole_vectors_are_called_by_their_name():
     whole = [send(r, (r + 1) % 4, 40, line=step + 5) for step in range(3) for r in range(4)]
     assert rules.chunk_bytes(run(whole), 2, "2(p-1)/p") == (
-        "rank 0 sends whole vectors (line 5): 120 bytes in all, where 2(p-1)/p (72 bytes) do. "
-        "Cut the tensor into p chunks and send one chunk a step"
+        "rank 0 sends whole vectors (line 5): 120 bytes in all, where 2(p-1)/p (72 bytes) are enough. "
+        "Cut the tensor into p chunks and send one chunk in each step"
     )
     assert "too many" in rules.chunk_bytes(run(round_the_ring(116)), 2, "2(p-1)/p")
     assert "whole vectors" in rules.chunk_bytes(run([*whole, *whole], times=2), 2, "2(p-1)/p")
@@ -101,11 +102,11 @@ def test_whole_vectors_are_called_by_their_name():
 
 
 def test_a_message_keeps_its_dtype():
-    assert rules.other_dtype(run(round_the_ring(8))) is None
-    assert rules.other_dtype(run([send(0, 1), send(2, 3, 8, line=9, dtype="float64")])) == (
-        "rank 2 sends float64 where the tensor is float32 (line 9): keep the dtype on the wire"
+    assert rules.wrong_dtype(run(round_the_ring(8))) is None
+    assert rules.wrong_dtype(run([send(0, 1), send(2, 3, 8, line=9, dtype="float64")])) == (
+        "rank 2 sends float64 where the tensor is float32 (line 9): send the tensor's own dtype"
     )
-    assert rules.other_dtype(run([send(0, 1, 0, dtype="float64")])) is None  # nothing was sent
+    assert rules.wrong_dtype(run([send(0, 1, 0, dtype="float64")])) is None  # nothing was sent
 
 
 def test_ring_neighbours():

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from allranks.checking.judging import judge
 from allranks.checking.source import read_source
 from allranks.exercises import get, names
 from allranks.wire import Ranks
@@ -35,7 +36,7 @@ def pool(tmp_path_factory):
 @pytest.mark.parametrize("path", RIGHT, ids=_name)
 def test_a_right_answer_passes(path, pool):
     exercise = path.parent.name
-    verdict = get(exercise).judge_source(read_source(path, exercise), pool=pool)
+    verdict = judge(get(exercise), read_source(path, exercise), pool=pool)
     assert verdict.passed, verdict.text()
     assert verdict.score == 1.0
     assert verdict.reason == ""
@@ -45,7 +46,7 @@ def test_a_right_answer_passes(path, pool):
 def test_a_wrong_answer_gets_its_message(path, pool):
     exercise, messages = path.parent.name, _messages(path)
     assert all(messages) and messages, "a wrong answer names its message in its docstring: `Must get: ...`"
-    verdict = get(exercise).judge_source(read_source(path, exercise), pool=pool)
+    verdict = judge(get(exercise), read_source(path, exercise), pool=pool)
     assert not verdict.passed
     assert verdict.score < 1
     for message in messages:

@@ -14,8 +14,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks import check
-from allranks.checking import judging
+from allranks.checking import running
 from allranks.checking.cases import Setup, plain, vectors
+from allranks.checking.judging import judge_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
 from allranks.wire import Ranks
@@ -102,7 +103,7 @@ def test_a_notebooks_function_keeps_its_lines():
 
 
 def test_the_trace_is_the_students_own_run_with_chunks_and_contributions():
-    verdict = get("ring_all_reduce").judge_source(RIGHT.read_text(), "isend_recv.py")
+    verdict = judge_text(get("ring_all_reduce"), RIGHT.read_text(), "isend_recv.py")
     trace = verdict.trace
     assert (trace.ranks, trace.chunks, trace.steps) == (4, 4, 6)
     from allranks.schedules import ring_all_reduce as schedule
@@ -116,7 +117,7 @@ def test_the_trace_is_the_students_own_run_with_chunks_and_contributions():
 
 
 def test_a_deadlock_is_drawn():
-    verdict = get("ring_all_reduce").judge_source((WRONG / "sends_before_receives.py").read_text())
+    verdict = judge_text(get("ring_all_reduce"), (WRONG / "sends_before_receives.py").read_text())
     assert verdict.svg.startswith("<svg")
     assert verdict.svg in verdict.html()
     assert "→" in verdict.reason
@@ -147,7 +148,7 @@ def test_inputs_follow_from_the_secret():
 
 @pytest.mark.parametrize("number", ["10**400", "-(10**400)", "float('inf')", "float('nan')", "True", "1j"])
 def test_strange_numbers_are_wrong_and_no_accident(number):
-    verdict = get("fit_line").judge_source(f"def fit_line(points):\n    return {number}, {number}\n")
+    verdict = judge_text(get("fit_line"), f"def fit_line(points):\n    return {number}, {number}\n")
     assert verdict.score == 0 and len(verdict.cases) == 9
 
 
@@ -164,7 +165,7 @@ LEAKS = {
 @pytest.mark.parametrize("way", LEAKS)
 def test_a_secret_withholds_what_a_student_could_say_of_the_inputs(way):
     source = f"def ring_reduce_scatter(tensor):\n    {LEAKS[way]}\n"
-    verdict = get("ring_reduce_scatter").judge_source(source, secret=7)
+    verdict = judge_text(get("ring_reduce_scatter"), source, secret=7)
     assert not verdict.passed
     assert not any("inputs" in c.reason or "[" in c.reason for c in verdict.cases)
     assert "inputs" not in verdict.html() + verdict.text()
@@ -172,11 +173,11 @@ def test_a_secret_withholds_what_a_student_could_say_of_the_inputs(way):
 
 def test_without_a_secret_the_students_own_text_is_told():
     source = "def ring_shift(tensor, k):\n    raise ValueError('my own words')\n"
-    assert "my own words" in get("ring_shift").judge_source(source).reason
+    assert "my own words" in judge_text(get("ring_shift"), source).reason
 
 
 def test_an_unwritten_exercise_is_called_so():
-    verdict = get("ring_shift").judge_source("def ring_shift(tensor, k):\n    raise NotImplementedError()\n")
+    verdict = judge_text(get("ring_shift"), "def ring_shift(tensor, k):\n    raise NotImplementedError()\n")
     assert "not written yet" in verdict.reason
     assert verdict.score == 0
 
@@ -184,7 +185,7 @@ def test_an_unwritten_exercise_is_called_so():
 def test_doing_nothing_earns_nothing():
     with Ranks(8) as pool:
         for name in names():
-            verdict = get(name).judge_source(f"def {name}(*args):\n    return None\n", pool=pool)
+            verdict = judge_text(get(name), f"def {name}(*args):\n    return None\n", pool=pool)
             assert not verdict.passed
             assert verdict.score == 0, verdict.text()
 
@@ -255,7 +256,7 @@ HOSTILE = {
 def test_hostile_functions_fail_with_one_reason_and_leave_nothing(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = _children()
-    verdict = get("ring_all_reduce").judge_source(f"def ring_all_reduce(tensor):\n    {HOSTILE[name]}\n", wall_s=4)
+    verdict = judge_text(get("ring_all_reduce"), f"def ring_all_reduce(tensor):\n    {HOSTILE[name]}\n", wall_s=4)
     assert not verdict.passed
     assert verdict.score < 0.1
     assert verdict.reason
@@ -289,16 +290,17 @@ def ring_all_reduce(tensor):
         tensor.mul_(2)
 """
     )
-    reason = get("ring_all_reduce").judge_source(text).reason
+    reason = judge_text(get("ring_all_reduce"), text).reason
     assert "own contribution was added twice" in reason, reason
 
 
 def test_a_mistake_that_fits_single_numbers_only_is_no_cause():
     # a 1 element tensor of -7 that ended as -3 on 3 ranks: the floor of the mean, by chance
-    verdict = get("ring_all_reduce").judge_source(
+    verdict = judge_text(
+        get("ring_all_reduce"),
         RIGHT.read_text().replace(
             "(rank + 1 - step) % p, (rank - step) % p", "(rank - step) % p, (rank - step - 1) % p"
-        )
+        ),
     )
     assert not verdict.passed
     assert not [case.reason for case in verdict.cases if "mean instead of the sum" in case.reason]
@@ -335,7 +337,7 @@ def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
     ],
 )
 def test_what_a_rank_says_it_returned_is_read_warily(told, read):
-    assert judging._decoded(told) == read
+    assert running._read_returned(told) == read
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
@@ -347,9 +349,9 @@ def test_doing_nothing_is_never_right_by_chance(dtype):
 
 def test_what_wrong_answers_return_is_not_kept(monkeypatch):
     kept = []
-    monkeypatch.setattr(judging, "_vote", kept.extend)
+    monkeypatch.setattr(running, "choose_mistakes", kept.extend)
     check(sums, exercise="distributed_mean")
-    assert any(entry.reason for entry in kept)
+    assert any(not entry.passed for entry in kept)
     for entry in kept:
         assert entry.run.outcome.results == []
-        assert all((result is None) == bool(entry.reason) for call in entry.run.results for result in call)
+        assert all((result is None) == (not entry.passed) for call in entry.run.results for result in call)

@@ -8,9 +8,11 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from allranks.checking.judging import judge_text
 from allranks.exercises import get
 from allranks.exercises.diagnosis import EVERY, RANKS, TRUTH
 from allranks.wire import FailureKind, Outcome, Program, Ranks
+from allranks.wire.wait import Doing
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = nbformat.read(ROOT / "labs/lab10_debugging/debugging.ipynb", as_version=4)
@@ -63,7 +65,7 @@ def blamed(name: str, outcome: Outcome) -> int | None:
             assert failure.kind is FailureKind.CHANGED_BEFORE_WAIT
         case "mean_of_samples":
             assert failure.kind is FailureKind.DESYNC
-            return next(wait.rank for wait in failure.waits if wait.op == "returned")
+            return next(wait.rank for wait in failure.waits if wait.doing is Doing.RETURNED)
     return failure.rank
 
 
@@ -98,13 +100,13 @@ def test_the_lab_has_these_programs_and_these_kinds():
 @pytest.mark.parametrize("name", TRUTH)
 def test_a_program_left_as_it_was_earns_less_than_half(name, pool):
     text = CELLS[f"broken_{name}"].replace(f"broken_{name}", name)
-    verdict = get(name).judge_source(f"import torch\nimport torch.distributed as dist\n\n\n{text}\n", pool=pool)
+    verdict = judge_text(get(name), f"import torch\nimport torch.distributed as dist\n\n\n{text}\n", pool=pool)
     assert not verdict.passed
     assert verdict.score < 0.5, verdict.text()
 
 
 def test_a_guess_is_not_told_which_part_of_it_is_right(pool):
     source = "def diagnosis(program):\n    return -1, 4, 9\n"
-    verdict = get("diagnosis").judge_source(source, pool=pool)
+    verdict = judge_text(get("diagnosis"), source, pool=pool)
     assert verdict.score == 0
     assert "is not the diagnosis" in verdict.text() and "item" not in verdict.text()

@@ -61,9 +61,10 @@ def diagnosis(program):
 
 def test_an_answer_that_asks_the_oracle_finds_none(judge):
     """In the open it would be right: what the marker knows is not where a submission runs."""
+    from allranks.checking.judging import judge_text
     from allranks.exercises import get
 
-    assert get("diagnosis").judge_source(f"{IMPORTS}\n{ASKS}").passed
+    assert judge_text(get("diagnosis"), f"{IMPORTS}\n{ASKS}").passed
     found = judge.mark(request(ASKS, exercise="diagnosis"), 60)
     assert (found["passed"], found["score"]) == (False, 0.0)
 

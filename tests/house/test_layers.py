@@ -122,7 +122,6 @@ def test_no_arrow_points_up():
     assert upward(PACKAGE) == []
 
 
-@pytest.mark.xfail(reason="five files of checking and two of wire do", strict=True)
 def test_no_files_import_each_other():
     assert circle(PACKAGE) == []
 

@@ -9,6 +9,7 @@ import test_chapter_06
 import test_chapter_08
 import test_chapter_09
 import test_chapter_10
+from allranks.checking.judging import judge_text
 from allranks.exercises import get
 from test_chapters import CHAPTERS, read
 
@@ -38,7 +39,7 @@ def whole() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("function", "text"), [pytest.param(f, t, id=c) for c, f, t in whole()])
 def test_a_folded_function_passes_its_check(function, text):
-    verdict = get(function).judge_source(PRELUDE + text)
+    verdict = judge_text(get(function), PRELUDE + text)
     assert verdict.passed, verdict.text()
 
 
@@ -50,5 +51,5 @@ def test_folded_functions_are_found():
 
 @pytest.mark.parametrize("function", FILLED)
 def test_a_cell_with_its_hole_filled_passes_its_check(function):
-    verdict = get(function).judge_source(PRELUDE + FILLED[function]().split("\n\n\ncheck(")[0])
+    verdict = judge_text(get(function), PRELUDE + FILLED[function]().split("\n\n\ncheck(")[0])
     assert verdict.passed, verdict.text()

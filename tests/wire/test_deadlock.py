@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks.wire import FailureKind
+from allranks.wire.failures import DeadlockCause
 
 FOR_EVER = {"wall_s": 3600, "cpu_s": 3600}  # nothing below may need a limit to be found
 
@@ -39,7 +40,8 @@ def test_everybody_receives_first(pool, program):
         program("t = torch.zeros(1); dist.recv(t, (r - 1) % p); dist.send(t, (r + 1) % p)"), 3, **FOR_EVER
     )
     assert outcome.deadlock.cycle == (0, 2, 1)
-    assert "nobody sends" in outcome.failure.message
+    assert outcome.failure.cause is DeadlockCause.RECEIVES_FIRST
+    assert "None of them has sent" in outcome.failure.message
 
 
 @pytest.mark.parametrize("delivery", ["rendezvous", "buffered", "shuffled"])
@@ -129,7 +131,7 @@ def test_a_rank_that_left_early(pool, program):
 def test_a_collective_that_only_some_call(pool, program):
     failure = pool.run(program("if r != 1:\n    dist.all_reduce(torch.zeros(1))"), 3, **FOR_EVER).failure
     assert failure.kind is FailureKind.DESYNC
-    assert "Ranks 0, 2 wait in all_reduce, line 5" in failure.message
+    assert "Ranks 0 and 2 wait in all_reduce, line 5" in failure.message
     assert "rank 1 has returned without calling it" in failure.message
 
 
@@ -139,7 +141,7 @@ def test_different_collectives(pool, program):
     ).failure
     assert failure.kind is FailureKind.DESYNC
     assert failure.rank == 2
-    assert "ranks 0, 1 called all_reduce(SUM)" in failure.message
+    assert "ranks 0 and 1 called all_reduce(SUM)" in failure.message
     assert "rank 2 called broadcast with root 0" in failure.message
 
 

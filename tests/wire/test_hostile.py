@@ -14,6 +14,7 @@ from allranks.wire import FailureKind, Rules, explain, record, session
 from allranks.wire.codec import HEAD, Body, Channel, CodecError
 from allranks.wire.router import Router
 from allranks.wire.session import Member, Session
+from allranks.wire.source import Lines
 from allranks.wire.values import decode, pack, unpack
 
 RAW = [
@@ -29,30 +30,65 @@ MESSAGES = [
     {},
     {"stopped": True},
     [{}],
-    [{"k": "what"}],
-    [{"k": "wait", "w": 99}],
-    [{"k": "send", "a": "send", "g": "0", "i": 1, "p": 77, "t": 0, "d": "float32", "c": 1, "b": 4}],
-    [{"k": "send", "a": "send", "g": "0", "i": 1, "p": 1, "t": 0, "d": "float32", "c": 10**12, "b": 4}],
-    [{"k": "recv", "a": "recv", "g": "0", "i": 1, "p": 1, "t": 0, "d": "object", "c": 1}],
-    [{"k": "recv", "a": "recv", "g": "9", "i": 1, "p": 1, "t": 0, "d": "int8", "c": 1}],
-    [{"k": "collective", "n": "all_reduce", "a": "x", "g": "0", "i": 1, "d": "int8", "c": [-1], "o": [1]}],
-    [{"k": "group", "g": "1", "m": [0, 5]}],
-    [{"k": "compute"}],
-    [{"k": "compute", "s": -1.0}],
-    [{"k": "compute", "s": float("nan")}],
-    [{"k": "compute", "s": float("inf")}],
-    [{"k": "compute", "s": "long"}],
-    [{"k": "done", "value": {"p": 0}, "sizes": [3]}],
-    [{"k": "done", "value": {"x": ["float32", [2**40], [1], 0, 0, 0, 0, None]}, "sizes": [0]}],
-    [{"k": "done", "value": [1, 2], "sizes": []}],
-    [{"k": "done"}],
-    [{"k": "fault", "kind": "NO_SUCH_KIND", "message": 3, "l": [1, "x"]}],
-    [{"k": "fault", "kind": "FORBIDDEN_OP", "message": "", "l": None}],
-    [{"k": "fault", "kind": "CPU_LIMIT", "w": 3, "error": {}}],
+    [{"do": "what"}],
+    [{"do": "wait", "number": 99}],
+    [
+        {
+            "do": "send",
+            "name": "send",
+            "group": "0",
+            "number": 1,
+            "peer": 77,
+            "tag": 0,
+            "dtype": "float32",
+            "numel": 1,
+            "nbytes": 4,
+        }
+    ],
+    [
+        {
+            "do": "send",
+            "name": "send",
+            "group": "0",
+            "number": 1,
+            "peer": 1,
+            "tag": 0,
+            "dtype": "float32",
+            "numel": 10**12,
+            "nbytes": 4,
+        }
+    ],
+    [{"do": "recv", "name": "recv", "group": "0", "number": 1, "peer": 1, "tag": 0, "dtype": "object", "numel": 1}],
+    [{"do": "recv", "name": "recv", "group": "9", "number": 1, "peer": 1, "tag": 0, "dtype": "int8", "numel": 1}],
+    [
+        {
+            "do": "collective",
+            "collective": "all_reduce",
+            "name": "x",
+            "group": "0",
+            "number": 1,
+            "dtype": "int8",
+            "inputs": [-1],
+            "outputs": [1],
+        }
+    ],
+    [{"do": "group", "group": "1", "members": [0, 5]}],
+    [{"do": "compute"}],
+    [{"do": "compute", "seconds": -1.0}],
+    [{"do": "compute", "seconds": float("nan")}],
+    [{"do": "compute", "seconds": float("inf")}],
+    [{"do": "compute", "seconds": "long"}],
+    [{"do": "done", "value": {"p": 0}, "sizes": [3]}],
+    [{"do": "done", "value": {"x": ["float32", [2**40], [1], 0, 0, 0, 0, None]}, "sizes": [0]}],
+    [{"do": "done", "value": [1, 2], "sizes": []}],
+    [{"do": "done"}],
+    [{"do": "fault", "kind": "NO_SUCH_KIND", "message": 3, "where": [1, "x"]}],
+    [{"do": "fault", "kind": "forbidden operation", "message": "", "where": None}],
+    [{"do": "fault", "kind": "cpu limit", "number": 3, "error": {}}],
     "text",
     None,
 ]
-ABOUT = {"g": "0", "i": 1, "t": 0, "d": "float32", "c": 1}
+ABOUT = {"group": "0", "number": 1, "tag": 0, "dtype": "float32", "numel": 1}
 FIND = (
     "import gc\nfrom allranks.wire.codec import Channel\nc = next(o for o in gc.get_objects() if type(o) is Channel)\n"
     "class Beside:  # a body of nothing, and a descriptor beside it\n    fd, data, nbytes = 0, b'', 0\n"
@@ -114,24 +150,24 @@ def test_a_rank_that_ends_with_an_answer_still_queued_is_no_error_of_the_router(
     for key, events in session.selector.select(1):
         session.serve(events, *key.data)
     (fault,) = session.router.faults
-    assert (fault.kind, fault.message) == ("EXITED", "exit code 7")
+    assert (fault.kind, fault.message) == (FailureKind.EXITED, "exit code 7")
     session.selector.close()
     channel.close()
 
 
 def test_waiting_again_and_again_makes_no_room_for_more():
     router = Router(2, Rules())
-    router.take(0, [{"k": "send", "a": "isend", "p": 1, "b": 4, **ABOUT}], Body(b"1234"))
-    router.take(1, [{"k": "recv", "a": "recv", "p": 0, **ABOUT}], Body())
+    router.take(0, [{"do": "send", "name": "isend", "peer": 1, "nbytes": 4, **ABOUT}], Body(b"1234"))
+    router.take(1, [{"do": "recv", "name": "recv", "peer": 0, **ABOUT}], Body())
     assert router.undelivered_nbytes == 4
     for _ in range(3):
-        router.take(1, [{"k": "wait", "w": 1}], Body())
+        router.take(1, [{"do": "wait", "number": 1}], Body())
         assert router.undelivered_nbytes == 0
 
 
 def collective(name: str, inputs: list[int], outputs: list[int], number: int = 1, **more) -> dict:
-    about = {"k": "collective", "n": name, "a": name, "g": "0", "i": number, "d": "int8"}
-    return {**about, "c": inputs, "o": outputs, "b": sum(inputs), **more}
+    about = {"do": "collective", "collective": name, "name": name, "group": "0", "number": number, "dtype": "int8"}
+    return {**about, "inputs": inputs, "outputs": outputs, "nbytes": sum(inputs), **more}
 
 
 def test_what_a_collective_brings_is_counted_once_and_until_it_is_taken():
@@ -142,14 +178,14 @@ def test_what_a_collective_brings_is_counted_once_and_until_it_is_taken():
             router.take(rank, [op], Body.of([bytes(nbytes)]))
     assert router.undelivered_nbytes == 2 * 2 * nbytes
     for left in (3, 2, 1, 0):
-        router.take(left % 2, [{"k": "wait", "w": 1 + left // 2}], Body())
+        router.take(left % 2, [{"do": "wait", "number": 1 + left // 2}], Body())
         assert router.undelivered_nbytes == left * nbytes
 
 
 def test_a_message_has_the_size_that_it_says():
     router = Router(2, Rules())
     for operations in ([{}], [{}, {}]):
-        about = {"k": "send", "a": "isend", "p": 1, "b": 4, **ABOUT}
+        about = {"do": "send", "name": "isend", "peer": 1, "nbytes": 4, **ABOUT}
         with pytest.raises(CodecError, match="no payload of its size"):
             router.take(0, [about | {"i": i} | more for i, more in enumerate(operations)], Body.of([bytes(100_000)]))
         router = Router(2, Rules())
@@ -178,7 +214,15 @@ def test_a_run_that_is_over_keeps_no_message(pool, program):
 def test_what_is_logged_of_payloads_is_bounded():
     router, nbytes = Router(2, Rules()), 64 << 10
     for number in range(200):
-        about = {"k": "send", "a": "isend", "p": 1, "b": nbytes, **ABOUT, "c": nbytes // 4, "i": number}
+        about = {
+            "do": "send",
+            "name": "isend",
+            "peer": 1,
+            "nbytes": nbytes,
+            **ABOUT,
+            "numel": nbytes // 4,
+            "number": number,
+        }
         router.take(0, [about], Body(bytes(nbytes)))
     assert sum(len(op.payload or b"") for op in router.log) == 8 << 20
 
@@ -186,8 +230,8 @@ def test_what_is_logged_of_payloads_is_bounded():
 def test_what_is_told_of_files_is_bounded():
     router = Router(2, Rules())
     for _ in range(1100):
-        router.take(0, [{"k": "write", "path": "x" * 5000, "l": ["y" * 5000, 1]}], Body())
-    router.take(1, [{"k": "write", "path": "x", "l": None}], Body())
+        router.take(0, [{"do": "write", "path": "x" * 5000, "where": ["y" * 5000, 1]}], Body())
+    router.take(1, [{"do": "write", "path": "x", "where": None}], Body())
     assert len(router.written) == 1001
     assert all(len(path) <= 500 and len(file or "") <= 500 for _, path, file, _ in router.written)
 
@@ -204,34 +248,34 @@ def test_ranks_that_say_too_much_end_the_run(pool, program, monkeypatch):
 
 def test_nobody_shares_an_open_file_with_the_receiver():
     router, sent = Router(2, Rules()), Body.of([bytes(100_000)])
-    router.take(0, [{"k": "send", "a": "isend", "p": 1, "b": 100_000, **ABOUT, "c": 25_000}], sent)
+    router.take(0, [{"do": "send", "name": "isend", "peer": 1, "nbytes": 100_000, **ABOUT, "numel": 25_000}], sent)
     os.lseek(sent.fd, 7, os.SEEK_SET)
     assert os.lseek(router.log[0].body.fd, 0, os.SEEK_CUR) == 0
 
 
 def test_a_call_that_nobody_asked_for_ends_the_run():
     router = Router(1, Rules(), calls=2)
-    router.take(0, [{"k": "call"}], Body())
+    router.take(0, [{"do": "call"}], Body())
     with pytest.raises(CodecError, match="nobody asked for"):
-        router.take(0, [{"k": "call"}], Body())
+        router.take(0, [{"do": "call"}], Body())
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "outputs", "more"),
     [
-        ("all_reduce", [1], [], {"f": "SUM"}),
-        ("reduce", [1], [], {"f": "SUM", "r": 0}),
-        ("broadcast", [1], [], {"r": 0}),
-        ("gather", [1], [], {"r": 0}),
-        ("gather", [1, 1], [1, 1], {"r": 0}),
-        ("scatter", [1, 1], [], {"r": 0}),
+        ("all_reduce", [1], [], {"reduce_op": "SUM"}),
+        ("reduce", [1], [], {"reduce_op": "SUM", "root": 0}),
+        ("broadcast", [1], [], {"root": 0}),
+        ("gather", [1], [], {"root": 0}),
+        ("gather", [1, 1], [1, 1], {"root": 0}),
+        ("scatter", [1, 1], [], {"root": 0}),
     ],
 )
 def test_what_a_collective_brings_is_not_for_the_rank_to_say(name, inputs, outputs, more):
     router = Router(2, Rules())
     for rank in range(2):
         router.take(rank, [collective(name, inputs, outputs, **more)], Body(bytes(len(inputs))))
-    assert [fault.kind for fault in router.faults] == ["SIZE_MISMATCH"]
+    assert [fault.kind for fault in router.faults] == [FailureKind.SIZE_MISMATCH]
 
 
 def test_a_collective_is_logged_under_its_own_name():
@@ -240,10 +284,10 @@ def test_a_collective_is_logged_under_its_own_name():
     assert router.log[0].name == "barrier"
 
 
-@pytest.mark.parametrize("nonsense", [{"t": float("inf")}, {"i": float("inf")}, {"c": 1 << 62}])
+@pytest.mark.parametrize("nonsense", [{"tag": float("inf")}, {"number": float("inf")}, {"numel": 1 << 62}])
 def test_numbers_beyond_all_numbers_are_nonsense(nonsense):
     with pytest.raises(CodecError):
-        Router(2, Rules()).take(0, [{"k": "recv", "a": "irecv", "p": 1, **ABOUT, **nonsense}], Body())
+        Router(2, Rules()).take(0, [{"do": "recv", "name": "irecv", "peer": 1, **ABOUT, **nonsense}], Body())
 
 
 def test_a_rank_can_not_pickle_its_way_into_the_router(tmp_path):
@@ -275,25 +319,25 @@ def test_unsealed_shared_memory_is_refused():
 
 def random_op(chance):
     return {
-        "k": chance.choice(["send", "recv", "collective", "wait", "poll", "group", "call", "write", "fault", "done"]),
-        "a": "isend",
-        "g": "0",
-        "i": chance.randrange(1, 9),
-        "w": chance.randrange(1, 9),
-        "p": chance.choice([0, 1, None]),
-        "t": 0,
-        "d": "int8",
-        "c": chance.choice([0, 1, [1], [0]]),
-        "o": [1],
-        "n": chance.choice(["all_reduce", "barrier", "all_to_all", "nonsense"]),
-        "b": chance.choice([0, 1]),
-        "f": chance.choice(["SUM", "BAD", None]),
-        "r": chance.choice([None, 0, 1]),
-        "m": [0, 1],
-        "kind": chance.choice(["EXCEPTION", "CHANGED_BEFORE_WAIT", "MEMORY", "DESYNC"]),
+        "do": chance.choice(["send", "recv", "collective", "wait", "poll", "group", "call", "write", "fault", "done"]),
+        "name": "isend",
+        "group": "0",
+        "number": chance.randrange(1, 9),
+        "peer": chance.choice([0, 1, None]),
+        "tag": 0,
+        "dtype": "int8",
+        "numel": chance.choice([0, 1, [1]]),
+        "inputs": chance.choice([0, [1], [0]]),
+        "outputs": [1],
+        "collective": chance.choice(["all_reduce", "barrier", "all_to_all", "nonsense"]),
+        "nbytes": chance.choice([0, 1]),
+        "reduce_op": chance.choice(["SUM", "BAD", None]),
+        "root": chance.choice([None, 0, 1]),
+        "members": [0, 1],
+        "kind": chance.choice(["exception", "changed before wait", "memory", "desync"]),
         "message": "m",
         "path": "p",
-        "l": ["f", 1],
+        "where": ["f", 1],
     }
 
 
@@ -318,7 +362,7 @@ def test_the_router_survives_random_operations(seed):
             router.outbox.clear()
             if router.running == 0:
                 router.settle()
-        failure = explain.verdict(router, lambda file, line: None, LIMITS)
+        failure = explain.verdict(router, Lines(lambda file, line: None), LIMITS)
         assert failure is None or failure.text()
         rounds = record.timeline(router, UniformNetwork(1, 0))
         record.log(router, rounds, lambda file, line: None)

@@ -276,7 +276,10 @@ def test_the_log_and_the_trace_agree(pool):
 @pytest.mark.parametrize(
     ("then", "words"),
     [
-        ("works.append(dist.irecv(there, (r + 1) % p))", "Rank 0 sends to rank 1, which receives from rank 2."),
+        (
+            "works.append(dist.irecv(there, (r + 1) % p))",
+            "Rank 0 sends to rank 1 (line 4), but rank 1 receives from rank 2 (line 5).",
+        ),
         ("dist.recv(there, (r - 1) % p)\n    dist.recv(there, (r + 1) % p)", "What they sent has all been received"),
         (
             "works.clear()\n    dist.recv(there, (r - 1) % p)\n    dist.recv(there, (r - 1) % p)",

@@ -91,7 +91,7 @@ def reduces(run: Run, rank: int, call: int) -> list:
 
 def one_all_reduce_each(run: Run) -> str | None:
     """A rule: one all_reduce for each bucket, full and in order."""
-    missing = rules.went_round_the_wire(run)
+    missing = rules.no_messages(run)
     if missing:
         return missing
     for call, args in enumerate(run.args):

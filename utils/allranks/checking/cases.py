@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from allranks.checking import provenance
+
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 DTYPES = {
     name: getattr(torch, name)
@@ -17,7 +19,7 @@ DTYPES = {
 }
 
 
-_SAID = {  # options that are no arguments of the function, in words
+_OPTION_LABELS = {  # options that are not arguments of the function
     "case": "{}",
     "spread": "more on some ranks",
     "all_to": "all for expert {}",
@@ -36,13 +38,13 @@ _SAID = {  # options that are no arguments of the function, in words
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that tells one case from another. `size` counts elements, or rows where an exercise says so.
+    """What one case is. `size` counts elements, or whatever the exercise says (rows, tokens, ids).
 
     `layout` is "contiguous", "offset" (a slice of a larger vector), "strided" (every other element) or "transposed".
     `values` is "small" (whole numbers whose sums are exact in every dtype), "random", "precise" (values that a
-    narrower dtype can't hold) or "provenance" (every element tells where it came from). `delivery` is "rendezvous"
+    narrower dtype can't hold) or "provenance" (from each element one reads where it came from). `delivery` is "rendezvous"
     (a send blocks until it is received) or "shuffled" (buffered, arriving in a seeded random order).
-    `outer_world` gives the processes the environment of a larger job, in which this group is a sub-set.
+    `outer_world` sets the environment variables of a larger job, of which these ranks are a part.
     """
 
     ranks: int
@@ -75,7 +77,9 @@ class Setup:
         if self.root is not None:
             words.append(f"{root_name}={self.root}")
         words += [
-            _SAID.get(name, f"{name}={{}}").format(value) for name, value in self.options if not name.startswith("_")
+            _OPTION_LABELS.get(name, f"{name}={{}}").format(value)
+            for name, value in self.options
+            if not name.startswith("_")
         ]
         if self.values == "precise":
             words.append("values that need every bit")
@@ -90,9 +94,9 @@ class Setup:
         return ", ".join(words)
 
     def seed(self, secret: int) -> int:
-        """The seed of this case's inputs: the same on every machine for the same secret, which can't be had from it."""
+        """The seed of this case's inputs: the same on every machine for the same secret. The secret can't be computed from it."""
         words = repr((secret, self)).encode()
-        if not secret:  # the public set hides nothing
+        if not secret:  # the public inputs need no strong hash
             return zlib.crc32(words) & 0x7FFFFFFF
         return int.from_bytes(hashlib.sha256(words).digest()[:7], "big")
 
@@ -102,19 +106,19 @@ class Setup:
         return self.size % self.ranks == 0
 
     @property
-    def weighty(self) -> bool:
-        """Whether doing nothing would fail it: one rank or zero elements earn no credit of their own."""
+    def earns_credit(self) -> bool:
+        """Whether it counts in the score. With one rank or no elements it does not: there doing nothing is right."""
         return self.ranks > 1 and self.size > 0
 
 
 def _count(number: int, unit: str) -> str:
-    first, _, rest = unit.partition(" ")  # "token a rank" has its plural in front
+    first, _, rest = unit.partition(" ")  # the plural of "token a rank" is "tokens a rank"
     return f"{number} {first}{'' if number == 1 else 's'}{' ' if rest else ''}{rest}"
 
 
 @dataclass(frozen=True)
 class View:
-    """A tensor argument: a window on a larger storage, so that writes beside it are noticed too."""
+    """A tensor argument: a window on a larger storage, so that writes beside it can be seen too."""
 
     base: torch.Tensor
     size: tuple[int, ...]
@@ -122,12 +126,12 @@ class View:
     offset: int
 
     def tensor(self, base: torch.Tensor | None = None) -> torch.Tensor:
-        """The window, on this storage or on another one of the same length."""
+        """The tensor, on this storage or on `base`, another one of the same length."""
         return torch.as_strided(self.base if base is None else base, self.size, self.stride, self.offset)
 
     @staticmethod
     def of(values: torch.Tensor, layout: str = "contiguous") -> View:
-        """The values laid out as asked, with guard elements around them. `values` is copied."""
+        """A copy of the values in this layout, with guard elements around them."""
         size = tuple(values.shape)
         stride, offset, extra = list(values.contiguous().stride()), 0, 0
         if layout == "offset":
@@ -149,7 +153,8 @@ class View:
 class Parameter:
     """A parameter argument: its data, and its gradient (None: frozen, so that it doesn't require grad).
 
-    With `absent` the rank has no `.grad` before the call, though it requires one: `grad` is then what counts for it.
+    With `absent` the parameter requires grad, but its `.grad` is None before the call; `grad` is then its gradient all the same:
+    zeros, or what `Backward` will put there.
     """
 
     data: View
@@ -159,15 +164,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tied:
-    """The parameter at `place` of the same list once more: the very same object, as two layers may share it."""
+    """The parameter at index `place` of the same list a second time: the same object, as two layers may share one."""
 
     place: int
 
 
 @dataclass(frozen=True)
 class Backward:
-    """A function argument `backward(ready)`: takes `seconds` of virtual time for each gradient of the parameters in argument
-    0, in this `order`, puts it into `.grad` and then calls `ready(place)`."""
+    """A function argument `backward(ready)`. For each parameter of argument 0, in this `order`, it takes `seconds` of virtual
+    time, puts the gradient into `.grad` and calls `ready(index)`."""
 
     order: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -214,8 +219,8 @@ def views(arg: Arg, path: tuple = ()) -> list[tuple[tuple, View]]:
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A returned tuple of numbers that is right as a whole or not at all: which of them is wrong is not told."""
+class AllOrNothing:
+    """A returned tuple of numbers; the verdict does not say which of them is wrong."""
 
     numbers: tuple[int, ...]
     name: str
@@ -224,7 +229,8 @@ class Whole:
 @dataclass(frozen=True)
 class Expected:
     """What one rank must end with after one call. `changed` maps a tensor's path to its new values; all other tensors
-    stay as they were. `atol` bounds the error of each element, or of each item of a returned tuple (None: exact)."""
+    must be unchanged. `returns` is None where any value will do, also inside a tuple. `atol` bounds the error of each
+    element, or of each item of a returned tuple (None: exact)."""
 
     returns: Any = None
     changed: dict[tuple, torch.Tensor] = field(default_factory=dict)
@@ -236,7 +242,7 @@ Oracle = Callable[[Setup, Sequence[Args]], Sequence[Expected]]
 
 
 def draw(setup: Setup, rng: torch.Generator, *shape: int, dtype: str | None = None) -> torch.Tensor:
-    """Random values of the setup's kind and dtype, contiguous. "small" ones are never zero, so that a lack shows."""
+    """Random values of the setup's kind and dtype, contiguous. "small" values are never zero, so that a missing one shows."""
     kind = DTYPES[dtype or setup.dtype]
     if kind == torch.bool:
         return torch.randint(0, 2, shape, generator=rng).bool()
@@ -265,18 +271,18 @@ def shape_of(setup: Setup) -> tuple[int, ...]:
 def vectors(setup: Setup, rng: torch.Generator) -> list[Args]:
     """One tensor for each rank: the inputs of most exercises."""
     if setup.values == "provenance":
-        from allranks.checking.provenance import values
-
-        tensors = [values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)]
+        tensors = [
+            provenance.values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)
+        ]
     else:
         tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
-        while setup.weighty and all(torch.equal(t, tensors[0]) for t in tensors):  # else doing nothing may be right
+        while setup.earns_credit and all(torch.equal(t, tensors[0]) for t in tensors):  # or doing nothing may be right
             tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
     return [(View.of(t, setup.layout),) for t in tensors]
 
 
 def summed(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The exact sum of the tensors in their own dtype, and how far any order of adding may lie from it."""
+    """The exact sum of the tensors in their own dtype, and the largest error that any order of adding may give."""
     kind = tensors[0].dtype
     if not kind.is_floating_point and not kind.is_complex:
         return torch.stack(list(tensors)).sum(0, dtype=kind), None

@@ -1,4 +1,4 @@
-"""The cause of a failed case in the course's words: which rank, which step, which line, and what to do instead."""
+"""Why a case failed, in sentences: which rank, which step, which line, and what to do instead."""
 
 from __future__ import annotations
 
@@ -6,263 +6,271 @@ import builtins
 import importlib.util
 import re
 from collections.abc import Sequence
-from typing import Any
+from enum import StrEnum
 
 import torch
 
 from allranks.checking import compare
-from allranks.checking.cases import Setup, plain, views
-from allranks.checking.exercise import Fault, Run
-from allranks.wire import FailureKind
+from allranks.checking.cases import Expected, Setup, View, plain, views
+from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
+from allranks.checking.verdict import Reason
+from allranks.wire import Failure, FailureKind
+from allranks.wire.failures import DeadlockCause, Misuse
+from allranks.wire.messages import OpKind
 
-ORDER_HELP = (
-    "A send may wait until its receiver is there: start one of the two with isend or irecv, use batch_isend_irecv, "
-    "or let every other rank receive first."
-)
-
-
-_INTO_THE_TENSOR = "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
+_SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 
 
-def size_order(setup: Setup) -> tuple:
-    """Smaller and plainer setups first."""
-    plainness = (
+class CommonMistake(StrEnum):
+    """Mistakes that look the same in every exercise."""
+
+    NOTHING_RETURNED = "nothing was returned"
+    PAIRS_OF_REALS = (
+        "pairs of reals came back: take the complex tensor itself, not the tensor in a future, or use view_as_complex"
+    )
+    OTHER_DTYPE = "the dtype was promoted or narrowed: results keep the dtype of the input"
+    INPUT_CHANGED = "an input was overwritten: work on a copy (tensor.clone())"
+    OTHER_MEMORY = (
+        "this function works in place: write into the tensor (copy_); .data = and set_ give it other memory instead"
+    )
+    RETURNED_NOT_COPIED = (
+        "the right result was returned, but this function works in place: copy it into the tensor (copy_)"
+    )
+    NOTHING_CHANGED = "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
+    LESS_PRECISE_SINGLE = (
+        "right only to the precision of a narrower dtype: on the way the values were in one, such as bfloat16, "
+        "or lost digits in a difference of large numbers"
+    )
+    LESS_PRECISE_DOUBLE = (
+        "right only to the precision of a narrower dtype: on the way the values were in one, such as float32"
+    )
+    SOME_ZERO = "some elements are still zero: that part was never received, or not stored"
+    NO_MESSAGE = "no rank sent a message"
+
+
+def simplest_first(setup: Setup) -> tuple:
+    """A key that sorts setups: small and plain ones first."""
+    unusual = (
         setup.dtype != "float32",
         setup.layout != "contiguous",
         setup.times > 1,
         setup.outer_world,
         setup.delivery != "rendezvous",
     )
-    return (not setup.weighty, sum(plainness), setup.ranks, setup.size, setup.root or 0)
+    return (not setup.earns_credit, sum(unusual), setup.ranks, setup.size, setup.root or 0)
 
 
-def of_failure(run: Run, withhold: bool = False) -> str:
+# ------------------------------------------------------------------------------------------- failures of the run
+
+
+def explain_failure(run: Run, withhold: bool = False) -> Reason:
     """Why the run itself failed. `withhold` leaves out the text of the student's own exceptions."""
     failure = run.failure
-    kind = failure.kind
+    code = ("failure", failure.kind, failure.cause, failure.error, failure.op)
+    return Reason(_failure_sentence(run, failure, withhold), code)
+
+
+def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
+    kind, at = failure.kind, run.at(failure.line)
     if kind is FailureKind.DEADLOCK:
-        return _deadlock(run)
+        return _deadlock_sentence(run, failure)
     if kind is FailureKind.FORBIDDEN_OP:
-        op = failure.op
-        what = f"{op} is not allowed here" if op else failure.message.rstrip(".")
-        instead = f" {run.exercise.instead}" if run.exercise.instead else ""
-        at = run.at(failure.line) if op else ""
-        return f"rank {failure.rank} calls an operation that this exercise forbids: {what}{at}.{instead}"
+        advice = f" {run.exercise.forbidden_advice}" if run.exercise.forbidden_advice else ""
+        return f"rank {failure.rank} calls an operation that this exercise forbids: {failure.op}{at}.{advice}"
     if failure.error == "NotImplementedError":
-        return f"{run.exercise.name} is not written yet: it raises NotImplementedError{run.at(failure.line)}."
+        return f"{run.exercise.name} is not written yet: it raises NotImplementedError{at}."
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
-        # a name that the student made up could carry inputs as well as a text could
+        # the name of the student's own exception could carry inputs, as its text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
-        return f"rank {failure.rank} raised {name}{run.at(failure.line)}.{_missing_tool(failure)}"
+        return f"rank {failure.rank} raised {name}{at}.{_advice_on_missing_name(failure)}"
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
-        return f"rank {failure.rank} ended its process{run.at(failure.line)}. Return from the function instead."
-    words = _placed(failure.message, run, failure.line) + _missing_tool(failure)
-    if re.search(r"(to|from) rank -?\d+, but there are only ranks", words):
-        words += " Count round the ring modulo the number of ranks, or leave that partner out."
-    if failure.error == "RuntimeError" and re.search(r"modified inplace|leaf Variable that requires grad", words):
-        words += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
-    return words
+        return f"rank {failure.rank} ended its process{at}. Return from the function instead."
+    sentence = failure.message + _advice_on_missing_name(failure)
+    if failure.misuse is Misuse.NO_SUCH_PEER:
+        sentence += " Take the peer's number modulo the number of ranks, or send nothing there."
+    # torch raises a plain RuntimeError for this: only its text tells
+    if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
+        sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
+    return sentence
 
 
-def _missing_tool(failure: Any) -> str:
-    """A hint for who uses the course's own tools, which are left out of what ranks run."""
-    name = re.search(r"name '(\w+)' is not defined", failure.message) if failure.error == "NameError" else None
-    if name is None or importlib.util.find_spec(f"allranks.{name[1]}") is None:
+def _advice_on_missing_name(failure: Failure) -> str:
+    """A sentence for students who use the course's own tools, which ranks don't have."""
+    name = failure.missing_name
+    if name is None or importlib.util.find_spec(f"allranks.{name}") is None:
         return ""
-    return " The course's own tools are not there when it is marked: write it yourself."
+    return " The course's own tools are not available when your function is checked: write this part yourself."
 
 
-def _placed(message: str, run: Run, line: int | None) -> str:
-    """The message with the place of the line as the student knows it, where it does not name the line already."""
-    if line is None:
-        return message
-    where = run.where(line)
-    if where in message:
-        return message
-    return message.replace(f"line {line}", where) if f"line {line}" in message else f"{message} ({where})"
-
-
-def _deadlock(run: Run) -> str:
-    failure = run.failure
-    cycle = tuple(failure.cycle or ())
-    waits = [w for w in failure.waits if w.rank in cycle] if cycle else list(failure.waits)
-    if not waits or not cycle:
-        return _placed(failure.message, run, failure.line)
-    ring = " → ".join(str(r) for r in (*cycle, cycle[0]))
-    first = next((w for w in waits if w.rank == cycle[0]), waits[0])
-    offered = [e for e in run.sends if e.rank in cycle and e.match is None]
-    posted = [e for e in run.outcome.log if e.kind == "recv" and e.match is None]
-    # a batch waits for its sends and its receives alike
-    if offered and all("send" in w.op for w in waits) and any(e.rank in cycle for e in posted):
+def _deadlock_sentence(run: Run, failure: Failure) -> str:
+    cycle = failure.cycle
+    if len(cycle) < 2:
+        return failure.message
+    waits = {w.rank: w for w in failure.waits}
+    first, ring = waits[cycle[0]], " → ".join(str(r) for r in (*cycle, cycle[0]))
+    at = run.at(first.line)
+    if failure.cause in _SEND_FIRST:
+        who = "every rank" if len(cycle) == run.ranks else "each of these ranks"
         return (
-            f"deadlock: ranks {ring} each wait for the next; rank {first.rank} waits for rank {first.peer} in "
-            f"{first.op}{run.at(first.line)}. {_do_not_meet(run, offered, posted)}"
+            f"deadlock: {who} sends before it receives, so they wait for each other in a cycle, {ring}; "
+            f"rank {first.rank} waits in {first.op} to rank {first.peer}{at}. {failure.advice}"
         )
-    if offered and all("send" in w.op for w in waits):
-        many = "every rank" if len(cycle) == run.ranks else "each of these ranks"
+    if all(waits[rank].kind is OpKind.RECV for rank in cycle):
         return (
-            f"deadlock: {many} sends before it receives, so they wait for each other in a cycle, {ring}; "
-            f"rank {first.rank} waits in {first.op} to rank {first.peer}{run.at(first.line)}. {ORDER_HELP}"
+            f"deadlock: ranks {ring} each wait to receive from the next; "
+            f"rank {first.rank} waits in {first.op} from rank {first.peer}{at}. {failure.advice}"
         )
-    if offered and all("recv" in w.op for w in waits):
-        astray = next((e for e in offered if e.peer in cycle), offered[0])
-        elsewhere = (
-            f"They have sent, but not that way: rank {astray.rank} sends to rank {astray.peer}{run.at(astray.line)}"
-            f"{', which receives from another' if astray.peer in cycle else ''}."
-        )
-        return (
-            f"deadlock: ranks {ring} each wait to receive from the next; rank {first.rank} waits in {first.op} from rank "
-            f"{first.peer}{run.at(first.line)}. {_other_tag(run) or elsewhere}"
-        )
-    if all("recv" in w.op for w in waits):
-        sent = any(e.rank in cycle for e in run.sends)
-        what = "what they sent has all been received" if sent else "none of them has sent"
-        hint = (
-            "One receive is too many, or a send is missing or comes too late."
-            if sent
-            else "Somebody has to send first: start the send with isend before you receive."
-        )
-        return (
-            f"deadlock: ranks {ring} each wait to receive from the next, and {what}; "
-            f"rank {first.rank} waits in {first.op} from rank {first.peer}{run.at(first.line)}. {hint}"
-        )
-    return _placed(failure.message, run, failure.line)
-
-
-def _other_tag(run: Run) -> str | None:
-    """The wire's sentence on two ranks that would meet but for their tags or groups."""
-    found = re.search(r"Rank \d+ sends (with tag|in another group) .*", run.failure.message)
-    return found.group() if found else None
-
-
-def _do_not_meet(run: Run, offered: Sequence[Any], posted: Sequence[Any]) -> str:
-    """Which send and which receive, both without a partner, go past each other."""
-    tag = _other_tag(run)
-    if tag:
-        return tag
-    pairs = ((s, r) for s in offered for r in posted if r.rank == s.peer and r.peer not in (s.rank, None))
-    send, recv = next(pairs, (None, None))
-    if send is None:
-        return "Their sends and their receives do not meet."
     return (
-        f"Rank {send.rank} sends to rank {send.peer}{run.at(send.line)}, but rank {recv.rank} has posted a receive "
-        f"from rank {recv.peer}{run.at(recv.line)}."
+        f"deadlock: ranks {ring} each wait for the next; "
+        f"rank {first.rank} waits for rank {first.peer} in {first.op}{at}. {failure.advice}"
     )
 
 
-def known(run: Run, faults: Sequence[Fault]) -> list[str]:
-    """Every typical mistake that would have given just these results, the exercise's own first."""
-    found = []
-    if all(f.kind in ("values", "shape", "dtype", "returned") for f in faults):
-        call = faults[0].call
-        for mistake in run.exercise.mistakes:
-            try:
-                would = mistake.oracle(run.setup, run.args[call])
-            except (RuntimeError, IndexError, ValueError):  # a mistake that can't be made with these shapes
-                continue
-            if any(f.kind != "values" and _leaves_open(would[f.rank]) for f in faults):
-                continue
-            fits = all(_agrees(run, call, f.rank, would[f.rank]) for f in faults)
-            if fits and mistake.cause not in found:  # made in two ways it has one vote all the same
-                found.append(mistake.cause)
-    tail = _tail(run, faults)
-    if tail:
-        found.append(tail)
-    general = _general(run, faults)
-    if not found and general is None and run.ranks > 1 and run.exercise.allow and not run.sends and not run.collectives:
-        general = "no rank sent a message"
-    return [*found, general] if general else found
+# -------------------------------------------------------------------------------------------------- wrong results
 
 
-def of_faults(faults: Sequence[Fault], cause: str | None) -> str:
-    """The cause, if one is known, and what differs on the first rank that is wrong."""
+def explain_faults(faults: Sequence[ResultFault], mistake: str | None) -> Reason:
+    """The mistake, if it is known, and what differs on the first rank that is wrong."""
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
-    words = first.words[0].upper() + first.words[1:]
-    return f"{cause}: {first.words}{again}." if cause else f"{words}{again}."
+    sentence = f"{first.sentence[0].upper()}{first.sentence[1:]}{again}."
+    code = ("result", mistake, first.kind, first.call > 0)
+    return Reason(f"{mistake}: {sentence}" if mistake else sentence, code)
 
 
-def _agrees(run: Run, call: int, rank: int, would: Any) -> bool:
+def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
+    """Every known mistake that would have given just these results, the exercise's own first."""
+    found = _mistakes_of_exercise(run, faults)
+    remainder = _remainder_left_out(run, faults)
+    if remainder:
+        found.append(remainder)
+    common = _common_mistake(run, faults)
+    if not found and common is None and run.ranks > 1 and run.exercise.allow and not run.sends and not run.collectives:
+        common = CommonMistake.NO_MESSAGE
+    return [*found, common] if common else found
+
+
+def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
+    result_kinds = (FaultKind.VALUES, FaultKind.SHAPE, FaultKind.DTYPE, FaultKind.RETURNED)
+    if any(f.kind not in result_kinds for f in faults):
+        return []
+    call, found = faults[0].call, []
+    for mistake in run.exercise.mistakes:
+        try:
+            predicted = mistake.oracle(run.setup, run.args[call])
+        except (RuntimeError, IndexError, ValueError):  # this mistake can't be made with these shapes
+            continue
+        # where any item will do, the prediction explains no wrong dtype or shape
+        if any(f.kind is not FaultKind.VALUES and _accepts_any_item(predicted[f.rank]) for f in faults):
+            continue
+        fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
+        if fits and mistake.cause not in found:  # one vote for each cause, however many oracles it has
+            found.append(mistake.cause)
+    return found
+
+
+def _matches(run: Run, call: int, rank: int, predicted: Expected | None) -> bool:
+    """Whether the rank ended as predicted, in what it returned and in the tensors that are predicted to change."""
     got, given = run.results[call][rank], run.args[call][rank]
-    if got is None or would is None:
+    if got is None or predicted is None:
         return False
-    if would.returns is not None and compare.value_fault(got.returned, would.returns, would.atol, ""):
+    if predicted.returns is not None and compare.difference(got.returned, predicted.returns, predicted.atol):
         return False
     for (path, _), (now, _) in zip(views(given), got.tensors, strict=True):
-        if path in would.changed and (now is None or compare.value_fault(now, would.changed[path], would.atol, "")):
-            return False
-    return would.returns is not None or bool(would.changed)
+        if path in predicted.changed:
+            if now is None or compare.difference(now, predicted.changed[path], predicted.atol):
+                return False
+    return predicted.returns is not None or bool(predicted.changed)
 
 
-def _leaves_open(would: Any) -> bool:
-    """Whether some item may be anything, which tells nothing of a wrong dtype or shape."""
-    return would is not None and isinstance(would.returns, tuple) and any(item is None for item in would.returns)
+def _accepts_any_item(expected: Expected | None) -> bool:
+    """Whether the expected tuple accepts any value somewhere."""
+    return (
+        expected is not None and isinstance(expected.returns, tuple) and any(item is None for item in expected.returns)
+    )
 
 
-def _general(run: Run, faults: Sequence[Fault]) -> str | None:
-    """Mistakes that look the same in every exercise."""
+def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
     first = faults[0]
-    call, rank = first.call, first.rank
-    got, wanted, given = run.results[call][rank], run.expected[call][rank], run.args[call][rank]
+    got, expected = run.results[first.call][first.rank], run.expected[first.call][first.rank]
+    given = run.args[first.call][first.rank]
     if got is None:
         return None
-    if first.kind == "returned" and got.returned is None:
-        return "nothing was returned"
-    if first.kind == "dtype":
-        if "must be int64" in first.words and not any(v.base.dtype == torch.int64 for _, v in views(given)):
-            return None  # counts and places have a dtype of their own
-        if "must be complex" in first.words and "has dtype float" in first.words:
-            return (
-                "pairs of reals came back: take the complex tensor itself, not what a future holds, or view_as_complex"
-            )
-        return "the dtype was promoted or narrowed: results keep the dtype of the input"
-    if first.kind == "clobbered":
-        return "an input was clobbered: work on a copy (tensor.clone())"
-    if first.kind == "elsewhere":
-        return "this function works in place: write into the tensor (copy_), since .data and set_ make it another one"
-    if first.kind != "values":
-        return None
-    outputs = [
-        (path, view, now)
-        for (path, view), (now, _) in zip(views(given), got.tensors, strict=True)
-        if path in wanted.changed
-    ]
-    if outputs:
-        path = outputs[0][0]
-        untouched = all(n is not None and compare.same(n, v.tensor()) for _, v, n in outputs)
-        returned = isinstance(got.returned, torch.Tensor)
-        if untouched and returned and compare.value_fault(got.returned, wanted.changed[path], wanted.atol, "") is None:
-            return "the right result was returned, but this function works in place: copy it into the tensor (copy_)"
-        if untouched and len(faults) == run.ranks and all(_untouched(run, fault) for fault in faults):
-            return _INTO_THE_TENSOR
-        if untouched and run.ranks > 2 and len(faults) == run.ranks - 1:
-            there = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
-            if (run.sends or run.collectives) and _gave_the_result(run, call, there):
-                return _INTO_THE_TENSOR
-            return f"only rank {there} has the result: every rank must end with it"
-    pair = _value_pair(got, wanted, outputs)
-    if pair is not None:
-        a, b = pair
-        if _narrow(a, b):
-            single = a.dtype in (torch.float32, torch.complex64)
-            one = "bfloat16, or lost digits in a difference of large numbers" if single else "float32"
-            return f"right only to the precision of a narrower dtype: on the way the values passed through one, such as {one}"
-        zeros = (a == 0) & (b != 0)
-        if a.numel() > 1 and bool(zeros.any()) and bool(((a == b) | zeros).all()):
-            return "some elements are still zero: that part was never received, or not stored"
+    match first.kind:
+        case FaultKind.RETURNED if got.returned is None:
+            return CommonMistake.NOTHING_RETURNED
+        case FaultKind.DTYPE:
+            return _dtype_mistake(first, [view for _, view in views(given)])
+        case FaultKind.INPUT_CHANGED:
+            return CommonMistake.INPUT_CHANGED
+        case FaultKind.OTHER_MEMORY:
+            return CommonMistake.OTHER_MEMORY
+        case FaultKind.VALUES:
+            outputs = [
+                (path, view, now)
+                for (path, view), (now, _) in zip(views(given), got.tensors, strict=True)
+                if path in expected.changed
+            ]
+            not_written = _result_not_written(run, faults, got, expected, outputs) if outputs else None
+            return not_written or _value_mistake(got, expected, outputs)
     return None
 
 
-def _gave_the_result(run: Run, call: int, rank: int) -> bool:
-    """Whether what this rank must end with is what it came with."""
+def _dtype_mistake(fault: ResultFault, inputs: Sequence[View]) -> str | None:
+    found, expected = fault.dtype_found, fault.dtype_expected
+    if expected is torch.int64 and not any(view.base.dtype == torch.int64 for view in inputs):
+        return None  # counts and indices have a dtype of their own
+    if expected is not None and found is not None and expected.is_complex and found.is_floating_point:
+        return CommonMistake.PAIRS_OF_REALS
+    return CommonMistake.OTHER_DTYPE
+
+
+def _result_not_written(
+    run: Run, faults: Sequence[ResultFault], got: Result, expected: Expected, outputs: list
+) -> str | None:
+    """For a function that works in place: the result is nowhere in the tensor, or on one rank only."""
+    call, path = faults[0].call, outputs[0][0]
+    if not all(now is not None and compare.same(now, view.tensor()) for _, view, now in outputs):
+        return None
+    if isinstance(got.returned, torch.Tensor):
+        if compare.difference(got.returned, expected.changed[path], expected.atol) is None:
+            return CommonMistake.RETURNED_NOT_COPIED
+    if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
+        return CommonMistake.NOTHING_CHANGED
+    if run.ranks > 2 and len(faults) == run.ranks - 1:
+        right = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
+        if (run.sends or run.collectives) and _result_equals_input(run, call, right):
+            return CommonMistake.NOTHING_CHANGED
+        return f"only rank {right} has the result: every rank must end with it"
+    return None
+
+
+def _value_mistake(got: Result, expected: Expected, outputs: list) -> str | None:
+    if outputs:
+        found, right = outputs[0][2], expected.changed[outputs[0][0]]
+    elif isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
+        found, right = got.returned, expected.returns
+    else:
+        return None
+    if _right_to_half_the_bits(found, right):
+        single = found.dtype in (torch.float32, torch.complex64)
+        return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
+    zeros = (found == 0) & (right != 0)
+    if found.numel() > 1 and bool(zeros.any()) and bool(((found == right) | zeros).all()):
+        return CommonMistake.SOME_ZERO
+    return None
+
+
+def _result_equals_input(run: Run, call: int, rank: int) -> bool:
+    """Whether the expected result equals the input."""
     changed = run.expected[call][rank].changed
     return all(
         compare.same(changed[path], view.tensor()) for path, view in views(run.args[call][rank]) if path in changed
     )
 
 
-def _untouched(run: Run, fault: Fault) -> bool:
-    """Whether the tensors that this rank should have changed are as they were."""
+def _left_unchanged(run: Run, fault: ResultFault) -> bool:
+    """Whether the tensors that this rank must change are as they were."""
     got, given = run.results[fault.call][fault.rank], run.args[fault.call][fault.rank]
     changed = run.expected[fault.call][fault.rank].changed
     if got is None:
@@ -274,15 +282,7 @@ def _untouched(run: Run, fault: Fault) -> bool:
     )
 
 
-def _value_pair(got: Any, wanted: Any, outputs: list) -> tuple[torch.Tensor, torch.Tensor] | None:
-    if outputs:
-        return outputs[0][2], wanted.changed[outputs[0][0]]
-    if isinstance(wanted.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
-        return got.returned, wanted.returns
-    return None
-
-
-def _narrow(got: torch.Tensor, wanted: torch.Tensor) -> bool:
+def _right_to_half_the_bits(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     """Whether the error is as small as rounding to half the bits would make it."""
     eps = {
         torch.float64: 1e-6,
@@ -297,55 +297,61 @@ def _narrow(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     return bool(error <= eps * wanted.to(torch.complex128).abs().max())
 
 
-def _tail(run: Run, faults: Sequence[Fault]) -> str | None:
-    """Only the elements beyond the last whole multiple of p, or of the number of segments, are as they were."""
+def _remainder_left_out(run: Run, faults: Sequence[ResultFault]) -> str | None:
+    """Only the elements beyond the last whole multiple of p, or of the number of segments, are unchanged."""
     segments = run.setup.option("segments")
-    count, many = (segments, "segments") if segments else (run.ranks, "ranks")
+    count, what = (segments, "segments") if segments else (run.ranks, "ranks")
     for fault in faults:
         got, wanted = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
-        if fault.kind != "values" or got is None or (0,) not in wanted.changed or not got.tensors:
+        if fault.kind is not FaultKind.VALUES or got is None or (0,) not in wanted.changed or not got.tensors:
             return None
         now, before = got.tensors[0][0], plain(run.args[fault.call][fault.rank][0])
         if now is None or now.shape != before.shape or now.dtype != before.dtype:
             return None
-        a, b, k = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
-        whole = len(a) // count * count
-        if whole in (0, len(a)) or not torch.equal(a[:whole], b[:whole]) or not torch.equal(a[whole:], k[whole:]):
+        found, right, old = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
+        whole = len(found) // count * count
+        if whole in (0, len(found)):
+            return None
+        if not torch.equal(found[:whole], right[:whole]) or not torch.equal(found[whole:], old[whole:]):
             return None
     return (
-        f"the elements beyond the last whole multiple of {'p' if many == 'ranks' else many} were left out: "
-        f"the number of {many} need not divide the size"
+        f"the elements beyond the last whole multiple of {'p' if what == 'ranks' else what} were left out: "
+        f"the size need not be a multiple of the number of {what}"
     )
 
 
-def pattern(found: Sequence[tuple[Setup, bool]]) -> str:
-    """What all failing cases have in common and no passing one has, as the start of a sentence, or ""."""
-    counted = [(s, ok) for s, ok in found if s.weighty]
-    right = [s for s, ok in counted if ok]
-    wrong = [s for s, ok in counted if not ok]
+# ------------------------------------------------------------------------------------------ what failures share
+
+
+def common_property(found: Sequence[tuple[Setup, bool]]) -> str:
+    """What all failing cases have and no passing one has, as a sentence with a space behind it, or ""."""
+    counted = [(setup, passed) for setup, passed in found if setup.earns_credit]
+    right = [setup for setup, passed in counted if passed]
+    wrong = [setup for setup, passed in counted if not passed]
     if len(right) < 2 or not wrong:
         return ""
-    for sentence, holds in _PATTERNS:
+    for sentence, holds in _PROPERTIES:
         if all(not holds(s) for s in right) and all(holds(s) for s in wrong):
             return f"{sentence} "
     if {s.ranks for s in right} == {4} and any(s.ranks != 4 for s in wrong):
-        return "Only right for p = 4: use the world size, not a number. "
+        return f"{_ONLY_FOUR} "
     return ""
 
 
-def _power(n: int) -> bool:
+def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-_PATTERNS = (
+_ONLY_FOUR = "Only right for p = 4: use the world size, not a number."
+_PROPERTIES = (
     (
         "Only right with as many nodes as ranks in each.",
         lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
     ),
     ("Only right where the number of ranks divides the size.", lambda s: not s.divides),
-    ("Only right for p = 4: use the world size, not a number.", lambda s: s.ranks != 4),
+    (_ONLY_FOUR, lambda s: s.ranks != 4),
     ("Only right for two ranks.", lambda s: s.ranks > 2),
-    ("Only right where the number of ranks is a power of two.", lambda s: not _power(s.ranks)),
+    ("Only right where the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks)),
     ("Only right where the number of ranks is even.", lambda s: s.ranks % 2 == 1),
     ("Only wrong with a transposed, so non-contiguous, tensor.", lambda s: s.layout == "transposed"),
     ("Only wrong with non-contiguous tensors.", lambda s: s.layout in ("strided", "transposed")),

@@ -1,14 +1,15 @@
-"""What came against what was expected: the first fault of each rank, in words that give away no value."""
+"""What a rank ended with, compared with what it must end with; no sentence gives away a value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from allranks.checking.cases import GUARD, Args, Expected, View, Whole, views
-from allranks.checking.exercise import Fault, Result
+from allranks.checking.cases import GUARD, AllOrNothing, Args, Expected, View, views
+from allranks.checking.exercise import FaultKind, Result, ResultFault
 
 _KNOWN_TYPES = (
     "ndarray",
@@ -25,10 +26,26 @@ _KNOWN_TYPES = (
 )
 
 
+@dataclass(frozen=True)
+class Difference:
+    """How a value differs from the expected one. `items` names the item of a tuple, the outermost tuple's first."""
+
+    kind: FaultKind
+    detail: str
+    wrong: tuple[int, ...] = ()  # flat indices of wrong elements
+    items: tuple[str, ...] = ()
+    dtype_found: torch.dtype | None = None
+    dtype_expected: torch.dtype | None = None
+
+    def sentence(self, thing: str) -> str:
+        """ "item 1 of what rank 0 returned is not the right number", without a full stop."""
+        return f"{' of '.join([*reversed(self.items), thing])} {self.detail}"
+
+
 def faults(
     name: str, args: Sequence[Args], expected: Sequence[Expected], results: Sequence[Result | None], call: int
-) -> list[Fault]:
-    """One fault for each rank that ended wrong, lowest rank first."""
+) -> list[ResultFault]:
+    """One fault for each rank that ended wrong, lowest rank first. `name` is the student's function."""
     found = []
     for rank, (given, wanted, got) in enumerate(zip(args, expected, results, strict=True)):
         fault = _rank_fault(name, rank, given, wanted, got, call)
@@ -37,30 +54,37 @@ def faults(
     return found
 
 
-def _rank_fault(name: str, rank: int, given: Args, wanted: Expected, got: Result | None, call: int) -> Fault | None:
+def _rank_fault(
+    name: str, rank: int, given: Args, wanted: Expected, got: Result | None, call: int
+) -> ResultFault | None:
     if got is None:
-        return Fault("returned", rank, call, f"rank {rank} handed back nothing that can be read")
-    problem = value_fault(got.returned, wanted.returns, wanted.atol, f"what rank {rank} returned")
-    if problem:
-        return Fault(problem[0], rank, call, problem[1], problem[2])
-    tracked = views(given)
-    for (path, view), (now, base) in zip(tracked, got.tensors, strict=True):
+        return ResultFault(FaultKind.RETURNED, rank, call, f"rank {rank} returned nothing that can be read")
+    found = difference(got.returned, wanted.returns, wanted.atol)
+    if found:
+        return _as_fault(found, rank, call, f"what rank {rank} returned")
+    for (path, view), (now, base) in zip(views(given), got.tensors, strict=True):
         thing = _thing(path, given)
         if path in wanted.changed:
-            problem = value_fault(now, wanted.changed[path], wanted.atol, f"{thing} on rank {rank}")
-            if problem:
-                return Fault(problem[0], rank, call, problem[1], problem[2])
-            # a parameter may be given other data, a tensor argument is memory that its caller looks at by other names too
-            if path[-1] not in ("data", "grad") and not _there(view, base, now):
-                words = f"{thing} on rank {rank} was given other memory, and the caller's own is as it was"
-                return Fault("elsewhere", rank, call, words)
+            found = difference(now, wanted.changed[path], wanted.atol)
+            if found:
+                return _as_fault(found, rank, call, f"{thing} on rank {rank}")
+            # a parameter may be given other data, but the caller reads a tensor argument's memory by other names too
+            if path[-1] not in ("data", "grad") and not _in_given_memory(view, base, now):
+                words = f"{thing} on rank {rank} was given other memory, and the caller's own memory is unchanged"
+                return ResultFault(FaultKind.OTHER_MEMORY, rank, call, words)
         elif now is None or not same(now, view.tensor()):
-            words = f"rank {rank} changed {thing}, which is an input and no output of {name}"
-            return Fault("clobbered", rank, call, words)
-        if not _guarded(view, base):
+            words = f"rank {rank} changed {thing}, which is an input and not an output of {name}"
+            return ResultFault(FaultKind.INPUT_CHANGED, rank, call, words)
+        if not _guards_unchanged(view, base):
             words = f"rank {rank} wrote into memory beside {thing}: it is a window on a larger tensor"
-            return Fault("beside", rank, call, words)
+            return ResultFault(FaultKind.WROTE_BESIDE, rank, call, words)
     return None
+
+
+def _as_fault(found: Difference, rank: int, call: int, thing: str) -> ResultFault:
+    return ResultFault(
+        found.kind, rank, call, found.sentence(thing), found.wrong, found.dtype_found, found.dtype_expected
+    )
 
 
 def _thing(path: tuple, given: Args) -> str:
@@ -74,51 +98,62 @@ def _thing(path: tuple, given: Args) -> str:
     return f"tensor argument {path[0] + 1}" if several else "its tensor"
 
 
-def value_fault(got: Any, wanted: Any, atol: Any, thing: str) -> tuple[str, str, tuple[int, ...]] | None:
-    """(kind, words, wrong flat indices) or None where it is right. Only shapes, dtypes, counts and places are named."""
+def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:
+    """How the value differs, or None where it is right. Only shapes, dtypes, counts and indices are named."""
     if wanted is None:
-        return None  # the result of an in-place function is its own affair
-    if isinstance(wanted, Whole):
-        problem = value_fault(got, wanted.numbers, None, thing)
-        return (
-            problem
-            if problem is None or problem[0] == "returned"
-            else ("values", f"{thing} is not the {wanted.name}", ())
-        )
+        return None  # an in-place function may return anything
+    if isinstance(wanted, AllOrNothing):
+        found = difference(got, wanted.numbers, None)
+        if found is None or found.kind is FaultKind.RETURNED:
+            return found
+        return Difference(FaultKind.VALUES, f"is not the {wanted.name}")
     if isinstance(wanted, torch.Tensor):
-        if not isinstance(got, torch.Tensor):
-            return "returned", f"{thing} is {_kind(got)}; it must be a tensor", ()
-        if got.dtype != wanted.dtype:
-            name, right = str(got.dtype).removeprefix("torch."), str(wanted.dtype).removeprefix("torch.")
-            return "dtype", f"{thing} has dtype {name}; it must be {right}", ()
-        if got.shape != wanted.shape:
-            return "shape", f"{thing} has shape {tuple(got.shape)}; it must be {tuple(wanted.shape)}", ()
-        wrong = torch.nonzero(~_close(got, wanted, atol).reshape(-1)).reshape(-1).tolist()
-        if not wrong:
-            return None
-        first = f", the first at index {wrong[0]}" if wanted.numel() > 1 else ""
-        count = f"{len(wrong)} of {wanted.numel()} elements wrong" if wanted.numel() > 1 else "the wrong value"
-        return "values", f"{thing} has {count}{first}", tuple(wrong)
+        return _tensor_difference(got, wanted, atol)
     if isinstance(wanted, tuple | list):
-        if not isinstance(got, tuple | list) or len(got) != len(wanted):
-            return "returned", f"{thing} is {_kind(got)}; it must be {_kind(wanted)}", ()
-        for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
-            tolerance = atol[i] if isinstance(atol, tuple | list) else atol
-            item = getattr(wanted, "_fields", ())[i : i + 1] or (f"item {i}",)
-            problem = value_fault(a, b, tolerance, f"{item[0]} of {thing}")
-            if problem:
-                return problem
-        return None
+        return _items_difference(got, wanted, atol)
     if isinstance(got, torch.Tensor) and got.numel() == 1:
         got = got.item()  # a number may come as a tensor of one element
     if isinstance(got, bool) or not isinstance(got, int | float):
-        return "returned", f"{thing} is {_kind(got)}; it must be a number", ()
+        return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be a number")
     equal = got == wanted or (got != got and wanted != wanted) or _near(got, wanted, atol)
-    return None if equal else ("values", f"{thing} is not the right number", ())
+    return None if equal else Difference(FaultKind.VALUES, "is not the right number")
+
+
+def _tensor_difference(got: Any, wanted: torch.Tensor, atol: Any) -> Difference | None:
+    if not isinstance(got, torch.Tensor):
+        return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be a tensor")
+    if got.dtype != wanted.dtype:
+        name, right = str(got.dtype).removeprefix("torch."), str(wanted.dtype).removeprefix("torch.")
+        return Difference(
+            FaultKind.DTYPE,
+            f"has dtype {name}; it must be {right}",
+            dtype_found=got.dtype,
+            dtype_expected=wanted.dtype,
+        )
+    if got.shape != wanted.shape:
+        return Difference(FaultKind.SHAPE, f"has shape {tuple(got.shape)}; it must be {tuple(wanted.shape)}")
+    wrong = torch.nonzero(~_close(got, wanted, atol).reshape(-1)).reshape(-1).tolist()
+    if not wrong:
+        return None
+    if wanted.numel() == 1:
+        return Difference(FaultKind.VALUES, "has the wrong value", tuple(wrong))
+    detail = f"has {len(wrong)} of {wanted.numel()} elements wrong, the first at index {wrong[0]}"
+    return Difference(FaultKind.VALUES, detail, tuple(wrong))
+
+
+def _items_difference(got: Any, wanted: tuple | list, atol: Any) -> Difference | None:
+    if not isinstance(got, tuple | list) or len(got) != len(wanted):
+        return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be {_type_in_words(wanted)}")
+    for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
+        found = difference(a, b, atol[i] if isinstance(atol, tuple | list) else atol)
+        if found:
+            names = getattr(wanted, "_fields", ())  # of a named tuple
+            return replace(found, items=(names[i] if names else f"item {i}", *found.items))
+    return None
 
 
 def _near(got: float, wanted: float, atol: Any) -> bool:
-    """Whether a number is within a tolerance; a whole number may be too large to be subtracted from."""
+    """Whether a number is within a tolerance; an int may be too large for a float, so its size is looked at first."""
     return isinstance(atol, float) and -1e300 < got < 1e300 and abs(got - wanted) <= atol
 
 
@@ -142,21 +177,22 @@ def _close(got: torch.Tensor, wanted: torch.Tensor, atol: Any) -> torch.Tensor:
     return equal
 
 
-def _there(view: View, base: torch.Tensor, now: torch.Tensor) -> bool:
-    """Whether the storage that the caller gave holds what the tensor now does."""
+def _in_given_memory(view: View, base: torch.Tensor, now: torch.Tensor) -> bool:
+    """Whether the memory that the caller gave holds the tensor's values."""
     usable = base.shape == view.base.shape and base.dtype == view.base.dtype and base.is_contiguous()
     return usable and not base.storage_offset() and same(view.tensor(base), now)
 
 
-def _guarded(view: View, base: torch.Tensor) -> bool:
+def _guards_unchanged(view: View, base: torch.Tensor) -> bool:
+    """Whether the elements around the window still hold GUARD."""
     if not isinstance(base, torch.Tensor) or base.shape != view.base.shape or base.dtype != view.base.dtype:
-        return True  # the rank says nothing usable about its storage; its values decide
+        return True  # the rank reports no usable memory; then only its values are compared
     outside = torch.ones(view.base.shape, dtype=torch.bool)
     torch.as_strided(outside, view.size, view.stride, view.offset).fill_(False)
     return bool((base == torch.full_like(base, GUARD))[outside].all())
 
 
-def _kind(value: Any) -> str:
+def _type_in_words(value: Any) -> str:
     match value:
         case None:
             return "None"

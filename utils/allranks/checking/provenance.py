@@ -1,8 +1,8 @@
-"""Values that tell where they came from: each element says its position and which ranks' contributions it holds.
+"""Values that tell where they came from: from each element one reads its position and the ranks that contributed to it.
 
-Position i of rank r starts as code(i) * 2**32 + 16**r. A sum of such values is read back: the low half counts each
-rank's contributions in base 16, the high half is the position's code times the number of contributions. The codes lie
-scattered, so that elements of different positions added together give a high half that is no code: a mix-up shows too.
+Position i of rank r starts as code(i) * 2**32 + 16**r. From a sum of such values both are read back: the low half counts
+each rank's contributions in base 16, the high half is the position's code times the number of contributions. The codes
+are spread out, so that elements of different positions added together give a high half that is no code.
 Exact in int64, and in float64 up to eight contributions.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from allranks.trace import Event, Trace
+from allranks.wire import LogEntry
 
 HALF = 1 << 32
 BASE = 16
@@ -38,14 +39,16 @@ def _positions() -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Element:
-    """What one element holds: its position (None: elements of different positions were added) and its contributions."""
+    """What one element holds: its position (None: elements of different positions were added), and the rank of each
+    contribution, a rank as often as its contribution was added."""
 
     position: int | None
-    bag: tuple[int, ...]
+    contributors: tuple[int, ...]
 
     @property
     def mixed(self) -> bool:
-        return self.position is None and bool(self.bag)
+        """Whether elements of different positions were added."""
+        return self.position is None and bool(self.contributors)
 
 
 def values(rank: int, count: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -54,28 +57,28 @@ def values(rank: int, count: int, dtype: torch.dtype = torch.float64) -> torch.T
 
 
 def read(tensor: torch.Tensor) -> list[Element] | None:
-    """What each element holds, or None where these are no such values."""
+    """What each element holds, or None where these are other values."""
     if tensor.dtype not in (torch.float64, torch.int64) or tensor.numel() > _POSITIONS:
         return None
-    found = []
+    found: list[Element] = []
     for value in tensor.reshape(-1).tolist():
         if value < 0 or value != value or value == math.inf or value != int(value):
             return None
         high, low = divmod(int(value), HALF)
-        bag = []
+        contributors: list[int] = []
         rank = 0
         while low:
             low, times = divmod(low, BASE)
-            bag += [rank] * times
+            contributors += [rank] * times
             rank += 1
         position = None
-        if bag and high % len(bag) == 0:
-            position = _positions().get(high // len(bag))
-        found.append(Element(position, tuple(bag)))
+        if contributors and high % len(contributors) == 0:
+            position = _positions().get(high // len(contributors))
+        found.append(Element(position, tuple(contributors)))
     return found
 
 
-def numbers(entry: Any) -> torch.Tensor | None:
+def numbers(entry: LogEntry) -> torch.Tensor | None:
     """The numbers that a logged message carried, in one row; None where they were not kept."""
     dtype = getattr(torch, str(entry.dtype), None)
     if entry.payload is None or not isinstance(dtype, torch.dtype):
@@ -83,14 +86,14 @@ def numbers(entry: Any) -> torch.Tensor | None:
     return torch.frombuffer(bytearray(entry.payload), dtype=dtype) if entry.payload else torch.empty(0, dtype=dtype)
 
 
-def cargo(entry: Any) -> list[Element] | None:
-    """What a logged message carried, or None."""
-    carried = numbers(entry)
-    return read(carried) if carried is not None and 0 < len(carried) == entry.numel else None
+def elements_of(entry: LogEntry) -> list[Element] | None:
+    """The elements that a logged message carried; None where they were not kept, or are other values."""
+    sent = numbers(entry)
+    return read(sent) if sent is not None and 0 < len(sent) == entry.numel else None
 
 
 def bounds(size: int, parts: int) -> list[tuple[int, int]]:
-    """The first and last-but-one position of each chunk, as torch.tensor_split cuts."""
+    """(start, end) of each chunk, as torch.tensor_split cuts; end is the first position behind it."""
     base, longer = divmod(size, parts)
     edges = [0]
     for i in range(parts):
@@ -104,13 +107,14 @@ def chunks_of(elements: Sequence[Element], size: int, parts: int) -> tuple[int, 
     return tuple(c for c, (a, b) in enumerate(bounds(size, parts)) if any(a <= i < b for i in held))
 
 
-def bag_of(elements: Sequence[Element]) -> tuple[int, ...] | None:
-    """The contributions that all elements share, or of the first where they differ; None for no elements."""
-    return tuple(sorted(elements[0].bag)) if elements else None
+def first_contributors(elements: Sequence[Element]) -> tuple[int, ...] | None:
+    """The contributions that the first element holds; None for no elements."""
+    return tuple(sorted(elements[0].contributors)) if elements else None
 
 
-def filled(run: Any) -> Trace:
-    """The run's trace with chunks and contributions read from the payloads; receives that were added become "reduce"."""
+def trace_with_chunks(run: Any) -> Trace:
+    """The run's trace with chunks and contributions, read from the messages; where a rank added what it received, the event
+    is a "reduce"."""
     exercise, trace = run.exercise, run.outcome.trace
     trace = replace(trace, collective=exercise.collective, algorithm=exercise.algorithm, source=f"your {exercise.name}")
     if run.setup.values != "provenance" or exercise.chunking == "none":
@@ -118,19 +122,19 @@ def filled(run: Any) -> Trace:
     p, size = run.ranks, run.setup.size
     by_match = {}
     for entry in run.sends:
-        elements = cargo(entry)
+        elements = elements_of(entry)
         if elements is None or entry.match is None:
             continue
         if exercise.chunking == "rank":
-            chunks = tuple(sorted({r for e in elements for r in e.bag}))
+            chunks = tuple(sorted({r for e in elements for r in e.contributors}))
         else:
             chunks = chunks_of(elements, size, p)
-        by_match[entry.match] = (chunks, bag_of([e for e in elements if e.bag]) or ())
+        by_match[entry.match] = (chunks, first_contributors([e for e in elements if e.contributors]) or ())
     events = []
     for event in trace.events:
-        known = by_match.get(event.match) if event.match is not None else None
-        if known is not None and event.op in ("send", "recv", "reduce"):
-            event = replace(event, chunks=known[0], contrib=known[1])
+        read_from = by_match.get(event.match) if event.match is not None else None
+        if read_from is not None and event.op in ("send", "recv", "reduce"):
+            event = replace(event, chunks=read_from[0], contrib=read_from[1])
         events.append(event)
     if exercise.collective in ("all_reduce", "reduce", "reduce_scatter"):
         events = _reduces(events, run)
@@ -140,7 +144,8 @@ def filled(run: Any) -> Trace:
 
 
 def _reduces(events: list[Event], run: Any) -> list[Event]:
-    """Receives whose payload was added: the rank's next word on that chunk holds more than what came."""
+    """Makes a receive a "reduce" where the rank added: what it sends of that chunk later, or ends with, holds more than what it
+    received."""
     ends: dict[tuple[int, int], tuple[int, ...]] = {}
     for rank, result in enumerate(run.results[0]):
         if result is None or not result.tensors or result.tensors[0][0] is None:
@@ -148,7 +153,7 @@ def _reduces(events: list[Event], run: Any) -> list[Event]:
         elements = read(result.tensors[0][0])
         for chunk, (a, b) in enumerate(bounds(run.setup.size, run.ranks)):
             if elements and len(elements) >= b > a:
-                ends[rank, chunk] = tuple(sorted(elements[a].bag))
+                ends[rank, chunk] = tuple(sorted(elements[a].contributors))
     found = []
     for number, event in enumerate(events):
         if event.op == "recv" and event.chunks and event.contrib:

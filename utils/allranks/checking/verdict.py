@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import html
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,36 +12,49 @@ from allranks.trace import Trace
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes."""
+
+    sentence: str
+    code: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
 class Case:
-    """One named case: passed, or the reason why not. `group` is the property that it shows."""
+    """One named case: passed, or the reason why not. `group` is the property that it shows, `code` is the reason's."""
 
     name: str
     passed: bool
     reason: str = ""
     group: str = ""
+    code: tuple[Hashable, ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        """The name without its group."""
+        return self.name.removeprefix(f"{self.group}: ")
 
 
-def repeats(told: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """For each (name, reason) of a failed case "" where its reason is new, else where the same was said, of other ranks and sizes."""
-    said = {_sort(reason): "as at the top" for _, reason in cases if reason and reason in told}
+def already_said(top: tuple[Hashable, ...], cases: Sequence[Case]) -> list[str]:
+    """For each failed case where its reason was said before, such as "as at the top", or "" where it is new.
+
+    `top` is the code of the reason above all cases; a case without a code says something new.
+    """
+    said: dict[tuple[Hashable, ...], str] = {top: "as at the top"} if top else {}
     found = []
-    for name, reason in cases:
-        found.append(said.get(_sort(reason), "") if reason else "")
-        said.setdefault(_sort(reason), f'as for "{name}"')
+    for case in cases:
+        found.append(said.get(case.code, ""))
+        if case.code:
+            said.setdefault(case.code, f'as for "{case.short_name}"')
     return found
-
-
-def _sort(reason: str) -> str:
-    cause = re.sub(r"^\d+ ranks?, [^:]*: ", "", reason)  # the case that a rule found it in
-    return re.sub(r"\d+( → \d+)*", "#", cause)
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What `check` returns. `score` is between 0 and 1; `reason` is the cause of the first failure, or "" when passed.
 
-    `trace` is the messages of one case of the student's own run: `Player(verdict.trace)` plays them. `svg` is the
-    picture of a deadlock's cycle of waits, where there is one.
+    `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
+    them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, where there is one.
     """
 
     exercise: str
@@ -52,7 +64,8 @@ class Verdict:
     reason: str = ""
     trace: Trace | None = field(default=None, compare=False)
     svg: str | None = field(default=None, compare=False)
-    shown: str = ""  # the case that `trace` is from
+    shown: str = ""
+    code: tuple[Hashable, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -79,28 +92,22 @@ class Verdict:
         lines = [f"{self.exercise}: {head} ({right} of {len(self.cases)} cases)"]
         if self.reason:
             lines += ["", f"  {self.reason}", ""]
-        repeated = self._repeats()
+        said = self.already_said()
         for name, cases in self.groups.items():
             good = sum(c.passed for c in cases)
             count = f" {good}/{len(cases)}" if len(cases) > 1 else ""
-            new = [case for case in cases if case.reason and not case.passed and not repeated[case]]
+            new = [case for case in cases if not case.passed and not said[case]]
             above = ", as above" if good < len(cases) and not new else ""
             lines.append(f"  {'✓' if good == len(cases) else '✗'} {name}{count}{above}")
             for case in new:
-                where = case.name.removeprefix(f"{name}: ")
+                where = case.short_name
                 lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
         return "\n".join(lines)
 
-    def _repeats(self) -> dict[Case, str]:
-        """What to say of each failed case instead of its reason, "" where that is new; in the order in which they are shown."""
-        named = [
-            (case, (case.name.removeprefix(f"{name}: "), case.reason))
-            for name, cases in self.groups.items()
-            for case in cases
-            if not case.passed
-        ]
-        found = repeats(self.reason, [words for _, words in named])
-        return {case: where for (case, _), where in zip(named, found, strict=True)}
+    def already_said(self) -> dict[Case, str]:
+        """For each failed case where its reason was said before, or ""; in the order in which cases are shown."""
+        failed = [case for cases in self.groups.values() for case in cases if not case.passed]
+        return dict(zip(failed, already_said(self.code, failed), strict=True))
 
     def __repr__(self) -> str:
         return self.text()
@@ -132,9 +139,9 @@ class Verdict:
             parts.append(f'<p class="reason">{say(self.reason)}</p>')
         if self.svg:
             parts.append(f'<div class="cycle">{self.svg}</div>')
-        repeated = self._repeats()
+        said = self.already_said()
         for name, cases in self.groups.items():
-            parts.append(_group_html(name, cases, repeated))
+            parts.append(_group_html(name, cases, said))
         if hint and self.trace is not None and len(self.trace):
             shown = f" ({say(self.shown)})" if self.shown else ""
             parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
@@ -167,7 +174,7 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
     return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
 
 
-def _group_html(name: str, cases: list[Case], repeated: dict[Case, str]) -> str:
+def _group_html(name: str, cases: list[Case], said: dict[Case, str]) -> str:
     say = html.escape
     good = sum(c.passed for c in cases)
     done = good == len(cases)
@@ -176,12 +183,12 @@ def _group_html(name: str, cases: list[Case], repeated: dict[Case, str]) -> str:
     kind = "good" if done else "bad"
     rows = []
     for case in cases:
-        where = say(case.name.removeprefix(f"{name}: "))
+        where = say(case.short_name)
         if case.passed:
             rows.append(f'<li class="good">{where}</li>')
         else:
-            rows.append(f'<li class="bad"><b>{where}</b>: {say(repeated[case] or case.reason)}</li>')
-    if len(cases) == 1 and cases[0].name == name and (done or repeated[cases[0]]):
+            rows.append(f'<li class="bad"><b>{where}</b>: {say(said[case] or case.reason)}</li>')
+    if len(cases) == 1 and cases[0].name == name and (done or said[cases[0]]):
         return f'<div class="group {kind}">{label}</div>'
     return f'<details class="group {kind}"><summary>{label}</summary><ul>{"".join(rows)}</ul></details>'
 

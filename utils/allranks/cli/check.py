@@ -18,6 +18,7 @@ def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
 
     The exit status is 0 where it passed, 1 where it did not, and 2 where there is nothing to check.
     """
+    from allranks.checking.judging import judge
     from allranks.checking.source import read_source
     from allranks.errors import CourseError
     from allranks.exercises import get, names
@@ -26,7 +27,7 @@ def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
         if exercise not in names():
             get(exercise)  # raises, and names the nearest one
         source = read_source(file, name or exercise)
-        verdict = get(exercise).judge_source(source)
+        verdict = judge(get(exercise), source)
     except CourseError as error:
         if as_json:
             click.echo(

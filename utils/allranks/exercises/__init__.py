@@ -55,4 +55,6 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         what = "A lambda" if name == "<lambda>" else f"An object of type {type(function).__name__}"
         why = f"{what} has no name" if name in ("", "<lambda>") else f"There is no exercise {name!r}"
         raise ExerciseError(f'{why}: say which one it is for, check(fn, exercise="ring_all_reduce").')
-    return get(name).judge(function, **options)
+    from allranks.checking.judging import judge
+
+    return judge(get(name), function, **options)

@@ -91,6 +91,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="bucketed",
     chunking="none",
-    showcase=_case(4, SOME, 40),
-    instead="One dist.all_reduce a bucket is all that it needs.",
+    demo_setup=_case(4, SOME, 40),
+    forbidden_advice="One dist.all_reduce a bucket is all that it needs.",
 )

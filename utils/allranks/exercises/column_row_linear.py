@@ -109,6 +109,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="tensor parallel",
     chunking="none",
-    showcase=Setup(4, 3),
-    instead="One dist.all_reduce is all that it needs.",
+    demo_setup=Setup(4, 3),
+    forbidden_advice="One dist.all_reduce is all that it needs.",
 )

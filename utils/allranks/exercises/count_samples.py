@@ -61,6 +61,6 @@ EXERCISE = Exercise(
     unit="sample at the most",
     collective="all_gather",
     chunking="none",
-    showcase=Setup(4, 9),
-    instead="Use collectives on tensors, such as all_gather.",
+    demo_setup=Setup(4, 9),
+    forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import torch
 
-from allranks.checking.cases import Args, Expected, Setup, Whole
+from allranks.checking.cases import AllOrNothing, Args, Expected, Setup
 from allranks.checking.exercise import Exercise, Group, Mistake
 
 EVERY = -1  # instead of a rank, where all do the same wrong thing
@@ -58,7 +58,7 @@ def _saying(change: Callable[[int, int, int, Setup], tuple[int, int, int]]):
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         blame, line, kind, _ = TRUTH[setup.option("_program")]
         told = change(blame(setup.ranks), line, int(kind), setup)
-        return [Expected(Whole(told, "diagnosis")) for _ in range(setup.ranks)]
+        return [Expected(AllOrNothing(told, "diagnosis")) for _ in range(setup.ranks)]
 
     return oracle
 
@@ -111,6 +111,6 @@ EXERCISE = Exercise(
     ),
     unit="program",
     chunking="none",
-    showcase=Setup(4, 1).with_options(_program="mirror"),
-    instead="A diagnosis needs no messages.",
+    demo_setup=Setup(4, 1).with_options(_program="mirror"),
+    forbidden_advice="A diagnosis needs no messages.",
 )

@@ -9,7 +9,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import COLLECTIVES, LAYOUTS, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.common import LAYOUTS
+from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -181,6 +182,6 @@ EXERCISE = Exercise(
     ),
     collective="all_gather",
     chunking="none",
-    showcase=Setup(4, 4),
-    instead="Use collectives on tensors, such as all_gather.",
+    demo_setup=Setup(4, 4),
+    forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

@@ -11,14 +11,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import (
-    LOGIT_GROUPS,
-    Exercise,
-    Group,
-    Mistake,
-    Rule,
-    Run,
-)
+from allranks.checking.common import LOGIT_GROUPS
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
@@ -171,6 +165,6 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 2),
-    instead="All_reduces of three values a row, a maximum and two sums, are all that it needs.",
+    demo_setup=Setup(4, 2),
+    forbidden_advice="All_reduces of three values a row, a maximum and two sums, are all that it needs.",
 )

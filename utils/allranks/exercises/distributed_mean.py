@@ -8,7 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run, returning
+from allranks.checking.common import LAYOUTS, returning
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
 def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -60,7 +61,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_mean,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce", 2, _one_all_reduce), Rule("dtype kept on the wire", 1, rules.other_dtype)),
+    rules=(Rule("one all_reduce", 2, _one_all_reduce), Rule("dtype kept on the wire", 1, rules.wrong_dtype)),
     mistakes=(
         returning("the sum instead of the mean: divide by the number of ranks", lambda t, r, s: summed(t)[0]),
         returning(
@@ -78,6 +79,6 @@ EXERCISE = Exercise(
     ),
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 8),
-    instead="One dist.all_reduce is all that it needs.",
+    demo_setup=Setup(4, 8),
+    forbidden_advice="One dist.all_reduce is all that it needs.",
 )

@@ -8,14 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import (
-    LOGIT_GROUPS,
-    Exercise,
-    Group,
-    Mistake,
-    Rule,
-    Run,
-)
+from allranks.checking.common import LOGIT_GROUPS
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
 def _widths(setup: Setup) -> list[int]:
@@ -157,6 +151,6 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 2),
-    instead="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
+    demo_setup=Setup(4, 2),
+    forbidden_advice="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
 )

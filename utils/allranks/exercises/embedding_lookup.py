@@ -87,7 +87,7 @@ def _own_shard(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _no_row_twice(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
+    missing = rules.no_messages(run)
     if missing:
         return missing
     kind = run.args[0][0][1].base.dtype
@@ -186,6 +186,6 @@ EXERCISE = Exercise(
     unit="id a rank",
     collective="all_to_all",
     chunking="none",
-    showcase=Setup(4, 4),
-    instead="It needs all_to_all (or all_to_all_single) only.",
+    demo_setup=Setup(4, 4),
+    forbidden_advice="It needs all_to_all (or all_to_all_single) only.",
 )

@@ -123,6 +123,6 @@ EXERCISE = Exercise(
     ),
     unit="point",
     chunking="none",
-    showcase=_links("two processes")[0],
-    instead="A fit needs no messages.",
+    demo_setup=_links("two processes")[0],
+    forbidden_advice="A fit needs no messages.",
 )

@@ -6,17 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Mistake,
-    Rule,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule
 
 
 def _from(left: int, right: int):
@@ -43,7 +34,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_from(-1, 1),
     allow=P2P,
-    rules=(Rule("ring neighbours only", 2, rules.round_the_ring),),
+    rules=(Rule("ring neighbours only", 2, rules.ring_messages),),
     blocking_weight=44,  # the exercise is a deadlock to be mended: the broken program gets a fifth
     mistakes=(
         Mistake("left and right are exchanged: the left neighbour's edge comes first", _from(1, -1)),
@@ -53,6 +44,6 @@ EXERCISE = Exercise(
     ),
     collective="send/recv",
     chunking="rank",
-    showcase=Setup(4, 4, "float64", values="provenance"),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(4, 4, "float64", values="provenance"),
+    forbidden_advice=P2P_ONLY,
 )

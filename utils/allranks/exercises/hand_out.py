@@ -8,7 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import P2P, P2P_INSTEAD, Exercise, Group, Rule, Run, returning
+from allranks.checking.common import returning
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -21,7 +22,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _own_rows(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
+    missing = rules.no_messages(run)
     if missing:
         return missing
     row = run.setup.size * run.itemsize
@@ -69,7 +70,7 @@ EXERCISE = Exercise(
     ),
     unit="number in a row",
     chunking="none",
-    showcase=Setup(4, 3),
+    demo_setup=Setup(4, 3),
     blocking_weight=1,
-    instead=P2P_INSTEAD,
+    forbidden_advice=P2P_ONLY,
 )

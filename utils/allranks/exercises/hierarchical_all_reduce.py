@@ -11,18 +11,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.exercise import (
-    COLLECTIVES,
-    P2P,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    explain_sum,
-    in_place,
-    sum_mistakes,
-    sum_oracle,
-)
+from allranks.checking.common import explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
 
 # bytes that one of m members sends for a buffer of n bytes, as a multiple of n, on a bandwidth-optimal algorithm
 _SHARES = {
@@ -69,7 +59,7 @@ def _never_gathered(cut, rest):
 
 
 def _between_nodes(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run) or rules.other_dtype(run)
+    missing = rules.no_messages(run) or rules.wrong_dtype(run)
     if missing:
         return missing
     g = run.setup.option("ranks_per_node")
@@ -178,6 +168,6 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="hierarchical",
-    showcase=Setup(4, 8, "float64", values="provenance").with_options(ranks_per_node=2),
-    instead="Use messages between two ranks, or collectives on groups of your own.",
+    demo_setup=Setup(4, 8, "float64", values="provenance").with_options(ranks_per_node=2),
+    forbidden_advice="Use messages between two ranks, or collectives on groups of your own.",
 )

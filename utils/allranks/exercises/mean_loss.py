@@ -8,7 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import LAYOUTS, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.common import LAYOUTS
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -74,6 +75,6 @@ EXERCISE = Exercise(
     ),
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 2),
-    instead="dist.all_reduce is all that it needs.",
+    demo_setup=Setup(4, 2),
+    forbidden_advice="dist.all_reduce is all that it needs.",
 )

@@ -71,6 +71,6 @@ EXERCISE = Exercise(
     unit="sample",
     collective="all_reduce",
     chunking="none",
-    showcase=Setup(4, 9),
-    instead="dist.all_reduce is all that it needs.",
+    demo_setup=Setup(4, 9),
+    forbidden_advice="dist.all_reduce is all that it needs.",
 )

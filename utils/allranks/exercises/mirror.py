@@ -6,18 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    returning,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, returning
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -25,7 +15,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _one_each(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
+    missing = rules.no_messages(run)
     if missing:
         return missing
     for rank in range(run.ranks):
@@ -60,5 +50,5 @@ EXERCISE = Exercise(
     collective=None,
     chunking="rank",
     blocking_weight=10,
-    instead=P2P_INSTEAD,
+    forbidden_advice=P2P_ONLY,
 )

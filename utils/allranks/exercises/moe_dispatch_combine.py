@@ -80,7 +80,7 @@ def _twice(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _carried(run: Run) -> str | None:
-    return rules.went_round_the_wire(run)
+    return rules.no_messages(run)
 
 
 EXERCISE = Exercise(
@@ -119,6 +119,6 @@ EXERCISE = Exercise(
     unit="token a rank",
     collective="all_to_all",
     chunking="none",
-    showcase=Setup(4, 4),
-    instead="It needs all_to_all (or all_to_all_single) only.",
+    demo_setup=Setup(4, 4),
+    forbidden_advice="It needs all_to_all (or all_to_all_single) only.",
 )

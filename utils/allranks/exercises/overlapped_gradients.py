@@ -184,6 +184,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="bucketed, overlapped",
     chunking="none",
-    showcase=_case(4, SOME, 32),
-    instead="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
+    demo_setup=_case(4, SOME, 32),
+    forbidden_advice="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
 )

@@ -12,18 +12,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Mistake,
-    Rule,
-    Run,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
 
 
 def _sizes(setup: Setup) -> list[int]:
@@ -57,7 +47,7 @@ def _gathered(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 def _once(run: Run) -> str | None:
     if any(_sizes(run.setup)) and not run.sends:
-        return rules.went_round_the_wire(run)
+        return rules.no_messages(run)
     sent = Counter((e.rank, e.peer) for e in run.sends)
     for (rank, peer), times in sorted(sent.items()):
         if times > run.setup.times:
@@ -106,6 +96,6 @@ EXERCISE = Exercise(
     collective="all_to_all",
     algorithm="pairwise",
     chunking="none",
-    showcase=Setup(4, 3),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(4, 3),
+    forbidden_advice=P2P_ONLY,
 )

@@ -9,20 +9,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    every_root,
-    in_place,
-    with_root,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, every_root, in_place, with_root
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 ALPHA, BETA = 1.0, 0.25
 
@@ -45,7 +33,7 @@ def _first_segment(tensors, rank, setup):
 
 
 def _chain(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run) or rules.other_dtype(run)
+    missing = rules.no_messages(run) or rules.wrong_dtype(run)
     if missing:
         return missing
     for rank in range(run.ranks):
@@ -138,6 +126,6 @@ EXERCISE = Exercise(
     collective="broadcast",
     algorithm="pipelined chain",
     chunking="split",
-    showcase=Setup(4, 16, "float64", values="provenance", root=0).with_options(segments=4, _alpha=ALPHA, _beta=BETA),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(4, 16, "float64", values="provenance", root=0).with_options(segments=4, _alpha=ALPHA, _beta=BETA),
+    forbidden_advice=P2P_ONLY,
 )

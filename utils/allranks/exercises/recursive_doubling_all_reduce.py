@@ -6,21 +6,8 @@ import itertools
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    explain_sum,
-    in_place,
-    sum_mistakes,
-    sum_oracle,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 from allranks.schedules import ceil_lg
 
 
@@ -49,7 +36,7 @@ def _bytes(run: Run) -> str | None:
     for rank, nbytes in enumerate(run.bytes_sent()):
         if nbytes > limit:
             return f"rank {rank} sends {nbytes} bytes: one vector a round, {limit} bytes, are enough"
-    return rules.other_dtype(run)
+    return rules.wrong_dtype(run)
 
 
 def _first_round(tensors, rank, setup):
@@ -91,6 +78,6 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="recursive doubling",
-    showcase=Setup(8, 8, "float64", values="provenance"),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(8, 8, "float64", values="provenance"),
+    forbidden_advice=P2P_ONLY,
 )

@@ -8,18 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    returning,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, returning
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -68,7 +58,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("ring neighbours only", 4, rules.round_the_ring), Rule("(p-1)n of bytes", 2, _no_more_bytes)),
+    rules=(Rule("ring neighbours only", 4, rules.ring_messages), Rule("(p-1)n of bytes", 2, _no_more_bytes)),
     blocking_weight=2,
     mistakes=(
         returning(_ORDER, _rotated(-1)),
@@ -88,6 +78,6 @@ EXERCISE = Exercise(
     collective="all_gather",
     algorithm="ring",
     chunking="rank",
-    showcase=Setup(4, 3, "float64", values="provenance"),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(4, 3, "float64", values="provenance"),
+    forbidden_advice=P2P_ONLY,
 )

@@ -6,21 +6,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Fault,
-    Group,
-    Rule,
-    Run,
-    in_place,
-    sum_mistakes,
-    sum_oracle,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, in_place, sum_mistakes, sum_oracle
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
 def _one_pass(step: int):
@@ -44,11 +31,13 @@ def _reduce_scatter_only(shift: int, step: int):
     return make
 
 
-def _explain(run: Run, fault: Fault) -> str | None:
+def _explain(run: Run, fault: ResultFault) -> str | None:
     """By provenance: the first wrong step, else what is missing at the end."""
-    if fault.kind != "values":
+    if fault.kind is not FaultKind.VALUES:
         return None
-    words = rules.first_wrong_step(run) or rules.ring_steps(run) or rules.end_state(run, fault.rank, fault.call)
+    words = (
+        rules.first_wrong_step(run) or rules.wrong_ring_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
+    )
     return f"{words}." if words else None
 
 
@@ -107,5 +96,5 @@ EXERCISE = Exercise(
     explain=_explain,
     collective="all_reduce",
     algorithm="ring",
-    instead=P2P_INSTEAD,
+    forbidden_advice=P2P_ONLY,
 )

@@ -6,19 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Fault,
-    Group,
-    Rule,
-    Run,
-    returning,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, returning
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -35,8 +24,8 @@ def _bytes(run: Run) -> str | None:
     return rules.chunk_bytes(run, 1, "(p-1)/p of the bytes")
 
 
-def _explain(run: Run, fault: Fault) -> str | None:
-    words = rules.first_wrong_step(run) if fault.kind == "values" else None
+def _explain(run: Run, fault: ResultFault) -> str | None:
+    words = rules.first_wrong_step(run) if fault.kind is FaultKind.VALUES else None
     return f"{words}." if words else None
 
 
@@ -96,6 +85,6 @@ EXERCISE = Exercise(
     explain=_explain,
     collective="reduce_scatter",
     algorithm="ring",
-    showcase=Setup(4, 12, "float64", values="provenance"),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(4, 12, "float64", values="provenance"),
+    forbidden_advice=P2P_ONLY,
 )

@@ -9,18 +9,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    CIRCUMSTANCES,
-    LAYOUTS,
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Group,
-    Rule,
-    Run,
-    returning,
-)
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, returning
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -39,7 +29,7 @@ def _from(step):
 
 def _messages(run: Run) -> str | None:
     k = run.setup.option("k", 1) % run.ranks
-    return rules.went_round_the_wire(run) or rules.other_dtype(run) if k else None
+    return rules.no_messages(run) or rules.wrong_dtype(run) if k else None
 
 
 def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
@@ -84,6 +74,6 @@ EXERCISE = Exercise(
     ),
     collective="send/recv",
     chunking="rank",
-    showcase=Setup(4, 4, "float64", values="provenance").with_options(k=1),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(4, 4, "float64", values="provenance").with_options(k=1),
+    forbidden_advice=P2P_ONLY,
 )

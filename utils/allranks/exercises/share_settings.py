@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import LAYOUTS, MOVED_DTYPES, Exercise, Group, Rule, Run, in_place
+from allranks.checking.common import LAYOUTS, MOVED_DTYPES, in_place
+from allranks.checking.exercise import Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -41,6 +42,6 @@ EXERCISE = Exercise(
     ),
     collective="broadcast",
     chunking="none",
-    showcase=Setup(4, 4),
-    instead="One dist.broadcast is all that it needs.",
+    demo_setup=Setup(4, 4),
+    forbidden_advice="One dist.broadcast is all that it needs.",
 )

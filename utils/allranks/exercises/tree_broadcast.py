@@ -8,16 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.exercise import (
-    MOVED_DTYPES,
-    P2P,
-    P2P_INSTEAD,
-    Exercise,
-    Rule,
-    Run,
-    in_place,
-    rooted_groups,
-)
+from allranks.checking.common import MOVED_DTYPES, in_place, rooted_groups
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
 
@@ -43,7 +35,7 @@ def _once(run: Run) -> str | None:
     for rank, nbytes in enumerate(received):
         if rank != root and nbytes > limit:
             return f"rank {rank} receives {nbytes} bytes; the tensor has {limit}: each rank needs it once"
-    return rules.other_dtype(run)
+    return rules.wrong_dtype(run)
 
 
 EXERCISE = Exercise(
@@ -74,6 +66,6 @@ EXERCISE = Exercise(
     collective="broadcast",
     algorithm="binomial",
     chunking="rank",
-    showcase=Setup(8, 4, "float64", values="provenance", root=0),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(8, 4, "float64", values="provenance", root=0),
+    forbidden_advice=P2P_ONLY,
 )

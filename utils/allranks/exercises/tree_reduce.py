@@ -8,18 +8,8 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.exercise import (
-    P2P,
-    P2P_INSTEAD,
-    SUM_DTYPES,
-    Exercise,
-    Rule,
-    Run,
-    explain_sum,
-    in_place,
-    rooted_groups,
-    sum_mistakes,
-)
+from allranks.checking.common import SUM_DTYPES, explain_sum, in_place, rooted_groups, sum_mistakes
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
 
@@ -41,7 +31,7 @@ def _bytes(run: Run) -> str | None:
     for rank, nbytes in enumerate(run.bytes_sent()):
         if nbytes > limit:
             return f"rank {rank} sends {nbytes} bytes; the tensor has {limit}: each rank hands its sum on once"
-    return rules.other_dtype(run)
+    return rules.wrong_dtype(run)
 
 
 EXERCISE = Exercise(
@@ -73,6 +63,6 @@ EXERCISE = Exercise(
     root_name="dst",
     collective="reduce",
     algorithm="binomial",
-    showcase=Setup(8, 8, "float64", values="provenance", root=0),
-    instead=P2P_INSTEAD,
+    demo_setup=Setup(8, 8, "float64", values="provenance", root=0),
+    forbidden_advice=P2P_ONLY,
 )

@@ -82,7 +82,7 @@ def _owners_gradient(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _volume(run: Run) -> str | None:
-    missing = rules.went_round_the_wire(run)
+    missing = rules.no_messages(run)
     if missing:
         return missing
     for call, args in enumerate(run.args):
@@ -170,6 +170,6 @@ EXERCISE = Exercise(
     collective="reduce_scatter + all_gather",
     algorithm="ZeRO",
     chunking="none",
-    showcase=_case(4, SOME),
-    instead="It needs reduce_scatter and all_gather only.",
+    demo_setup=_case(4, SOME),
+    forbidden_advice="It needs reduce_scatter and all_gather only.",
 )

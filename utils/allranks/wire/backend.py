@@ -16,10 +16,20 @@ import torch.distributed as dist
 from allranks.engines.group import PythonGroup, Works
 from allranks.wire.codec import Body
 from allranks.wire.endpoint import Endpoint, checksum
-from allranks.wire.messages import canonical
+from allranks.wire.failures import FailureKind, Misuse
+from allranks.wire.frames import FrameKind, Operation
+from allranks.wire.messages import OpKind, canonical
 from allranks.wire.values import dtype_name, from_raw, raw
 
 NAME = "wire"
+
+
+class MisuseError(ValueError):
+    """An argument that the wire refuses. A rank reports it as a ValueError, with the code `misuse`."""
+
+    def __init__(self, misuse: Misuse, message: str) -> None:
+        super().__init__(message)
+        self.misuse = misuse
 
 
 class WireWork(dist._Work):
@@ -40,12 +50,14 @@ class WireWork(dist._Work):
         endpoint = self.group.endpoint
         _, *where = endpoint.call_sites.here()
         if [checksum(raw(t)) for t in self.sent] != self.sums:
-            endpoint.halt("CHANGED_BEFORE_WAIT", "", where, w=self.number, by=self._overwriter())
+            endpoint.halt(
+                FailureKind.CHANGED_BEFORE_WAIT, "", where, number=self.number, overwritten_by=self._overwriter()
+            )
         answer = endpoint.wait(self.number, where, quick=self.quick)
         self.waited = True
         if answer is not None:
             message, body = answer
-            self.source = message.get("src")
+            self.source = message.get("source")
             if self.outputs:
                 self._fill(body)
                 endpoint.filled.append((self.number, [_span(t) for t in self.outputs]))
@@ -199,7 +211,7 @@ class WireGroup(PythonGroup):
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
             _, *where = endpoint.call_sites.here()
-            endpoint.posted.append({"k": "group", "g": key, "m": members, "l": where})
+            endpoint.posted.append({"do": FrameKind.GROUP, "group": key, "members": members, "where": where})
 
     def name(self) -> str:
         """The backend's name."""
@@ -216,39 +228,41 @@ class WireGroup(PythonGroup):
     def send(self, tensors, dst: int, tag: int = 0) -> WireWork:
         """Offers one tensor to a rank of the group."""
         (tensor,) = tensors
-        op = self._describe("send", "isend", tensor)
-        self._check(op["a"], tensor)
-        op.update(p=self._member(dst, f"{op['a']} to"), t=tag)
+        op = self._describe(OpKind.SEND, "isend", tensor)
+        self._check(op["name"], tensor)
+        op["peer"], op["tag"] = self._member(dst, f"{op['name']} to", peer=True), tag
         number = self.endpoint.post(op, raw(tensor))
-        return WireWork(self, number, sent=() if op["a"] == "send" else (tensor,))
+        return WireWork(self, number, sent=() if op["name"] == "send" else (tensor,))
 
     def recv(self, tensors, src: int | None, tag: int = 0) -> WireWork:
         """Asks for one tensor from a rank of the group."""
         (tensor,) = tensors
-        op = self._describe("recv", "irecv", tensor)
-        self._check(op["a"], tensor, into=True)
-        op.update(p=None if src is None else self._member(src, f"{op['a']} from"), t=tag)
+        op = self._describe(OpKind.RECV, "irecv", tensor)
+        self._check(op["name"], tensor, into=True)
+        op["peer"] = None if src is None else self._member(src, f"{op['name']} from", peer=True)
+        op["tag"] = tag
         return WireWork(self, self.endpoint.post(op), outputs=(tensor,))
 
     def recv_anysource(self, tensors, tag: int = 0) -> WireWork:
         """Asks for one tensor from whichever rank."""
         return self.recv(tensors, None, tag)
 
-    def _member(self, rank: int, what: str) -> int:
-        """The global number of a rank of the group."""
+    def _member(self, rank: int, what: str, *, peer: bool) -> int:
+        """The global number of a rank of the group, which is a `peer` or a root. Raises ValueError where there is none."""
         if not 0 <= rank < len(self.members):
-            raise ValueError(f"{what} rank {rank}, but there are only ranks 0 to {len(self.members) - 1}")
-        if self.endpoint.contiguous and rank == self.rank() and what.endswith(("to", "from")):
+            message = f"{what} rank {rank}, but there are only ranks 0 to {len(self.members) - 1}"
+            raise MisuseError(Misuse.NO_SUCH_PEER, message) if peer else ValueError(message)
+        if self.endpoint.contiguous and rank == self.rank() and peer:
             raise ValueError(
                 f"{what} rank {rank}, which is this rank itself: gloo has no such link; copy the tensor instead"
             )
         return self.members[rank]
 
-    def _describe(self, kind: str, fallback: str, tensor: torch.Tensor | None) -> dict:
+    def _describe(self, kind: OpKind, fallback: str, tensor: torch.Tensor | None) -> Operation:
         name, *where = self.endpoint.call_sites.here(3)
-        op: dict[str, Any] = {"k": kind, "a": canonical(name or fallback), "g": self.key, "l": where}
+        op: Operation = {"do": kind, "name": canonical(name or fallback), "group": self.key, "where": where}
         if tensor is not None:
-            op.update(d=dtype_name(tensor.dtype), c=tensor.numel(), z=_was_complex(tensor))
+            op["dtype"], op["numel"], op["pairs"] = dtype_name(tensor.dtype), tensor.numel(), _was_complex(tensor)
         return op
 
     def _check(self, name: str, *tensors: torch.Tensor, into: bool = False) -> None:
@@ -263,7 +277,7 @@ class WireGroup(PythonGroup):
 
     def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> WireWork:
         """Enters a collective: `inputs` are sent, `outputs` are filled by `wait()`."""
-        op = self._describe("collective", name, None)
+        op = self._describe(OpKind.COLLECTIVE, name, None)
         self._check(name, *outputs, into=True)
         self._check(name, *inputs)
         there = [t.data_ptr() for t in outputs if t.numel()]
@@ -273,17 +287,14 @@ class WireGroup(PythonGroup):
                 "tensor. Make each of them anew."
             )
         tensors = list(inputs) or list(outputs)
-        op.update(
-            c=[t.numel() for t in inputs],
-            o=[t.numel() for t in outputs],
-            d=dtype_name(tensors[0].dtype) if tensors else None,
-            n=name,
-            z=bool(tensors) and _was_complex(tensors[0]),
-        )
+        op["collective"] = name
+        op["inputs"], op["outputs"] = [t.numel() for t in inputs], [t.numel() for t in outputs]
+        op["dtype"] = dtype_name(tensors[0].dtype) if tensors else None
+        op["pairs"] = bool(tensors) and _was_complex(tensors[0])
         if root is not None:
-            op["r"] = self._member(root, f"{name} with root")
+            op["root"] = self._member(root, f"{name} with root", peer=False)
         if reduce_op is not None:
-            op["f"] = _reduce_name(reduce_op)
+            op["reduce_op"] = _reduce_name(reduce_op)
         number = self.endpoint.post(op, b"".join(bytes(raw(t)) for t in inputs) if len(inputs) != 1 else raw(inputs[0]))
         return WireWork(self, number, outputs=outputs, sent=inputs)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from allranks.wire.codec import Body
+from allranks.wire.failures import FailureKind
 from allranks.wire.values import DTYPES, from_raw, raw
 
 ITEMSIZES = {name: dtype.itemsize for name, dtype in DTYPES.items()}
@@ -46,46 +47,46 @@ def _elements(count: int, dtype: str | None = None) -> str:
     return f"{count}{' ' + str(dtype) if dtype else ''} element{'' if count == 1 else 's'}"
 
 
-def disagreement(members: list) -> tuple[str, Any, str] | None:
+def disagreement(members: list) -> tuple[FailureKind, Any, str] | None:
     """(kind, member at fault, sentence) where the members' calls don't fit together, else None."""
     signature = [(m.collective, m.root, m.reduce_op) for m in members]
     if len(set(signature)) > 1:
-        return "DESYNC", _odd(members, signature), ""
+        return FailureKind.DESYNC, _odd(members, signature), ""
     dtypes = [m.dtype for m in members]
     if len(set(dtypes)) > 1:
-        return "DTYPE_MISMATCH", _odd(members, dtypes), ""
+        return FailureKind.DTYPE_MISMATCH, _odd(members, dtypes), ""
     name, p = members[0].collective, len(members)
     if name in ("all_to_all", "all_to_all_single"):
         for i, member in enumerate(members):
             if len(member.inputs) != p or len(member.outputs) != p:
-                return "SIZE_MISMATCH", member, f"{name} among {p} ranks takes {p} parts in and {p} out."
+                return FailureKind.SIZE_MISMATCH, member, f"{name} among {p} ranks takes {p} parts in and {p} out."
             for j, other in enumerate(members):
                 if len(other.outputs) == p and member.inputs[j] != other.outputs[i]:
                     sentence = (
                         f"rank {member.rank} sends {_elements(member.inputs[j])} to rank {other.rank}, "
                         f"which expects {other.outputs[i]} from it."
                     )
-                    return "SIZE_MISMATCH", other, sentence
+                    return FailureKind.SIZE_MISMATCH, other, sentence
         return None
     sizes = [_shape(m) for m in members]
     if len(set(sizes)) > 1:
-        return "SIZE_MISMATCH", _odd(members, sizes), ""
+        return FailureKind.SIZE_MISMATCH, _odd(members, sizes), ""
     for member in members:
         if not _fits(member, p):
             sentence = f"its input has {_elements(sum(member.inputs))} and its output {sum(member.outputs)}, which does not fit {p} ranks."
             for which, parts in (("input", member.inputs), ("output", member.outputs)):
                 if len(set(parts)) > 1:  # a list of tensors
                     sentence = f"its {which} tensors have {', '.join(map(str, parts))} elements; all must have equally many: pad."
-            return "SIZE_MISMATCH", member, sentence
+            return FailureKind.SIZE_MISMATCH, member, sentence
     return _reducible(members)
 
 
-def _reducible(members: list) -> tuple[str, Any, str] | None:
+def _reducible(members: list) -> tuple[FailureKind, Any, str] | None:
     op, dtype = members[0].reduce_op, members[0].dtype
     if op is None:
         return None
     if op not in _COMBINE:
-        return "DESYNC", members[0], f"the wire has no reduction {op}."
+        return FailureKind.DESYNC, members[0], f"the wire has no reduction {op}."
     kind = DTYPES[dtype]
     whole = not (kind.is_floating_point or kind.is_complex)
     impossible = (
@@ -94,7 +95,7 @@ def _reducible(members: list) -> tuple[str, Any, str] | None:
         or (op == "AVG" and whole)
         or not _is_computed(op, kind)
     )
-    return ("DTYPE_MISMATCH", members[0], f"{op} is not defined for {dtype}.") if impossible else None
+    return (FailureKind.DTYPE_MISMATCH, members[0], f"{op} is not defined for {dtype}.") if impossible else None
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,33 +1,63 @@
-"""Where every rank stands when nobody can go on: the circle of waits, or whom they wait for in vain."""
+"""Why nobody can go on: who waits for whom, and what to change."""
 
 from __future__ import annotations
 
-from allranks.wire.failures import Failure, FailureKind
-from allranks.wire.record import TextOf
+from allranks.wire.failures import DeadlockCause, Failure, FailureKind
+from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
-from allranks.wire.state import Op, RankState
-from allranks.wire.wait import Wait, at
+from allranks.wire.source import Lines
+from allranks.wire.state import BLOCKED, Op, Phase, RankState
+from allranks.wire.wait import Doing, Wait, capital, name_ranks
+
+_DOING = {Phase.DONE: Doing.RETURNED, Phase.FAULT: Doing.STOPPED}
+_SAME_ADVICE = {  # that needs no rank, line or tag
+    DeadlockCause.OWN_MESSAGE: "A rank that sends to itself must post the receive first, with irecv.",
+    DeadlockCause.SENDS_FIRST: (
+        "A send may wait until its receiver is there: start one of the two with isend or irecv, use batch_isend_irecv, "
+        "or let every other rank receive first."
+    ),
+    DeadlockCause.SENDS_AWAITED_FIRST: (
+        "Every rank waits for its isend before any rank has posted the receive: post the receive first, then wait."
+    ),
+    DeadlockCause.RECEIVES_FIRST: (
+        "None of them has sent: start the send with isend before the receive, or let some ranks send first."
+    ),
+    DeadlockCause.TOO_MANY_RECEIVES: (
+        "What they sent has all been received: one receive is too many, or a send is missing or comes too late."
+    ),
+    DeadlockCause.ORDER: (
+        "Each rank waits for an operation that the other starts only later: check the order of the operations."
+    ),
+}
 
 
-def waits(router: Router, text_of: TextOf) -> tuple[Wait, ...]:
-    """Where every rank stands."""
-    return tuple(_wait(router, rank, state, text_of) for rank, state in enumerate(router.ranks))
+def waits(router: Router, lines: Lines) -> tuple[Wait, ...]:
+    """What every rank does."""
+    return tuple(_wait(router, rank, state, lines) for rank, state in enumerate(router.ranks))
 
 
-def _wait(router: Router, rank: int, state: RankState, text_of: TextOf) -> Wait:
+def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
     op = state.on
-    if op is None or state.state not in ("waiting", "polling"):
-        word = {"done": "returned", "fault": "stopped"}.get(state.state, "running")
-        return Wait(rank, word, None)
+    if op is None or state.state not in BLOCKED:
+        return Wait(rank, _DOING.get(state.state, Doing.RUNNING))
     peers = awaited(router, op)
-    name = op.name if op.line == state.line or state.line is None else f"wait() of {op.name}"
-    text = text_of(state.file, state.line)
-    return Wait(rank, name, peers[0] if peers else None, state.line, text, op.tag, peers, op.nbytes)
+    return Wait(
+        rank,
+        op=op.name if op.line == state.line or state.line is None else f"wait() of {op.name}",
+        kind=op.kind,
+        peer=peers[0] if peers else None,
+        line=state.line,
+        place=lines.place(state.line),
+        text=lines.text(state.file, state.line),
+        tag=op.tag,
+        peers=peers,
+        nbytes=op.nbytes,
+    )
 
 
 def awaited(router: Router, op: Op) -> tuple[int, ...]:
     """Whom an operation waits for."""
-    if op.kind == "collective":
+    if op.kind is OpKind.COLLECTIVE:
         slot = router.slots.get((op.group, op.sequence), {})
         return tuple(r for r in op.group[1] if r not in slot)
     if op.peer is not None:
@@ -35,27 +65,29 @@ def awaited(router: Router, op: Op) -> tuple[int, ...]:
     return tuple(r for r in op.group[1] if r != op.rank)
 
 
-def find_deadlock(router: Router, text_of: TextOf) -> Failure:
+def find_deadlock(router: Router, lines: Lines) -> Failure:
     """Why nobody can go on."""
-    all_waits = waits(router, text_of)
-    stuck = [w for w in all_waits if w.peers or router.ranks[w.rank].state in ("waiting", "polling")]
+    all_waits = waits(router, lines)
+    stuck = [w for w in all_waits if w.peers or router.ranks[w.rank].state in BLOCKED]
     cycle = _cycle(router, all_waits)
     inside = [all_waits[r] for r in cycle] or stuck
-    in_collective = [w for w in stuck if router.ranks[w.rank].on.kind == "collective"]
+    in_collective = [w for w in stuck if router.ranks[w.rank].on.kind is OpKind.COLLECTIVE]
     if in_collective and (not cycle or any(w in in_collective for w in inside)):
-        return _desync(router, all_waits, in_collective, cycle)
+        return _desync(router, lines, all_waits, in_collective, cycle)
     if cycle:
         first = inside[0]
-        message = f"Deadlock: {_chain(inside)}. {_hint(router, inside)}"
+        cause, advice = _cause(router, lines, inside)
         return Failure(
             FailureKind.DEADLOCK,
-            message,
+            f"Deadlock: {_chain(inside)}. {advice}",
             first.rank,
             first.line,
             first.text,
             _step(router, first.rank),
             all_waits,
             cycle,
+            cause=cause,
+            advice=advice,
         )
     return _left_early(router, all_waits, stuck)
 
@@ -71,8 +103,8 @@ def _cycle(router: Router, all_waits: tuple[Wait, ...]) -> tuple[int, ...]:
         rank: int | None = start
         while rank is not None and rank not in path:
             path.append(rank)
-            blocked = router.ranks[rank].state in ("waiting", "polling")
-            candidates = [p for p in all_waits[rank].peers if router.ranks[p].state in ("waiting", "polling")]
+            blocked = router.ranks[rank].state in BLOCKED
+            candidates = [p for p in all_waits[rank].peers if router.ranks[p].state in BLOCKED]
             rank = candidates[0] if blocked and candidates else None
         if rank is not None:
             ring = path[path.index(rank) :]
@@ -88,59 +120,75 @@ def _chain(waiting: list[Wait]) -> str:
     return "; ".join(parts)
 
 
-def _hint(router: Router, waiting: list[Wait]) -> str:
+def _cause(router: Router, lines: Lines, waiting: list[Wait]) -> tuple[DeadlockCause, str]:
+    """Why these ranks wait for each other, and a sentence on what to change."""
     ops = [router.ranks[w.rank].on for w in waiting]
-    mismatched = other_tag(router, ops)
-    if mismatched:
-        return mismatched
-    elsewhere = _elsewhere(router, ops)
-    if elsewhere:
-        return elsewhere
-    if all(op.kind == "send" for op in ops):
+    found = other_tag(router, ops) or _crossed(router, lines, ops)
+    if found:
+        return found
+    cause = _cause_by_kind(router, waiting, ops)
+    return cause, _SAME_ADVICE[cause]
+
+
+def _cause_by_kind(router: Router, waiting: list[Wait], ops: list[Op]) -> DeadlockCause:
+    kinds = {op.kind for op in ops}
+    if kinds == {OpKind.SEND}:
         if len(ops) == 1:
-            return "A rank can't wait for its own message before it receives it."
-        if any(w.op == "send" for w in waiting):
-            return "Every send waits until it is received, and nobody receives: let some ranks receive first, or use isend, irecv or batch_isend_irecv."
-        return (
-            "Everybody waits for a send to be received before anybody has posted the receive: post it first, then wait."
-        )
-    if all(op.kind == "recv" for op in ops):
-        if any(op.kind == "send" for w in waiting for op in router.ranks[w.rank].ops.values()):
-            return "What they sent has all been received: one receive is too many, or a send is missing."
-        return "Everybody receives and nobody sends: let some ranks send first, or use irecv before the send."
-    return "Each waits for what another will do only later: check the order of their operations."
+            return DeadlockCause.OWN_MESSAGE
+        sends = any(w.op == "send" for w in waiting)
+        return DeadlockCause.SENDS_FIRST if sends else DeadlockCause.SENDS_AWAITED_FIRST
+    if kinds == {OpKind.RECV}:
+        sent = any(op.kind is OpKind.SEND for w in waiting for op in router.ranks[w.rank].ops.values())
+        return DeadlockCause.TOO_MANY_RECEIVES if sent else DeadlockCause.RECEIVES_FIRST
+    return DeadlockCause.ORDER
 
 
-def _elsewhere(router: Router, ops: list[Op]) -> str | None:
-    """A sentence where the rank that one of these waits for offers the same to another."""
+def _crossed(router: Router, lines: Lines, ops: list[Op]) -> tuple[DeadlockCause, str] | None:
+    """Where the rank that one of these waits for sends to another rank, or receives from another."""
     for op in ops:
-        queues = router.receives if op.kind == "send" else router.sends
-        for other in sorted((o for queue in queues.values() for o in queue), key=_place_of):
-            if op.kind in ("send", "recv") and other.rank == op.peer and other.peer not in (None, op.rank):
-                does, has = ("sends to", "receives from") if op.kind == "send" else ("receives from", "sends to")
-                return f"Rank {op.rank} {does} rank {op.peer}, which {has} rank {other.peer}."
+        queues = router.receives if op.kind is OpKind.SEND else router.sends
+        for other in sorted((o for queue in queues.values() for o in queue), key=_rank_and_index):
+            if op.kind is not OpKind.COLLECTIVE and other.rank == op.peer and other.peer not in (None, op.rank):
+                return DeadlockCause.CROSSED, f"{capital(_does(op, lines))}, but {_does(other, lines)}."
     return None
 
 
-def _place_of(op: Op) -> tuple[int, int]:
+def _does(op: Op, lines: Lines) -> str:
+    does = "sends to" if op.kind is OpKind.SEND else "receives from"
+    return f"rank {op.rank} {does} rank {op.peer}{lines.in_brackets(op.line)}"
+
+
+def _rank_and_index(op: Op) -> tuple[int, int]:
     return op.rank, op.index
 
 
-def other_tag(router: Router, ops: list[Op]) -> str | None:
-    """A sentence where two ranks would meet but for their tags."""
-    offered = sorted((op for queue in router.sends.values() for op in queue), key=_place_of)  # not who came first
-    wanted = sorted((op for queue in router.receives.values() for op in queue), key=_place_of)
+def other_tag(router: Router, ops: list[Op]) -> tuple[DeadlockCause, str] | None:
+    """Where a send and a receive would meet, but for their tags or groups."""
+    offered = sorted((op for queue in router.sends.values() for op in queue), key=_rank_and_index)  # not who came first
+    wanted = sorted((op for queue in router.receives.values() for op in queue), key=_rank_and_index)
     for send in offered:
         for recv in wanted:
             if (send.rank, send.peer) == (recv.peer, recv.rank) and (send in ops or recv in ops):
                 if send.tag != recv.tag:
-                    return f"Rank {send.rank} sends with tag {send.tag}, but rank {recv.rank} receives with tag {recv.tag}."
+                    return DeadlockCause.TAGS_DIFFER, (
+                        f"Rank {send.rank} sends with tag {send.tag}, but rank {recv.rank} receives with tag {recv.tag}."
+                    )
                 if send.group != recv.group:
-                    return f"Rank {send.rank} sends in another group than the one in which rank {recv.rank} receives."
+                    return DeadlockCause.GROUPS_DIFFER, (
+                        f"Rank {send.rank} sends in another group than the one in which rank {recv.rank} receives."
+                    )
     return None
 
 
-def _desync(router: Router, all_waits, in_collective: list[Wait], cycle) -> Failure:
+def with_other_tag(message: str, router: Router, op: Op) -> str:
+    """The message, and behind it the sentence on a tag or a group that differs, where one does."""
+    found = other_tag(router, [op])
+    return f"{message} {found[1]}" if found else message
+
+
+def _desync(
+    router: Router, lines: Lines, all_waits: tuple[Wait, ...], in_collective: list[Wait], cycle: tuple[int, ...]
+) -> Failure:
     """Some ranks are in a collective that others did not call."""
     first = in_collective[0]
     op = router.ranks[first.rank].on
@@ -148,51 +196,41 @@ def _desync(router: Router, all_waits, in_collective: list[Wait], cycle) -> Fail
     same = [w.rank for w in in_collective if router.ranks[w.rank].on.sequence == op.sequence and w.peers == first.peers]
     what = []
     for wait in missing:
-        state = router.ranks[wait.rank]
-        if state.state == "done":
+        if wait.doing is Doing.RETURNED:
             what.append(f"rank {wait.rank} has returned without calling it")
         else:
-            what.append(f"rank {wait.rank} is in {wait.op}{at(wait.line)}")
+            what.append(f"rank {wait.rank} is in {wait.op}{lines.at(wait.line)}")
     verb = "waits" if len(same) == 1 else "wait"
-    message = f"{capital(name_ranks(same))} {verb} in {op.name}{at(first.line)}, but {'; '.join(what[:6])}. Every rank of the group must call it."
+    message = (
+        f"{capital(name_ranks(same))} {verb} in {op.name}{lines.at(first.line)}, but {'; '.join(what[:6])}. "
+        "Every rank of the group must call it."
+    )
     return Failure(
         FailureKind.DESYNC, message, first.rank, first.line, first.text, _step(router, first.rank), all_waits, cycle
     )
 
 
-def _left_early(router: Router, all_waits, stuck: list[Wait]) -> Failure:
+def _left_early(router: Router, all_waits: tuple[Wait, ...], stuck: list[Wait]) -> Failure:
     """A rank waits for one that has returned."""
     for wait in stuck:
-        gone = [p for p in wait.peers if router.ranks[p].state == "done"]
+        gone = [p for p in wait.peers if all_waits[p].doing is Doing.RETURNED]
         if not gone:
             continue
         op = router.ranks[wait.rank].on
-        does = "receives" if op.kind == "send" else "sends"
-        hint = other_tag(router, [op])
+        does = "receives" if op.kind is OpKind.SEND else "sends"
         message = f"{capital(str(wait))}, but rank {gone[0]} has returned and never {does} it."
         if op.peer is None:
             message = f"{capital(str(wait))}, but nobody sends."
         return Failure(
             FailureKind.LEFT_EARLY,
-            f"{message} {hint}" if hint else message,
+            with_other_tag(message, router, op),
             wait.rank,
             wait.line,
             wait.text,
             _step(router, wait.rank),
             all_waits,
-            details={"left": gone[0]},
         )
     first = stuck[0]
     return Failure(
         FailureKind.DEADLOCK, f"Nobody can go on: {_chain(stuck)}.", first.rank, first.line, first.text, None, all_waits
     )
-
-
-def name_ranks(numbers: list[int]) -> str:
-    """ "rank 2", or "ranks 0, 1"."""
-    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, sorted(numbers)))
-
-
-def capital(text: str) -> str:
-    """The text with a capital letter at its begin."""
-    return text[:1].upper() + text[1:]

@@ -6,9 +6,12 @@ import threading
 import zlib
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import Unpack
 
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
+from allranks.wire.failures import FailureKind
+from allranks.wire.frames import FaultDetails, FrameKind, Operation, Request
 
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
 
@@ -37,7 +40,7 @@ class Endpoint:
     def start(self, *, contiguous: bool) -> None:
         """Forgets everything of the run before."""
         self.contiguous = contiguous
-        self.posted: list[dict] = []
+        self.posted: list[Request] = []
         self.buffers: list = []
         self.held_nbytes = 0
         self.number = 0
@@ -45,17 +48,17 @@ class Endpoint:
         self.filled: list[tuple[int, list[tuple[int, int]]]] = []  # (operation, addresses that it wrote), in order
         self.stopped = False
 
-    def post(self, op: dict, payload=None) -> int:
+    def post(self, op: Operation, payload=None) -> int:
         """Hands over an operation; its number. `payload` are the bytes that it sends (copied now, unless large)."""
         if threading.get_ident() != self.thread:
             raise RuntimeError("The wire takes operations from the rank's main thread only.")
         if self.stopped:
             raise Stopped
         self.number += 1
-        op["i"] = self.number
+        op["number"] = self.number
         if payload is not None:
             nbytes = len(payload)
-            op["b"] = nbytes
+            op["nbytes"] = nbytes
             if nbytes > INLINE_NBYTES:
                 self.flush()
                 self.channel.send([op], Body.of([payload]))
@@ -73,7 +76,7 @@ class Endpoint:
         """Tells the router that this rank works, in virtual time."""
         if self.stopped:
             raise Stopped
-        self.posted.append({"k": "compute", "s": float(seconds)})
+        self.posted.append({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
         if len(self.posted) >= MAX_POSTED:
             self.flush()
 
@@ -84,7 +87,7 @@ class Endpoint:
             self.posted, self.buffers, self.held_nbytes = [], [], 0
             self.channel.send(posted, Body.of(buffers))
 
-    def ask(self, op: dict) -> tuple[dict, Body]:
+    def ask(self, op: Request) -> tuple[dict, Body]:
         """Sends `op` behind what was kept back and blocks for the router's answer."""
         if self.stopped:
             raise Stopped
@@ -92,12 +95,12 @@ class Endpoint:
         self.flush()
         message, body = self.channel.receive()
         self._heed(message)
-        self.sent_complete.update(message.get("done", ()))
+        self.sent_complete.update(message.get("complete_sends", ()))
         return message, body
 
     def wait(self, number: int, where: Sequence, *, quick: bool) -> tuple[dict, Body] | None:
         """Waits for operation `number`. None where it needs no answer: a send that is known to be complete."""
-        op = {"k": "wait", "w": number, "l": where}
+        op: Request = {"do": FrameKind.WAIT, "number": number, "where": where}
         if quick and number in self.sent_complete:
             self.sent_complete.discard(number)
             self.posted.append(op)
@@ -106,14 +109,14 @@ class Endpoint:
 
     def poll(self, number: int, where: Sequence) -> bool:
         """Whether operation `number` is complete once every other rank has gone as far as it can."""
-        return bool(self.ask({"k": "poll", "w": number, "l": where})[0].get("yes"))
+        return bool(self.ask({"do": FrameKind.POLL, "number": number, "where": where})[0].get("complete"))
 
-    def report(self, kind: str, message: str, where: Sequence, **more) -> None:
+    def report(self, kind: FailureKind, message: str, where: Sequence, **more: Unpack[FaultDetails]) -> None:
         """Tells the router of a fault in this rank, which then goes no further."""
-        self.posted.append({"k": "fault", "kind": kind, "message": message, "l": where, **more})
+        self.posted.append({"do": FrameKind.FAULT, "kind": kind, "message": message, "where": where, **more})
         self.flush()
 
-    def halt(self, kind: str, message: str, where: Sequence, **more) -> None:
+    def halt(self, kind: FailureKind, message: str, where: Sequence, **more: Unpack[FaultDetails]) -> None:
         """Reports a fault and blocks until the router ends the run."""
         self.report(kind, message, where, **more)
         while True:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from allranks.wire import collectives
-from allranks.wire.deadlock import awaited, capital, find_deadlock, name_ranks, other_tag, waits
+from allranks.wire.deadlock import awaited, find_deadlock, waits, with_other_tag
 from allranks.wire.failures import Failure, FailureKind
-from allranks.wire.record import TextOf
+from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
+from allranks.wire.source import Lines
 from allranks.wire.state import Op, WireFault
-from allranks.wire.wait import at
+from allranks.wire.wait import capital, name_ranks
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)
 _FUNCTION = "the function"
@@ -24,15 +26,15 @@ def clean(text: str) -> str:
     return _UNPRINTABLE.sub(" ", text).strip()
 
 
-def verdict(router: Router, text_of: TextOf, limits: dict) -> Failure | None:
+def verdict(router: Router, lines: Lines, limits: dict) -> Failure | None:
     """The failure of a run that is over, or None where all went well."""
     fault = router.first_fault()
     if fault is not None:
-        failure = _of_fault(router, fault, text_of, limits)
+        failure = _of_fault(router, fault, lines, limits)
     elif router.stuck():
-        failure = find_deadlock(router, text_of)
+        failure = find_deadlock(router, lines)
     else:
-        failure = _of_leftovers(router, text_of)
+        failure = _of_leftovers(router, lines)
     if failure is None or failure.rank is None:
         return failure
     state = router.ranks[failure.rank]
@@ -43,37 +45,44 @@ def verdict(router: Router, text_of: TextOf, limits: dict) -> Failure | None:
 # --------------------------------------------------------------------------------------------- faults of one rank
 
 
-def _of_fault(router: Router, fault: WireFault, text_of: TextOf, limits: dict) -> Failure:
+def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> Failure:
     op = fault.ops[0] if fault.ops else None
     file, line = fault.file, fault.line
     if line is None and op is not None:
         file, line = op.file, op.line
-    message = _SENTENCES[fault.kind](router, fault, at(line), limits) if fault.kind in _SENTENCES else fault.message
+    message = (
+        _SENTENCES[fault.kind](router, fault, lines, lines.at(line), limits)
+        if fault.kind in _SENTENCES
+        else fault.message
+    )
     return Failure(
-        kind=FailureKind[fault.kind] if fault.kind in FailureKind.__members__ else FailureKind.KILLED,
+        kind=fault.kind,
         message=message,
         rank=fault.rank,
         line=line,
-        source_line=text_of(file, line),
+        source_line=lines.text(file, line),
         step=fault.step,
-        waits=waits(router, text_of),
+        waits=waits(router, lines),
         error=fault.error,
+        error_text=clean(fault.message) if fault.error else "",
+        missing_name=fault.missing_name,
+        misuse=fault.misuse,
         op=op.name if op is not None else None,
     )
 
 
-def _raised(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _raised(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     text = clean(fault.message).rstrip(".")
     said = f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}."
-    missing = _GIVEN.get(text.partition("'")[2].partition("'")[0]) if fault.error == "NameError" else None
-    return f"{said} Cells of %%ranks have that name; a function asks for it: {missing}." if missing else said
+    instead = _GIVEN.get(fault.missing_name or "")
+    return f"{said} Cells of %%ranks have that name; a function asks for it: {instead}." if instead else said
 
 
-def _exited(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _exited(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     return f"Rank {fault.rank}{place} ended the process ({clean(fault.message) or 'exit'}). Return from {_FUNCTION} instead."
 
 
-def _forbidden(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _forbidden(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     op = fault.ops[0]
     if "object" in op.name:
         return f"Rank {fault.rank}{place} called {clean(op.name)}, which pickles Python objects; the wire passes tensors only."
@@ -81,9 +90,9 @@ def _forbidden(router: Router, fault: WireFault, place: str, limits: dict) -> st
     return f"Rank {fault.rank}{place} called {op.name}, which is not allowed here. Allowed: {allowed}."
 
 
-def _forbidden_peer(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _forbidden_peer(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     op = fault.ops[0]
-    to = "sent to" if op.kind == "send" else "received from"
+    to = "sent to" if op.kind is OpKind.SEND else "received from"
     if router.rules.peers == "ring":
         p = router.size
         left, right = (op.rank - 1) % p, (op.rank + 1) % p
@@ -93,16 +102,16 @@ def _forbidden_peer(router: Router, fault: WireFault, place: str, limits: dict) 
     return f"Rank {op.rank}{place} {to} rank {op.peer}, which is not allowed here."
 
 
-def _mismatch(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _mismatch(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     if not fault.ops:
         return f"Rank {fault.rank}{place}: {fault.message}."
     first = fault.ops[0]
-    if first.kind == "collective":
-        return _disagree(fault)
+    if first.kind is OpKind.COLLECTIVE:
+        return _disagree(fault, lines)
     send, recv = fault.ops
     return (
-        f"Rank {send.rank} sent {_amount(send)} to rank {recv.rank} ({send.name}{at(send.line)}), "
-        f"but rank {recv.rank} expected {_amount(recv)} ({recv.name}{at(recv.line)})."
+        f"Rank {send.rank} sent {_amount(send)} to rank {recv.rank} ({send.name}{lines.at(send.line)}), "
+        f"but rank {recv.rank} expected {_amount(recv)} ({recv.name}{lines.at(recv.line)})."
     )
 
 
@@ -110,78 +119,82 @@ def _amount(op: Op) -> str:
     return f"{op.caller_numel} {op.caller_dtype} element{'' if op.caller_numel == 1 else 's'}"
 
 
-def _disagree(fault: WireFault) -> str:
+def _disagree(fault: WireFault, lines: Lines) -> str:
     if fault.message:
         op = next(o for o in fault.ops if o.rank == fault.rank)
-        return f"Rank {op.rank} in {op.name}{at(op.line)}: {fault.message}"
+        return f"Rank {op.rank} in {op.name}{lines.at(op.line)}: {fault.message}"
     said: dict[str, list[Op]] = {}
     for op in fault.ops:
-        said.setdefault(f"{collectives.describe(op)}{at(op.line)}", []).append(op)
+        said.setdefault(f"{collectives.describe(op)}{lines.at(op.line)}", []).append(op)
     parts = [f"{name_ranks([o.rank for o in ops])} called {text}" for text, ops in said.items()]
     return f"The ranks disagree: {'; '.join(parts)}. Every rank must make the same call."
 
 
-def _changed(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _changed(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     op = fault.ops[0] if fault.ops else None
     if op is None:
         return f"Rank {fault.rank} changed a buffer before wait()."
-    whom = f" to rank {op.peer}" if op.kind == "send" else ""
-    if len(fault.ops) > 1 and op.kind == "send":
+    whom = f" to rank {op.peer}" if op.kind is OpKind.SEND else ""
+    if len(fault.ops) > 1 and op.kind is OpKind.SEND:
         by = fault.ops[1]
         return (
-            f"Rank {op.rank}'s {by.name}{at(by.line)} wrote into the buffer of its {op.name}{whom}{at(op.line)} before the "
+            f"Rank {op.rank}'s {by.name}{lines.at(by.line)} wrote into the buffer of its {op.name}{whom}{lines.at(op.line)} before the "
             f"wait(){place}: the other side may get either value. Receive into a buffer of its own."
         )
     return (
-        f"Rank {op.rank} changed the buffer of {op.name}{whom}{at(op.line)} before its wait(){place}: "
+        f"Rank {op.rank} changed the buffer of {op.name}{whom}{lines.at(op.line)} before its wait(){place}: "
         "the other side may get either value. Wait first, or send a copy."
     )
 
 
-def _limit_of_cpu(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _limit_of_cpu(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     if fault.ops:
         return f"Rank {fault.rank}{place}: {clean(fault.message)}"
     return f"Rank {fault.rank}{place} computed for more than {limits['cpu_s']:g} s: an endless loop?"
 
 
-def _limit_of_wall(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _limit_of_wall(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     said = f"Rank {fault.rank}{place} had not ended after {limits['wall_s']:g} s"
     # on a busy machine an endless loop may not get the processor time of its own limit
-    busy = re.fullmatch(r"\d{1,4}\.\d", fault.message or "") and float(fault.message) >= 0.2
-    return f"{said}, of which it computed for {fault.message} s: an endless loop?" if busy else f"{said}."
+    busy = fault.computed_s is not None and fault.computed_s >= 0.2
+    return f"{said}, of which it computed for {fault.computed_s:.1f} s: an endless loop?" if busy else f"{said}."
 
 
-def _limit_of_memory(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _limit_of_memory(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     if fault.ops:
         return f"Rank {fault.rank}{place}: {clean(fault.message)}"
     return f"Rank {fault.rank}{place} asked for more than {limits['memory_bytes'] / 1e6:.0f} MB of memory."
 
 
-def _output(router: Router, fault: WireFault, place: str, limits: dict) -> str:
+def _output(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     return f"Rank {fault.rank} printed more than {limits['output_limit'] / 1e6:.1f} MB. Print less."
 
 
-_SENTENCES = {
-    "EXCEPTION": _raised,
-    "EXITED": _exited,
-    "FORBIDDEN_OP": _forbidden,
-    "FORBIDDEN_PEER": _forbidden_peer,
-    "SIZE_MISMATCH": _mismatch,
-    "DTYPE_MISMATCH": _mismatch,
-    "DESYNC": _mismatch,
-    "CHANGED_BEFORE_WAIT": _changed,
-    "CPU_LIMIT": _limit_of_cpu,
-    "WALL_LIMIT": _limit_of_wall,
-    "MEMORY": _limit_of_memory,
-    "OUTPUT": _output,
-    "KILLED": lambda router, fault, place, limits: f"Rank {fault.rank} {clean(fault.message)}.",
-    "FORKED": lambda router, fault, place, limits: (
+_SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], str]] = {
+    FailureKind.EXCEPTION: _raised,
+    FailureKind.EXITED: _exited,
+    FailureKind.FORBIDDEN_OP: _forbidden,
+    FailureKind.FORBIDDEN_PEER: _forbidden_peer,
+    FailureKind.SIZE_MISMATCH: _mismatch,
+    FailureKind.DTYPE_MISMATCH: _mismatch,
+    FailureKind.DESYNC: _mismatch,
+    FailureKind.CHANGED_BEFORE_WAIT: _changed,
+    FailureKind.CPU_LIMIT: _limit_of_cpu,
+    FailureKind.WALL_LIMIT: _limit_of_wall,
+    FailureKind.MEMORY: _limit_of_memory,
+    FailureKind.OUTPUT: _output,
+    FailureKind.KILLED: lambda router, fault, lines, place, limits: f"Rank {fault.rank} {clean(fault.message)}.",
+    FailureKind.FORKED: lambda router, fault, lines, place, limits: (
         f"Rank {fault.rank}{place} tried to start another process; a rank works alone."
     ),
-    "IMPORT": lambda router, fault, place, limits: f"The program could not be imported{place}: {clean(fault.message)}.",
-    "SYNTAX": lambda router, fault, place, limits: f"The program does not parse: {clean(fault.message)}.",
-    "NO_FUNCTION": lambda router, fault, place, limits: f"{capital(clean(fault.message))}.",
-    "BAD_RESULT": lambda router, fault, place, limits: (
+    FailureKind.IMPORT: lambda router, fault, lines, place, limits: (
+        f"The program could not be imported{place}: {clean(fault.message)}."
+    ),
+    FailureKind.SYNTAX: lambda router, fault, lines, place, limits: (
+        f"The program does not parse{place}: {clean(fault.message)}."
+    ),
+    FailureKind.NO_FUNCTION: lambda router, fault, lines, place, limits: f"{capital(clean(fault.message))}.",
+    FailureKind.BAD_RESULT: lambda router, fault, lines, place, limits: (
         f"Rank {fault.rank} returned what can't pass: {clean(fault.message)}."
     ),
 }
@@ -190,35 +203,28 @@ _SENTENCES = {
 # ---------------------------------------------------------------------------------------------------- leftovers
 
 
-def _of_leftovers(router: Router, text_of: TextOf) -> Failure | None:
-    left = [op for op in router.log if op.partner is None and op.kind != "collective"]
+def _of_leftovers(router: Router, lines: Lines) -> Failure | None:
+    left = [op for op in router.log if op.partner is None and op.kind is not OpKind.COLLECTIVE]
     if left:
-        op = min(left, key=lambda o: (o.kind != "send", o.index, o.rank))
-        if op.kind == "send":
-            message = (
-                f"Rank {op.rank} sent {_amount(op)} to rank {op.peer} ({op.name}{at(op.line)}), and nobody received it."
-            )
+        op = min(left, key=lambda o: (o.kind is not OpKind.SEND, o.index, o.rank))
+        if op.kind is OpKind.SEND:
+            message = f"Rank {op.rank} sent {_amount(op)} to rank {op.peer} ({op.name}{lines.at(op.line)}), and nobody received it."
         else:
             source = "any rank" if op.peer is None else f"rank {op.peer}"
-            message = (
-                f"Rank {op.rank} asked for {_amount(op)} from {source} ({op.name}{at(op.line)}), and nobody sent it."
-            )
-        hint = other_tag(router, [op])
-        return _leftover(FailureKind.UNMATCHED, op, f"{message} {hint}" if hint else message, text_of)
+            message = f"Rank {op.rank} asked for {_amount(op)} from {source} ({op.name}{lines.at(op.line)}), and nobody sent it."
+        return _leftover(FailureKind.UNMATCHED, op, with_other_tag(message, router, op), lines)
     unwaited = [op for op in router.log if not op.waited]
     if not unwaited:
         return None
     op = min(unwaited, key=lambda o: (o.index, o.rank))
-    if op.kind == "collective" and not op.complete:
+    if op.kind is OpKind.COLLECTIVE and not op.complete:
         missing = awaited(router, op)
-        message = f"Rank {op.rank} called {op.name}{at(op.line)}, but {name_ranks(list(missing))} never did."
-        return _leftover(FailureKind.DESYNC, op, message, text_of)
-    why = "until then its data has not arrived" if op.kind == "recv" else "until then its buffer is still in use"
-    message = (
-        f"Rank {op.rank} never waited for its {op.name}{at(op.line)}: call wait() on what it returns, since {why}."
-    )
-    return _leftover(FailureKind.NEVER_WAITED, op, message, text_of)
+        message = f"Rank {op.rank} called {op.name}{lines.at(op.line)}, but {name_ranks(list(missing))} never did."
+        return _leftover(FailureKind.DESYNC, op, message, lines)
+    why = "until then its data has not arrived" if op.kind is OpKind.RECV else "until then its buffer is still in use"
+    message = f"Rank {op.rank} never waited for its {op.name}{lines.at(op.line)}: call wait() on what it returns, since {why}."
+    return _leftover(FailureKind.NEVER_WAITED, op, message, lines)
 
 
-def _leftover(kind: FailureKind, op: Op, message: str, text_of: TextOf) -> Failure:
-    return Failure(kind, message, op.rank, op.line, text_of(op.file, op.line), op.index, op=op.name, call=op.call)
+def _leftover(kind: FailureKind, op: Op, message: str, lines: Lines) -> Failure:
+    return Failure(kind, message, op.rank, op.line, lines.text(op.file, op.line), op.index, op=op.name, call=op.call)

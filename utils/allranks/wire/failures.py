@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
+from enum import StrEnum
 
 from allranks.wire.wait import Wait
 from allranks.wire.wait_graph import waits_svg
 
 
-class FailureKind(Enum):
+class FailureKind(StrEnum):
     """Every way in which a run can fail."""
 
     DEADLOCK = "deadlock"
@@ -37,11 +37,34 @@ class FailureKind(Enum):
     BAD_RESULT = "bad result"
 
 
+class Misuse(StrEnum):
+    """An argument of an operation that the wire refuses with a ValueError."""
+
+    NO_SUCH_PEER = "no such peer"
+
+
+class DeadlockCause(StrEnum):
+    """How ranks came to wait for each other in a circle."""
+
+    TAGS_DIFFER = "tags differ"
+    GROUPS_DIFFER = "groups differ"
+    CROSSED = "sends and receives name different ranks"
+    OWN_MESSAGE = "a rank waits for its own message"
+    SENDS_FIRST = "every rank sends first"
+    SENDS_AWAITED_FIRST = "every rank waits for its isend first"
+    RECEIVES_FIRST = "every rank receives first"
+    TOO_MANY_RECEIVES = "what was sent has been received"
+    ORDER = "another order"
+
+
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong first, in words a student can use. `rank` and `line` name the place, `cycle` the ranks that wait
-    for each other in a circle, `waits` where every rank stood; `step` is the number of operations that the rank had
-    begun before; `error` is the exception's type name, `op` the operation concerned, `call` counts the calls from 0.
+    """What went wrong first. `message` says it to a student; programs read the other fields.
+
+    `rank` and `line` name the place, `cycle` the ranks that wait for each other in a circle, `waits` what every rank
+    did; `step` is the number of operations that the rank had begun before; `op` is the operation concerned, `call` counts
+    the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
+    a NameError lacks, `misuse` why the wire refused an argument. Of a deadlock: `cause`, and `advice` in a sentence.
     """
 
     kind: FailureKind
@@ -55,7 +78,11 @@ class Failure:
     error: str | None = None
     op: str | None = None
     call: int | None = None
-    details: dict = field(default_factory=dict)
+    error_text: str = ""
+    missing_name: str | None = None
+    misuse: Misuse | None = None
+    cause: DeadlockCause | None = None
+    advice: str = ""
 
     def __str__(self) -> str:
         return self.message

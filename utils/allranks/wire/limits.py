@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from allranks.wire.failures import FailureKind
+
 _FORKS = {
     "os.fork",
     "os.forkpty",
@@ -24,34 +26,39 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 
 
 class Guard:
-    """Watches the student's code while `active`. `on_fault(kind, frame, message)` is called at the place of a fault."""
+    """Watches the student's code while `active`.
+
+    `on_fault(kind, frame, computed_s)` is called at the place of a fault; `computed_s` only where the wall clock ended it.
+    """
 
     def __init__(
-        self, on_fault: Callable[[str, FrameType | None, str], None], on_write: Callable[[str, FrameType], None]
+        self,
+        on_fault: Callable[[FailureKind, FrameType | None, float | None], None],
+        on_write: Callable[[str, FrameType], None],
     ) -> None:
         self.active = False
         self.cpu_s = 0.0
         self.on_fault, self.on_write = on_fault, on_write
-        signal.signal(signal.SIGPROF, lambda _, frame: self._fault("CPU_LIMIT", frame))
-        signal.signal(signal.SIGXCPU, lambda _, frame: self._fault("CPU_LIMIT", frame))
-        signal.signal(signal.SIGUSR1, lambda _, frame: self._fault("WALL_LIMIT", frame, self._computed()))
+        signal.signal(signal.SIGPROF, lambda _, frame: self._fault(FailureKind.CPU_LIMIT, frame))
+        signal.signal(signal.SIGXCPU, lambda _, frame: self._fault(FailureKind.CPU_LIMIT, frame))
+        signal.signal(signal.SIGUSR1, lambda _, frame: self._fault(FailureKind.WALL_LIMIT, frame, self._computed_s()))
         sys.addaudithook(self._audit)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
-    def _fault(self, kind: str, frame: FrameType | None, message: str = "") -> None:
+    def _fault(self, kind: FailureKind, frame: FrameType | None, computed_s: float | None = None) -> None:
         if self.active:
-            self.on_fault(kind, frame, message)
+            self.on_fault(kind, frame, computed_s)
 
-    def _computed(self) -> str:
-        """The seconds of processor time in this run."""
-        return f"{self.cpu_s - signal.getitimer(signal.ITIMER_PROF)[0]:.1f}"
+    def _computed_s(self) -> float:
+        """The processor time of this run."""
+        return self.cpu_s - signal.getitimer(signal.ITIMER_PROF)[0]
 
     def _audit(self, event: str, args: tuple) -> None:
         if not self.active:
             return
         if event in _FORKS:
             self.active = False
-            self.on_fault("FORKED", sys._getframe(1), "")
+            self.on_fault(FailureKind.FORKED, sys._getframe(1), None)
         elif event == "open":
             path, _, flags = args
             if isinstance(path, str | bytes) and (flags or 0) & _WRITING:

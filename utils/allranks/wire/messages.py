@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class OpKind(StrEnum):
+    """What sort of operation a rank posts."""
+
+    SEND = "send"
+    RECV = "recv"
+    COLLECTIVE = "collective"
+
 
 SENDS = frozenset({"send", "isend"})
 RECEIVES = frozenset({"recv", "irecv"})
@@ -93,7 +103,7 @@ class LogEntry:
     `nbytes` and `numel` are those of the tensor sent (of the buffer, for a receive); `received_nbytes` is what the
     operation brought this rank. `match` joins a send and its receive, or the members' entries of one collective; None
     where it found no partner. `index` counts the rank's operations from 0, `call` the call of the function (see `calls`).
-    `kind` is "send", "recv" or "collective"; `splits` are the bytes of each input of a collective (all_to_all: to each peer). `payload` are the raw bytes of a send or a collective's
+    `splits` are the bytes of each input of a collective (all_to_all: to each peer). `payload` are the raw bytes of a send or a collective's
     input up to 64 KiB, until 8 MiB of a run are kept.
     """
 
@@ -115,7 +125,7 @@ class LogEntry:
     group: tuple[int, ...] | None = None
     file: str | None = None
     payload: bytes | None = field(default=None, repr=False)
-    kind: str = ""
+    kind: OpKind = OpKind.COLLECTIVE
     splits: tuple[int, ...] = ()
 
 

@@ -18,7 +18,8 @@ from allranks.wire.messages import Program, Rules
 from allranks.wire.outcome import Outcome
 from allranks.wire.router import DELIVERIES, Router
 from allranks.wire.session import Member, Session
-from allranks.wire.source import filename_of, texts
+from allranks.wire.source import Lines, filename_of, texts
+from allranks.wire.wait import NameLine, line_number
 
 MAX_RANKS = 64
 MEMORY_BYTES = 1 << 30
@@ -33,8 +34,8 @@ class WireError(CourseError, RuntimeError):
 class Ranks:
     """A pool of up to 64 ranks. A context manager: at its end every process is gone.
 
-    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a fork server, a sandbox); where none is given
-    `launch` chooses among "fork" and "forkserver".
+    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a warm parent, a sandbox); where none is given
+    `launch` chooses among "fork" and "parent".
     """
 
     def __init__(self, ranks: int = 4, *, spawner: launch.Spawner | None = None, launch: str | None = None) -> None:
@@ -93,6 +94,7 @@ class Ranks:
         wall_s: float = 30,
         memory_bytes: int = MEMORY_BYTES,
         output_bytes: int = 65536,
+        name_line: NameLine = line_number,
     ) -> Outcome:
         """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`."""
         if self._closed:
@@ -134,7 +136,7 @@ class Ranks:
         text_of = texts(fn, filename)
         session.kill_children()
         results, finals = session.results(calls is not None, jobs, final_args)
-        failure = explain.verdict(router, text_of, limits)
+        failure = explain.verdict(router, Lines(text_of, name_line), limits)
         self._discard(session.stop_ranks())
         router.forget()
         return Outcome(
@@ -210,7 +212,8 @@ def run(
     times, per_rank[r][k] being those of call k, and a result is the list of N. `allow` are the operations that may be
     called, `rules` say more. Without `final_args` the arguments, as they were left, don't come back. `delivery` is
     "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as rendezvous, but one rank runs at a time, in
-    an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make the virtual clock. A failure never raises: see `Outcome.failure`.
+    an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make the virtual clock. `name_line(4)` is what messages call
+    line 4. A failure never raises: see `Outcome.failure`.
     """
     with Ranks(ranks, spawner=spawner, launch=launch) as pool:
         return pool.run(fn, ranks, args, **options)

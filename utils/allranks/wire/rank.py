@@ -1,7 +1,7 @@
 """The process of one rank: takes programs over a socket, runs them, reports.
 
 The entry point needs nothing but the descriptor of a socket to the router, so that any launcher can start it: a fork of
-this process, the fork server (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank SOCKET OUTPUT`).
+this process, the warm parent (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank SOCKET OUTPUT`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import os
 import random
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
+from typing import Unpack
 
 import numpy
 import torch
@@ -24,6 +26,8 @@ from allranks.wire import backend, values
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
+from allranks.wire.failures import FailureKind
+from allranks.wire.frames import FaultDetails, FrameKind, Request
 from allranks.wire.limits import Guard
 from allranks.wire.messages import Program
 
@@ -82,20 +86,21 @@ class Rank:
         # a store of its own is enough: nothing but the wire connects the ranks
         dist.init_process_group(backend.NAME, store=dist.HashStore(), rank=job["rank"], world_size=job["ranks"])
         results = []
+        message: Mapping | None
         try:
             with self.guard.watching(job["cpu_s"], job["memory_bytes"]):
                 fn = self.load(fn)
                 for number, args in enumerate(calls):
                     if number:
-                        self.endpoint.posted.append({"k": "call"})
+                        self.endpoint.posted.append({"do": FrameKind.CALL})
                     results.append(fn(*args))
             left = [[_only_data(a) for a in args] for args in calls] if job["final_args"] else []
-            message, body = values.pack({"k": "done"}, [results, left], guard=job["guard"])
+            message, body = values.pack({"do": FrameKind.DONE}, [results, left], guard=job["guard"])
         except Stopped:
             self.guard.active = False
             message, body = None, None
         except CodecError as error:
-            message, body = self.fault("BAD_RESULT", str(error), (None, None)), None
+            message, body = self.fault(FailureKind.BAD_RESULT, str(error), (None, None)), None
         except BaseException as error:
             self.guard.active = False
             message, body = self.describe(error), None
@@ -120,9 +125,9 @@ class Rank:
         try:
             code = _compiled(fn.source, fn.filename)
         except SyntaxError as error:
-            raise _Missing("SYNTAX", f"{error.msg} (line {error.lineno})", error.lineno) from None
+            raise _Missing(FailureKind.SYNTAX, error.msg, error.lineno) from None
         except ValueError as error:
-            raise _Missing("SYNTAX", str(error), None) from None
+            raise _Missing(FailureKind.SYNTAX, str(error), None) from None
         program = sys.modules[_MODULE] = ModuleType(_MODULE)  # a dataclass looks up there where it stands
         module = program.__dict__
         module["__file__"] = fn.filename
@@ -130,44 +135,50 @@ class Rank:
             exec(code, module)
         except ImportError as error:
             _, line = self.call_sites.of_traceback(error.__traceback__)
-            raise _Missing("IMPORT", str(error), line) from None
+            raise _Missing(FailureKind.IMPORT, str(error), line) from None
         if not callable(module.get(fn.function)):
-            raise _Missing("NO_FUNCTION", f"the program defines no function {fn.function}", None)
+            raise _Missing(FailureKind.NO_FUNCTION, f"the program defines no function {fn.function}", None)
         return module[fn.function]
 
-    def fault(self, kind: str, message: str, where, **more) -> dict:
+    def fault(self, kind: FailureKind, message: str, where: Sequence, **more: Unpack[FaultDetails]) -> Request:
         """The report of a fault, as the last message of a run."""
-        return {"k": "fault", "kind": kind, "message": message[:_TEXT_NCHARS], "l": list(where), **more}
+        return {"do": FrameKind.FAULT, "kind": kind, "message": message[:_TEXT_NCHARS], "where": list(where), **more}
 
-    def describe(self, error: BaseException) -> dict:
+    def describe(self, error: BaseException) -> Request:
         """The report of what was raised."""
         where = self.call_sites.of_traceback(error.__traceback__)
         if isinstance(error, _Missing):
             kind, message, line = error.args
             return self.fault(kind, message, (self.program_file(), line))
         if isinstance(error, SystemExit):
-            return self.fault("EXITED", str(error.code), where)
+            return self.fault(FailureKind.EXITED, str(error.code), where)
         text = _safe_text(error)
+        # torch raises a plain RuntimeError where memory runs out: only its text tells
         if isinstance(error, MemoryError) or "can't allocate memory" in text or "Cannot allocate memory" in text:
-            return self.fault("MEMORY", text, where)
-        kind = "IMPORT" if isinstance(error, ModuleNotFoundError) else "EXCEPTION"
-        return self.fault(kind, text, where, error=type(error).__name__[:80])
+            return self.fault(FailureKind.MEMORY, text, where)
+        kind = FailureKind.IMPORT if isinstance(error, ModuleNotFoundError) else FailureKind.EXCEPTION
+        more: FaultDetails = {"error": type(error).__name__[:80]}
+        if isinstance(error, NameError) and isinstance(error.name, str):
+            more["missing_name"] = error.name[:80]
+        if isinstance(error, backend.MisuseError):
+            more["error"], more["misuse"] = "ValueError", error.misuse
+        return self.fault(kind, text, where, **more)
 
     def program_file(self) -> str:
         """The file name of the program that runs."""
         return next(iter(self.call_sites.known))
 
-    def on_fault(self, kind: str, frame: FrameType | None, message: str) -> None:
+    def on_fault(self, kind: FailureKind, frame: FrameType | None, computed_s: float | None) -> None:
         """A limit was reached, or a process was to be started: says where, and goes no further."""
         self.guard.active = False
         _, *where = self.call_sites.of_frame(frame)
-        self.endpoint.halt(kind, message, where)
+        self.endpoint.halt(kind, "", where, computed_s=computed_s)
 
     def on_write(self, path: str, frame: FrameType) -> None:
         """A file was opened for writing."""
         _, *where = self.call_sites.of_frame(frame)
         if where[0] is not None and not self._importing(frame):
-            self.endpoint.posted.append({"k": "write", "path": path[:_TEXT_NCHARS], "l": where})
+            self.endpoint.posted.append({"do": FrameKind.WRITE, "path": path[:_TEXT_NCHARS], "where": where})
 
     def _importing(self, frame: FrameType | None) -> bool:
         """Whether the student's line imports a library: what that writes meanwhile, such as a cache, is no message."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from allranks.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait, replay
 from allranks.trace import Event, Trace
 from allranks.wire.collectives import ITEMSIZES
-from allranks.wire.messages import FileWritten, LogEntry
+from allranks.wire.messages import FileWritten, LogEntry, OpKind
 from allranks.wire.router import Router
 from allranks.wire.state import Op
 
@@ -91,10 +91,10 @@ def timeline(router: Router, fabric: Network, computing: bool = True) -> Timelin
 
 def _step(what: str, op: Op, message: int) -> Step:
     if what == "wait":
-        return Wait(message, sent=op.kind == "send")
-    if op.kind == "send":
+        return Wait(message, sent=op.kind is OpKind.SEND)
+    if op.kind is OpKind.SEND:
         return Send(message, op.peer, op.nbytes)
-    if op.kind == "recv":
+    if op.kind is OpKind.RECV:
         return Recv(message, op.peer)
     return Enter(message, op.collective, op.group[1], op.nbytes)
 
@@ -105,7 +105,7 @@ def in_order(router: Router, rounds: Timeline) -> list[Op]:
     never = (float("inf"),)
     return sorted(
         router.log,
-        key=lambda op: (rounds.spans.get(number[id(op)], never)[0], op.kind == "recv", op.rank, op.index),
+        key=lambda op: (rounds.spans.get(number[id(op)], never)[0], op.kind is OpKind.RECV, op.rank, op.index),
     )
 
 
@@ -118,7 +118,7 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
     for op in ordered:
         start, end = times.spans.get(number[id(op)], (None, None))
         step = None if times.work else rounds.spans.get(number[id(op)], (None,))[0]
-        p2p = op.kind != "collective"
+        p2p = op.kind is not OpKind.COLLECTIVE
         events.append(
             Event(
                 rank=op.rank,

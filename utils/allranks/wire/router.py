@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from typing import Any
 
 from allranks.wire import collectives
 from allranks.wire.codec import Body, CodecError
-from allranks.wire.messages import COLLECTIVES, PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, Rules, canonical
-from allranks.wire.state import Op, RankState, WireFault
+from allranks.wire.failures import FailureKind, Misuse
+from allranks.wire.frames import Answer, FrameKind
+from allranks.wire.messages import COLLECTIVES, PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
+from allranks.wire.state import BLOCKED, Op, Phase, RankState, WireFault
+from allranks.wire.wait import name_ranks
 
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
@@ -21,17 +25,17 @@ _LOGGED_NBYTES = 8 << 20  # payloads kept for the log, in all: a check keeps the
 MAX_FILES = 1000  # that are told of one rank
 _FILE_NCHARS = 500
 _OWN_FAULTS = {  # what a rank may say of itself; all else is for the router to find
-    "CHANGED_BEFORE_WAIT",
-    "CPU_LIMIT",
-    "WALL_LIMIT",
-    "MEMORY",
-    "FORKED",
-    "EXCEPTION",
-    "EXITED",
-    "BAD_RESULT",
-    "SYNTAX",
-    "IMPORT",
-    "NO_FUNCTION",
+    FailureKind.CHANGED_BEFORE_WAIT,
+    FailureKind.CPU_LIMIT,
+    FailureKind.WALL_LIMIT,
+    FailureKind.MEMORY,
+    FailureKind.FORKED,
+    FailureKind.EXCEPTION,
+    FailureKind.EXITED,
+    FailureKind.BAD_RESULT,
+    FailureKind.SYNTAX,
+    FailureKind.IMPORT,
+    FailureKind.NO_FUNCTION,
 }
 _POLLS = 1000
 _LONGEST_S = 1e9  # of virtual time, to compute once
@@ -67,7 +71,7 @@ class Router:
         self.matches = 0
         self.undelivered_nbytes = 0
         self.logged_nbytes = 0
-        self.outbox: list[tuple[int, dict, Body | None]] = []
+        self.outbox: list[tuple[int, Answer, Body | None]] = []
         self.running = ranks
         self.finished = False
 
@@ -80,7 +84,7 @@ class Router:
             raise CodecError("a frame holds no operations")
         at = 0
         for op in operations:
-            if state.state != "running":
+            if state.state is not Phase.RUNNING:
                 return  # a rank at fault goes no further; what it had kept back is void
             try:
                 at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
@@ -88,11 +92,11 @@ class Router:
                 raise CodecError(f"an operation is malformed: {error}") from None
 
     def _take_one(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
-        file, line = _place(op.get("l"))
-        match op["k"]:
-            case "send" | "recv" | "collective":
+        file, line = _place(op.get("where"))
+        match op["do"]:
+            case OpKind.SEND | OpKind.RECV | OpKind.COLLECTIVE:
                 known = self._new(rank, state, op, file, line)
-                size = op.get("b", 0)
+                size = op.get("nbytes", 0)
                 if size:
                     if body.fd >= 0 and single and body.nbytes == size:
                         known.body = body.again()
@@ -102,8 +106,8 @@ class Router:
                         raise CodecError("an operation has no payload of its size")
                     at += size
                 self._post(rank, state, known)
-            case "wait":
-                waited = state.ops[op["w"]]
+            case FrameKind.WAIT:
+                waited = state.ops[op["number"]]
                 state.on, state.file, state.line = waited, file or waited.file, line or waited.line
                 if not waited.waited:
                     state.program.append(("wait", waited, state.line))
@@ -112,69 +116,79 @@ class Router:
                     state.told.remove(waited.number)
                     state.on = None
                 else:
-                    self._stop(state, "waiting")
+                    self._stop(state, Phase.WAITING)
                     if waited.complete:
                         self._release(rank)
-            case "poll":
-                state.on, state.file, state.line = state.ops[op["w"]], file, line
-                self._stop(state, "polling")
-            case "group":
-                members = tuple(int(m) for m in op["m"])
+            case FrameKind.POLL:
+                state.on, state.file, state.line = state.ops[op["number"]], file, line
+                self._stop(state, Phase.POLLING)
+            case FrameKind.GROUP:
+                members = tuple(int(m) for m in op["members"])
                 if rank not in members or not set(members) <= set(range(self.size)) or len(set(members)) < len(members):
                     raise CodecError("a group has impossible members")
                 if len(self.made) >= MAX_OPERATIONS:
                     raise CodecError("the ranks make too many groups")
-                state.groups[str(op["g"])] = (str(op["g"]), members)
-                self.made.append((rank, str(op["g"]), members, len(state.ops), file, line))
-            case "compute":
-                seconds = op["s"]
+                state.groups[str(op["group"])] = (str(op["group"]), members)
+                self.made.append((rank, str(op["group"]), members, len(state.ops), file, line))
+            case FrameKind.COMPUTE:
+                seconds = op["seconds"]
                 if not isinstance(seconds, float) or not 0 <= seconds <= _LONGEST_S:
                     raise CodecError("a time to compute is no time")
                 if len(state.work) >= MAX_OPERATIONS:
                     raise CodecError("a rank computes too often")
                 state.work[len(state.program)] = seconds
                 state.program.append(("compute", None, None))
-            case "call":
+            case FrameKind.CALL:
                 state.call += 1
                 if state.call >= self.calls:  # what is counted call by call would leave these operations out
                     raise CodecError("a rank begins a call that nobody asked for")
-            case "write":
+            case FrameKind.WRITE:
                 state.files += 1
                 if state.files <= MAX_FILES:
                     self.written.append((rank, str(op["path"])[:_FILE_NCHARS], file, line))
-            case "fault":
+            case FrameKind.FAULT:
                 self._take_fault(rank, state, op, file, line)
-            case "done":
+            case FrameKind.DONE:
                 state.result = (op, body)
-                self._stop(state, "done")
+                self._stop(state, Phase.DONE)
             case _:
                 raise CodecError("an operation is unknown")
         return at
 
     def _new(self, rank: int, state: RankState, op: dict, file, line) -> Op:
-        group = state.groups[str(op["g"])]
-        known = Op(rank, int(op["i"]), len(state.ops), state.call, op["k"], str(op["a"])[:40], group, file, line)
+        group = state.groups[str(op["group"])]
+        known = Op(
+            rank,
+            int(op["number"]),
+            len(state.ops),
+            state.call,
+            OpKind(op["do"]),
+            str(op["name"])[:40],
+            group,
+            file,
+            line,
+        )
         if known.number in state.ops:
             raise CodecError("an operation's number is used twice")
-        known.dtype, known.pairs = op.get("d"), bool(op.get("z"))
+        known.dtype, known.pairs = op.get("dtype"), bool(op.get("pairs"))
         if known.dtype is not None and known.dtype not in collectives.ITEMSIZES:
             raise CodecError("a dtype is unknown")
         item = collectives.ITEMSIZES.get(known.dtype, 0)
-        if op["k"] == "collective":
-            known.collective, known.reduce_op = str(op["n"]), op.get("f")
+        if known.kind is OpKind.COLLECTIVE:
+            known.collective, known.reduce_op = str(op["collective"]), op.get("reduce_op")
             if known.collective not in COLLECTIVES:  # the name by which it was called is checked for what is allowed
                 raise CodecError("a collective is unknown")
-            known.inputs = tuple(_size(c) for c in op["c"])
-            known.outputs = tuple(_size(c) for c in op["o"])
+            known.inputs = tuple(_size(c) for c in op["inputs"])
+            known.outputs = tuple(_size(c) for c in op["outputs"])
             known.numel = sum(known.inputs)
-            known.root = None if op.get("r") is None else group[1][group[1].index(op["r"])]
+            known.root = None if op.get("root") is None else group[1][group[1].index(op["root"])]
             known.peer = known.root
             known.received_nbytes = sum(known.outputs) * item
         else:
-            known.numel, known.tag = _size(op["c"]), int(op["t"])
-            known.peer = None if op["p"] is None else group[1][group[1].index(op["p"])]
+            known.numel, known.tag = _size(op["numel"]), int(op["tag"])
+            known.peer = None if op["peer"] is None else group[1][group[1].index(op["peer"])]
         known.nbytes = known.numel * item
-        if op["k"] != "recv" and op.get("b", 0) != known.nbytes:
+        if known.kind is not OpKind.RECV and op.get("nbytes", 0) != known.nbytes:
             raise CodecError("a payload has another size than its operation says")
         state.ops[known.number] = known
         self.log.append(known)
@@ -182,46 +196,60 @@ class Router:
         return known
 
     def _take_fault(self, rank: int, state: RankState, op: dict, file, line) -> None:
-        if op["kind"] not in _OWN_FAULTS:
+        kind = FailureKind(op["kind"])
+        if kind not in _OWN_FAULTS:
             raise CodecError("a rank reports what it can't know")
-        ops = tuple(state.ops[number] for number in (op.get("w"), op.get("by")) if number in state.ops)
-        error = op.get("error")
-        self.fault(str(op["kind"]), rank, file, line, str(op.get("message", ""))[:500], ops, error and str(error)[:80])
+        error, name, misuse, computed_s = (op.get(key) for key in ("error", "missing_name", "misuse", "computed_s"))
+        self.fault(
+            kind,
+            rank,
+            file,
+            line,
+            str(op.get("message", ""))[:500],
+            tuple(state.ops[number] for number in (op.get("number"), op.get("overwritten_by")) if number in state.ops),
+            error=error and str(error)[:80],
+            missing_name=name if isinstance(name, str) and name.isidentifier() and len(name) <= 80 else None,
+            misuse=Misuse(misuse) if misuse else None,
+            computed_s=computed_s if isinstance(computed_s, float) and 0 <= computed_s <= _LONGEST_S else None,
+        )
 
     # ----------------------------------------------------------------------------------------- rules and matching
 
     def _post(self, rank: int, state: RankState, op: Op) -> None:
         self.undelivered_nbytes += op.nbytes if op.body is not None else 0
-        if len(self.log) > MAX_OPERATIONS or self.undelivered_nbytes > MAX_UNDELIVERED_NBYTES:
-            kind = "CPU_LIMIT" if len(self.log) > MAX_OPERATIONS else "MEMORY"
-            why = f"made {MAX_OPERATIONS} operations" if kind == "CPU_LIMIT" else "sent gigabytes that nobody received"
-            self.fault(kind, rank, op.file, op.line, f"the ranks have {why}: an endless loop?", (op,))
+        if len(self.log) > MAX_OPERATIONS:
+            why = f"the ranks have made {MAX_OPERATIONS} operations: an endless loop?"
+            self.fault(FailureKind.CPU_LIMIT, rank, op.file, op.line, why, (op,))
+            return
+        if self.undelivered_nbytes > MAX_UNDELIVERED_NBYTES:
+            why = "the ranks have sent gigabytes that nobody received: an endless loop?"
+            self.fault(FailureKind.MEMORY, rank, op.file, op.line, why, (op,))
             return
         if (
             op.nbytes <= PAYLOAD_LOGGED_NBYTES
             and self.logged_nbytes + op.nbytes <= _LOGGED_NBYTES
-            and op.kind != "recv"
+            and op.kind is not OpKind.RECV
         ):
             op.payload = b"" if op.body is None else bytes(op.body.read())
             self.logged_nbytes += op.nbytes
-        if op.kind == "collective":
+        if op.kind is OpKind.COLLECTIVE:
             name = canonical(op.collective)
             if "object" in op.name or not self.rules.allows(name):
-                self.fault("FORBIDDEN_OP", rank, op.file, op.line, ops=(op,))
+                self.fault(FailureKind.FORBIDDEN_OP, rank, op.file, op.line, ops=(op,))
                 return
             if canonical(op.name) != name:
                 op.name = name
             self._enter(state, op)
             return
         if op.name not in POINT_TO_POINT and "object" not in op.name:
-            op.name = "isend" if op.kind == "send" else "irecv"
+            op.name = "isend" if op.kind is OpKind.SEND else "irecv"
         if "object" in op.name or not self.rules.allows(op.name):
-            self.fault("FORBIDDEN_OP", rank, op.file, op.line, ops=(op,))
+            self.fault(FailureKind.FORBIDDEN_OP, rank, op.file, op.line, ops=(op,))
             return
         if op.peer is not None and not self.rules.allows_peer(rank, op.peer, self.size):
-            self.fault("FORBIDDEN_PEER", rank, op.file, op.line, ops=(op,))
+            self.fault(FailureKind.FORBIDDEN_PEER, rank, op.file, op.line, ops=(op,))
             return
-        if op.kind == "send":
+        if op.kind is OpKind.SEND:
             self._offer(op)
         elif op.peer is None:
             self.anysource.append(op)
@@ -249,7 +277,7 @@ class Router:
         self.matches += 1
         recv.body = send.body
         if send.dtype != recv.dtype or send.numel != recv.numel:
-            kind = "DTYPE_MISMATCH" if send.dtype != recv.dtype else "SIZE_MISMATCH"
+            kind = FailureKind.DTYPE_MISMATCH if send.dtype != recv.dtype else FailureKind.SIZE_MISMATCH
             first = min((send, recv), key=lambda op: (op.index, op.rank))
             self.faults.append(WireFault(kind, recv.rank, first.index, recv.file, recv.line, ops=(send, recv)))
             return
@@ -284,42 +312,42 @@ class Router:
 
     # ------------------------------------------------------------------------------------- who goes on, and when
 
-    def _stop(self, state: RankState, why: str) -> None:
-        state.state = why
+    def _stop(self, state: RankState, phase: Phase) -> None:
+        state.state = phase
         self.running -= 1
 
     def _complete(self, op: Op) -> None:
         op.complete = True
         state = self.ranks[op.rank]
-        if state.state == "waiting" and state.on is op:
+        if state.state is Phase.WAITING and state.on is op:
             self._release(op.rank)
-        elif op.kind == "send":
+        elif op.kind is OpKind.SEND:
             state.tell.append(op.number)
 
     def _release(self, rank: int) -> None:
         """The rank may go on: at once, or when its turn is drawn."""
         state = self.ranks[rank]
         if self.delivery == "shuffled":
-            state.state = "released"
+            state.state = Phase.RELEASED
         else:
             self._answer(rank)
 
     def _answer(self, rank: int) -> None:
         state = self.ranks[rank]
         op, state.on = state.on, None
-        state.state, state.polls = "running", 0
+        state.state, state.polls = Phase.RUNNING, 0
         self.running += 1
-        message: dict = {}
+        message: Answer = {}
         done = [n for n in state.tell if n != op.number]
         state.tell = []
         if done:
             state.told.update(done)
-            message["done"] = done
-        if op.kind == "recv":
-            message["src"] = op.group[1].index(op.partner.rank)
+            message["complete_sends"] = done
+        if op.kind is OpKind.RECV:
+            message["source"] = op.group[1].index(op.partner.rank)
         body = None
-        if op.kind != "send":
-            if op.kind == "collective":
+        if op.kind is not OpKind.SEND:
+            if op.kind is OpKind.COLLECTIVE:
                 self.undelivered_nbytes -= collectives.held_nbytes(op)
             body, op.body = op.body, None
             if op.partner is not None and op.partner.body is not None:  # once, however often a rank says that it waits
@@ -358,33 +386,35 @@ class Router:
 
     def _draw(self) -> bool:
         """Lets one of the ranks go on whose wait is over: the adversary's choice."""
-        ready = [r for r, state in enumerate(self.ranks) if state.state == "released"]
+        ready = [r for r, state in enumerate(self.ranks) if state.state is Phase.RELEASED]
         if ready:
             self._answer(self.chance.choice(ready))
         return bool(ready)
 
     def _answer_polls(self) -> bool:
         """Answers those who asked whether something is complete, now that nothing else can happen first."""
-        polling = [(r, state) for r, state in enumerate(self.ranks) if state.state == "polling"]
+        polling = [(r, state) for r, state in enumerate(self.ranks) if state.state is Phase.POLLING]
         complete = [pair for pair in polling if pair[1].on.complete]
         for rank, state in complete or polling:
             if state.polls >= _POLLS:
                 continue
             state.polls = 0 if complete else state.polls + 1
-            state.state = "running"
+            state.state = Phase.RUNNING
             self.running += 1
-            self.outbox.append((rank, {"yes": state.on.complete}, None))
+            self.outbox.append((rank, {"complete": state.on.complete}, None))
         return self.running > 0
 
     # --------------------------------------------------------------------------------------------------- the end
 
-    def fault(self, kind: str, rank: int, file=None, line=None, message: str = "", ops: tuple = (), error=None) -> None:
+    def fault(
+        self, kind: FailureKind, rank: int, file=None, line=None, message: str = "", ops: tuple = (), **more: Any
+    ) -> None:
         """Notes a fault of `rank`, which goes no further."""
         state = self.ranks[rank]
-        if state.state == "running":
+        if state.state is Phase.RUNNING:
             self.running -= 1
-        state.state = "fault"
-        self.faults.append(WireFault(kind, rank, len(state.ops), file, line, message, tuple(ops), error))
+        state.state = Phase.FAULT
+        self.faults.append(WireFault(kind, rank, len(state.ops), file, line, message, tuple(ops), **more))
 
     def first_fault(self) -> WireFault | None:
         """The fault of the earliest operation; of equals the lowest rank's."""
@@ -397,12 +427,14 @@ class Router:
         for rank, name, members, step, file, line in sorted(self.made, key=lambda made: made[0]):
             lower, theirs = first.setdefault(name, (rank, members))
             if members != theirs:
-                found.append(WireFault("DESYNC", rank, step, file, line, _other_group(lower, theirs, members)))
+                found.append(
+                    WireFault(FailureKind.DESYNC, rank, step, file, line, _other_group(lower, theirs, members))
+                )
         return found
 
     def stuck(self) -> bool:
         """Whether some rank waits for what never comes."""
-        return any(state.state in ("waiting", "polling") for state in self.ranks)
+        return any(state.state in BLOCKED for state in self.ranks)
 
     def forget(self) -> None:
         """Lets go of what nobody reads once the run is told: the messages' bytes, delivered or not, and the results'."""
@@ -416,13 +448,9 @@ class Router:
 
 def _other_group(lower: int, theirs: tuple[int, ...], members: tuple[int, ...]) -> str:
     return (
-        f"it makes a group of {_of(members)} where rank {lower} makes one of {_of(theirs)}. "
+        f"it makes a group of {name_ranks(members)} where rank {lower} makes one of {name_ranks(theirs)}. "
         "new_group is itself collective: every rank calls it for every group, in one order"
     )
-
-
-def _of(members: tuple[int, ...]) -> str:
-    return ("rank " if len(members) == 1 else "ranks ") + ", ".join(map(str, members))
 
 
 def _size(count: object) -> int:

@@ -12,12 +12,21 @@ from dataclasses import dataclass, field
 
 from allranks.wire import launch, values
 from allranks.wire.codec import Channel, CodecError
+from allranks.wire.failures import FailureKind
 from allranks.wire.router import Router
-from allranks.wire.state import WireFault
+from allranks.wire.state import Phase, WireFault
 
 MAX_TEXT_NBYTES = 128 << 20  # of what the ranks tell the router in one run, beside the messages themselves
 GRACE_S = 0.3  # how long others may go on after a fault, so that the verdict does not depend on who was first
-_MAKES_UNUSABLE = {"CPU_LIMIT", "WALL_LIMIT", "MEMORY", "OUTPUT", "FORKED", "KILLED", "EXITED"}
+_MAKES_UNUSABLE = {
+    FailureKind.CPU_LIMIT,
+    FailureKind.WALL_LIMIT,
+    FailureKind.MEMORY,
+    FailureKind.OUTPUT,
+    FailureKind.FORKED,
+    FailureKind.KILLED,
+    FailureKind.EXITED,
+}
 
 
 @dataclass(eq=False)
@@ -125,29 +134,29 @@ class Session:
     def too_much_metadata(self, rank: int) -> None:
         """Too much metadata: blames the rank that crossed the limit."""
         state = self.router.ranks[rank]
-        if state.state != "fault":
+        if state.state is not Phase.FAULT:
             why = "the ranks have told the router megabytes about their operations: an endless loop?"
-            self.router.fault("MEMORY", rank, message=why, ops=tuple(state.ops.values())[-1:])
+            self.router.fault(FailureKind.MEMORY, rank, message=why, ops=tuple(state.ops.values())[-1:])
 
     def lose(self, rank: int, member: Member, reason: str | None) -> None:
         """The rank's process has ended, or is not to be trusted any longer."""
         member.gone = True
         self.selector.unregister(member.channel)
         member.channel.close()  # with all the descriptors that the rank may have put there
-        if self.router.ranks[rank].state == "fault":
+        if self.router.ranks[rank].state is Phase.FAULT:
             return
         if reason is not None:
-            self.router.fault("KILLED", rank, message=reason)
+            self.router.fault(FailureKind.KILLED, rank, message=reason)
             return
         launch.ended([member.process], 1)
         code = member.process.poll()
         if code is not None and code >= 0:
-            self.router.fault("EXITED", rank, message=f"exit code {code}")
+            self.router.fault(FailureKind.EXITED, rank, message=f"exit code {code}")
         elif code == -signal.SIGXCPU:
-            self.router.fault("CPU_LIMIT", rank)
+            self.router.fault(FailureKind.CPU_LIMIT, rank)
         else:
             name = "its socket was closed" if code is None else f"was killed by {signal.Signals(-code).name}"
-            self.router.fault("KILLED", rank, message=name)
+            self.router.fault(FailureKind.KILLED, rank, message=name)
 
     def drain(self, rank: int, member: Member, forget: bool = False) -> None:
         """Takes what the rank has printed; ends the run where it is far too much."""
@@ -167,8 +176,8 @@ class Session:
             member.text += data[: max(0, keep - len(member.text))]
             member.printed_nbytes += len(data)
             if member.printed_nbytes > self.limits["output_limit"]:
-                if self.router.ranks[rank].state != "fault":
-                    self.router.fault("OUTPUT", rank)
+                if self.router.ranks[rank].state is not Phase.FAULT:
+                    self.router.fault(FailureKind.OUTPUT, rank)
                 with contextlib.suppress(KeyError, ValueError):
                     self.selector.unregister(member.output)
                 return
@@ -190,25 +199,25 @@ class Session:
     def too_late(self) -> None:
         """Time is over: asks the ranks that still run where they are, then gives them up."""
         router = self.router
-        running = [r for r, state in enumerate(router.ranks) if state.state == "running"]
+        running = [r for r, state in enumerate(router.ranks) if state.state is Phase.RUNNING]
         if router.faults:
             return  # the grace after a fault is over; the others are no fault of their own
         for rank in running:
             self.members[rank].process.kill(signal.SIGUSR1)
         deadline = time.monotonic() + GRACE_S
-        while any(router.ranks[r].state == "running" for r in running) and time.monotonic() < deadline:
+        while any(router.ranks[r].state is Phase.RUNNING for r in running) and time.monotonic() < deadline:
             for key, events in self.selector.select(deadline - time.monotonic()):
                 self.serve(events, *key.data)
         for rank in running:
-            if router.ranks[rank].state == "running":
-                router.fault("WALL_LIMIT", rank)
+            if router.ranks[rank].state is Phase.RUNNING:
+                router.fault(FailureKind.WALL_LIMIT, rank)
 
     def results(self, many: bool, jobs: list, final_args: bool) -> tuple[list, list]:
         """(what each rank returned, its arguments after each call; none of these without `final_args`)."""
         results, finals = [], []
         for rank, state in enumerate(self.router.ranks):
             made, after = None, None
-            if state.state == "done":
+            if state.state is Phase.DONE:
                 op, body = state.result
                 try:
                     returned, after = values.unpack(op, body)
@@ -218,7 +227,7 @@ class Session:
                 except (CodecError, KeyError, TypeError, ValueError, IndexError) as error:
                     made = after = None
                     self.router.faults.append(
-                        WireFault("KILLED", rank, len(state.ops), message=f"returned nonsense ({error})")
+                        WireFault(FailureKind.KILLED, rank, len(state.ops), message=f"returned nonsense ({error})")
                     )
             results.append(made)
             finals.append(after)
@@ -241,16 +250,16 @@ class Session:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if children:
-                self.router.faults.append(WireFault("FORKED", rank, 0))
+                self.router.faults.append(WireFault(FailureKind.FORKED, rank, 0))
 
     def stop_ranks(self) -> list[int]:
         """Stops the ranks that have not returned; those whose processes can't be used again."""
         spoiled, waiting = set(), {}
         for rank, (member, state) in enumerate(zip(self.members, self.router.ranks, strict=True)):
             unread = bool(member.channel.outgoing)  # answers, with the memory that they carry
-            if member.gone or member.output_closed or unread or state.state == "running" or rank in self.unusable():
+            if member.gone or member.output_closed or unread or state.state is Phase.RUNNING or rank in self.unusable():
                 spoiled.add(rank)
-            elif state.state != "done":
+            elif state.state is not Phase.DONE:
                 waiting[rank] = member
         selector = selectors.DefaultSelector()
         for rank, member in list(waiting.items()):

@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from allranks.engines.usercode import functions
 from allranks.wire.messages import Program
 from allranks.wire.record import TextOf
+from allranks.wire.wait import NameLine, line_number
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The program's lines, as sentences need them: their text, and their names, such as "line 4"."""
+
+    text: TextOf
+    name: NameLine = line_number
+
+    def place(self, line: int | None) -> str:
+        """ "line 4", or nothing."""
+        return self.name(line) if line else ""
+
+    def at(self, line: int | None) -> str:
+        """ ", line 4", or nothing."""
+        return f", {self.name(line)}" if line else ""
+
+    def in_brackets(self, line: int | None) -> str:
+        """ " (line 4)", or nothing."""
+        return f" ({self.name(line)})" if line else ""
 
 
 def filename_of(fn: Callable) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from allranks.wire import collectives
 from allranks.wire.codec import Body
+from allranks.wire.failures import FailureKind, Misuse
+from allranks.wire.messages import OpKind
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +19,7 @@ class Op:
     number: int
     index: int
     call: int
-    kind: str
+    kind: OpKind
     name: str
     group: tuple
     file: str | None
@@ -53,11 +56,25 @@ class Op:
         return self.numel // 2 if self.pairs else self.numel
 
 
+class Phase(StrEnum):
+    """What a rank does, as the router knows it."""
+
+    RUNNING = "running"
+    WAITING = "waiting"  # for RankState.on
+    POLLING = "polling"  # it asked whether RankState.on is complete
+    RELEASED = "released"  # it may go on, and its answer is held back
+    DONE = "done"
+    FAULT = "fault"
+
+
+BLOCKED = (Phase.WAITING, Phase.POLLING)
+
+
 @dataclass(slots=True)
 class RankState:
-    """Where one rank stands: "running", "waiting" (on `on`), "polling", "released" (its answer is held), "done", "fault"."""
+    """What the router knows of one rank."""
 
-    state: str = "running"
+    state: Phase = Phase.RUNNING
     on: Op | None = None
     file: str | None = None
     line: int | None = None
@@ -78,7 +95,7 @@ class RankState:
 class WireFault:
     """Something that a rank did wrong by itself, or two ranks at one message; the first of them is the verdict."""
 
-    kind: str
+    kind: FailureKind
     rank: int
     step: int
     file: str | None = None
@@ -86,3 +103,6 @@ class WireFault:
     message: str = ""
     ops: tuple[Op, ...] = ()
     error: str | None = None
+    missing_name: str | None = None  # of a NameError
+    misuse: Misuse | None = None
+    computed_s: float | None = None  # processor time, where the wall clock ended the run

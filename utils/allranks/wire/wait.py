@@ -1,10 +1,26 @@
-"""What one rank waits for, in words."""
+"""What one rank waits for, and how ranks and lines are named in sentences."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-NOT_WAITING = {"returned": "has returned", "stopped": "was stopped", "running": "is running"}
+from allranks.wire.messages import OpKind
+
+NameLine = Callable[[int], str]
+
+
+class Doing(StrEnum):
+    """What a rank did when the run ended."""
+
+    WAITING = "waiting"
+    RETURNED = "returned"
+    STOPPED = "stopped"
+    RUNNING = "running"
+
+
+_NOT_WAITING = {Doing.RETURNED: "has returned", Doing.STOPPED: "was stopped", Doing.RUNNING: "is running"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,28 +28,42 @@ class Wait:
     """What one rank does: the operation that it is in, whom it waits for, and the student's line.
 
     `peer` is the first of `peers`; both are empty where the rank waits for nobody (it computes, or it has returned).
+    `op` is the operation's name, also "wait() of isend"; `place` is the line in words, such as "line 4".
     """
 
     rank: int
-    op: str
-    peer: int | None
+    doing: Doing = Doing.WAITING
+    op: str = ""
+    kind: OpKind | None = None
+    peer: int | None = None
     line: int | None = None
+    place: str = ""
     text: str | None = None
     tag: int = 0
     peers: tuple[int, ...] = ()
     nbytes: int | None = None
 
     def __str__(self) -> str:
-        if self.op in NOT_WAITING:
-            return f"rank {self.rank} {NOT_WAITING[self.op]}"
-        whom = "" if not self.peers else f" for rank{'s' if len(self.peers) > 1 else ''} {_listed(self.peers)}"
-        return f"rank {self.rank} waits{whom} in {self.op}{at(self.line)}"
+        if self.doing is not Doing.WAITING:
+            return f"rank {self.rank} {_NOT_WAITING[self.doing]}"
+        whom = f" for {name_ranks(self.peers)}" if self.peers else ""
+        place = f", {self.place}" if self.place else ""
+        return f"rank {self.rank} waits{whom} in {self.op}{place}"
 
 
-def at(line: int | None) -> str:
-    """ ", line 4", or nothing."""
-    return f", line {line}" if line else ""
+def line_number(line: int) -> str:
+    """ "line 4"."""
+    return f"line {line}"
 
 
-def _listed(ranks: tuple[int, ...]) -> str:
-    return ", ".join(str(r) for r in ranks)
+def name_ranks(ranks: Sequence[int]) -> str:
+    """ "rank 2", "ranks 0 and 1", "ranks 0, 1 and 3"."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    *most, last = map(str, sorted(ranks))
+    return f"ranks {', '.join(most)} and {last}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]

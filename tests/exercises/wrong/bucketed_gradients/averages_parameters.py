@@ -1,6 +1,6 @@
 """Averages the parameters instead.
 
-Must get: input was clobbered
+Must get: an input was overwritten
 """
 
 import torch

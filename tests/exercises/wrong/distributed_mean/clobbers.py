@@ -1,6 +1,6 @@
 """Reduces into the caller's tensor.
 
-Must get: an input was clobbered
+Must get: an input was overwritten
 """
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 """Only where g divides the size.
 
-Must get: contributions of ranks 1, 2, 3 are missing
+Must get: contributions of ranks 1, 2 and 3 are missing
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Works in its inputs.
 
-Must get: clobbered
+Must get: an input was overwritten
 """
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 """Segments of len // k elements, k of them.
 
-Must get: the number of segments need not divide the size
+Must get: the size need not be a multiple of the number of segments
 """
 
 import torch.distributed as dist

@@ -1,7 +1,7 @@
 """torch.chunk may make fewer than p chunks.
 
 Must get: IndexError: list index out of range.
-Must not get: Count round the ring
+Must not get: Take the peer's number modulo the number of ranks
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Pads in front, and cuts off behind.
 
-Must get: padding belongs behind the vector
+Must get: put padding behind the vector
 Must not get: a buffer into which nothing was received yet
 """
 

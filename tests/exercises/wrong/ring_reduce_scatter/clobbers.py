@@ -1,6 +1,6 @@
 """Adds into the caller's tensor.
 
-Must get: input was clobbered
+Must get: an input was overwritten
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Receives in the batch from the rank that it sends to.
 
-Must get: Rank 0 sends to rank 1 (line 20), but rank 1 has posted a receive from rank 2
+Must get: Rank 0 sends to rank 1 (line 20), but rank 1 receives from rank 2
 Must not get: sends before it receives
 Must not get: use batch_isend_irecv
 """

@@ -1,6 +1,6 @@
 """No way round the end of the ring.
 
-Must get: Count round the ring
+Must get: Take the peer's number modulo the number of ranks
 """
 
 import torch

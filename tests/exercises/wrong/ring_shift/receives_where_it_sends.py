@@ -1,6 +1,6 @@
 """Sends to rank + k and receives from there too.
 
-Must get: not that way: rank 0 sends to rank 1
+Must get: Rank 0 receives from rank 1 (line 16), but rank 1 sends to rank 2
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Leaves partial sums in the other ranks' tensors.
 
-Must get: input was clobbered
+Must get: an input was overwritten
 """
 
 import torch

@@ -1,0 +1,82 @@
+"""Sentences are for people: programs read the codes beside them, so that every sentence may change."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("utils/allranks/checking", "utils/allranks/wire", "utils/allranks/exercises", "autograder")
+SENTENCES = {"message", "sentence", "reason", "words", "detail", "advice", "error_text"}
+SEARCHES = {
+    *("startswith", "endswith", "find", "rfind", "index", "count", "split", "partition", "rpartition", "replace"),
+    *("removeprefix", "removesuffix", "lower", "casefold"),
+}
+# (file, function): exceptions of Python or torch, of which nothing but the text tells what happened
+ALLOWED = {("checking/causes.py", "_failure_sentence")}
+
+
+def is_sentence(node: ast.AST) -> bool:
+    """Whether it is a field of that name, or a name or key that stands for one."""
+    match node:
+        case ast.Attribute(attr=name):
+            return name in SENTENCES
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name in SENTENCES
+        case ast.Name(id=name):
+            return name in SENTENCES - {"words", "message"}  # a frame of the wire is a message too
+    return False
+
+
+def reads(node: ast.AST) -> bool:
+    """Whether the code compares or searches a sentence. To ask whether there is one is no reading."""
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            if all(isinstance(op, ast.Is | ast.IsNot) for op in ops):
+                return False
+            return any(is_sentence(part) for part in (left, *others))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re")), args=args):
+            return any(is_sentence(arg) for arg in args)
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if name in SEARCHES:
+            return is_sentence(value)
+    return False
+
+
+def readers(text: str) -> list[tuple[str, int]]:
+    """(function, line) of each place that reads a sentence."""
+    found = []
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            found += [(function.name, node.lineno) for node in ast.walk(function) if reads(node)]
+    return found
+
+
+def test_no_code_reads_sentences():
+    faults = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = f"{path.parent.name}/{path.name}"
+            for function, line in readers(path.read_text(encoding="utf-8")):
+                if (name, function) not in ALLOWED:
+                    faults.append(f"{path.relative_to(ROOT)}:{line} ({function}) reads a sentence; give it a code.")
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "'must be int64' in first.words",
+        "re.search('tag', failure.message)",
+        "failure.message.startswith('Rank')",
+        "verdict['reason'] == 'deadlock'",
+        "re.sub('1', '', reason)",
+        "reason in told",
+    ],
+)
+def test_a_reader_is_found(line):
+    assert readers(f"def f():\n    return {line}\n") == [("f", 2)]
+
+
+@pytest.mark.parametrize("line", ["failure.message or ''", "case.reason is None", "'stop' in message", "not reason"])
+def test_asking_whether_there_is_a_sentence_is_no_reading(line):
+    assert readers(f"def f():\n    return {line}\n") == []

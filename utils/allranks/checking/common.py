@@ -1,0 +1,143 @@
+"""What many exercises share: lists of cases, oracles and typical mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, plain, summed
+from allranks.checking.exercise import FaultKind, Group, Mistake, ResultFault, Run
+
+
+def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """For functions that replace their first tensor by its sum over the ranks."""
+    total, atol = summed([plain(a[0]) for a in args])
+    return [Expected(None, {(0,): total}, atol) for _ in args]
+
+
+def in_place(cause: str, make: Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]) -> Mistake:
+    """A mistake of a function that works in place: `make(tensors, rank, setup)` is what it would leave on that rank."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        tensors = [plain(a[0]) for a in args]
+        atol = summed(tensors)[1]
+        made = [make(tensors, rank, setup) for rank in range(setup.ranks)]
+        return [Expected(None, {} if t is None else {(0,): t}, atol) for t in made]
+
+    return Mistake(cause, oracle)
+
+
+def returning(cause: str, make: Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]) -> Mistake:
+    """A mistake of a function that returns a tensor: `make(tensors, rank, setup)` is what it would return there."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        tensors = [plain(a[0]) for a in args]
+        atol = summed(tensors)[1] if len({t.shape for t in tensors}) == 1 else None
+        limit = None if atol is None or not atol.numel() else float(atol.max())
+        return [Expected(make(tensors, rank, setup), {}, limit) for rank in range(setup.ranks)]
+
+    return Mistake(cause, oracle)
+
+
+def sum_mistakes() -> tuple[Mistake, ...]:
+    """What goes wrong in any function that sums in place."""
+    mean = "the mean instead of the sum: an all-reduce adds and does not divide"
+
+    def floored(tensors, rank, setup):
+        return torch.div(summed(tensors)[0], len(tensors), rounding_mode="floor").to(tensors[0].dtype)
+
+    return (
+        in_place(mean, lambda t, rank, setup: (summed(t)[0] / len(t)).to(t[0].dtype)),
+        in_place(mean, floored),
+        in_place(
+            "each rank's own contribution is missing from its result", lambda t, rank, setup: summed(t)[0] - t[rank]
+        ),
+        in_place("each rank's own contribution was added twice", lambda t, rank, setup: summed(t)[0] + t[rank]),
+    )
+
+
+def explain_sum(run: Run, fault: ResultFault) -> str | None:
+    """By provenance: the first step that sent something wrong, else what is missing at the end."""
+    if fault.kind is not FaultKind.VALUES:
+        return None
+    words = rules.first_wrong_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
+    return f"{words}." if words else None
+
+
+LAYOUTS = (Setup(3, 6, layout="offset"), Setup(3, 6, layout="strided"), Setup(4, 12, layout="transposed"))
+SUM_DTYPES = (
+    Setup(3, 6, "float64", values="precise"),
+    Setup(4, 8, "int64", values="precise"),
+    Setup(3, 6, "bfloat16"),
+    Setup(3, 6, "int32"),
+    Setup(4, 8, "uint8"),
+    Setup(3, 6, "complex64"),
+)
+MOVED_DTYPES = (
+    Setup(3, 6, "float64", values="precise"),
+    Setup(4, 8, "int64", values="precise"),
+    Setup(3, 6, "bfloat16"),
+    Setup(3, 6, "bool"),
+    Setup(3, 6, "complex64"),
+)
+CIRCUMSTANCES = (
+    Setup(3, 6, times=2),
+    Setup(4, 10, times=2),
+    Setup(3, 6, outer_world=True),
+    Setup(4, 12, delivery="shuffled"),
+    Setup(4, 10, times=2, delivery="shuffled"),
+)
+
+
+# an exercise on rows of logits: shifted and scaled so that a naive exp overflows
+LOGIT_GROUPS = (
+    Group(
+        "stable",
+        3,
+        (
+            *tuple(s.with_options(shift=c) for s, c in ((Setup(2, 2), 10000), (Setup(3, 2), -10000))),
+            *tuple(s.with_options(scale=1000) for s in (Setup(3, 2), Setup(4, 3))),
+            Setup(4, 2, "float64", values="random").with_options(scale=10000),
+        ),
+    ),
+    Group(
+        "any dtype",
+        1,
+        (Setup(3, 2, "float64", values="random"), Setup(3, 2, "bfloat16"), Setup(2, 3, values="random")),
+    ),
+    Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+)
+
+
+def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
+    """The setups with a root, and every one with the options given."""
+    return tuple(replace(s, root=min(root, s.ranks - 1)) for s in setups)
+
+
+def every_root(ranks: int, size: int) -> tuple[Setup, ...]:
+    """One setup for each root."""
+    return tuple(Setup(ranks, size, root=root) for root in range(ranks))
+
+
+def rooted_groups(first: str, dtypes: Sequence[Setup]) -> tuple[Group, ...]:
+    """The groups of an exercise whose tensor goes from or to one root; `first` names the plainest."""
+    return (
+        Group(first, 3, with_root((Setup(2, 3), Setup(3, 4), Setup(4, 5)), 0)),
+        Group("every root", 2, (*every_root(2, 3), *every_root(3, 3), *every_root(5, 2))),
+        Group(
+            "any rank count",
+            1,
+            (
+                *with_root((Setup(1, 3),), 0),
+                *with_root((Setup(4, 6), Setup(5, 3), Setup(8, 5)), 2),
+                Setup(8, 4, root=7),
+            ),
+        ),
+        Group("any size", 1, with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17)))),
+        Group("any dtype", 1, with_root(dtypes)),
+        Group("any layout", 1, with_root(LAYOUTS)),
+        Group("any circumstances", 1, with_root(CIRCUMSTANCES)),
+    )

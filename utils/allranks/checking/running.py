@@ -1,0 +1,266 @@
+"""Runs the cases of an exercise in forked ranks, one after the other, and finds out why each one failed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from allranks.checking import causes, compare, rules
+from allranks.checking.cases import Arg, Backward, Function, Parameter, Setup, Tied, View, views
+from allranks.checking.exercise import Exercise, Result, ResultFault, Run
+from allranks.checking.in_rank import driver
+from allranks.checking.source import Source
+from allranks.checking.verdict import Reason
+from allranks.wire import FailureKind, Program, Ranks, Rules
+from allranks.wire.wait import NameLine, line_number
+
+CPU_S = 2
+WALL_S = 10
+ENDS_THE_CHECK = frozenset({FailureKind.IMPORT, FailureKind.SYNTAX, FailureKind.NO_FUNCTION})
+OVER_A_LIMIT = frozenset({FailureKind.CPU_LIMIT, FailureKind.WALL_LIMIT, FailureKind.MEMORY})
+MAX_OVER_A_LIMIT = 1  # after so many runs over a limit the other cases are not run
+
+
+@dataclass
+class CaseResult:
+    """One case, its run (None: it was not run), and why it failed. `mistakes` are the known mistakes that fit."""
+
+    group: str
+    name: str
+    setup: Setup
+    run: Run | None
+    reason: Reason | None = None
+    faults: list[ResultFault] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    mistake: str | None = None  # the one of them that is told
+
+    @property
+    def passed(self) -> bool:
+        return self.reason is None
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """The inputs are small: to wake torch's threads some hundred times would take longer than the work itself."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class CaseRunner:
+    """Runs an answer on one setup after the other, in the ranks of `pool`. The deadline is `wall_s` seconds from now."""
+
+    def __init__(
+        self, exercise: Exercise, answer: Callable | Source, pool: Ranks, *, secret: int, wall_s: float
+    ) -> None:
+        self.exercise, self.pool, self.secret = exercise, pool, secret
+        self.deadline = time.monotonic() + wall_s
+        self.where: NameLine = line_number
+        if isinstance(answer, Source):
+            text = driver.wrapped(answer.text, answer.function)
+            self.where = answer.where
+            self.program: Program | Callable = Program(text, driver.WRAPPER, answer.filename)
+        else:
+            self.program = functools.partial(driver.call, answer)
+        self.delivery = "rendezvous"
+        self.blocked: Run | None = None  # the first deadlock that buffered sends would have hidden
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def explain_failure(self, run: Run) -> Reason:
+        """Why the run itself failed, without the text of exceptions where there is a secret."""
+        return causes.explain_failure(run, withhold=bool(self.secret))
+
+    def run(self, setup: Setup, delivery: str | None = None) -> Run:
+        """One run of the setup; its inputs are the same every time."""
+        calls = []
+        for call in range(setup.times):
+            rng = torch.Generator().manual_seed(setup.seed(self.secret) + call)
+            calls.append(tuple(self.exercise.inputs(setup, rng)))
+        per_rank = [
+            [({"environ": _environ(setup, r), "args": [_describe(a) for a in args[r]]},) for args in calls]
+            for r in range(setup.ranks)
+        ]
+        if delivery is None:
+            delivery = self.delivery if self.blocked is not None else setup.delivery
+        outcome = self.pool.run(
+            self.program,
+            ranks=setup.ranks,
+            per_rank=per_rank,
+            calls=setup.times,
+            final_args=False,
+            # gloo and NCCL refuse a view with gaps
+            rules=Rules(allow=self.exercise.allow, contiguous=True),
+            delivery=delivery,
+            seed=setup.seed(self.secret),
+            alpha=setup.option("_alpha", 1.0),
+            beta=setup.option("_beta", 0.0),
+            cpu_s=CPU_S,
+            wall_s=max(1.0, min(WALL_S, self.left_s)),
+            name_line=self.where,
+        )
+        results = []
+        for call, args in enumerate(calls):
+            values = [_item(v, call) for v in outcome.results]
+            results.append(tuple(_read_result(v, len(views(args[r]))) for r, v in enumerate(values)))
+        expected = tuple(tuple(self.exercise.oracle(setup, args)) for args in calls)
+        outcome = replace(outcome, results=[])  # `results` has them now
+        return Run(self.exercise, setup, tuple(calls), expected, tuple(results), outcome, delivery, self.where)
+
+
+# ------------------------------------------------------------------------------- what a rank is given and hands back
+
+
+def _environ(setup: Setup, rank: int) -> dict[str, str]:
+    """The variables that a launcher sets; in a larger job every third process belongs to this group."""
+    if setup.outer_world:
+        rank, size = 3 * rank + 2, 3 * setup.ranks + 2
+    else:
+        size = setup.ranks
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
+
+
+def _describe(arg: Arg) -> list:
+    """The argument as plain data, from which `in_rank/driver.py` builds it."""
+    match arg:
+        case View():
+            return ["view", arg.base, list(arg.size), list(arg.stride), arg.offset]
+        case Parameter():
+            grad = None if arg.grad is None else _describe(arg.grad)[1:]
+            return ["parameter", _describe(arg.data)[1:], grad, arg.absent]
+        case Tied():
+            return ["tied", arg.place]
+        case Backward():
+            return ["backward", list(arg.order), list(arg.seconds)]
+        case Function():
+            return ["function", arg.scale, arg.shift]
+        case list() | tuple():
+            return ["tuple" if isinstance(arg, tuple) else "list", [_describe(item) for item in arg]]
+    return ["value", arg]
+
+
+def _item(values: Any, index: int) -> Any:
+    return values[index] if isinstance(values, list | tuple) and index < len(values) else None
+
+
+def _read_result(value: Any, tensors: int) -> Result | None:
+    """What a rank handed back. It may be anything, so every part is checked; None where a part is wrong."""
+    if not isinstance(value, dict) or not isinstance(value.get("tensors"), list | tuple):
+        return None
+    states = value["tensors"]
+    if len(states) != tensors or not all(isinstance(s, list | tuple) and len(s) == 2 for s in states):
+        return None
+    for now, base in states:
+        if not (now is None or isinstance(now, torch.Tensor)) or not isinstance(base, torch.Tensor):
+            return None
+    return Result(_read_returned(value.get("returned")), tuple((now, base) for now, base in states))
+
+
+def _read_returned(value: Any, depth: int = 0) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != 2 or depth > 8:
+        return None
+    kind, inner = value
+    if kind in ("list", "tuple") and isinstance(inner, list | tuple):
+        items = [_read_returned(item, depth + 1) for item in inner]
+        return tuple(items) if kind == "tuple" else items
+    return inner
+
+
+# ----------------------------------------------------------------------------------------------------- all cases
+
+
+def run_cases(runner: CaseRunner) -> list[CaseResult]:
+    """Every case of the exercise, with the reason why it failed."""
+    found: list[CaseResult] = []
+    over_a_limit = 0
+    not_run: Reason | None = None  # why the cases that are left are not run
+    for group, setup in itertools.chain.from_iterable([(g.name, s) for s in g.setups] for g in runner.exercise.groups):
+        name = f"{group}: {runner.exercise.label(setup)}"
+        if not_run is None and runner.left_s <= 0:
+            not_run = Reason("not run: the time for this check is used up", ("not run",))
+        if not_run is not None:
+            found.append(CaseResult(group, name, setup, None, not_run))
+            continue
+        result = _check_run(runner, CaseResult(group, name, setup, None), _run_case(runner, setup))
+        found.append(result)
+        failure = result.run.failure if result.run is not None else None
+        if failure is None or result.reason is None:
+            continue
+        if failure.kind in ENDS_THE_CHECK:
+            not_run = result.reason
+        if failure.kind in OVER_A_LIMIT:
+            over_a_limit += 1
+            if over_a_limit >= MAX_OVER_A_LIMIT:
+                not_run = Reason(f"not run, because of this: {result.reason.sentence}", ("not run",))
+    choose_mistakes(found)
+    return found
+
+
+def _run_case(runner: CaseRunner, setup: Setup) -> Run:
+    run = runner.run(setup)
+    if runner.blocked is None and run.failure is not None and run.failure.kind is FailureKind.DEADLOCK:
+        # if it is right with sends that return at once, that is the only mistake, and the other cases run so
+        again = runner.run(setup, delivery="buffered")
+        if again.failure is None and not result_faults(again):
+            runner.blocked, runner.delivery = run, "buffered"
+            return again
+    return run
+
+
+def result_faults(run: Run) -> list[ResultFault]:
+    """The faults of the first call that has any, at most one for each rank."""
+    for call, (args, expected, results) in enumerate(zip(run.args, run.expected, run.results, strict=True)):
+        found = compare.faults(run.exercise.name, args, expected, results, call)
+        if found:
+            return found
+    return []
+
+
+def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
+    """The case with its run, and with the reason why it failed, if it did."""
+    written = rules.writes_files(run)
+    if written:
+        case.reason = Reason(f"{written}.", ("writes files",))
+    elif run.failure is not None:
+        case.reason = runner.explain_failure(run)
+    else:
+        case.faults = result_faults(run)
+        if case.faults:
+            case.mistakes = causes.fitting_mistakes(run, case.faults)
+            case.reason = causes.explain_faults(case.faults, None)
+    # the results of a failed run are not needed any more, and may be large
+    case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results))
+    return case
+
+
+def choose_mistakes(cases: list[CaseResult]) -> None:
+    """Where several mistakes fit a case, as they do with one element, takes the one that fits most cases.
+
+    One wrong number can fit a mistake by chance. So where other cases have several wrong numbers, a mistake must fit
+    one of those cases too.
+    """
+    clear = [c for c in cases if len({index for f in c.faults for index in f.wrong}) > 1]
+    if clear:
+        confirmed = {mistake for c in clear for mistake in c.mistakes}
+        for c in cases:
+            guesses = {mistake.cause for mistake in c.run.exercise.mistakes} - confirmed if c.run else set()
+            c.mistakes = [mistake for mistake in c.mistakes if mistake not in guesses]
+    votes = Counter(mistake for c in cases for mistake in c.mistakes)
+    for c in cases:
+        if c.mistakes:
+            c.mistake = max(c.mistakes, key=lambda mistake: votes[mistake])  # the first named wins a tie
+            c.reason = causes.explain_faults(c.faults, c.mistake)

@@ -1,0 +1,171 @@
+"""From the cases that were run to the verdict: the score, the rules, and the one reason to show first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from allranks.checking import causes, provenance
+from allranks.checking.exercise import Exercise, Rule, Run
+from allranks.checking.running import ENDS_THE_CHECK, CaseResult, CaseRunner, result_faults
+from allranks.checking.verdict import Case, Reason, Verdict
+from allranks.trace import Trace
+
+NOT_CHECKED = Reason("not checked: a case with several ranks must pass first", ("not checked",))
+BLOCKING = "sends that wait for their receiver"
+
+
+@dataclass(frozen=True)
+class _Breach:
+    """A run that breaks a rule, and how."""
+
+    run: Run
+    reason: Reason
+
+
+def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
+    """The verdict on an answer whose cases were run."""
+    exercise = runner.exercise
+    cases = [_case(r.name, r.reason, r.group) for r in results]
+    total = earned = 0.0
+    for group in exercise.groups:
+        total += group.weight
+        earned += group.weight * _credit([r for r in results if r.group == group.name])
+    right = [r.run for r in results if r.passed and r.run is not None and r.setup.earns_credit]
+    counted = sum(r.setup.earns_credit for r in results)
+    share = len(right) / counted if counted else 0.0
+    breaches: list[_Breach] = []
+    for rule in exercise.rules:
+        total += rule.weight
+        breach = _first_breach(rule, right)
+        if breach is not None:
+            breaches.append(breach)
+            cases.append(_case(rule.name, _with_label(exercise, breach.run, breach.reason)))
+        elif any(rule.applies(run.setup) for run in right):
+            earned += rule.weight * share
+            cases.append(_case(rule.name, None))
+        else:
+            cases.append(_case(rule.name, NOT_CHECKED))
+    if exercise.blocking_weight:
+        total += exercise.blocking_weight
+        if runner.blocked is not None:
+            reason = _with_label(exercise, runner.blocked, runner.explain_failure(runner.blocked))
+            cases.append(_case(BLOCKING, reason))
+        elif right:
+            earned += exercise.blocking_weight * share
+            cases.append(_case(BLOCKING, None))
+        else:
+            cases.append(_case(BLOCKING, NOT_CHECKED))
+    passed = all(c.passed for c in cases)
+    headline, shown = _headline(runner, results, breaches) if not passed else (None, None)
+    trace, label = _trace(runner, shown, passed)
+    deadlock = shown.outcome.deadlock if shown is not None else None
+    return Verdict(
+        exercise.name,
+        passed,
+        1.0 if passed else min(round(earned / total, 4), 0.99),
+        tuple(cases),
+        headline.sentence if headline else "",
+        trace,
+        deadlock.svg() if deadlock is not None else None,
+        label,
+        headline.code if headline else (),
+    )
+
+
+def _case(name: str, reason: Reason | None, group: str | None = None) -> Case:
+    group = name if group is None else group
+    return Case(name, True, "", group) if reason is None else Case(name, False, reason.sentence, group, reason.code)
+
+
+def _with_label(exercise: Exercise, run: Run, reason: Reason) -> Reason:
+    """The reason with the case in front of it."""
+    return replace(reason, sentence=f"{exercise.label(run.setup)}: {reason.sentence}")
+
+
+def _credit(results: list[CaseResult]) -> float:
+    """The share of a group's cases that passed. One rank or no elements earn nothing: doing nothing is right there."""
+    counted = [r for r in results if r.setup.earns_credit or not r.passed]
+    return sum(r.passed for r in counted) / len(counted) if counted else 0.0
+
+
+def _first_breach(rule: Rule, right: list[Run]) -> _Breach | None:
+    """The simplest run that breaks the rule."""
+    for run in sorted(right, key=lambda run: causes.simplest_first(run.setup)):
+        if rule.applies(run.setup):
+            breach = rule.breach(run)
+            if breach is not None:
+                return _Breach(run, Reason(breach, ("rule", rule.name)))
+    return None
+
+
+def _headline(
+    runner: CaseRunner, results: list[CaseResult], breaches: list[_Breach]
+) -> tuple[Reason | None, Run | None]:
+    """The one reason to show first, and the run that shows it."""
+    exercise = runner.exercise
+    failed = [r for r in results if not r.passed]
+    for r in failed:
+        if r.run is not None and r.run.failure is not None and r.run.failure.kind in ENDS_THE_CHECK:
+            return r.reason, r.run
+    if runner.blocked is not None and not failed:
+        return _with_label(exercise, runner.blocked, runner.explain_failure(runner.blocked)), runner.blocked
+    tried = [r for r in failed if r.run is not None]
+    if tried:
+        return _failed_case(runner, results, _clearest(tried))
+    if failed:
+        return failed[0].reason, None
+    if breaches:
+        return _with_label(exercise, breaches[0].run, breaches[0].reason), breaches[0].run
+    return None, None
+
+
+def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult) -> tuple[Reason | None, Run | None]:
+    """The reason of this case, behind what all failed cases share; by provenance where no mistake is known."""
+    exercise, reason, run = runner.exercise, case.reason, case.run
+    if reason is None or run is None:
+        return reason, run
+    if case.faults:
+        traced = _run_with_provenance(runner, run)
+        if traced is not None:
+            run = traced
+            if case.mistake is None and exercise.explain is not None:
+                explained = exercise.explain(traced, result_faults(traced)[0])
+                if explained:
+                    reason = Reason(explained, ("provenance",))
+    # without messages the cases differ in their inputs only
+    found = [(r.setup, r.passed) for r in results if r.run is not None] if exercise.allow else []
+    sentence = f"{causes.common_property(found)}{exercise.label(case.setup)}: {reason.sentence}"
+    return replace(reason, sentence=sentence), run
+
+
+def _clearest(failed: list[CaseResult]) -> CaseResult:
+    """The failed case to show: the simplest one with the most frequent mistake."""
+    ordered = sorted(failed, key=lambda r: causes.simplest_first(r.setup))
+    wrong = [r for r in ordered if r.faults]
+    if not wrong or any(not r.faults and r.setup.earns_credit for r in ordered[: len(ordered) // 2]):
+        return ordered[0]  # mostly failures of the run itself: they are told before wrong results
+    votes = Counter(r.mistake for r in wrong)
+    mistake = max(votes, key=lambda m: (votes[m], m is not None))
+    if mistake is not None:
+        return next(r for r in wrong if r.mistake == mistake)
+    # with fewer elements than ranks some chunks are empty, and show nothing
+    whole = [r for r in wrong if r.mistake is None and r.setup.ranks >= 3 and r.setup.size >= r.setup.ranks]
+    return whole[0] if whole else ordered[0]
+
+
+def _run_with_provenance(runner: CaseRunner, run: Run) -> Run | None:
+    """The same case with values that tell where they came from, if it fails with those too."""
+    if runner.exercise.chunking == "none":
+        return None
+    setup = replace(run.setup, dtype="float64", values="provenance")
+    again = runner.run(setup, delivery=run.delivery)
+    return again if again.failure is None and result_faults(again) else None
+
+
+def _trace(runner: CaseRunner, shown: Run | None, passed: bool) -> tuple[Trace | None, str]:
+    """The student's own messages and the case that they are from: the one that shows the cause, else the demo case."""
+    if shown is None and not passed:
+        return None, ""
+    run = shown if shown is not None else runner.run(runner.exercise.demo_setup)
+    return provenance.trace_with_chunks(run), runner.exercise.label(replace(run.setup, values="small", dtype="float32"))

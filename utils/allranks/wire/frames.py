@@ -1,0 +1,75 @@
+"""What a rank and the router say to each other: one JSON object for each request, and one for each answer.
+
+The router reads what comes as untrusted data; these types are for the code that writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NotRequired, TypedDict
+
+from allranks.wire.messages import OpKind
+
+
+class FrameKind(StrEnum):
+    """What a rank asks for or tells, besides the operations of OpKind."""
+
+    WAIT = "wait"  # for an operation; the answer comes when it is complete
+    POLL = "poll"  # whether an operation is complete
+    GROUP = "group"  # a group was made
+    COMPUTE = "compute"  # in virtual time
+    CALL = "call"  # the next call of the function begins
+    WRITE = "write"  # a file was opened for writing
+    FAULT = "fault"  # this rank can't go on
+    DONE = "done"  # the function has returned
+
+
+class FaultDetails(TypedDict, total=False):
+    """What a rank may add to the report of its fault."""
+
+    number: int  # of the operation concerned
+    overwritten_by: int | None  # the operation that wrote into its buffer
+    error: str  # the type of an exception
+    missing_name: str  # of a NameError
+    misuse: str
+    computed_s: float | None
+
+
+class Request(FaultDetails):
+    """What a rank says. `where` is [file, line]; `number` counts the rank's operations from 1."""
+
+    do: OpKind | FrameKind
+    where: NotRequired[Sequence[Any]]
+    group: NotRequired[str]
+    members: NotRequired[list[int]]
+    seconds: NotRequired[float]
+    path: NotRequired[str]
+    kind: NotRequired[str]  # of a fault
+    message: NotRequired[str]
+
+
+class Operation(Request):
+    """A message to be sent or received, or a collective. `name` is the function that the student called."""
+
+    name: str
+    dtype: NotRequired[str | None]
+    pairs: NotRequired[bool]  # of reals, which the caller knows as complex numbers
+    nbytes: NotRequired[int]  # of the payload that follows
+    numel: NotRequired[int]
+    peer: NotRequired[int | None]  # None: from any rank
+    tag: NotRequired[int]
+    collective: NotRequired[str]
+    inputs: NotRequired[list[int]]  # elements of each tensor that is sent
+    outputs: NotRequired[list[int]]
+    root: NotRequired[int]
+    reduce_op: NotRequired[str]
+
+
+class Answer(TypedDict, total=False):
+    """What the router answers to a wait or a poll. The data of a receive or a collective is the frame's body."""
+
+    complete_sends: list[int]  # sends whose wait needs no answer
+    source: int  # the rank in the group whose message was received
+    complete: bool  # to a poll
+    stop: bool  # the run is over

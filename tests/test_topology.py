@@ -111,15 +111,15 @@ def test_a_failed_uplink_is_replaced_by_the_next():
 
 
 def test_units_that_repeat():
-    assert H100.repeats_every(8) == 1
-    assert H100.repeats_every(64) == 8
-    assert H100.repeats_every(60) is None
-    assert replace(H100, nodes_per_leaf=4).repeats_every(64) == 32
-    assert replace(H100, nodes_per_leaf=8).repeats_every(64) == 8
-    assert H100.with_straggler(0, 2).repeats_every(64) is None
-    assert H100.with_failure("nic", 0, 0).repeats_every(64) is None
-    assert H100.with_background("nic", 0.2).repeats_every(64) == 8
-    assert uniform(1e-6, 1e9).repeats_every(12345) == 1
+    assert H100.symmetric_unit(8) == 1
+    assert H100.symmetric_unit(64) == 8
+    assert H100.symmetric_unit(60) is None
+    assert replace(H100, nodes_per_leaf=4).symmetric_unit(64) == 32
+    assert replace(H100, nodes_per_leaf=8).symmetric_unit(64) == 8
+    assert H100.with_straggler(0, 2).symmetric_unit(64) is None
+    assert H100.with_failure("nic", 0, 0).symmetric_unit(64) is None
+    assert H100.with_background("nic", 0.2).symmetric_unit(64) == 8
+    assert uniform(1e-6, 1e9).symmetric_unit(12345) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from allranks.cost import workload
-from allranks.cost.plan import MODELS, Model, Plan, changed, plan
+from allranks.cost.plan import MODELS, Model, Plan, custom_model, plan
 from allranks.cost.workload import Cluster, WorkloadError
 from allranks.simulator import TopologyNetwork, simulate
 from allranks.simulator.clock import Recv, Send, Wait, replay
@@ -95,7 +95,7 @@ def test_a_group_gets_the_slowest_link_on_its_way_and_its_share_of_it(
 
 
 def test_a_world_that_fits_one_node_never_pays_for_the_network():
-    own = changed(MODELS["7B"], hidden=4095)
+    own = custom_model(MODELS["7B"], hidden=4095)
     assert Plan(own, H100, dp=2, tp=3, batch=2).group(3, 2).bytes_per_s == 371e9
 
 

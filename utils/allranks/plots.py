@@ -53,13 +53,16 @@ def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, b
 
     `alpha` in seconds a message, `beta` and `gamma` in seconds a byte, as in `Schedule.price`.
     """
-    _ask(schedules, "a scaling plot needs at least one schedule")
-    _ask(sizes and all(n > 0 for n in sizes), "sizes must be one or more positive numbers of bytes")
+    _require(schedules, "a scaling plot needs at least one schedule")
+    _require(sizes and all(n > 0 for n in sizes), "sizes must be one or more positive numbers of bytes")
     figure, axes = _chart("bytes of the full vector", "seconds")
     for number, schedule in enumerate(schedules):
         seconds = [float(schedule.price(n, alpha, beta, gamma)) for n in sizes]
         axes.loglog(
-            sizes, seconds, label=f"{schedule.algorithm} {schedule.collective}, {schedule.ranks} ranks", **_look(number)
+            sizes,
+            seconds,
+            label=f"{schedule.algorithm} {schedule.collective}, {schedule.ranks} ranks",
+            **_line_style(number),
         )
     axes.set_title(f"alpha {alpha * 1e6:.3g} µs, 1/beta {_rate(beta)}", fontsize=10)
     axes.legend(frameon=False)
@@ -71,16 +74,16 @@ def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: f
 
     `factor` turns algbw into busbw, 2(p-1)/p for all_reduce; `roof_bytes_per_s` is the link's bandwidth.
     """
-    _ask(measured, "a bandwidth plot needs at least one series")
+    _require(measured, "a bandwidth plot needs at least one series")
     figure, axes = _chart("bytes", "GB/s")
     axes.set_xscale("log")
     for number, (name, points) in enumerate(measured.items()):
         _positive(name, points)
         sizes = [n for n, _ in points]
         algbw = [n / seconds / 1e9 for n, seconds in points]
-        look = _look(number)
-        axes.plot(sizes, [factor * value for value in algbw], label=f"{name}, busbw", **look)
-        axes.plot(sizes, algbw, label=f"{name}, algbw", **{**look, "linestyle": "--", "markerfacecolor": "none"})
+        style = _line_style(number)
+        axes.plot(sizes, [factor * value for value in algbw], label=f"{name}, busbw", **style)
+        axes.plot(sizes, algbw, label=f"{name}, algbw", **{**style, "linestyle": "--", "markerfacecolor": "none"})
     if roof_bytes_per_s is not None:
         axes.axhline(roof_bytes_per_s / 1e9, color="#444", linewidth=1)
         note = f"roof {roof_bytes_per_s / 1e9:.3g} GB/s"
@@ -113,7 +116,7 @@ def timeline(trace: Trace) -> Chart:
         shown = [(e, float(e.step), 0.95) for e in trace if e.step is not None]
     else:
         shown = [(e, e.start, e.end - e.start) for e in trace if e.start is not None and e.end is not None]
-    _ask(shown, "this trace has no times and no steps, so there is nothing to lay out")
+    _require(shown, "this trace has no times and no steps, so there is nothing to lay out")
     computing = trace.clock != "step" and any(e.op == "compute" for e, _, _ in shown)
     end = max(start + length for _, start, length in shown)
     unit, scale = ("s", 1.0) if end >= 1 else ("ms", 1e3) if end >= 0.01 else ("µs", 1e6)
@@ -124,14 +127,14 @@ def timeline(trace: Trace) -> Chart:
         half = {"send": (-0.4, 0.4), "recv": (0, 0.4), "reduce": (0, 0.4)}.get(event.op, (-0.4, 0.8))
         if computing:
             half = (-0.4, 0.4) if event.op == "compute" else (0, 0.4)
-        look: dict[str, Any] = {"linewidth": 0.8 if computing else 0}
+        style: dict[str, Any] = {"linewidth": 0.8 if computing else 0}
         if event.op == "wait":
-            look = {"hatch": "///", "linewidth": 0}
+            style = {"hatch": "///", "linewidth": 0}
         colour, edge = OPS.get(event.op, "#0072b2"), "white" if computing else OPS.get(event.op, "#0072b2")
         order = 1 if computing and event.op == "wait" else 2
         place = (event.rank + half[0], half[1])
         axes.broken_barh(
-            [(start * scale, length * scale)], place, facecolor=colour, edgecolor=edge, zorder=order, **look
+            [(start * scale, length * scale)], place, facecolor=colour, edgecolor=edge, zorder=order, **style
         )
     axes.set_yticks(range(trace.ranks), [f"rank {r}" for r in range(trace.ranks)])
     axes.invert_yaxis()
@@ -155,7 +158,7 @@ def _chart(across: str, up: str, size: tuple[float, float] = (6.4, 4)) -> tuple[
     return figure, axes
 
 
-def _look(number: int) -> dict[str, Any]:
+def _line_style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
 
 
@@ -163,10 +166,10 @@ def _rate(beta: float) -> str:
     return f"{1e-9 / beta:.3g} GB/s" if beta > 0 else "∞ GB/s"
 
 
-def _ask(good: object, sentence: str) -> None:
+def _require(good: object, sentence: str) -> None:
     if not good:
         raise PlotError(sentence)
 
 
 def _positive(name: str, points: Points) -> None:
-    _ask(points and all(n > 0 and s > 0 for n, s in points), f"{name} must be pairs (nbytes, seconds), all above 0")
+    _require(points and all(n > 0 and s > 0 for n, s in points), f"{name} must be pairs (nbytes, seconds), all above 0")

@@ -23,8 +23,8 @@ __all__ = [
     "uniform",
 ]
 
-FACTS = "NCCL 2.30.7 src/graph/topo.h: what NCCL counts on for all NVLinks of a GPU together"
-TEACHING = "alpha is a teaching value of the right order, not a measurement: fit your own with `allranks bench`"
+NVLINK_SOURCE = "NCCL 2.30.7 src/graph/topo.h: what NCCL counts on for all NVLinks of a GPU together"
+ALPHA_NOTE = "alpha is a teaching value of the right order, not a measurement: fit your own with `allranks bench`"
 KINDS = ("inside", "host", "nic", "leaf")
 
 
@@ -108,14 +108,14 @@ class Topology:
                     f"{self.name}: background traffic takes a share from 0 to below 1 of {', '.join(KINDS)}; "
                     f"it can't take {share} of {kind!r}"
                 )
-            if not self._links_of[kind]:
+            if not self._link_counts[kind]:
                 raise TopologyError(f"{self.name} has no {kind} links for others to use")
         for kind, where, index in self.failed:
             if kind not in ("inside", "nic", "leaf"):
                 raise TopologyError(f"{self.name}: inside, nic and leaf links can fail, not {kind!r}")
-            if where < 0 or not 0 <= index < self._links_of[kind]:
+            if where < 0 or not 0 <= index < self._link_counts[kind]:
                 raise TopologyError(
-                    f"{self.name}: {kind} link {index} of {where} can't fail; one has {self._links_of[kind]}, from 0 on"
+                    f"{self.name}: {kind} link {index} of {where} can't fail; one has {self._link_counts[kind]}, from 0 on"
                 )
 
     # ------------------------------------------------------------------------------------------------------ variants
@@ -149,11 +149,11 @@ class Topology:
     def nic_of(self, rank: int) -> int:
         """The number of the card that the rank uses, in its node."""
         node, place = divmod(rank, self.ranks_per_node)
-        return self._next_whole("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
+        return self._working_link("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
 
     def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
         """The shared links on the way, each (kind and direction, node or leaf, index); the ranks' own ports are not named."""
-        if src == dst or self._by_switch(src, dst):
+        if src == dst or self._through_switch(src, dst):
             return ()
         a, b = self.node(src), self.node(dst)
         if a == b:
@@ -168,7 +168,7 @@ class Topology:
         if src == dst:
             return 0.0
         kinds: tuple[str, ...]
-        if self._by_switch(src, dst):
+        if self._through_switch(src, dst):
             link, kinds = self.inside, ("inside",)
         elif self.node(src) == self.node(dst) and self.host is not None:
             link, kinds = self.host, ("host",)
@@ -176,11 +176,15 @@ class Topology:
             link, kinds = self._nic(), ("nic",)
             if self.nodes_per_leaf is not None and len(self.links(src, dst)) > 2:
                 kinds = ("nic", "leaf")
-        crowded = max(self._crowding[kind] * (self._uplink_slowness if kind == "leaf" else 1) for kind in kinds)
-        seconds = link.alpha_s + nbytes * link.beta_s_per_byte * crowded
-        return seconds * max(self._slow.get(src, 1), self._slow.get(dst, 1)) if self._slow else seconds
+        slowdown = max(self._slowdown[kind] * (self._uplink_factor if kind == "leaf" else 1) for kind in kinds)
+        seconds = link.alpha_s + nbytes * link.beta_s_per_byte * slowdown
+        return (
+            seconds * max(self._straggler_factors.get(src, 1), self._straggler_factors.get(dst, 1))
+            if self._straggler_factors
+            else seconds
+        )
 
-    def repeats_every(self, ranks: int) -> int | None:
+    def symmetric_unit(self, ranks: int) -> int | None:
         """The ranks of the smallest unit of which a world of `ranks` is made, all alike; None where they are not alike."""
         if self.stragglers or self.failed:
             return None
@@ -197,18 +201,18 @@ class Topology:
         return max((x for x in (self.inside, self.host, self.nic) if x), key=lambda link: link.bytes_per_s)
 
     @cached_property
-    def _slow(self) -> dict[int, float]:
+    def _straggler_factors(self) -> dict[int, float]:
         return dict(self.stragglers)
 
     @cached_property
-    def _crowding(self) -> dict[str, float]:
+    def _slowdown(self) -> dict[str, float]:
         """By how much others slow each kind of link."""
         left = dict.fromkeys(KINDS, 1.0)
         for kind, share in self.background:
             left[kind] *= 1 - share
         return {kind: 1 / share for kind, share in left.items()}
 
-    def _by_switch(self, src: int, dst: int) -> bool:
+    def _through_switch(self, src: int, dst: int) -> bool:
         island = self.ranks_per_island or self.ranks_per_node
         if src // island != dst // island:
             return False
@@ -235,12 +239,12 @@ class Topology:
         if near[:1] == far[:1] and near[1] == far[1]:
             return ()
         up, down = (
-            self._next_whole("leaf", where, port % self._uplinks, self._uplinks) for where, _, port in (near, far)
+            self._working_link("leaf", where, port % self._uplinks, self._uplinks) for where, _, port in (near, far)
         )
         return ("leaf up", near[0], (near[1], up)), ("leaf down", far[0], (far[1], down))
 
     @property
-    def _links_of(self) -> dict[str, int]:
+    def _link_counts(self) -> dict[str, int]:
         """How many links of each kind a node has, and of "leaf" a leaf switch."""
         return {
             "inside": self.ranks_per_node,
@@ -260,7 +264,7 @@ class Topology:
         return math.ceil(self._leaf_ports / self.oversubscription)
 
     @cached_property
-    def _uplink_slowness(self) -> float:
+    def _uplink_factor(self) -> float:
         """How many times as long as a port an uplink takes for a byte."""
         return self._uplinks * self.oversubscription / self._leaf_ports
 
@@ -269,7 +273,7 @@ class Topology:
         group, place = divmod(node, self.nodes_per_leaf or 1)
         return (group, nic, place) if self.rails else (group, 0, place * self.nics_per_node + nic)
 
-    def _next_whole(self, kind: str, where: int, index: int, count: int) -> int:
+    def _working_link(self, kind: str, where: int, index: int, count: int) -> int:
         """`index`, or the next one after it that has not failed."""
         if not self.failed:
             return index
@@ -305,11 +309,11 @@ def uniform(alpha_s: float, bytes_per_s: float) -> Topology:
 
 
 def _nvlink(generation: str, gpu: str, gb_per_s: float) -> Link:
-    return Link(f"NVLink {generation} ({gpu})", 2e-6, gb_per_s * 1e9, f"{FACTS}; {TEACHING}")
+    return Link(f"NVLink {generation} ({gpu})", 2e-6, gb_per_s * 1e9, f"{NVLINK_SOURCE}; {ALPHA_NOTE}")
 
 
 def _infiniband(name: str, gb_per_s: float) -> Link:
-    return Link(f"InfiniBand {name}", 5e-6, gb_per_s * 1e9, f"line rate; {TEACHING}")
+    return Link(f"InfiniBand {name}", 5e-6, gb_per_s * 1e9, f"line rate; {ALPHA_NOTE}")
 
 
 PRESETS: dict[str, Topology] = {
@@ -330,9 +334,9 @@ PRESETS: dict[str, Topology] = {
             "docs.nvidia.com/dgx/dgxgb200-user-guide, hardware",
         ),
         Topology(
-            "cloud-ethernet", 8, Link("PCIe 4 x16", 4e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {TEACHING}"),
-            Link("100 Gb/s Ethernet, kernel TCP", 50e-6, 12.5e9, f"line rate; {TEACHING}"), nics_per_node=1,
-            ranks_per_island=4, host=Link("PCIe 4 x16 bridge", 5e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {TEACHING}"),
+            "cloud-ethernet", 8, Link("PCIe 4 x16", 4e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {ALPHA_NOTE}"),
+            Link("100 Gb/s Ethernet, kernel TCP", 50e-6, 12.5e9, f"line rate; {ALPHA_NOTE}"), nics_per_node=1,
+            ranks_per_island=4, host=Link("PCIe 4 x16 bridge", 5e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {ALPHA_NOTE}"),
             nodes_per_leaf=16, oversubscription=4.0,
             source="no particular provider: 8 GPUs on two PCIe bridges, one 100 Gb/s card, leaf switches of 16 nodes, 4:1",
         ),

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from allranks.cost.terms import CostError, Terms, check_size
 from allranks.schedules import Number, ScheduleError, ceil_lg, describe
-from allranks.schedules.grouped import nodes_of
+from allranks.schedules.grouped import group_size
 
 MPICH = "pmodels/mpich, cost comments in src/mpi/coll, after Thakur, Rabenseifner & Gropp 2005"
 CHAN = "Chan, Heimlich, Purkayastha & van de Geijn 2007"
@@ -269,7 +269,7 @@ def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options
     for name, groups in (("ranks_per_node", "nodes"), ("columns", "rows")):
         if name in chosen:
             try:
-                chosen[name] = nodes_of(ranks, chosen[name], name, groups)
+                chosen[name] = group_size(ranks, chosen[name], name, groups)
             except ScheduleError as error:
                 raise CostError(str(error)) from None
     return found.terms(ranks, Fraction(nbytes), **chosen)

@@ -19,7 +19,7 @@ __all__ = [
     "MODELS",
     "Model",
     "Plan",
-    "changed",
+    "custom_model",
     "plan",
 ]
 
@@ -80,9 +80,9 @@ class Plan:
     def __post_init__(self) -> None:
         model = self.model
         for name in ("dp", "tp", "pp", "ep", "batch", "microbatch"):
-            _whole(name, getattr(self, name))
+            _check_positive(name, getattr(self, name))
         for name in ("layers", "hidden", "sequence"):
-            _whole(name, getattr(model, name))
+            _check_positive(name, getattr(model, name))
         if not model.parameters > 0 or not 0 <= model.expert_parameters <= model.parameters:
             raise WorkloadError(
                 f"the model has {model.parameters:g} parameters, {model.expert_parameters:g} of them in experts; a model has "
@@ -93,16 +93,18 @@ class Plan:
         if self.ranks > MAX_RANKS:
             raise WorkloadError(f"dp x tp x pp is {self.ranks} ranks; {MAX_RANKS} are enough")
         workload.nbytes_of(self.dtype)
-        self._divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
-        self._divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
-        self._divides(
+        self._check_divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
+        self._check_divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
+        self._check_divides(
             "batch", self.batch, "dp x microbatch", self.dp * self.microbatch, "every replica does whole ones"
         )
         if self.ep > 1 and model.experts < 2:
             raise WorkloadError(f"ep is {self.ep}, but the model {model.name} has no experts to spread")
         if self.ep > 1:
-            self._divides("experts", model.experts, "ep", self.ep, "every rank has as many experts")
-            self._divides("dp", self.dp, "ep", self.ep, "expert parallel ranks are taken from the data parallel ones")
+            self._check_divides("experts", model.experts, "ep", self.ep, "every rank has as many experts")
+            self._check_divides(
+                "dp", self.dp, "ep", self.ep, "expert parallel ranks are taken from the data parallel ones"
+            )
         if self.machine.nic is None and self.ranks > self.machine.ranks_per_node:
             raise WorkloadError(
                 f"{self.machine.name} is one node of {self.machine.ranks_per_node} ranks, not {self.ranks}"
@@ -193,16 +195,16 @@ class Plan:
         machine = self.machine
         node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
         rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
-        if machine.host is not None and island < node and not _within(stride, size, island, self.ranks):
+        if machine.host is not None and island < node and not _stays_within(stride, size, island, self.ranks):
             rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
             alphas.append(machine.host.alpha_s)
-        if machine.nic is not None and not _within(stride, size, node, self.ranks):
+        if machine.nic is not None and not _stays_within(stride, size, node, self.ranks):
             cards = machine.nics_per_node * machine.nic.bytes_per_s
             rates.append(cards / (node if to_all else min(stride, node)))
             alphas.append(machine.nic.alpha_s)
             leaf_nodes = machine.nodes_per_leaf or 0
             leaf = node * leaf_nodes
-            if leaf and not _within(stride, size, leaf, self.ranks):
+            if leaf and not _stays_within(stride, size, leaf, self.ranks):
                 uplinks = cards * leaf_nodes / machine.oversubscription
                 rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
         return Cluster(size, min(rates), max(alphas))
@@ -237,7 +239,7 @@ class Plan:
             for part in price.parts
         ]
 
-    def _divides(self, what: str, whole: int, by_what: str, by: int, so: str) -> None:
+    def _check_divides(self, what: str, whole: int, by_what: str, by: int, so: str) -> None:
         if whole % by:
             raise WorkloadError(f"{what} is {whole}, which {by_what} = {by} does not divide; it must, so that {so}")
 
@@ -247,7 +249,7 @@ def plan(model: str | Model, machine: str | Topology, **split: Any) -> Plan:
     return Plan(_named("model", model, MODELS), _named("machine", machine, PRESETS), **split)
 
 
-def changed(model: Model, **figures: Any) -> Model:
+def custom_model(model: Model, **figures: Any) -> Model:
     """The model with other figures; it is nobody's preset any more, and its name says so."""
     return replace(model, name="own figures", source="", **figures)
 
@@ -261,11 +263,11 @@ def _named(what: str, wanted: str | Named, there: dict[str, Named]) -> Named:
         raise WorkloadError(f"there is no {what} {wanted!r}; there are {', '.join(there)}") from None
 
 
-def _within(stride: int, size: int, unit: int, ranks: int) -> bool:
+def _stays_within(stride: int, size: int, unit: int, ranks: int) -> bool:
     """Whether every such group stays within one unit of the machine."""
     return ranks <= unit or unit % (stride * size) == 0
 
 
-def _whole(name: str, value: object) -> None:
+def _check_positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise WorkloadError(f"{name} is {value!r}; it is a whole number above 0")

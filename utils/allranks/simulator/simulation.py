@@ -16,7 +16,7 @@ from typing import Any
 from allranks import cost
 from allranks.errors import CourseError
 from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
-from allranks.schedules.symmetric import Regular, regular
+from allranks.schedules.symmetric import SymmetricSchedule, symmetric_schedule
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
 from allranks.topology import Topology, TopologyError
 from allranks.trace import Event, Trace
@@ -172,7 +172,9 @@ def simulate(
         raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
     chosen = _chosen_options(known, ranks, nbytes, topology, options)
     if method == "symmetry" or (method is None and ranks > 64):
-        rules = regular(known.collective, known.name, ranks, chosen.get("ranks_per_node", chosen.get("columns")))
+        rules = symmetric_schedule(
+            known.collective, known.name, ranks, chosen.get("ranks_per_node", chosen.get("columns"))
+        )
         unit = _unit(rules, topology) if rules else None
         if rules is not None and unit is not None and unit < ranks:
             return _by_symmetry(rules, unit, nbytes, topology, gamma)
@@ -309,20 +311,20 @@ def _check_size(known: Algorithm, ranks: int) -> None:
         )
 
 
-def _unit(rules: Regular, topology: Topology) -> int | None:
+def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
     """How many ranks stand for all: a whole unit of the machine and of the algorithm; None where there is no such unit."""
-    repeats = topology.repeats_every(rules.ranks)
+    repeats = topology.symmetric_unit(rules.ranks)
     if repeats is None:
         return None
     unit = math.lcm(repeats, rules.unit)
     if rules.ranks % unit:
         return None
-    if rules.group == "xor" and (unit & (unit - 1) or rules.ranks & (rules.ranks - 1)):
+    if rules.symmetry == "xor" and (unit & (unit - 1) or rules.ranks & (rules.ranks - 1)):
         return None
     return unit
 
 
-def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gamma: float) -> Simulation:
+def _by_symmetry(rules: SymmetricSchedule, unit: int, nbytes: int, topology: Topology, gamma: float) -> Simulation:
     """The programs of the first `unit` ranks, every other rank's port and link being one of theirs."""
     size = -(-nbytes // rules.parts) if rules.collective != "barrier" else 0
     if unit * rules.steps > MAX_MESSAGES:
@@ -334,7 +336,7 @@ def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gam
     first = 0
     for rule in rules.rules:
         load = size * rule.chunks
-        way = [(rule.to(rank), rule.source(rank)) for rank in range(unit)]
+        way = [(rule.destination(rank), rule.source(rank)) for rank in range(unit)]
         add = Compute(load * gamma) if rule.reduce and gamma else None
         for _ in range(rule.repeat):
             for rank, (dst, src) in enumerate(way):

@@ -126,7 +126,7 @@ def test_one_rank_sends_nothing():
         ({"ep": 2, "dp": 2}, "the model 7B has no experts"),
         ({"zero_stage": 4}, "no ZeRO stage 4"),
         ({"dtype": "int3"}, "no dtype 'int3'"),
-        ({"dp": 1 << 17, "batch": 1 << 17}, "65536 are enough"),
+        ({"dp": 1 << 17, "batch": 1 << 17}, "it must be at most 65536"),
         ({"dp": 2, "bucket_nbytes": 0}, "bucket_nbytes is 0"),
     ],
 )
@@ -147,7 +147,7 @@ def test_experts_and_machines_that_do_not_fit():
         plan("7B", "abacus")
     with pytest.raises(WorkloadError, match="one node of 8 ranks, not 16"):
         plan("7B", Topology("lonely", 8, H100.inside), dp=16)
-    with pytest.raises(WorkloadError, match="it is done 0 times"):
+    with pytest.raises(WorkloadError, match="count is 0"):
         workload.ddp(7e9, Cluster(2, 1e9)).times(0)
 
 

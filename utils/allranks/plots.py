@@ -1,7 +1,7 @@
-"""Figures for what is better printed than played: scaling curves, bandwidth against the roof, alpha-beta fits, timelines.
+"""Figures: time over size, bandwidth beside the link's limit, alpha-beta fits and timelines.
 
-Each function returns a matplotlib figure that a notebook shows as it is; `savefig` writes it. They draw numbers and
-make none: seconds come from `Schedule.price`, a simulation or a measurement.
+Each function returns a matplotlib figure, which a notebook shows by itself and `savefig` writes to a file. The functions
+only draw: the seconds come from `Schedule.price`, a simulation or a measurement.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "timeline",
 ]
 
-# Okabe and Ito's colours, each with a marker of its own, so that print without colour can be read too
+# Okabe and Ito's colours; each has a marker of its own, so that a print without colours can be read too
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MARKERS = "osD^vPX"
 OPS = {"send": "#6b7785", "recv": "#0072b2", "reduce": "#c25400", "compute": "#00795a", "wait": "#c8c8c8"}
@@ -40,7 +40,11 @@ class PlotError(CourseError, ValueError):
 
 
 class Chart(Figure):
-    """A figure that shows itself in a notebook without pyplot."""
+    """A figure that a notebook shows without pyplot.
+
+    >>> fit([(1000, 2e-6)], alpha=1e-6, beta=1e-9)
+    <Chart size 640x400 with 1 Axes>
+    """
 
     def _repr_svg_(self) -> str:
         text = io.StringIO()
@@ -49,9 +53,14 @@ class Chart(Figure):
 
 
 def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, beta: float, gamma: float = 0) -> Chart:
-    """Seconds of each schedule over the bytes of the vector, both axes logarithmic.
+    """Seconds of each schedule over the bytes of the full vector; both axes are logarithmic.
 
-    `alpha` in seconds a message, `beta` and `gamma` in seconds a byte, as in `Schedule.price`.
+    `alpha` is seconds a message, `beta` and `gamma` are seconds a byte, as in `Schedule.price`. Raises PlotError where there
+    is nothing to draw.
+
+    >>> from allranks.schedules import ring_all_reduce
+    >>> scaling([ring_all_reduce(4)], sizes=[1000, 1_000_000], alpha=5e-6, beta=1e-9).axes[0].get_xlabel()
+    'bytes of the full vector'
     """
     _require(schedules, "a scaling plot needs at least one schedule")
     _require(sizes and all(n > 0 for n in sizes), "sizes must be one or more positive numbers of bytes")
@@ -70,9 +79,14 @@ def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, b
 
 
 def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: float | None = None) -> Chart:
-    """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each series of (nbytes, seconds).
+    """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each named series of (nbytes, seconds).
 
-    `factor` turns algbw into busbw, 2(p-1)/p for all_reduce; `roof_bytes_per_s` is the link's bandwidth.
+    `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError where
+    there is nothing to draw, or a figure is not above 0.
+
+    >>> chart = bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5)
+    >>> chart.axes[0].get_legend_handles_labels()[1]
+    ['ring, busbw', 'ring, algbw']
     """
     _require(measured, "a bandwidth plot needs at least one series")
     figure, axes = _chart("bytes", "GB/s")
@@ -94,7 +108,14 @@ def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: f
 
 
 def fit(points: Points, alpha: float, beta: float) -> Chart:
-    """Measured (nbytes, seconds) and the line alpha + beta n through them; the legend says how far off the worst is."""
+    """Measured (nbytes, seconds), and the line alpha + beta n; the legend says how far the worst point is from the line.
+
+    Raises PlotError where there is nothing to draw, or a figure is not above 0.
+
+    >>> chart = fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
+    >>> chart.axes[0].get_legend_handles_labels()[1]
+    ['measured', '1 µs + n / (1 GB/s), worst 20% off']
+    """
     _positive("the points", points)
     figure, axes = _chart("bytes n", "seconds")
     sizes = sorted(n for n, _ in points)
@@ -107,9 +128,14 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 
 
 def timeline(trace: Trace) -> Chart:
-    """The trace printed: a lane a rank, what it sends above, what it receives below, times or else steps across.
+    """The trace as a picture: a row for each rank, with times from left to right (or steps, where there are no times).
 
-    Where ranks compute, that is above, and all that travels meanwhile below.
+    In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below. Raises
+    PlotError for a trace with neither times nor steps.
+
+    >>> from allranks.schedules import ring_all_reduce
+    >>> len(timeline(ring_all_reduce(3).trace()).axes[0].collections)
+    24
     """
     # (event, start, length): in seconds, or in steps of nearly 1
     if trace.clock == "step":

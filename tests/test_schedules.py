@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from allranks import schedules
 from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError, algorithms, describe, find
-from allranks.schedules.symmetric import regular
+from allranks.schedules.symmetric import symmetric_schedule
 from allranks.schedules.trees import two_trees
 
 SIZES = range(1, 65)
@@ -80,11 +80,11 @@ def test_no_rank_has_children_in_both_trees_and_the_trees_are_shallow(p):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_rules_in_short_are_the_moves_of_the_schedule(name):
-    """`regular` against the full list of messages: who sends how much to whom, step by step."""
+    """`symmetric_schedule` against the full list of messages: who sends how much to whom, step by step."""
     found = 0
     for p in range(1, 33):
         schedule = ALGORITHMS[name](p)
-        rules = regular(schedule.collective, schedule.algorithm, p)
+        rules = symmetric_schedule(schedule.collective, schedule.algorithm, p)
         if rules is None:
             continue
         found += 1
@@ -94,8 +94,8 @@ def test_rules_in_short_are_the_moves_of_the_schedule(name):
         assert rules.parts * vectors == schedule.chunks
         for rule, now in zip(steps, schedule.by_step, strict=True):
             wanted = {(m.src, m.dst, len(m.chunks), m.reduce) for m in now}
-            assert {(r, rule.to(r), rule.chunks, rule.reduce) for r in range(p)} == wanted
-            assert all(rule.source(rule.to(r)) == r for r in range(p))
+            assert {(r, rule.destination(r), rule.chunks, rule.reduce) for r in range(p)} == wanted
+            assert all(rule.source(rule.destination(r)) == r for r in range(p))
     regular_ones = (
         "ring",
         "pairwise",

@@ -111,15 +111,15 @@ def test_a_failed_uplink_is_replaced_by_the_next():
 
 
 def test_units_that_repeat():
-    assert H100.repeats_every(8) == 1
-    assert H100.repeats_every(64) == 8
-    assert H100.repeats_every(60) is None
-    assert replace(H100, nodes_per_leaf=4).repeats_every(64) == 32
-    assert replace(H100, nodes_per_leaf=8).repeats_every(64) == 8
-    assert H100.with_straggler(0, 2).repeats_every(64) is None
-    assert H100.with_failure("nic", 0, 0).repeats_every(64) is None
-    assert H100.with_background("nic", 0.2).repeats_every(64) == 8
-    assert uniform(1e-6, 1e9).repeats_every(12345) == 1
+    assert H100.symmetric_unit(8) == 1
+    assert H100.symmetric_unit(64) == 8
+    assert H100.symmetric_unit(60) is None
+    assert replace(H100, nodes_per_leaf=4).symmetric_unit(64) == 32
+    assert replace(H100, nodes_per_leaf=8).symmetric_unit(64) == 8
+    assert H100.with_straggler(0, 2).symmetric_unit(64) is None
+    assert H100.with_failure("nic", 0, 0).symmetric_unit(64) is None
+    assert H100.with_background("nic", 0.2).symmetric_unit(64) == 8
+    assert uniform(1e-6, 1e9).symmetric_unit(12345) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_units_that_repeat():
         (lambda: H100.with_background("nic", 1.0), "can't take 1.0 of 'nic'"),
         (lambda: H100.with_background("nvlink", 0.1), "it can't take 0.1 of 'nvlink'"),
         (lambda: H100.with_failure("gpu", 0, 0), "not 'gpu'"),
-        (lambda: H100.with_failure("nic", 7, 99), "nic link 99 of 7 can't fail; one has 8, from 0 on"),
-        (lambda: H100.with_failure("leaf", 0, 0), "one has 0, from 0 on"),
+        (lambda: H100.with_failure("nic", 7, 99), "node 7 has no nic link 99; it has 8, numbered from 0"),
+        (lambda: H100.with_failure("leaf", 0, 0), "leaf switch 0 has no leaf link 0; it has 0, numbered from 0"),
         (lambda: H100.with_background("leaf", 0.9), "dgx-h100 has no leaf links for others to use"),
         (lambda: uniform(0.0, 1e9).with_background("nic", 0.1), "has no nic links"),
     ],

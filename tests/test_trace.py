@@ -44,7 +44,7 @@ def test_chrome_export_has_a_lane_a_rank_and_paired_arrows(ring, tmp_path):
         ({"ranks": 0}, "at least one rank"),
         ({"events": (Event(5, "send", 0),)}, "rank 5 is not among the 2 ranks"),
         ({"events": (Event(0, "send", 1, start=2.0, end=1.0),)}, "before its start"),
-        ({"events": (Event(0, "send", 1, start=0.0, end=float("nan")),)}, "from 0.0 to nan s; times are finite"),
+        ({"events": (Event(0, "send", 1, start=0.0, end=float("nan")),)}, "from 0.0 to nan s; both must be finite"),
     ],
 )
 def test_what_contradicts_itself_is_refused(change, reason):

@@ -83,7 +83,7 @@ def test_the_list_names_algorithms_and_presets():
         (("--bandwidth", "1e9", "--topology", "nvl72"), "Give --topology or --bandwidth, not both."),
         (("--alpha", "1e-6"), "--alpha goes with --bandwidth;"),
         (("--straggler", "3"), "--straggler '3' can't be read; write RANK=FACTOR"),
-        (("--straggler", "30=2"), "Rank 30 is to be slow, but there are only the ranks 0 to 7."),
+        (("--straggler", "30=2"), "The straggler is rank 30; it must be one of the ranks 0 to 7."),
         (("--fail", "nic:0"), "--fail 'nic:0' can't be read;"),
         (("--algorithm", "hierarchical", "--ranks", "10", "--ranks-per-node", "4"), "ranks_per_node is 4;"),
         (("--collective", "broadcast", "--root", "8"), "The root is 8; it must be one of the ranks 0 to 7."),

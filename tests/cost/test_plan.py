@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from allranks.cost import workload
-from allranks.cost.plan import MODELS, Model, Plan, changed, plan
+from allranks.cost.plan import MODELS, Model, Plan, custom_model, plan
 from allranks.cost.workload import Cluster, WorkloadError
 from allranks.simulator import TopologyNetwork, simulate
 from allranks.simulator.clock import Recv, Send, Wait, replay
@@ -95,7 +95,7 @@ def test_a_group_gets_the_slowest_link_on_its_way_and_its_share_of_it(
 
 
 def test_a_world_that_fits_one_node_never_pays_for_the_network():
-    own = changed(MODELS["7B"], hidden=4095)
+    own = custom_model(MODELS["7B"], hidden=4095)
     assert Plan(own, H100, dp=2, tp=3, batch=2).group(3, 2).bytes_per_s == 371e9
 
 
@@ -126,7 +126,7 @@ def test_one_rank_sends_nothing():
         ({"ep": 2, "dp": 2}, "the model 7B has no experts"),
         ({"zero_stage": 4}, "no ZeRO stage 4"),
         ({"dtype": "int3"}, "no dtype 'int3'"),
-        ({"dp": 1 << 17, "batch": 1 << 17}, "65536 are enough"),
+        ({"dp": 1 << 17, "batch": 1 << 17}, "it must be at most 65536"),
         ({"dp": 2, "bucket_nbytes": 0}, "bucket_nbytes is 0"),
     ],
 )
@@ -147,7 +147,7 @@ def test_experts_and_machines_that_do_not_fit():
         plan("7B", "abacus")
     with pytest.raises(WorkloadError, match="one node of 8 ranks, not 16"):
         plan("7B", Topology("lonely", 8, H100.inside), dp=16)
-    with pytest.raises(WorkloadError, match="it is done 0 times"):
+    with pytest.raises(WorkloadError, match="count is 0"):
         workload.ddp(7e9, Cluster(2, 1e9)).times(0)
 
 

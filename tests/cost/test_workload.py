@@ -59,7 +59,7 @@ def test_with_two_stages_each_sends_one_way():
     ("field", "value"), [("backward_s", float("inf")), ("compute_s", -1.0), ("compute_s", float("nan"))]
 )
 def test_times_that_no_step_takes_are_refused(field, value):
-    with pytest.raises(WorkloadError, match="can't be negative, and is finite"):
+    with pytest.raises(WorkloadError, match="must be 0 or more, and finite"):
         workload.ddp(7e9, CLUSTER, **{"backward_s": 0.1, "compute_s": 0.2, field: value})
 
 

@@ -227,8 +227,8 @@ def test_two_levels_take_the_time_of_their_formula():
         (("all_reduce", "ring", 4, 1, H100), {"gamma": -1}, SimulateError, "gamma is -1"),
         (("all_reduce", "tree", 128, 1, H100), {"method": "symmetry"}, SimulateError, "has no symmetry"),
         (("all_to_all", "pairwise", 1001, 1, H100), {}, SimulateError, "at most 256 ranks"),
-        (("all_reduce", "ring", 16, 1, replace(H100, nic=None)), {}, TopologyError, "it has no room for 16"),
-        (("all_reduce", "ring", 4, 1, H100.with_straggler(9, 2)), {}, SimulateError, "rank 9 is to be slow"),
+        (("all_reduce", "ring", 16, 1, replace(H100, nic=None)), {}, TopologyError, "it can't hold 16"),
+        (("all_reduce", "ring", 4, 1, H100.with_straggler(9, 2)), {}, SimulateError, "the straggler is rank 9"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_one_sentence(arguments, options, error, words):

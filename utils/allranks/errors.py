@@ -1,10 +1,13 @@
-"""The root of the errors that a reader of the course meets."""
+"""The root of all errors that the package raises for its readers."""
 
 from __future__ import annotations
 
 
 class CourseError(Exception):
-    """An error whose message is all that its reader needs: a notebook shows it without a traceback of our insides."""
+    """An error whose message is all that its reader needs.
+
+    A notebook shows it as one line, without a traceback through the package; a command prints it and exits with status 2.
+    """
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]

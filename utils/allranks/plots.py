@@ -1,7 +1,7 @@
-"""Figures for what is better printed than played: scaling curves, bandwidth against the roof, alpha-beta fits, timelines.
+"""Figures: time over size, bandwidth beside the link's limit, alpha-beta fits and timelines.
 
-Each function returns a matplotlib figure that a notebook shows as it is; `savefig` writes it. They draw numbers and
-make none: seconds come from `Schedule.price`, a simulation or a measurement.
+Each function returns a matplotlib figure, which a notebook shows by itself and `savefig` writes to a file. The functions
+only draw: the seconds come from `Schedule.price`, a simulation or a measurement.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "timeline",
 ]
 
-# Okabe and Ito's colours, each with a marker of its own, so that print without colour can be read too
+# Okabe and Ito's colours; each has a marker of its own, so that a print without colours can be read too
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MARKERS = "osD^vPX"
 OPS = {"send": "#6b7785", "recv": "#0072b2", "reduce": "#c25400", "compute": "#00795a", "wait": "#c8c8c8"}
@@ -40,7 +40,11 @@ class PlotError(CourseError, ValueError):
 
 
 class Chart(Figure):
-    """A figure that shows itself in a notebook without pyplot."""
+    """A figure that a notebook shows without pyplot.
+
+    >>> fit([(1000, 2e-6)], alpha=1e-6, beta=1e-9)
+    <Chart size 640x400 with 1 Axes>
+    """
 
     def _repr_svg_(self) -> str:
         text = io.StringIO()
@@ -49,17 +53,25 @@ class Chart(Figure):
 
 
 def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, beta: float, gamma: float = 0) -> Chart:
-    """Seconds of each schedule over the bytes of the vector, both axes logarithmic.
+    """Seconds of each schedule over the bytes of the full vector; both axes are logarithmic.
 
-    `alpha` in seconds a message, `beta` and `gamma` in seconds a byte, as in `Schedule.price`.
+    `alpha` is seconds a message, `beta` and `gamma` are seconds a byte, as in `Schedule.price`. Raises PlotError where there
+    is nothing to draw.
+
+    >>> from allranks.schedules import ring_all_reduce
+    >>> scaling([ring_all_reduce(4)], sizes=[1000, 1_000_000], alpha=5e-6, beta=1e-9).axes[0].get_xlabel()
+    'bytes of the full vector'
     """
-    _ask(schedules, "a scaling plot needs at least one schedule")
-    _ask(sizes and all(n > 0 for n in sizes), "sizes must be one or more positive numbers of bytes")
+    _require(schedules, "a scaling plot needs at least one schedule")
+    _require(sizes and all(n > 0 for n in sizes), "sizes must be one or more positive numbers of bytes")
     figure, axes = _chart("bytes of the full vector", "seconds")
     for number, schedule in enumerate(schedules):
         seconds = [float(schedule.price(n, alpha, beta, gamma)) for n in sizes]
         axes.loglog(
-            sizes, seconds, label=f"{schedule.algorithm} {schedule.collective}, {schedule.ranks} ranks", **_look(number)
+            sizes,
+            seconds,
+            label=f"{schedule.algorithm} {schedule.collective}, {schedule.ranks} ranks",
+            **_line_style(number),
         )
     axes.set_title(f"alpha {alpha * 1e6:.3g} µs, 1/beta {_rate(beta)}", fontsize=10)
     axes.legend(frameon=False)
@@ -67,20 +79,25 @@ def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, b
 
 
 def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: float | None = None) -> Chart:
-    """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each series of (nbytes, seconds).
+    """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each named series of (nbytes, seconds).
 
-    `factor` turns algbw into busbw, 2(p-1)/p for all_reduce; `roof_bytes_per_s` is the link's bandwidth.
+    `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError where
+    there is nothing to draw, or a figure is not above 0.
+
+    >>> chart = bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5)
+    >>> chart.axes[0].get_legend_handles_labels()[1]
+    ['ring, busbw', 'ring, algbw']
     """
-    _ask(measured, "a bandwidth plot needs at least one series")
+    _require(measured, "a bandwidth plot needs at least one series")
     figure, axes = _chart("bytes", "GB/s")
     axes.set_xscale("log")
     for number, (name, points) in enumerate(measured.items()):
         _positive(name, points)
         sizes = [n for n, _ in points]
         algbw = [n / seconds / 1e9 for n, seconds in points]
-        look = _look(number)
-        axes.plot(sizes, [factor * value for value in algbw], label=f"{name}, busbw", **look)
-        axes.plot(sizes, algbw, label=f"{name}, algbw", **{**look, "linestyle": "--", "markerfacecolor": "none"})
+        style = _line_style(number)
+        axes.plot(sizes, [factor * value for value in algbw], label=f"{name}, busbw", **style)
+        axes.plot(sizes, algbw, label=f"{name}, algbw", **{**style, "linestyle": "--", "markerfacecolor": "none"})
     if roof_bytes_per_s is not None:
         axes.axhline(roof_bytes_per_s / 1e9, color="#444", linewidth=1)
         note = f"roof {roof_bytes_per_s / 1e9:.3g} GB/s"
@@ -91,7 +108,14 @@ def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: f
 
 
 def fit(points: Points, alpha: float, beta: float) -> Chart:
-    """Measured (nbytes, seconds) and the line alpha + beta n through them; the legend says how far off the worst is."""
+    """Measured (nbytes, seconds), and the line alpha + beta n; the legend says how far the worst point is from the line.
+
+    Raises PlotError where there is nothing to draw, or a figure is not above 0.
+
+    >>> chart = fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
+    >>> chart.axes[0].get_legend_handles_labels()[1]
+    ['measured', '1 µs + n / (1 GB/s), worst 20% off']
+    """
     _positive("the points", points)
     figure, axes = _chart("bytes n", "seconds")
     sizes = sorted(n for n, _ in points)
@@ -104,16 +128,21 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 
 
 def timeline(trace: Trace) -> Chart:
-    """The trace printed: a lane a rank, what it sends above, what it receives below, times or else steps across.
+    """The trace as a picture: a row for each rank, with times from left to right (or steps, where there are no times).
 
-    Where ranks compute, that is above, and all that travels meanwhile below.
+    In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below. Raises
+    PlotError for a trace with neither times nor steps.
+
+    >>> from allranks.schedules import ring_all_reduce
+    >>> len(timeline(ring_all_reduce(3).trace()).axes[0].collections)
+    24
     """
     # (event, start, length): in seconds, or in steps of nearly 1
     if trace.clock == "step":
         shown = [(e, float(e.step), 0.95) for e in trace if e.step is not None]
     else:
         shown = [(e, e.start, e.end - e.start) for e in trace if e.start is not None and e.end is not None]
-    _ask(shown, "this trace has no times and no steps, so there is nothing to lay out")
+    _require(shown, "this trace has no times and no steps, so there is nothing to lay out")
     computing = trace.clock != "step" and any(e.op == "compute" for e, _, _ in shown)
     end = max(start + length for _, start, length in shown)
     unit, scale = ("s", 1.0) if end >= 1 else ("ms", 1e3) if end >= 0.01 else ("µs", 1e6)
@@ -124,14 +153,14 @@ def timeline(trace: Trace) -> Chart:
         half = {"send": (-0.4, 0.4), "recv": (0, 0.4), "reduce": (0, 0.4)}.get(event.op, (-0.4, 0.8))
         if computing:
             half = (-0.4, 0.4) if event.op == "compute" else (0, 0.4)
-        look: dict[str, Any] = {"linewidth": 0.8 if computing else 0}
+        style: dict[str, Any] = {"linewidth": 0.8 if computing else 0}
         if event.op == "wait":
-            look = {"hatch": "///", "linewidth": 0}
+            style = {"hatch": "///", "linewidth": 0}
         colour, edge = OPS.get(event.op, "#0072b2"), "white" if computing else OPS.get(event.op, "#0072b2")
         order = 1 if computing and event.op == "wait" else 2
         place = (event.rank + half[0], half[1])
         axes.broken_barh(
-            [(start * scale, length * scale)], place, facecolor=colour, edgecolor=edge, zorder=order, **look
+            [(start * scale, length * scale)], place, facecolor=colour, edgecolor=edge, zorder=order, **style
         )
     axes.set_yticks(range(trace.ranks), [f"rank {r}" for r in range(trace.ranks)])
     axes.invert_yaxis()
@@ -155,7 +184,7 @@ def _chart(across: str, up: str, size: tuple[float, float] = (6.4, 4)) -> tuple[
     return figure, axes
 
 
-def _look(number: int) -> dict[str, Any]:
+def _line_style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
 
 
@@ -163,10 +192,10 @@ def _rate(beta: float) -> str:
     return f"{1e-9 / beta:.3g} GB/s" if beta > 0 else "∞ GB/s"
 
 
-def _ask(good: object, sentence: str) -> None:
+def _require(good: object, sentence: str) -> None:
     if not good:
         raise PlotError(sentence)
 
 
 def _positive(name: str, points: Points) -> None:
-    _ask(points and all(n > 0 and s > 0 for n, s in points), f"{name} must be pairs (nbytes, seconds), all above 0")
+    _require(points and all(n > 0 and s > 0 for n, s in points), f"{name} must be pairs (nbytes, seconds), all above 0")

@@ -1,7 +1,8 @@
-"""Links and nodes: what a message passes on its way from rank to rank, and presets of real machines with their sources.
+"""Links and nodes: which links a message uses on its way from rank to rank, and presets of real machines with sources.
 
-Bandwidths are bytes a second and direction. A rank sends one message and receives one at a time; what ranks share (the
-bridge of a PCIe island, a network card, a leaf switch's uplink) carries one message at a time in each direction.
+Bandwidths are bytes a second in one direction. A rank sends one message at a time and receives one at a time. A link that
+ranks share (the bridge of a PCIe island, a network card, an uplink of a leaf switch) carries one message at a time in each
+direction.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ __all__ = [
     "uniform",
 ]
 
-FACTS = "NCCL 2.30.7 src/graph/topo.h: what NCCL counts on for all NVLinks of a GPU together"
-TEACHING = "alpha is a teaching value of the right order, not a measurement: fit your own with `allranks bench`"
+NVLINK_SOURCE = "NCCL 2.30.7 src/graph/topo.h: what NCCL counts on for all NVLinks of a GPU together"
+ALPHA_NOTE = "alpha is a teaching value of the right order, not a measurement: fit your own with `allranks bench`"
 KINDS = ("inside", "host", "nic", "leaf")
 
 
 class TopologyError(CourseError, ValueError):
-    """A topology that can't be: unknown, with impossible figures, or with no way left between two ranks."""
+    """A topology that is unknown, has impossible figures, or has no link left between two ranks."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """One kind of link: seconds a message, bytes a second and direction, and where the figures come from."""
+    """One kind of link: seconds a message, bytes a second in one direction, and the source of these figures.
+
+    Raises TopologyError where a figure is impossible.
+
+    >>> Link("100 Gb/s Ethernet", alpha_s=50e-6, bytes_per_s=12.5e9).beta_s_per_byte
+    8e-11
+    """
 
     name: str
     alpha_s: float
@@ -51,21 +58,30 @@ class Link:
 
     @property
     def beta_s_per_byte(self) -> float:
-        """Seconds a byte."""
+        """Seconds a byte: 1 over the bandwidth."""
         return 1 / self.bytes_per_s
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes of ranks, joined by network cards and perhaps a fat tree of switches.
+    """Nodes of ranks, joined by network cards, and perhaps by a fat tree of switches.
 
-    `inside` joins the ranks of an island (all of a node where `ranks_per_island` is None) through a switch that blocks
-    nobody: NVLink, or PCIe below one bridge. `host` joins a node's islands, one link an island and direction. A node has
-    `nics_per_node` cards, each shared by an equal run of its ranks. With `nodes_per_leaf`, so many nodes hang on one leaf
-    switch (one for each card number, if `rails`), whose uplinks have 1/`oversubscription` of the bandwidth of its ports.
-    What crosses leaves takes the uplink that its card's number picks (static routing).
-    `stragglers` are (rank, factor): its messages take factor times as long. `background` are (kind of link, share of it
-    that others use). `failed` are (kind, node or leaf, index): "inside" of a rank, a "nic", an uplink of a "leaf".
+    `inside` joins the ranks of an island through a switch: NVLink, or PCIe below one bridge. Messages of different ranks do
+    not slow each other there. An island is the whole node where `ranks_per_island` is None. `host` joins the islands of a
+    node, with one link in each direction for each island. A node has `nics_per_node` network cards; consecutive ranks share
+    a card, equally many each.
+
+    `nodes_per_leaf` is how many nodes one leaf switch joins (None: one switch joins all nodes). With `rails`, each card
+    number has leaf switches of its own. The uplinks of a leaf switch have 1/`oversubscription` of the bandwidth of its ports
+    together. A message to another leaf switch takes the uplink that the number of its port gives (static routing).
+
+    `stragglers` are (rank, factor): the messages of this rank take factor times as long. `background` are (kind of link,
+    share of its bandwidth that others use). `failed` are (kind, node or leaf switch, index) of links that have failed; see
+    `with_failure`. Raises TopologyError where the figures do not fit together.
+
+    >>> pair = Topology("pair", ranks_per_node=2, inside=Link("NVLink", 2e-6, 240e9), nic=Link("InfiniBand", 5e-6, 25e9))
+    >>> pair.links(0, 2)
+    (('nic out', 0, 0), ('nic in', 1, 0))
     """
 
     name: str
@@ -86,21 +102,21 @@ class Topology:
     def __post_init__(self) -> None:
         g, island = self.ranks_per_node, self.ranks_per_island
         if g < 1 or self.nics_per_node < 1:
-            raise TopologyError(f"{self.name}: a node has at least one rank and one network card")
+            raise TopologyError(f"{self.name}: a node needs at least one rank and one network card")
         if island is not None and (island < 1 or g % island):
-            raise TopologyError(f"{self.name}: islands of {island} ranks do not fill nodes of {g}")
+            raise TopologyError(f"{self.name}: islands of {island} ranks do not fill nodes of {g} ranks")
         if island not in (None, g) and self.host is None:
             raise TopologyError(f"{self.name}: a node of several islands needs a host link between them")
         if not 1 <= self.oversubscription < math.inf:
             raise TopologyError(
-                f"{self.name}: the oversubscription is {self.oversubscription}; it is 1 or more, and finite"
+                f"{self.name}: the oversubscription is {self.oversubscription}; it must be 1 or more, and finite"
             )
         if self.nodes_per_leaf is not None and self.nodes_per_leaf < 1:
             raise TopologyError(f"{self.name}: a leaf switch serves at least one node")
         for rank, factor in self.stragglers:
             if rank < 0 or not 0 < factor < math.inf:
                 raise TopologyError(
-                    f"{self.name}: rank {rank} can't be {factor} times as slow; the factor is above 0, and finite"
+                    f"{self.name}: rank {rank} can't be {factor} times as slow; the factor must be above 0, and finite"
                 )
         for kind, share in self.background:
             if kind not in KINDS or not 0 <= share < 1:
@@ -108,52 +124,54 @@ class Topology:
                     f"{self.name}: background traffic takes a share from 0 to below 1 of {', '.join(KINDS)}; "
                     f"it can't take {share} of {kind!r}"
                 )
-            if not self._links_of[kind]:
+            if not self._link_counts[kind]:
                 raise TopologyError(f"{self.name} has no {kind} links for others to use")
         for kind, where, index in self.failed:
             if kind not in ("inside", "nic", "leaf"):
                 raise TopologyError(f"{self.name}: inside, nic and leaf links can fail, not {kind!r}")
-            if where < 0 or not 0 <= index < self._links_of[kind]:
+            if where < 0 or not 0 <= index < self._link_counts[kind]:
                 raise TopologyError(
-                    f"{self.name}: {kind} link {index} of {where} can't fail; one has {self._links_of[kind]}, from 0 on"
+                    f"{self.name}: {'leaf switch' if kind == 'leaf' else 'node'} {where} has no {kind} link {index}; "
+                    f"it has {self._link_counts[kind]}, numbered from 0"
                 )
 
     # ------------------------------------------------------------------------------------------------------ variants
 
     def with_straggler(self, rank: int, factor: float) -> Topology:
-        """The same machine with one rank whose messages take `factor` times as long."""
+        """The same machine, but the messages of `rank` take `factor` times as long."""
         return replace(self, stragglers=(*self.stragglers, (rank, factor)))
 
     def with_background(self, kind: str, share: float) -> Topology:
-        """The same machine with `share` of every link of `kind` (inside, host, nic, leaf) used by others."""
+        """The same machine, but others use `share`, from 0 to 1, of every link of `kind` (inside, host, nic, leaf)."""
         return replace(self, background=(*self.background, (kind, share)))
 
     def with_failure(self, kind: str, where: int, index: int) -> Topology:
-        """The same machine without one link.
+        """The same machine without one link. Its traffic takes another link.
 
-        "nic": card `index` of node `where`, whose ranks use the next card; "inside": the link of the node's rank `index`,
-        which goes by the host instead; "leaf": uplink `index` of leaf `where`, whose traffic takes the next one.
+        `kind` "nic" is card `index` of node `where`: its ranks use the next card. "inside" is the link of rank `index` of
+        node `where`: its messages take the host link. "leaf" is uplink `index` of leaf switch `where`: its messages take the
+        next uplink.
         """
         return replace(self, failed=self.failed | {(kind, where, index)})
 
     # ------------------------------------------------------------------------------------------------------ the paths
 
     def node(self, rank: int) -> int:
-        """The node that holds the rank."""
+        """The number of the node that holds the rank."""
         return rank // self.ranks_per_node
 
     def nodes(self, ranks: int) -> int:
-        """How many nodes a world of so many ranks takes."""
+        """How many nodes a world of `ranks` ranks needs."""
         return -(-ranks // self.ranks_per_node)
 
     def nic_of(self, rank: int) -> int:
-        """The number of the card that the rank uses, in its node."""
+        """The number, inside its node, of the network card that the rank uses."""
         node, place = divmod(rank, self.ranks_per_node)
-        return self._next_whole("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
+        return self._working_link("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
 
     def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
-        """The shared links on the way, each (kind and direction, node or leaf, index); the ranks' own ports are not named."""
-        if src == dst or self._by_switch(src, dst):
+        """The shared links on the way, each as (kind and direction, node or leaf, index). The ranks' own ports are left out."""
+        if src == dst or self._through_switch(src, dst):
             return ()
         a, b = self.node(src), self.node(dst)
         if a == b:
@@ -164,11 +182,11 @@ class Topology:
         return ("nic out", a, out), *self._leaf_links(a, out, b, into), ("nic in", b, into)
 
     def seconds(self, src: int, dst: int, nbytes: int) -> float:
-        """alpha + nbytes * beta of the slowest link on the way; a rank's message to itself is free."""
+        """alpha + nbytes * beta of the slowest link on the way, in seconds; a rank's message to itself takes no time."""
         if src == dst:
             return 0.0
         kinds: tuple[str, ...]
-        if self._by_switch(src, dst):
+        if self._through_switch(src, dst):
             link, kinds = self.inside, ("inside",)
         elif self.node(src) == self.node(dst) and self.host is not None:
             link, kinds = self.host, ("host",)
@@ -176,39 +194,43 @@ class Topology:
             link, kinds = self._nic(), ("nic",)
             if self.nodes_per_leaf is not None and len(self.links(src, dst)) > 2:
                 kinds = ("nic", "leaf")
-        crowded = max(self._crowding[kind] * (self._uplink_slowness if kind == "leaf" else 1) for kind in kinds)
-        seconds = link.alpha_s + nbytes * link.beta_s_per_byte * crowded
-        return seconds * max(self._slow.get(src, 1), self._slow.get(dst, 1)) if self._slow else seconds
+        slowdown = max(self._slowdown[kind] * (self._uplink_factor if kind == "leaf" else 1) for kind in kinds)
+        seconds = link.alpha_s + nbytes * link.beta_s_per_byte * slowdown
+        return (
+            seconds * max(self._straggler_factors.get(src, 1), self._straggler_factors.get(dst, 1))
+            if self._straggler_factors
+            else seconds
+        )
 
-    def repeats_every(self, ranks: int) -> int | None:
-        """The ranks of the smallest unit of which a world of `ranks` is made, all alike; None where they are not alike."""
+    def symmetric_unit(self, ranks: int) -> int | None:
+        """The number of ranks of the smallest unit that repeats through a world of `ranks`; None where no unit does."""
         if self.stragglers or self.failed:
             return None
         unit = self.ranks_per_node * (self.nodes_per_leaf or 1)
         if not self.rails and ranks <= unit:
-            unit = self.ranks_per_node  # below one leaf switch, nodes are alike
+            unit = self.ranks_per_node  # below one leaf switch, all nodes are alike
         if ranks <= self.ranks_per_node and self.ranks_per_island in (None, self.ranks_per_node):
-            return 1  # one switch, where every rank is like every other
+            return 1  # below one switch, all ranks are alike
         return unit if ranks % unit == 0 else None
 
     @property
     def fastest(self) -> Link:
-        """The link with the most bandwidth."""
+        """The kind of link with the largest bandwidth."""
         return max((x for x in (self.inside, self.host, self.nic) if x), key=lambda link: link.bytes_per_s)
 
     @cached_property
-    def _slow(self) -> dict[int, float]:
+    def _straggler_factors(self) -> dict[int, float]:
         return dict(self.stragglers)
 
     @cached_property
-    def _crowding(self) -> dict[str, float]:
-        """By how much others slow each kind of link."""
+    def _slowdown(self) -> dict[str, float]:
+        """The factor by which other traffic slows each kind of link."""
         left = dict.fromkeys(KINDS, 1.0)
         for kind, share in self.background:
             left[kind] *= 1 - share
         return {kind: 1 / share for kind, share in left.items()}
 
-    def _by_switch(self, src: int, dst: int) -> bool:
+    def _through_switch(self, src: int, dst: int) -> bool:
         island = self.ranks_per_island or self.ranks_per_node
         if src // island != dst // island:
             return False
@@ -228,20 +250,20 @@ class Topology:
         return self.nic
 
     def _leaf_links(self, a: int, out: int, b: int, into: int) -> tuple[Hashable, ...]:
-        """The uplink and the downlink, where the two cards hang on different leaf switches."""
+        """The uplink and the downlink, where the two cards are on different leaf switches."""
         if self.nodes_per_leaf is None:
             return ()
         near, far = self._port(a, out), self._port(b, into)
         if near[:1] == far[:1] and near[1] == far[1]:
             return ()
         up, down = (
-            self._next_whole("leaf", where, port % self._uplinks, self._uplinks) for where, _, port in (near, far)
+            self._working_link("leaf", where, port % self._uplinks, self._uplinks) for where, _, port in (near, far)
         )
         return ("leaf up", near[0], (near[1], up)), ("leaf down", far[0], (far[1], down))
 
     @property
-    def _links_of(self) -> dict[str, int]:
-        """How many links of each kind a node has, and of "leaf" a leaf switch."""
+    def _link_counts(self) -> dict[str, int]:
+        """The number of links of each kind in a node; of "leaf", the uplinks of a leaf switch."""
         return {
             "inside": self.ranks_per_node,
             "host": 0 if self.host is None else self.ranks_per_node,
@@ -256,21 +278,21 @@ class Topology:
 
     @cached_property
     def _uplinks(self) -> int:
-        """How many a leaf switch has: whole links, which have the right bandwidth together."""
+        """How many uplinks a leaf switch has."""
         return math.ceil(self._leaf_ports / self.oversubscription)
 
     @cached_property
-    def _uplink_slowness(self) -> float:
-        """How many times as long as a port an uplink takes for a byte."""
+    def _uplink_factor(self) -> float:
+        """Seconds a byte of an uplink over those of a port. Rounding up their number must not add bandwidth to the uplinks."""
         return self._uplinks * self.oversubscription / self._leaf_ports
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
-        """(group of nodes, rail, port of that leaf switch)"""
+        """(group of nodes, rail, port of their leaf switch) of a card."""
         group, place = divmod(node, self.nodes_per_leaf or 1)
         return (group, nic, place) if self.rails else (group, 0, place * self.nics_per_node + nic)
 
-    def _next_whole(self, kind: str, where: int, index: int, count: int) -> int:
-        """`index`, or the next one after it that has not failed."""
+    def _working_link(self, kind: str, where: int, index: int, count: int) -> int:
+        """`index`, or the next index whose link has not failed. Raises TopologyError where all have failed."""
         if not self.failed:
             return index
         for step in range(count):
@@ -282,10 +304,13 @@ class Topology:
 
 
 def round_robin(ranks: int, ranks_per_node: int, together: int = 1) -> list[int]:
-    """The seat of each rank where a launcher deals ranks out to the nodes in turns, `together` of them at a time.
+    """The seat of each rank where a launcher gives `together` ranks to each node in turn, until all nodes are full.
 
-    Seats are counted node by node, so that seat s is on node s // ranks_per_node; dealt in order, rank r would have seat r.
-    Raises TopologyError where the ranks don't fill the nodes, or the turns a node.
+    Seat s is a place on node s // ranks_per_node; a launcher that fills node after node gives rank r seat r. Raises
+    TopologyError where the ranks do not fill the nodes, or `together` does not divide a node.
+
+    >>> round_robin(8, ranks_per_node=4)
+    [0, 4, 1, 5, 2, 6, 3, 7]
     """
     if min(ranks, ranks_per_node, together) < 1 or ranks % ranks_per_node or ranks_per_node % together:
         raise TopologyError(
@@ -300,16 +325,20 @@ def round_robin(ranks: int, ranks_per_node: int, together: int = 1) -> list[int]
 
 
 def uniform(alpha_s: float, bytes_per_s: float) -> Topology:
-    """Every pair of ranks joined by a link of its own."""
+    """A machine in which each pair of ranks has a link of its own. Raises TopologyError.
+
+    >>> uniform(alpha_s=5e-6, bytes_per_s=1e9).seconds(0, 9, nbytes=1000)
+    6e-06
+    """
     return Topology("uniform", 1 << 30, Link("the link", alpha_s, bytes_per_s))
 
 
 def _nvlink(generation: str, gpu: str, gb_per_s: float) -> Link:
-    return Link(f"NVLink {generation} ({gpu})", 2e-6, gb_per_s * 1e9, f"{FACTS}; {TEACHING}")
+    return Link(f"NVLink {generation} ({gpu})", 2e-6, gb_per_s * 1e9, f"{NVLINK_SOURCE}; {ALPHA_NOTE}")
 
 
 def _infiniband(name: str, gb_per_s: float) -> Link:
-    return Link(f"InfiniBand {name}", 5e-6, gb_per_s * 1e9, f"line rate; {TEACHING}")
+    return Link(f"InfiniBand {name}", 5e-6, gb_per_s * 1e9, f"line rate; {ALPHA_NOTE}")
 
 
 PRESETS: dict[str, Topology] = {
@@ -330,9 +359,9 @@ PRESETS: dict[str, Topology] = {
             "docs.nvidia.com/dgx/dgxgb200-user-guide, hardware",
         ),
         Topology(
-            "cloud-ethernet", 8, Link("PCIe 4 x16", 4e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {TEACHING}"),
-            Link("100 Gb/s Ethernet, kernel TCP", 50e-6, 12.5e9, f"line rate; {TEACHING}"), nics_per_node=1,
-            ranks_per_island=4, host=Link("PCIe 4 x16 bridge", 5e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {TEACHING}"),
+            "cloud-ethernet", 8, Link("PCIe 4 x16", 4e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {ALPHA_NOTE}"),
+            Link("100 Gb/s Ethernet, kernel TCP", 50e-6, 12.5e9, f"line rate; {ALPHA_NOTE}"), nics_per_node=1,
+            ranks_per_island=4, host=Link("PCIe 4 x16 bridge", 5e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {ALPHA_NOTE}"),
             nodes_per_leaf=16, oversubscription=4.0,
             source="no particular provider: 8 GPUs on two PCIe bridges, one 100 Gb/s card, leaf switches of 16 nodes, 4:1",
         ),
@@ -341,7 +370,11 @@ PRESETS: dict[str, Topology] = {
 
 
 def preset(name: str) -> Topology:
-    """A preset by name. Raises TopologyError that lists what there is."""
+    """A preset by its name. Raises TopologyError, which lists the names that exist.
+
+    >>> preset("dgx-h100").nic.name
+    'InfiniBand 4x NDR'
+    """
     try:
         return PRESETS[name.lower()]
     except KeyError:

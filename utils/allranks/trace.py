@@ -1,7 +1,7 @@
-"""What did move: events on each rank's lane, and the trace that holds them.
+"""The record of a run: what each rank did, as events, and the trace that holds them.
 
-Every world of the course (live, wire, schedule, simulated) yields a `Trace`. The player, the timelines, the cost
-comparison and the grader read traces and know nothing of where they came from.
+A schedule, a simulation, the wire and a live world all give a `Trace`. The player, the timelines, the cost comparison and
+the grader read traces, and need not know which of these made them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSION = 1
 
 
 class TraceError(CourseError, ValueError):
-    """A trace or an event that contradicts itself."""
+    """A trace or an event that contradicts itself, or a file that holds no trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,13 @@ class Event:
     """One thing that one rank did.
 
     `op` is "send", "recv" (the payload was stored), "reduce" (the payload was combined with what was there),
-    "compute", "wait", or the torch.distributed name of a collective. `chunks` are indices into the trace's chunks;
-    `offset` and `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `contrib` lists the ranks
-    whose contributions the payload holds, a rank twice if it was counted twice. A send and the receive that took it
-    share `match`; a send without a partner was never received.
+    "compute", "wait", or the torch.distributed name of a collective. `chunks` are numbers of the trace's chunks;
+    `offset` and `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `line` is the line of the program.
+    `contrib` lists the ranks whose contributions the payload holds; a rank that was added twice is there twice. A send and
+    its receive have the same `match`; a send whose `match` no receive has was never received.
+
+    >>> Event(0, "send", peer=1, nbytes=400, step=0, match=0).op
+    'send'
     """
 
     rank: int
@@ -60,7 +63,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A send joined to its receive; `delivered` is False for one that nobody received."""
+    """A send together with its receive; `delivered` is False where there is no receive. Fields as in `Event`.
+
+    >>> sent = Event(0, "send", peer=1, nbytes=400, match=0)
+    >>> Trace("wire", ranks=2, events=(sent,)).messages()[0].delivered
+    False
+    """
 
     src: int
     dst: int
@@ -84,8 +92,13 @@ _DEFAULTS = {f.name: f.default for f in fields(Event) if f.name not in ("rank", 
 class Trace:
     """The events of one run, in the order in which they began.
 
-    `ranks` is the world size, `chunks` how many chunks the vector is split into (0: unknown), `nbytes` the bytes of
-    the *full* vector, `clock` what start and end count: "step" (no times), "virtual" or "wall" seconds.
+    `kind` is "schedule", "wire", "live" or "simulated". `ranks` is the world size, `chunks` the number of chunks of the
+    vector (0: unknown), `nbytes` the bytes of the *full* vector. `clock` says what start and end count: "step" (there are no
+    times), "virtual" seconds or "wall" seconds. Raises TraceError where something contradicts itself.
+
+    >>> got = Event(1, "recv", peer=0, nbytes=400, match=0)
+    >>> Trace("wire", ranks=2, events=(Event(0, "send", peer=1, nbytes=400, match=0), got))
+    <Trace wire: 2 ranks, 1 messages, 400 bytes in all, at most 400 from one rank>
     """
 
     kind: str
@@ -113,7 +126,7 @@ class Trace:
                 if rank is not None and not 0 <= rank < self.ranks:
                     raise TraceError(f"event {number}: {name} {rank} is not among the {self.ranks} ranks")
             if not all(math.isfinite(at) for at in (event.start, event.end) if at is not None):
-                raise TraceError(f"event {number}: it is from {event.start} to {event.end} s; times are finite")
+                raise TraceError(f"event {number}: it lasts from {event.start} to {event.end} s; both must be finite")
             if event.start is not None and event.end is not None and event.end < event.start:
                 raise TraceError(f"event {number}: it ends at {event.end} s, before its start at {event.start} s")
 
@@ -125,18 +138,18 @@ class Trace:
 
     @property
     def steps(self) -> int:
-        """How many steps the events are numbered into; 0 when they carry no step."""
+        """The number of steps; 0 where no event has a step."""
         return max((e.step for e in self.events if e.step is not None), default=-1) + 1
 
     @property
     def seconds(self) -> float | None:
-        """From the first start to the last end, or None where the events carry no times."""
+        """Seconds from the first start to the last end, or None where no event has times."""
         starts = [e.start for e in self.events if e.start is not None]
         ends = [e.end for e in self.events if e.end is not None]
         return max(ends) - min(starts) if starts and ends else None
 
     def messages(self) -> list[Message]:
-        """Each send joined to the receive that took it, in order of the sends."""
+        """Each send together with its receive, in order of the sends."""
         receives = {e.match: e for e in self.events if e.op in ("recv", "reduce") and e.match is not None}
         found = []
         for sent in self.events:
@@ -177,11 +190,11 @@ class Trace:
         return totals
 
     def with_events(self, events: Iterable[Event]) -> Trace:
-        """The same trace holding other events."""
+        """The same trace with other events."""
         return replace(self, events=tuple(events))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: a header, and each event as a mapping without the fields that have their default."""
+        """The trace as plain data for JSON. An event has only those fields that differ from their default."""
         header = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "events"}
         rows = []
         for event in self.events:
@@ -191,7 +204,7 @@ class Trace:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trace:
-        """The trace that `to_dict` wrote. Raises TraceError on another version or unknown fields."""
+        """The trace that `to_dict` gave. Raises TraceError for another version, unknown fields or missing ones."""
         if data.get("version") != VERSION:
             raise TraceError(f"the trace has version {data.get('version')!r}; this package reads version {VERSION}")
         header = {k: v for k, v in data.items() if k not in ("version", "events")}
@@ -214,7 +227,7 @@ class Trace:
             raise TraceError(f"the trace's header does not fit: {error}") from None
 
     def save(self, path: str | Path) -> None:
-        """Writes the trace as JSON."""
+        """Writes the trace to a file, as JSON."""
         Path(path).write_text(json.dumps(self.to_dict()), encoding="utf-8")
 
     @classmethod
@@ -223,9 +236,9 @@ class Trace:
         return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
 
     def to_chrome(self, path: str | Path | None = None) -> dict[str, Any]:
-        """The trace in the Trace Event Format, which Perfetto and chrome://tracing open; written to `path` if given.
+        """The trace in the Trace Event Format, which Perfetto and chrome://tracing open; also written to `path` if given.
 
-        One process, one thread a rank. Events without times are laid out one millisecond a step.
+        Each rank is a thread of one process. Where events have no times, a step takes one millisecond.
         """
         rows: list[dict[str, Any]] = [
             {"ph": "M", "pid": 0, "tid": rank, "name": "thread_name", "args": {"name": f"rank {rank}"}}
@@ -270,7 +283,7 @@ class Trace:
         return chrome
 
     def summary(self) -> str:
-        """One paragraph in words: ranks, steps, messages and bytes."""
+        """The trace in one line: ranks, messages, bytes, steps and time."""
         sent = self.bytes_sent()
         messages = sum(e.op == "send" for e in self.events)
         name = " ".join(filter(None, (self.algorithm, self.collective))) or self.kind

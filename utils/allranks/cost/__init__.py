@@ -1,9 +1,12 @@
 """What communication costs: formulas, lower bounds, bandwidths, fits, NCCL's tuner, and whole training runs.
 
-    from allranks import cost
-    cost.price("all_reduce", "ring", ranks=8, nbytes=1 << 30, alpha=5e-6, beta=1 / 25e9)
+>>> from allranks import cost
+>>> cost.price("all_reduce", "ring", ranks=8, nbytes=1000, alpha=100, beta=1)
+Fraction(3150, 1)
 
-Imports without torch. `cost.workload` and `cost.plan` are loaded when they are asked for.
+In all of these, p is the number of ranks and n the bytes of the *full* vector: in all_gather and reduce_scatter of all
+ranks' parts together, in all_to_all of all that one rank sends. Imports without torch; import `cost.workload` and
+`cost.plan` by themselves.
 """
 
 from allranks.cost.bandwidth import algbw_gb_per_s, bus_factor, busbw_gb_per_s

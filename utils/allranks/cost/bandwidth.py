@@ -1,4 +1,4 @@
-"""nccl-tests' bandwidths: algbw, and busbw, which compares all collectives and world sizes with one link's bandwidth."""
+"""nccl-tests' bandwidths: algbw and busbw. busbw can be compared with a link's bandwidth, whatever ran on how many ranks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from allranks.cost.terms import CostError, check_collective, check_size
 
 
 def bus_factor(collective: str, ranks: int) -> Fraction:
-    """busbw / algbw by nccl-tests (doc/PERFORMANCE.md): what makes bandwidths of all world sizes comparable to a link's.
+    """busbw / algbw, as nccl-tests defines it (doc/PERFORMANCE.md; gather and scatter: src/gather.cu).
 
-    all_reduce 2(p-1)/p; reduce_scatter, all_gather, all_to_all, and gather and scatter (src/gather.cu) (p-1)/p; broadcast
-    and reduce 1.
+    all_reduce 2(p-1)/p; reduce_scatter, all_gather, all_to_all, gather and scatter (p-1)/p; broadcast and reduce 1. Raises
+    CostError for a barrier, which moves no bytes.
+
+    >>> bus_factor("all_reduce", 8)
+    Fraction(7, 4)
     """
     check_collective(collective)
     check_size(ranks, 0)
@@ -26,12 +29,22 @@ def bus_factor(collective: str, ranks: int) -> Fraction:
 
 
 def algbw_gb_per_s(nbytes: int, seconds: float) -> float:
-    """Algorithm bandwidth, size over time, in 10^9 bytes a second; the size is nccl-tests': of all parts together."""
+    """Algorithm bandwidth: bytes of the full vector over seconds, in 10^9 bytes a second.
+
+    Raises CostError where the time is not above 0.
+
+    >>> algbw_gb_per_s(10**9, 0.01)
+    100.0
+    """
     if not seconds > 0:
         raise CostError(f"the time is {seconds!r} s; a bandwidth needs a time above 0")
     return nbytes / seconds / 1e9
 
 
 def busbw_gb_per_s(collective: str, ranks: int, nbytes: int, seconds: float) -> float:
-    """Bus bandwidth in 10^9 bytes a second: algbw times `bus_factor`."""
+    """Bus bandwidth in 10^9 bytes a second: algbw times `bus_factor`. Raises CostError.
+
+    >>> busbw_gb_per_s("all_reduce", 8, 10**9, 0.01)
+    175.0
+    """
     return algbw_gb_per_s(nbytes, seconds) * float(bus_factor(collective, ranks))

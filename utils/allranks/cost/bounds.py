@@ -1,4 +1,4 @@
-"""Lower bounds: what no algorithm for a collective can do without, whatever it does."""
+"""Lower bounds: the messages and bytes that every algorithm for a collective needs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from allranks.schedules import Number, ceil_lg
 
 
 def lower_bound(collective: str, ranks: int, nbytes: Number) -> Terms:
-    """What no algorithm over point-to-point links can do without (Chan et al. 2007, Patarasuk & Yuan 2009).
+    """The least messages, bytes and reduced bytes of any algorithm over point-to-point links.
 
-    Each of the three terms is a bound by itself; there need be no algorithm that reaches all of them at once, and
-    reduction inside switches (SHARP, NVLS) is not bound by them.
+    Each of the three terms is a bound by itself; no algorithm need reach all of them. They do not hold for reduction inside
+    switches (SHARP, NVLS). Raises CostError. Chan et al. 2007; for all_reduce Patarasuk & Yuan 2009.
+
+    >>> lower_bound("all_reduce", 4, 1000).nbytes
+    Fraction(1500, 1)
     """
     check_collective(collective)
     check_size(ranks, nbytes)

@@ -1,9 +1,8 @@
 """What an algorithm costs: its closed form in alpha, beta and gamma, with its source.
 
-p ranks; n bytes of the *full* vector (all_gather and reduce_scatter: the total, so n/p a rank; all_to_all: what one rank
-sends in all); alpha seconds a message, beta seconds a byte and direction, gamma seconds a byte reduced. Links are full
-duplex, and a rank sends one message and receives one at a time. Everything is exact where it is given Fractions.
-Imports without torch.
+p ranks; n bytes of the *full* vector (all_gather and reduce_scatter: of all parts, n/p a rank; all_to_all: of all that one
+rank sends); alpha seconds a message, beta seconds a byte in one direction, gamma seconds a byte reduced. A rank can send one
+message and receive one at the same time. Results are exact for integers and Fractions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fractions import Fraction
 
 from allranks.cost.terms import CostError, Terms, check_size
 from allranks.schedules import Number, ScheduleError, ceil_lg, describe
-from allranks.schedules.grouped import nodes_of
+from allranks.schedules.grouped import group_size
 
 MPICH = "pmodels/mpich, cost comments in src/mpi/coll, after Thakur, Rabenseifner & Gropp 2005"
 CHAN = "Chan, Heimlich, Purkayastha & van de Geijn 2007"
@@ -27,7 +26,11 @@ DERIVED = "derived in docs/cost_model.md"
 
 @dataclass(frozen=True)
 class Formula:
-    """The closed form of one algorithm: `text` for readers, `terms(p, n, **options)` for programs."""
+    """The closed form of one algorithm: `text` for readers, `terms(p, n, **options)` for programs.
+
+    >>> FORMULAS["all_reduce", "ring"]
+    <Formula all_reduce, ring: 2(p-1)α + 2n(p-1)/p·β + n(p-1)/p·γ>
+    """
 
     collective: str
     algorithm: str
@@ -46,13 +49,13 @@ def _share(p: int, n: Number) -> Fraction:
 
 
 def _fold(p: int) -> tuple[int, int, int]:
-    """(q, lg q, r) with q the largest power of two that is at most p, and r = p - q."""
+    """(q, lg q, r), where q is the largest power of two that is at most p, and r = p - q."""
     q = 1 << (p.bit_length() - 1)
     return q, q.bit_length() - 1, p - q
 
 
 def _folded_blocks(p: int) -> int:
-    """The parts that the busiest rank moves in recursive halving or doubling, when the first r ranks stand for two."""
+    """The parts that the busiest rank moves in recursive halving or doubling, where the first r ranks act for two."""
     q, rounds, r = _fold(p)
     return sum((q >> j) + min(r, q >> j) for j in range(1, rounds + 1))
 
@@ -63,7 +66,7 @@ def _messages(count: int, n: Number, reduced: int = 0) -> Terms:
 
 
 def _fold_terms(p: int, n: Number, back: Number | None) -> Terms:
-    """The fold's first step, and its last of `back` bytes; nothing for powers of two."""
+    """The first step of the fold, and its last step of `back` bytes; nothing where p is a power of two."""
     if p & (p - 1) == 0:
         return Terms()
     return _messages(1, n, 1) + (Terms() if back is None else _messages(1, back))
@@ -97,7 +100,7 @@ def _doubling_all_gather(p: int, n: Number) -> Terms:
 
 
 def _one_way(p: int, segments: int) -> int:
-    """The steps in which `segments` segments go up (or down) one binary tree laid out as a heap."""
+    """The steps in which `segments` segments go up (or down) one binary tree, in which ranks are placed as in a heap."""
     if p <= 2:
         return segments if p == 2 else 0
     return 2 * (segments + p.bit_length() - 2) - (p & (p - 1) == 0)
@@ -190,10 +193,10 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
     ),
     (
         "reduce_scatter", "recursive halving", "lg p·α + n(p-1)/p·(β+γ)", MPICH,
-        "p = 2^k; else ⌊lg p⌋+2 steps, and ranks that stand for two move more", _halving,
+        "p = 2^k; else ⌊lg p⌋+2 steps, and ranks that act for two move more", _halving,
     ),
     (
-        "all_reduce", "flat", "2(p-1)(α + nβ) + (p-1)nγ", DERIVED, "the root handles p-1 whole vectors each way",
+        "all_reduce", "flat", "2(p-1)(α + nβ) + (p-1)nγ", DERIVED, "the root receives and sends p-1 whole vectors",
         lambda p, n: _messages(2 * (p - 1), n, p - 1),
     ),
     (
@@ -246,7 +249,11 @@ FORMULAS: dict[tuple[str, str], Formula] = {(row[0], row[1]): Formula(*row) for 
 
 
 def formula(collective: str, algorithm: str) -> Formula:
-    """The closed form of an algorithm, by the names of `schedules.find`. Raises CostError."""
+    """The closed form of an algorithm, by the names of `schedules.find`. Raises CostError.
+
+    >>> formula("broadcast", "binomial").text
+    '⌈lg p⌉(α + nβ)'
+    """
     try:
         found = describe(collective, algorithm)
     except ScheduleError as error:
@@ -257,7 +264,10 @@ def formula(collective: str, algorithm: str) -> Formula:
 def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options: int | None) -> Terms:
     """The price as counts of alpha, beta and gamma.
 
-    Options are those of the schedule: `segments`, `ranks_per_node`, `columns`; without them what the schedule takes.
+    `options` and their defaults are those of the schedule: `segments`, `ranks_per_node`, `columns`. Raises CostError.
+
+    >>> terms("all_reduce", "tree", ranks=5, nbytes=1000)
+    Terms(messages=Fraction(6, 1), nbytes=Fraction(6000, 1), reduced_nbytes=Fraction(3000, 1))
     """
     found = formula(collective, algorithm)
     check_size(ranks, nbytes)
@@ -269,7 +279,7 @@ def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options
     for name, groups in (("ranks_per_node", "nodes"), ("columns", "rows")):
         if name in chosen:
             try:
-                chosen[name] = nodes_of(ranks, chosen[name], name, groups)
+                chosen[name] = group_size(ranks, chosen[name], name, groups)
             except ScheduleError as error:
                 raise CostError(str(error)) from None
     return found.terms(ranks, Fraction(nbytes), **chosen)
@@ -285,16 +295,26 @@ def price(
     gamma: Number = 0,
     **options: int | None,
 ) -> Number:
-    """Seconds of an algorithm by its closed form; equal to the schedule's own price where its chunks are all alike."""
+    """Seconds of an algorithm by its closed form; equal to `Schedule.price` where all chunks have the same size.
+
+    `options` as in `terms`. Raises CostError.
+
+    >>> price("all_gather", "bruck", ranks=5, nbytes=1000, alpha=10, beta=1)
+    Fraction(830, 1)
+    """
     return terms(collective, algorithm, ranks, nbytes, **options).seconds(alpha, beta, gamma)
 
 
 def two_level(
     nodes: int, ranks_per_node: int, nbytes: Number, inner: tuple[Number, Number], outer: tuple[Number, Number]
 ) -> Number:
-    """Seconds of the hierarchical all-reduce with (alpha, beta) `inner` in a node and `outer` between nodes.
+    """Seconds of the hierarchical all-reduce, with (alpha, beta) `inner` inside a node and `outer` between nodes.
 
-    2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m b2, each rank having its own link between nodes.
+    For m nodes of g ranks, each rank with its own link between nodes: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 +
+    2(n/g)(m-1)/m b2.
+
+    >>> two_level(nodes=2, ranks_per_node=4, nbytes=800, inner=(1, 1), outer=(10, 2))
+    Fraction(1626, 1)
     """
     m, g = nodes, ranks_per_node
     inside = Terms(Fraction(2 * (g - 1)), 2 * _share(g, nbytes))
@@ -303,7 +323,11 @@ def two_level(
 
 
 def best_segments(ranks: int, nbytes: float, alpha: float, beta: float) -> int:
-    """How many segments make the pipelined chain fastest: √((p-2)nβ/α), at least 1, in whole segments of a byte or more."""
+    """The number of segments with which the pipelined chain is fastest: √((p-2)nβ/α), rounded; from 1 to one for each byte.
+
+    >>> best_segments(10, nbytes=1_000_000, alpha=5e-6, beta=1e-9)
+    40
+    """
     check_size(ranks, nbytes)
     if ranks <= 2 or nbytes < 2:
         return 1

@@ -1,4 +1,4 @@
-"""What NCCL 2.30.7's tuner expects of an all-reduce (src/graph/tuning.cc and topo.h): its latencies and bandwidths."""
+"""The times that NCCL 2.30.7's tuner predicts for an all-reduce (src/graph/tuning.cc and topo.h)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ _NCCL_TREE_FACTOR = {"LL": 0.92 / 3.8, "LL128": 0.92 * 7 / 9, "Simple": 0.92}
 
 
 def nccl_latency_us(algorithm: str, protocol: str, ranks: int, nodes: int = 1, link: str = "NVLink") -> float:
-    """Microseconds of latency that NCCL's tuner expects of an all-reduce; constants of its model, not of hardware.
+    """Microseconds of latency that NCCL's tuner predicts for an all-reduce, from constants of its model.
 
-    ring: base + (steps - inter) intra + inter net, with steps 2(p-1) and inter 2(nodes-1); tree: base + 2[(p/nodes - 1)
-    intra + lg(nodes) net]: a chain inside each node. Left out: the factor 1.4 for large Simple messages between nodes.
+    ring: base + (steps - inter) intra + inter net, with steps = 2(p-1) and inter = 2(nodes-1); tree: base + 2[(p/nodes - 1)
+    intra + lg(nodes) net], with a chain inside each node. The factor 1.4 for large Simple messages between nodes is left
+    out. `link` is "NVLink" or "PCIe". Raises CostError.
+
+    >>> round(nccl_latency_us("ring", "LL", 8), 3)
+    15.0
     """
     key = _nccl_key(algorithm, protocol)
     check_size(ranks, 0)
@@ -41,10 +45,13 @@ def nccl_latency_us(algorithm: str, protocol: str, ranks: int, nodes: int = 1, l
 
 
 def nccl_bandwidth_gb_per_s(algorithm: str, protocol: str, ranks: int, bus_gb_per_s: float) -> float:
-    """The algorithm bandwidth that NCCL's tuner expects of an all-reduce in one node whose bus has `bus_gb_per_s`.
+    """The algorithm bandwidth that NCCL's tuner predicts for an all-reduce in one node whose bus has `bus_gb_per_s`.
 
-    ring: bus * p / 2(p-1) times the protocol's share; tree: half the bus times the share. Left out: the caps on LL and
-    the tree's correction by size, so that trees look better here than in NCCL.
+    In 10^9 bytes a second. ring: bus * p / 2(p-1) times the protocol's factor; tree: bus / 2 times the factor. The limits on
+    LL and the tree's correction by size are left out, so that trees are faster here than in NCCL. Raises CostError.
+
+    >>> nccl_bandwidth_gb_per_s("ring", "Simple", 8, bus_gb_per_s=371.0)
+    212.0
     """
     _nccl_key(algorithm, protocol)
     check_size(ranks, 0)
@@ -58,13 +65,21 @@ def nccl_bandwidth_gb_per_s(algorithm: str, protocol: str, ranks: int, bus_gb_pe
 def nccl_time_us(
     algorithm: str, protocol: str, ranks: int, nbytes: float, bus_gb_per_s: float, link: str = "NVLink"
 ) -> float:
-    """Microseconds that the tuner expects in one node: latency + nbytes / (1000 * bandwidth in GB/s)."""
+    """Microseconds that the tuner predicts in one node: latency + nbytes / (1000 * bandwidth in GB/s). Raises CostError.
+
+    >>> round(nccl_time_us("ring", "Simple", 8, nbytes=212_000_000, bus_gb_per_s=371.0))
+    1056
+    """
     bandwidth = nccl_bandwidth_gb_per_s(algorithm, protocol, ranks, bus_gb_per_s)
     return nccl_latency_us(algorithm, protocol, ranks, link=link) + nbytes / (1000 * bandwidth)
 
 
 def nccl_choice(ranks: int, nbytes: float, bus_gb_per_s: float, link: str = "NVLink") -> tuple[str, str, float]:
-    """(algorithm, protocol, microseconds): the fastest pair, as the tuner chooses among ring and tree in one node."""
+    """(algorithm, protocol, microseconds) of the fastest pair, as the tuner chooses in one node. Raises CostError.
+
+    >>> nccl_choice(8, nbytes=8, bus_gb_per_s=371.0)[:2]
+    ('ring', 'LL')
+    """
     options = [(a, p, nccl_time_us(a, p, ranks, nbytes, bus_gb_per_s, link)) for a, p in NCCL_BASE_US]
     return min(options, key=lambda option: option[2])
 

@@ -1,8 +1,8 @@
-"""A training run as a plan: a model, a machine, and how the one is split over the other; what a step of it then sends.
+"""A plan of a training run: a model, a machine, and how the model is split over its ranks; and what a step then sends.
 
-The figures are those of `allranks.cost.workload`; what is added here is which ranks form a group, and which links join them. Ranks
-are numbered as Megatron-LM does by default: tensor parallel ranks are neighbours, then the data parallel ones (with
-the expert parallel ones among them), and pipeline stages are farthest apart. Imports without torch.
+The prices are those of `allranks.cost.workload`; a plan adds which ranks form a group, and which links join them. Ranks are
+numbered as Megatron-LM does by default: tensor parallel ranks are neighbours, then come the data parallel ranks (with the
+expert parallel ones among them), and the stages of the pipeline are farthest apart. Imports without torch.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 from allranks.cost import workload
 from allranks.cost.workload import Cluster, Price, Traffic, WorkloadError
+from allranks.schedules import MAX_RANKS
 from allranks.topology import PRESETS, Topology
 
 __all__ = [
     "MODELS",
     "Model",
     "Plan",
-    "changed",
+    "custom_model",
     "plan",
 ]
 
-MAX_RANKS = 65536
 Named = TypeVar("Named", "Model", Topology)
 OPTIMIZER_NBYTES = (
     12  # a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, 3.1)
@@ -32,7 +32,11 @@ OPTIMIZER_NBYTES = (
 
 @dataclass(frozen=True)
 class Model:
-    """A transformer. `parameters` are all of them, `expert_parameters` those of them that lie in experts."""
+    """A transformer. `parameters` counts all parameters, `expert_parameters` those of them that belong to experts.
+
+    >>> MODELS["LLaMA 65B"].layers
+    80
+    """
 
     name: str
     parameters: float
@@ -59,10 +63,15 @@ MODELS: dict[str, Model] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a step of training is split: `dp * tp * pp` ranks, experts over `ep` of each `dp`, and ZeRO's stage (0 is DDP).
+    """How a step of training is split over dp * tp * pp ranks.
 
-    `batch` and `microbatch` count sequences: a replica does batch / dp of them in a step, `microbatch` at a time. Raises
-    WorkloadError, one sentence, where it doesn't add up.
+    `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages; `ep` of the `dp`
+    ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
+    computes batch / dp of them, `microbatch` at a time. Raises WorkloadError where these numbers do not fit together.
+
+    >>> split = Plan(MODELS["7B"], PRESETS["dgx-h100"], dp=4, tp=8)
+    >>> split.ranks, list(split.prices)
+    (32, ['data', 'tensor'])
     """
 
     model: Model
@@ -80,9 +89,9 @@ class Plan:
     def __post_init__(self) -> None:
         model = self.model
         for name in ("dp", "tp", "pp", "ep", "batch", "microbatch"):
-            _whole(name, getattr(self, name))
+            _check_positive(name, getattr(self, name))
         for name in ("layers", "hidden", "sequence"):
-            _whole(name, getattr(model, name))
+            _check_positive(name, getattr(model, name))
         if not model.parameters > 0 or not 0 <= model.expert_parameters <= model.parameters:
             raise WorkloadError(
                 f"the model has {model.parameters:g} parameters, {model.expert_parameters:g} of them in experts; a model has "
@@ -91,18 +100,20 @@ class Plan:
         if self.zero_stage not in (0, 1, 2, 3):
             raise WorkloadError(f"there is no ZeRO stage {self.zero_stage!r}; there are 1, 2 and 3, and 0 is plain DDP")
         if self.ranks > MAX_RANKS:
-            raise WorkloadError(f"dp x tp x pp is {self.ranks} ranks; {MAX_RANKS} are enough")
+            raise WorkloadError(f"dp x tp x pp is {self.ranks} ranks; it must be at most {MAX_RANKS}")
         workload.nbytes_of(self.dtype)
-        self._divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
-        self._divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
-        self._divides(
+        self._check_divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
+        self._check_divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
+        self._check_divides(
             "batch", self.batch, "dp x microbatch", self.dp * self.microbatch, "every replica does whole ones"
         )
         if self.ep > 1 and model.experts < 2:
             raise WorkloadError(f"ep is {self.ep}, but the model {model.name} has no experts to spread")
         if self.ep > 1:
-            self._divides("experts", model.experts, "ep", self.ep, "every rank has as many experts")
-            self._divides("dp", self.dp, "ep", self.ep, "expert parallel ranks are taken from the data parallel ones")
+            self._check_divides("experts", model.experts, "ep", self.ep, "every rank has as many experts")
+            self._check_divides(
+                "dp", self.dp, "ep", self.ep, "expert parallel ranks are taken from the data parallel ones"
+            )
         if self.machine.nic is None and self.ranks > self.machine.ranks_per_node:
             raise WorkloadError(
                 f"{self.machine.name} is one node of {self.machine.ranks_per_node} ranks, not {self.ranks}"
@@ -115,14 +126,14 @@ class Plan:
 
     @property
     def microbatches(self) -> int:
-        """How many microbatches a replica does in a step."""
+        """How many microbatches a replica computes in a step."""
         return self.batch // (self.dp * self.microbatch)
 
     @property
     def state_nbytes(self) -> float:
-        """Bytes of weights, gradients and Adam's state on a rank; activations are not counted.
+        """Bytes of weights, gradients and Adam's state on one rank, without activations.
 
-        ZeRO shards the optimizer's 12 bytes a parameter (stage 1), the gradients as well (2), the weights as well (3).
+        ZeRO shards the optimizer's 12 bytes a parameter (stages 1 to 3), the gradients (2 and 3) and the weights (3).
         """
         element = workload.nbytes_of(self.dtype)
         optimizer = OPTIMIZER_NBYTES - (4 if element == 4 else 0)  # float32 weights need no copy
@@ -135,9 +146,9 @@ class Plan:
 
     @cached_property
     def prices(self) -> dict[str, Price]:
-        """What a step sends, by kind: "data", "tensor", "pipeline" and "expert", those that are in use.
+        """What a rank of an inner pipeline stage sends in a step, by kind: "data", "tensor", "pipeline" and "expert".
 
-        For a rank of an inner pipeline stage. A kind whose group has one rank sends nothing, and is left out.
+        A kind whose groups have one rank sends nothing and is left out.
         """
         model, m = self.model, self.microbatches
         stage = model.layers // self.pp
@@ -164,52 +175,52 @@ class Plan:
 
     @property
     def calls(self) -> int:
-        """Collective calls and messages of a rank in a step."""
+        """The collective calls and messages of one rank in a step."""
         return sum(price.calls for price in self.prices.values())
 
     @property
     def bytes_sent(self) -> float:
-        """Bytes that a rank sends in a step."""
+        """The bytes that one rank sends in a step."""
         return sum(price.bytes_sent for price in self.prices.values())
 
     @property
     def seconds(self) -> float:
-        """Seconds of communication in a step, one call after the other, nothing hidden behind computing."""
+        """Seconds of communication in a step, where no call overlaps with another or with computing."""
         return sum(price.seconds for price in self.prices.values())
 
     @property
     def bubble(self) -> float:
-        """The share of a step in which a pipeline stage waits."""
+        """The share of a step, from 0 to 1, in which a pipeline stage waits."""
         efficiency = self.prices["pipeline"].efficiency if "pipeline" in self.prices else None
         return 0.0 if efficiency is None else 1 - efficiency
 
     def group(self, stride: int, size: int, to_all: bool = False) -> Cluster:
-        """The links of a group of `size` ranks, each `stride` after the last, as `workload` wants them: all equal.
+        """The links of a group of `size` ranks whose numbers are `stride` apart, as equal links for `workload`.
 
-        The slowest link on the group's way counts. Groups that pass the same bridge or the same network cards share them; a
-        group with several ranks in a node uses the cards of them all, unless it is an all_to_all, whose every rank then has its
-        own share of the cards. Priced as if all of an all_to_all left the node, where some of it does.
+        They have the bandwidth of the slowest link between the ranks of the group. Groups that use the same bridge or the same
+        network cards share them. A group with several ranks in a node uses the cards of all these ranks; `to_all` says that it
+        runs an all_to_all, in which each rank has its own share of the cards, and which is priced as if all of it left the node.
         """
         machine = self.machine
         node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
         rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
-        if machine.host is not None and island < node and not _within(stride, size, island, self.ranks):
+        if machine.host is not None and island < node and not _stays_within(stride, size, island, self.ranks):
             rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
             alphas.append(machine.host.alpha_s)
-        if machine.nic is not None and not _within(stride, size, node, self.ranks):
+        if machine.nic is not None and not _stays_within(stride, size, node, self.ranks):
             cards = machine.nics_per_node * machine.nic.bytes_per_s
             rates.append(cards / (node if to_all else min(stride, node)))
             alphas.append(machine.nic.alpha_s)
             leaf_nodes = machine.nodes_per_leaf or 0
             leaf = node * leaf_nodes
-            if leaf and not _within(stride, size, leaf, self.ranks):
+            if leaf and not _stays_within(stride, size, leaf, self.ranks):
                 uplinks = cards * leaf_nodes / machine.oversubscription
                 rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
         return Cluster(size, min(rates), max(alphas))
 
     @property
     def _parameters(self) -> tuple[float, float]:
-        """The parameters on a rank: (those that all replicas have, those of its experts)."""
+        """The parameters on one rank: (those that every replica has, those of its experts)."""
         shards = self.tp * self.pp
         expert = self.model.expert_parameters if self.ep > 1 else 0.0
         return (self.model.parameters - expert) / shards, expert / (shards * self.ep)
@@ -227,7 +238,7 @@ class Plan:
         return Price(f"ZeRO-{self.zero_stage}" if self.zero_stage else "DDP", tuple(parts))
 
     def _shared(self, parameters: float, group: Cluster) -> list[Traffic]:
-        """What replicas send for so many parameters. What is sharded is gathered or reduced anew for each microbatch."""
+        """What replicas send for `parameters`. What is sharded is gathered or reduced again for each microbatch."""
         if self.zero_stage == 0:
             return list(workload.ddp(parameters, group, self.dtype, self.bucket_nbytes).parts)
         price = workload.zero(self.zero_stage, parameters, group, self.dtype)
@@ -237,18 +248,28 @@ class Plan:
             for part in price.parts
         ]
 
-    def _divides(self, what: str, whole: int, by_what: str, by: int, so: str) -> None:
+    def _check_divides(self, what: str, whole: int, by_what: str, by: int, so: str) -> None:
         if whole % by:
             raise WorkloadError(f"{what} is {whole}, which {by_what} = {by} does not divide; it must, so that {so}")
 
 
 def plan(model: str | Model, machine: str | Topology, **split: Any) -> Plan:
-    """A plan by the names of a model (`MODELS`) and of a machine (`topology.PRESETS`). Raises WorkloadError."""
+    """A plan by the names of a model (`MODELS`) and of a machine (`topology.PRESETS`). Raises WorkloadError.
+
+    `split` is the fields of `Plan`.
+
+    >>> plan("7B", "dgx-h100", dp=4, tp=8).ranks
+    32
+    """
     return Plan(_named("model", model, MODELS), _named("machine", machine, PRESETS), **split)
 
 
-def changed(model: Model, **figures: Any) -> Model:
-    """The model with other figures; it is nobody's preset any more, and its name says so."""
+def custom_model(model: Model, **figures: Any) -> Model:
+    """The model with other figures; it is then called "own figures".
+
+    >>> custom_model(MODELS["7B"], layers=16).name
+    'own figures'
+    """
     return replace(model, name="own figures", source="", **figures)
 
 
@@ -261,11 +282,11 @@ def _named(what: str, wanted: str | Named, there: dict[str, Named]) -> Named:
         raise WorkloadError(f"there is no {what} {wanted!r}; there are {', '.join(there)}") from None
 
 
-def _within(stride: int, size: int, unit: int, ranks: int) -> bool:
-    """Whether every such group stays within one unit of the machine."""
+def _stays_within(stride: int, size: int, unit: int, ranks: int) -> bool:
+    """Whether every group of `size` ranks, `stride` apart, lies inside one unit (of `unit` ranks) of the machine."""
     return ranks <= unit or unit % (stride * size) == 0
 
 
-def _whole(name: str, value: object) -> None:
+def _check_positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise WorkloadError(f"{name} is {value!r}; it is a whole number above 0")

@@ -1,4 +1,4 @@
-"""A cost as a sum of three counts, times alpha, beta and gamma; and the checks that every function of `cost` shares."""
+"""A price as three counts, of alpha, beta and gamma; and checks that the functions of `cost` share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from allranks.schedules import COLLECTIVES, Number
 
 
 class CostError(CourseError, ValueError):
-    """Something that has no price: an unknown collective or algorithm, negative bytes, too few measurements."""
+    """No price can be given: an unknown collective or algorithm, negative bytes, too few measurements."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A price as a sum: `messages` times alpha, `nbytes` times beta, `reduced_nbytes` times gamma."""
+    """A price as a sum: `messages` times alpha, `nbytes` times beta, `reduced_nbytes` times gamma.
+
+    >>> Terms(Fraction(2), Fraction(100)).seconds(alpha=5, beta=1)
+    Fraction(110, 1)
+    """
 
     messages: Fraction = Fraction(0)
     nbytes: Fraction = Fraction(0)
@@ -27,19 +31,21 @@ class Terms:
         )
 
     def seconds(self, alpha: Number, beta: Number, gamma: Number = 0) -> Number:
-        """messages*alpha + nbytes*beta + reduced_nbytes*gamma, exact where all three are Fractions or integers."""
+        """messages*alpha + nbytes*beta + reduced_nbytes*gamma; exact where all three are Fractions or integers."""
         if any(isinstance(x, float) for x in (alpha, beta, gamma)):
             return float(self.messages) * alpha + float(self.nbytes) * beta + float(self.reduced_nbytes) * gamma
         return self.messages * alpha + self.nbytes * beta + self.reduced_nbytes * gamma
 
 
 def check_collective(collective: str) -> str:
+    """The collective. Raises CostError where there is none of this name."""
     if collective not in COLLECTIVES:
         raise CostError(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
     return collective
 
 
 def check_size(ranks: int, nbytes: Number) -> None:
+    """Raises CostError where `ranks` is no world size or `nbytes` is negative."""
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise CostError(f"ranks is {ranks!r}; it must be a whole number above 0")
     if not nbytes >= 0:

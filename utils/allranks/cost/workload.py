@@ -1,8 +1,7 @@
-"""What a step of training sends: data, sharded, tensor, pipeline and expert parallelism in bytes, calls and seconds.
+"""What a step of training sends: data, sharded, tensor, pipeline and expert parallelism, in bytes, calls and seconds.
 
-Each collective is priced with the bandwidth-optimal ring (all_to_all: pairwise), so that its seconds are calls * messages *
-alpha + bytes sent by a rank * beta. `bytes_per_s` is a link's bandwidth in one direction (what nccl-tests calls busbw);
-a network card of 200 Gb/s has 25e9 of it. Bytes are counted in each collective's own dtype. Imports without torch.
+Each collective has the price of the ring (all_to_all: of the pairwise exchange), which sends the fewest bytes: calls *
+messages * alpha + bytes that a rank sends * beta. Bytes are those of each collective's own dtype. Imports without torch.
 """
 
 from __future__ import annotations
@@ -33,12 +32,18 @@ DDP_BUCKET_NBYTES = 25 << 20  # torch's bucket_cap_mb
 
 
 class WorkloadError(CourseError, ValueError):
-    """A step that can't be: fewer than one rank, no bandwidth, an unknown dtype."""
+    """A step of training that is impossible: fewer than one rank, no bandwidth, an unknown dtype."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """`ranks` joined by equal links: bytes a second and direction, and seconds a message."""
+    """`ranks` with equal links: bytes a second in one direction (nccl-tests' busbw), and seconds a message.
+
+    A network card of 200 Gb/s has 25e9 bytes a second. Raises WorkloadError for impossible figures.
+
+    >>> Cluster(ranks=8, bytes_per_s=25e9)
+    Cluster(ranks=8, bytes_per_s=25000000000.0, alpha_s=0.0)
+    """
 
     ranks: int
     bytes_per_s: float
@@ -55,7 +60,11 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Traffic:
-    """`calls` times one collective of `nbytes` (as in `cost`; "send" is one message), with what it costs a rank."""
+    """`calls` calls of one collective of `nbytes` each (as in `cost`; "send" is one message), and what a rank sends in them.
+
+    >>> pipeline_parallel(4, 1, 2048, 4096, Cluster(2, 25e9)).parts[0].collective
+    'send'
+    """
 
     what: str
     collective: str
@@ -67,9 +76,13 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Price:
-    """A step's communication: its parts, their sums for one rank, and what of it computing can't hide.
+    """The communication of one step: its parts, and their sums for one rank.
 
-    `exposed_s` is None where it was not asked for. `efficiency` is computing over computing plus what is exposed.
+    `exposed_s` is the seconds that no computing can hide; None where the backward pass was not given. `efficiency` is
+    computing over computing plus exposed seconds.
+
+    >>> zero(1, 1e9, Cluster(8, 25e9)).bytes_sent
+    3500000000.0
     """
 
     name: str
@@ -79,23 +92,23 @@ class Price:
 
     @property
     def calls(self) -> int:
-        """Collective calls, or messages, of a rank."""
+        """The calls (or messages) of one rank."""
         return sum(part.calls for part in self.parts)
 
     @property
     def bytes_sent(self) -> float:
-        """Bytes that a rank sends."""
+        """The bytes that one rank sends."""
         return sum(part.bytes_sent for part in self.parts)
 
     @property
     def seconds(self) -> float:
-        """Seconds of communication, one call after the other."""
+        """Seconds of communication, where one call starts after the other has ended."""
         return sum(part.seconds for part in self.parts)
 
     def times(self, count: int) -> Price:
-        """The price of doing it `count` times, as gradients are accumulated over microbatches; nothing overlaps."""
+        """The price of `count` repetitions, one after the other, for example for each microbatch. Raises WorkloadError."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise WorkloadError(f"it is done {count!r} times; that is a whole number above 0")
+            raise WorkloadError(f"count is {count!r}; it is a whole number above 0")
         parts = tuple(
             replace(part, calls=count * part.calls, bytes_sent=count * part.bytes_sent, seconds=count * part.seconds)
             for part in self.parts
@@ -123,11 +136,15 @@ def ddp(
     backward_s: float | None = None,
     compute_s: float | None = None,
 ) -> Price:
-    """Distributed data parallel: one all_reduce a bucket of gradients; `bucket_nbytes` None is one call for all.
+    """Distributed data parallel: one all_reduce for each bucket of gradients; with `bucket_nbytes` None, one for all.
 
-    With `backward_s`, what stays exposed where the K buckets become ready evenly over it and go one after the other: the
-    last bucket, which nothing can hide, or communication - backward (1 - 1/K) where that is more. It leaves out that
-    communication slows computing down. `compute_s` is the whole step's computing.
+    With `backward_s`, the seconds of the backward pass, the price says how much of the communication is exposed. K buckets
+    become ready at equal distances over the backward pass, and are sent one after the other. Exposed is then the last
+    bucket, or communication - backward (1 - 1/K), whichever is longer. That communication slows computing is left out.
+    `compute_s` is the computing of the whole step, in seconds. Raises WorkloadError.
+
+    >>> ddp(7e9, Cluster(8, 25e9), bucket_nbytes=None).seconds
+    0.98
     """
     total = _positive("parameters", parameters) * nbytes_of(dtype)
     bucket = total if bucket_nbytes is None else min(_positive("bucket_nbytes", bucket_nbytes), total)
@@ -144,9 +161,14 @@ def zero(
     gradient_dtype: str | None = None,
     reshard_after_forward: bool = True,
 ) -> Price:
-    """ZeRO (Rajbhandari et al., arXiv:1910.02054). Stages 1 and 2: reduce_scatter gradients, all_gather parameters: 2P.
+    """ZeRO and FSDP (Rajbhandari et al., arXiv:1910.02054).
 
-    Stage 3: all_gather before forward and, resharded, before backward again, and reduce_scatter: 3P.
+    Stages 1 and 2: reduce_scatter of the gradients and all_gather of the parameters. Stage 3: all_gather before the forward
+    pass, again before the backward pass if `reshard_after_forward`, and reduce_scatter of the gradients. Raises
+    WorkloadError.
+
+    >>> [part.collective for part in zero(3, 7e9, Cluster(8, 25e9)).parts]
+    ['all_gather', 'all_gather', 'reduce_scatter']
     """
     if stage not in (1, 2, 3):
         raise WorkloadError(f"there is no ZeRO stage {stage!r}; there are 1, 2 and 3")
@@ -172,9 +194,14 @@ def tensor_parallel(
     recompute: bool = False,
     sequence_parallel: bool = False,
 ) -> Price:
-    """Tensor parallelism (Megatron-LM, arXiv:1909.08053): 2 all_reduces forward and 2 backward a layer, of b*s*h elements.
+    """Tensor parallelism (Megatron-LM, arXiv:1909.08053).
 
-    Full recomputation adds 2. Sequence parallelism makes a reduce_scatter and an all_gather of each: the same bytes.
+    In each layer 2 all_reduces forward and 2 backward, of batch * sequence * hidden elements; with `recompute`, of all
+    activations, 2 more. With `sequence_parallel`, each is a reduce_scatter and an all_gather: the same bytes. Raises
+    WorkloadError.
+
+    >>> tensor_parallel(32, 1, 2048, 4096, Cluster(8, 240e9)).calls
+    128
     """
     nbytes = math.prod(
         _positive(name, value) for name, value in (("batch", batch), ("sequence", sequence), ("hidden", hidden))
@@ -187,9 +214,13 @@ def tensor_parallel(
 def pipeline_parallel(
     microbatches: int, microbatch: int, sequence: int, hidden: int, cluster: Cluster, dtype: str = "bfloat16"
 ) -> Price:
-    """Pipeline parallelism, one stage a rank: an inner stage sends each microbatch's activations on and gradients back.
+    """Pipeline parallelism with one stage on each rank, for an inner stage.
 
-    `efficiency` is that of the bubble alone, m / (m + p - 1), for stages of equal length.
+    It sends the activations of each microbatch to the next stage, and their gradients to the stage before. `efficiency` is
+    m / (m + p - 1) for m microbatches, where all stages take equally long: only the bubble counts. Raises WorkloadError.
+
+    >>> pipeline_parallel(7, 1, 2048, 4096, Cluster(4, 25e9)).efficiency
+    0.7
     """
     m = int(_positive("microbatches", microbatches))
     nbytes = math.prod(
@@ -197,7 +228,7 @@ def pipeline_parallel(
     ) * nbytes_of(dtype)  # fmt: skip
     p = cluster.ranks
     calls = m if p > 1 else 0
-    # with two stages there is no inner one: the first sends activations, the last their gradients
+    # of two stages, the first sends only activations, and the last only their gradients
     ways = ("activations", "their gradients") if p > 2 else ("activations, or their gradients",)
     parts = tuple(
         Traffic(what, "send", calls, nbytes, calls * nbytes, calls * (cluster.alpha_s + nbytes / cluster.bytes_per_s))
@@ -217,9 +248,14 @@ def expert_parallel(
     capacity: float = 1.0,
     training: bool = True,
 ) -> Price:
-    """Expert parallelism with uniform routing: a dispatch and a combine all_to_all a layer, and both again backward.
+    """Expert parallelism, where each expert gets equally many tokens.
 
-    A rank sends tokens*k*h*e*(E-1)/E of E ranks each time; `capacity` above 1 pads that.
+    In each layer one all_to_all dispatches tokens and one combines results; if `training`, both again backward. Each time a
+    rank sends tokens * top_k * hidden elements, of which (p-1)/p leave it; `capacity` above 1 pads them. Raises
+    WorkloadError.
+
+    >>> expert_parallel(4096, 2, 4096, Cluster(8, 25e9), layers=32).calls
+    128
     """
     values = (("tokens", tokens), ("top_k", top_k), ("hidden", hidden), ("layers", layers), ("capacity", capacity))
     t, k, h, depth, padding = (_positive(name, value) for name, value in values)
@@ -234,7 +270,11 @@ def expert_parallel(
 
 
 def nbytes_of(dtype: str) -> int:
-    """Bytes of an element. Raises WorkloadError."""
+    """Bytes of one element. Raises WorkloadError.
+
+    >>> nbytes_of("bf16")
+    2
+    """
     names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8"}
     try:
         return ELEMENT_NBYTES[names.get(dtype, dtype)]
@@ -252,10 +292,10 @@ def _collective(what: str, collective: str, calls: int, nbytes: float, cluster: 
 def _overlapped(name: str, part: Traffic, backward_s: float | None, compute_s: float | None) -> Price:
     for what, value in (("backward pass", backward_s), ("step's computing", compute_s)):
         if value is not None and not 0 <= value < math.inf:
-            raise WorkloadError(f"the {what} takes {value} s; it can't be negative, and is finite")
+            raise WorkloadError(f"the {what} takes {value} s; it must be 0 or more, and finite")
     if backward_s is None:
         return Price(name, (part,))
-    # the first bucket is complete after its share of backward, and the last one when backward is over
+    # bucket i of K is ready after i/K of the backward pass
     exposed = max(part.seconds - backward_s * (1 - 1 / part.calls), part.seconds / part.calls)
     compute = backward_s if compute_s is None else compute_s
     return Price(name, (part,), exposed, compute / (compute + exposed) if compute + exposed > 0 else None)

@@ -1,8 +1,11 @@
-"""Algorithms as data: who sends which chunk to whom, at which step, and the proof that it ends right.
+"""Algorithms as data: which rank sends which chunk to which rank in which step, and the proof that the result is right.
 
-A schedule says what *should* move. `Schedule.verify` runs it on symbols instead of numbers: every cell (rank, chunk)
-holds a bag of contributions, a move copies or adds a bag, and the end is compared with what the collective promises.
-One file holds one family of algorithms. Imports without torch.
+`Schedule.verify` runs a schedule on symbols instead of numbers. For each chunk of each rank it keeps the ranks whose
+contributions it holds; a move copies or adds them, and the end is compared with what the collective promises.
+
+Each file holds one family of algorithms. Prices in their docstrings are for p ranks and n bytes of the full vector: a is
+alpha (seconds a message), b is beta (seconds a byte), g is gamma (seconds a byte reduced), lg is the logarithm to base 2.
+Imports without torch.
 """
 
 from __future__ import annotations
@@ -91,8 +94,11 @@ ALGORITHMS: dict[str, Callable[..., Schedule]] = {
 class Algorithm:
     """An algorithm under its names, with the function that builds its schedule.
 
-    `build(ranks, **options)` takes as options what `options` names, each with the value that stands where it is not given:
-    `root`, `segments` (of a pipeline), `ranks_per_node` or `columns` (None: as near to square as the ranks allow).
+    `build(ranks, **options)` takes what `options` names: `root`, `segments` (of a pipeline), `ranks_per_node`, `columns`.
+    The values of `options` are the defaults.
+
+    >>> Algorithm("broadcast", "binomial", binomial_broadcast, {"root": 0}).build(8, root=3)
+    <Schedule binomial broadcast: 8 ranks, 1 chunks, 3 steps, 7 messages>
     """
 
     collective: str
@@ -117,19 +123,30 @@ _OTHER_NAMES = {
 
 
 def algorithms(collective: str) -> dict[str, Callable[..., Schedule]]:
-    """The algorithms of a collective by name ("ring", "recursive doubling"). Raises ScheduleError for an unknown one."""
+    """The functions that build a collective's schedules, by algorithm. Raises ScheduleError for an unknown collective.
+
+    >>> list(algorithms("reduce_scatter"))
+    ['ring', 'pairwise', 'recursive halving']
+    """
     return {entry.name: entry.build for entry in _of(collective)}
 
 
 def find(collective: str, algorithm: str) -> Callable[..., Schedule]:
-    """The function that builds this algorithm's schedule; names as in `describe`, and the same ScheduleError."""
+    """The function that builds an algorithm's schedule. Names and errors are those of `describe`.
+
+    >>> find("all_reduce", "recursive-doubling")(8).steps
+    3
+    """
     return describe(collective, algorithm).build
 
 
 def describe(collective: str, algorithm: str) -> Algorithm:
-    """The algorithm with its options; names may be written with spaces, "-" or "_".
+    """The algorithm with its options. Its name may be written with spaces, "-" or "_".
 
-    Raises ScheduleError, which lists the names that there are.
+    Raises ScheduleError, which lists the names that exist.
+
+    >>> describe("broadcast", "pipelined-chain").options
+    {'root': 0, 'segments': 8}
     """
     asked = _OTHER_NAMES.get(_plain(algorithm), _plain(algorithm))
     known = _of(collective)

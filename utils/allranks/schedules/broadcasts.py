@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allranks.schedules.binomial import scatter_moves
-from allranks.schedules.core import Move, Schedule, after, check_ranks, check_segments
+from allranks.schedules.core import Move, Schedule, check_ranks, check_segments, in_sequence
 from allranks.schedules.doubling import recursive_doubling_all_gather
 from allranks.schedules.ring import ring_gather
 
@@ -13,26 +13,39 @@ SEGMENTS = 8
 def scatter_allgather_broadcast(ranks: int, root: int = 0) -> Schedule:
     """Van de Geijn's broadcast: binomial scatter, then ring all-gather.
 
-    (ceil(lg p) + p-1)a + 2n(p-1)/p b for any p (MPICH): twice the bandwidth bound, however long the vector.
+    (ceil(lg p) + p-1)a + 2n(p-1)/p b for any p (MPICH): twice the lower bound of bytes, for vectors of any length.
+
+    >>> scatter_allgather_broadcast(8).steps
+    10
     """
     check_ranks(ranks, root)
-    moves = after(scatter_moves(ranks, root), ring_gather(ranks, owner_shift=0))
+    moves = in_sequence(scatter_moves(ranks, root), ring_gather(ranks, owner_shift=0))
     return Schedule("broadcast", "scatter-allgather", ranks, ranks, tuple(moves), root)
 
 
 def scatter_doubling_broadcast(ranks: int, root: int = 0) -> Schedule:
-    """Binomial scatter, then recursive-doubling all-gather: 2 lg p a + 2n(p-1)/p b for powers of two, else the fold."""
+    """Broadcast as a binomial scatter, then a recursive-doubling all-gather.
+
+    2 lg p a + 2n(p-1)/p b for powers of two (MPICH); for other world sizes see the fold in `schedules.doubling`.
+
+    >>> scatter_doubling_broadcast(8).steps
+    6
+    """
     check_ranks(ranks, root)
     gather = list(recursive_doubling_all_gather(ranks).moves)
     return Schedule(
-        "broadcast", "scatter-doubling", ranks, ranks, tuple(after(scatter_moves(ranks, root), gather)), root
+        "broadcast", "scatter-doubling", ranks, ranks, tuple(in_sequence(scatter_moves(ranks, root), gather)), root
     )
 
 
 def pipelined_chain_broadcast(ranks: int, root: int = 0, segments: int = SEGMENTS) -> Schedule:
-    """A chain of ranks that passes on segment after segment: (p+k-2)(a + nb/k) for k segments.
+    """Broadcast along a chain of ranks: each rank sends a segment on while it receives the next one.
 
-    Best with k = sqrt((p-2)nb/a) segments, and then close to nb for long vectors (`cost.best_segments`).
+    (p+k-2)(a + nb/k) for k segments. The best k is sqrt((p-2)nb/a), with which long vectors take close to nb
+    (`cost.best_segments`).
+
+    >>> pipelined_chain_broadcast(4, segments=6).steps
+    8
     """
     check_ranks(ranks, root)
     check_segments(segments)

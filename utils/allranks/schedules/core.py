@@ -1,4 +1,4 @@
-"""The types of a schedule, and the proof that it ends right."""
+"""The types of a schedule, and the proof that its result is right."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ Number = float | Fraction
 
 
 class ScheduleError(CourseError, ValueError):
-    """A schedule that can't be built, or that does not end with what its collective promises."""
+    """A schedule that can't be built, or whose result is not what its collective promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One message: at `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores them."""
+    """One message: in step `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores them.
+
+    >>> Move(0, 1, 2, (3,))
+    Move(step=0, src=1, dst=2, chunks=(3,), reduce=False)
+    """
 
     step: int
     src: int
@@ -45,11 +49,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The moves of one algorithm for one world size, in order of their steps; within a step all moves are concurrent.
+    """The moves of one algorithm for one world size. Moves of the same step happen at the same time.
 
-    `chunks` is how many parts the vector has. Where ranks own parts of it (scatter, gather, all_gather,
-    reduce_scatter), rank r owns the r-th run of chunks/ranks of them. In all_to_all chunk s*ranks + d is what rank s has
-    for rank d. In a barrier chunk r is the word that rank r has come; it has no bytes.
+    `chunks` is the number of chunks of the vector. Where each rank owns a part of it (scatter, gather, all_gather,
+    reduce_scatter), that is chunks/ranks consecutive chunks, in order of the ranks. In all_to_all chunk s*ranks + d is what
+    rank s has for rank d. In a barrier chunk r says that rank r has come; it has no bytes. `root` is None where the
+    collective and the algorithm have none; `meta` holds the options with which the schedule was built.
+
+    >>> Schedule("broadcast", "by hand", ranks=2, chunks=1, moves=(Move(0, 0, 1, (0,)),), root=0).verify()
     """
 
     collective: str
@@ -74,9 +81,10 @@ class Schedule:
         return len(self.by_step)
 
     def chunk_nbytes(self, nbytes: int) -> list[int]:
-        """Bytes of each chunk when a vector of `nbytes` is cut as torch.tensor_split cuts it: the first ones one longer.
+        """Bytes of each chunk when a vector of `nbytes` is cut as torch.tensor_split does: the first ones may be 1 larger.
 
-        The vector is the full one; in all_to_all it is what one rank sends in all.
+        `nbytes` is the size of the full vector; in all_to_all, of all that one rank sends. Raises ScheduleError where it is
+        negative.
         """
         if nbytes < 0:
             raise ScheduleError(f"nbytes is {nbytes}; it can't be negative")
@@ -87,10 +95,10 @@ class Schedule:
         return [base + (i < longer) for i in range(self.chunks // vectors)] * vectors
 
     def placed(self, seats: Sequence[int]) -> Schedule:
-        """The same algorithm with rank `seats[i]` in the place of rank i, as if a launcher had numbered the ranks otherwise.
+        """The same algorithm with rank `seats[i]` in the place of rank i, as if a launcher had given out other numbers.
 
-        Raises ScheduleError where `seats` does not name each rank once, or where the collective gives each rank a part of
-        its own, which would then be another rank's.
+        Raises ScheduleError where `seats` does not name each rank once, or where each rank has its own part in the
+        collective: that part would go to another rank.
         """
         if sorted(seats) != list(range(self.ranks)):
             raise ScheduleError(f"the seats are {list(seats)}; they must name each of the {self.ranks} ranks once")
@@ -100,27 +108,29 @@ class Schedule:
         return replace(self, moves=moves, root=None if self.root is None else seats[self.root])
 
     def initial(self) -> dict[tuple[int, int], Counter[int]]:
-        """What each (rank, chunk) holds before the first step, as a bag of contributing ranks."""
-        bags = {rank: Counter({rank: 1}) for rank in range(self.ranks)}
-        return {cell: bags[mask.bit_length() - 1] for cell, mask in self._initial().items()}
+        """How often each rank's contribution is in what a (rank, chunk) holds before the first step."""
+        single = {rank: Counter({rank: 1}) for rank in range(self.ranks)}
+        return {place: single[mask.bit_length() - 1] for place, mask in self._initial().items()}
 
     def final(self) -> dict[tuple[int, int], Counter[int]]:
-        """What the collective promises that cells (rank, chunk) hold at the end; cells left out may hold anything."""
-        bags: dict[int, Counter[int]] = {}
-        for mask in set(self._final().values()):
-            bags[mask] = Counter(_ranks(mask))
-        return {cell: bags[mask] for cell, mask in self._final().items()}
+        """How often each rank's contribution must be in what a (rank, chunk) holds at the end.
+
+        A (rank, chunk) that is left out may hold anything.
+        """
+        counts = {mask: Counter(_ranks(mask)) for mask in set(self._final().values())}
+        return {place: counts[mask] for place, mask in self._final().items()}
 
     def _initial(self) -> dict[tuple[int, int], int]:
-        """`initial` with each bag as a bit mask: at the start no rank is counted twice."""
-        p, cells = self.ranks, {}
+        """`initial` as bit masks: bit r says that the contribution of rank r is there, once."""
+        p, held = self.ranks, {}
         for chunk in range(self.chunks):
             owner = _owner(self.collective, chunk, p, self.chunks, self.root)
             for rank in range(p) if owner is None else (owner,):
-                cells[rank, chunk] = 1 << rank
-        return cells
+                held[rank, chunk] = 1 << rank
+        return held
 
     def _final(self) -> dict[tuple[int, int], int]:
+        """`final` as bit masks."""
         p = self.ranks
         last: dict[tuple[int, int], int] = {}
         everyone = (1 << p) - 1
@@ -150,7 +160,7 @@ class Schedule:
         return self.root
 
     def verify(self) -> None:
-        """Runs the schedule on symbols. Raises ScheduleError naming the first rank, step and chunk that goes wrong."""
+        """Runs the schedule on symbols. Raises ScheduleError, which names the first wrong step, rank and chunk."""
         held = self._initial()
         for step, now in enumerate(self.by_step):
             before = {key: held[key] for m in now for c in m.chunks if (key := (m.src, c)) in held}
@@ -160,25 +170,25 @@ class Schedule:
                     where = f"step {step}: rank {move.src} to rank {move.dst}, chunk {chunk}"
                     if (move.src, chunk) not in before:
                         raise ScheduleError(f"{where}: rank {move.src} does not hold chunk {chunk} yet")
-                    cargo, target = before[move.src, chunk], (move.dst, chunk)
+                    payload, target = before[move.src, chunk], (move.dst, chunk)
                     if not move.reduce:
                         if target in written:
                             raise ScheduleError(f"{where}: chunk {chunk} is written twice in one step")
-                        held[target] = cargo
+                        held[target] = payload
                     else:
                         if target not in held:
                             raise ScheduleError(f"{where}: rank {move.dst} has nothing to add chunk {chunk} to")
-                        if twice := held[target] & cargo:
+                        if twice := held[target] & payload:
                             rank = next(_ranks(twice))
                             raise ScheduleError(f"{where}: the contribution of rank {rank} was added twice")
-                        held[target] |= cargo
+                        held[target] |= payload
                     written.add(target)
-        for (rank, chunk), bag in self._final().items():
-            if held.get((rank, chunk)) != bag:
+        for (rank, chunk), wanted in self._final().items():
+            if held.get((rank, chunk)) != wanted:
                 has = list(_ranks(held.get((rank, chunk), 0)))
                 raise ScheduleError(
                     f"at the end rank {rank} should hold chunk {chunk} with the contributions of ranks "
-                    f"{list(_ranks(bag))}; it holds {has}"
+                    f"{list(_ranks(wanted))}; it holds {has}"
                 )
 
     def bytes_sent(self, nbytes: int) -> list[int]:
@@ -189,14 +199,15 @@ class Schedule:
         return sent
 
     def price(self, nbytes: int, alpha: Number, beta: Number, gamma: Number = 0) -> Number:
-        """Seconds under alpha-beta-gamma: each step costs its busiest rank's alpha + bytes*beta + reduced bytes*gamma.
+        """Seconds by the alpha-beta-gamma model: the sum over the steps of alpha + bytes*beta + reduced bytes*gamma.
 
-        Exact when given Fractions. Links are full duplex: a rank sends and receives at once, one message each way.
+        `alpha` is seconds a message, `beta` seconds a byte, `gamma` seconds a byte reduced; each step takes as long as its
+        busiest rank. Exact where all are integers or Fractions. A rank can send one message and receive one at the same time.
         """
         sizes = self.chunk_nbytes(nbytes)
         total: Number = 0 * alpha
         for now in self.by_step:
-            # (messages, bytes, reduced bytes) of each rank's two ports; few of them differ, and Fractions are slow
+            # (messages, bytes, reduced bytes) of each rank's two ports; many are equal, and Fractions are slow
             ports: dict[tuple[str, int], tuple[int, int, int]] = {}
             for move in now:
                 size = sum(sizes[c] for c in move.chunks)
@@ -207,10 +218,10 @@ class Schedule:
         return total
 
     def trace(self, nbytes: int | None = None) -> Trace:
-        """The schedule as a trace: two events a message, numbered by step, with the contributions each payload holds.
+        """The schedule as a trace: two events a message, with its step and the contributions that its payload holds.
 
-        `nbytes` is as in `chunk_nbytes`; without it there are as many bytes as chunks. The trace's own `nbytes` counts all
-        ranks' vectors where they differ, in all_to_all.
+        `nbytes` is as in `chunk_nbytes`; without it, each chunk has one byte. The trace's own `nbytes` is the sum of all
+        chunks: in all_to_all, of all ranks' vectors.
         """
         sizes, held = self.chunk_nbytes(self.chunks if nbytes is None else nbytes), self._initial()
         events: list[Event] = []
@@ -222,16 +233,18 @@ class Schedule:
                 for chunk in move.chunks:
                     contrib |= before[move.src, chunk]
                 same = all(before[move.src, chunk] == contrib for chunk in move.chunks)
-                # where chunks carry different contributions (in a gather) no one bag is true of the whole message
-                said = tuple(_ranks(contrib)) if same else None
+                # None where the chunks of the message hold different contributions, as in a gather
+                contributions = tuple(_ranks(contrib)) if same else None
                 events.append(
-                    Event(move.src, "send", move.dst, move.chunks, None, size, step, match=match, contrib=said)
+                    Event(move.src, "send", move.dst, move.chunks, None, size, step, match=match, contrib=contributions)
                 )
                 kind = "reduce" if move.reduce else "recv"
-                events.append(Event(move.dst, kind, move.src, move.chunks, None, size, step, match=match, contrib=said))
+                events.append(
+                    Event(move.dst, kind, move.src, move.chunks, None, size, step, match=match, contrib=contributions)
+                )
                 for chunk in move.chunks:
-                    cargo, target = before[move.src, chunk], (move.dst, chunk)
-                    held[target] = held.get(target, 0) | cargo if move.reduce else cargo
+                    payload, target = before[move.src, chunk], (move.dst, chunk)
+                    held[target] = held.get(target, 0) | payload if move.reduce else payload
         return Trace(
             kind="schedule",
             ranks=self.ranks,
@@ -252,12 +265,16 @@ class Schedule:
 
 
 def ceil_lg(ranks: int) -> int:
-    """The rounds of a binomial tree over `ranks` ranks: ceil(log2(ranks)), in whole numbers; 0 for one rank."""
+    """ceil(log2(ranks)), the steps of a binomial tree over `ranks` ranks, computed in whole numbers.
+
+    >>> [ceil_lg(p) for p in (1, 2, 5, 8)]
+    [0, 1, 3, 3]
+    """
     return (ranks - 1).bit_length()
 
 
 def check_ranks(ranks: int, root: int | None = None) -> None:
-    """Raises ScheduleError where there can be no world of `ranks` ranks, or `root` is not one of them."""
+    """Raises ScheduleError where `ranks` can't be a world size, or `root` is not one of the ranks."""
     if isinstance(ranks, bool) or not isinstance(ranks, int):
         raise ScheduleError(f"ranks is {ranks!r}; it must be a whole number")
     if not 1 <= ranks <= MAX_RANKS:
@@ -267,26 +284,22 @@ def check_ranks(ranks: int, root: int | None = None) -> None:
 
 
 def check_segments(segments: int) -> None:
-    """Raises ScheduleError where a vector can't be cut into so many segments."""
+    """Raises ScheduleError where `segments` can't be a number of segments."""
     if isinstance(segments, bool) or not isinstance(segments, int) or segments < 1:
         raise ScheduleError(f"segments is {segments!r}; it must be a whole number above 0")
 
 
-def later(moves: list[Move], steps: int) -> list[Move]:
-    """The moves, each `steps` steps later."""
-    return [Move(m.step + steps, m.src, m.dst, m.chunks, m.reduce) for m in moves]
-
-
-def after(*parts: list[Move]) -> list[Move]:
-    """The parts one after the other."""
+def in_sequence(*parts: list[Move]) -> list[Move]:
+    """The moves of all parts, with steps numbered so that each part starts when the one before has ended."""
     moves: list[Move] = []
     for part in parts:
-        moves += later(part, max((m.step for m in moves), default=-1) + 1)
+        first = max((m.step for m in moves), default=-1) + 1
+        moves += [Move(first + m.step, m.src, m.dst, m.chunks, m.reduce) for m in part]
     return moves
 
 
-def compact(moves: list[Move]) -> list[Move]:
-    """The moves without the steps in which nothing moves, in order."""
+def without_empty_steps(moves: list[Move]) -> list[Move]:
+    """The moves in order of their steps, numbered anew so that no step is without a move."""
     number = {step: i for i, step in enumerate(sorted({m.step for m in moves}))}
     ordered = sorted(moves, key=lambda m: m.step)
     return [Move(number[m.step], m.src, m.dst, m.chunks, m.reduce) for m in ordered]
@@ -301,7 +314,7 @@ def _ranks(mask: int) -> Iterator[int]:
 
 
 def _owner(collective: str, chunk: int, ranks: int, chunks: int, root: int | None) -> int | None:
-    """The one rank that holds `chunk` at the start, or None when every rank holds its own version of it."""
+    """The one rank that holds `chunk` at the start, or None where every rank holds its own values for it."""
     match collective:
         case "broadcast" | "scatter":
             return root

@@ -1,19 +1,21 @@
-"""Recursive doubling and halving: in step k ranks that differ in one bit swap; off powers of two with the fold.
+"""Recursive doubling and halving: in step k, ranks whose numbers differ in bit k exchange data.
 
-The fold (MPICH, after Thakur, Rabenseifner & Gropp 2005): with q the largest 2^k <= p and r = p-q, each of the first r
-even ranks first gives its data to the rank above it, q ranks run the algorithm, and at the end the r ranks get their
-results back. `_Fold.active` names the q ranks in order; the first r of them stand for two ranks each.
+The fold makes this work for p that are no powers of two (MPICH, after Thakur, Rabenseifner & Gropp 2005). Let q be the
+largest power of two <= p, and r = p-q. First, each of the first r even ranks sends its data to the rank above it. Then q
+ranks run the algorithm. At the end, the r ranks get their results back.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allranks.schedules.core import Move, Schedule, after, check_ranks
+from allranks.schedules.core import Move, Schedule, check_ranks, in_sequence
 
 
 @dataclass(frozen=True)
 class _Fold:
+    """The q ranks that take part, `active`, in order; the first r of them also act for the rank below."""
+
     ranks: int
     q: int
     r: int
@@ -24,19 +26,19 @@ class _Fold:
         return self.q.bit_length() - 1
 
     def into(self, chunks: tuple[int, ...]) -> list[Move]:
-        """The idle ranks' vectors are added to their partners'."""
+        """The other r ranks send their vectors to their partners, which add them."""
         return [Move(0, 2 * i, 2 * i + 1, chunks, reduce=True) for i in range(self.r)]
 
     def back(self, chunks: tuple[int, ...]) -> list[Move]:
-        """The partners give the result back."""
+        """The partners send the results back."""
         return [Move(0, 2 * i + 1, 2 * i, chunks) for i in range(self.r)]
 
     def owners(self, i: int) -> list[int]:
-        """The ranks for which active rank i stands."""
+        """The ranks for which the i-th active rank acts."""
         return [2 * i, 2 * i + 1] if i < self.r else [self.active[i]]
 
     def owned(self, first: int, count: int) -> tuple[int, ...]:
-        """The chunks (one a rank) of the ranks for which `count` active ranks from `first` on stand."""
+        """The chunks, one for each rank, of the ranks for which `count` active ranks act, from the `first` on."""
         return tuple(rank for i in range(first, first + count) for rank in self.owners(i))
 
 
@@ -48,9 +50,12 @@ def _fold(ranks: int) -> _Fold:
 
 
 def recursive_doubling_all_reduce(ranks: int) -> Schedule:
-    """Recursive doubling: in step k ranks that differ in bit k swap their whole sums. lg p steps of a + nb + ng.
+    """Recursive doubling all-reduce: in step k, ranks that differ in bit k exchange and add their whole vectors.
 
-    Off powers of two the fold adds a step of a + nb + ng before and one of a + nb after.
+    lg p(a + nb + ng) for powers of two; else the fold adds a step of a + nb + ng before and one of a + nb after.
+
+    >>> [recursive_doubling_all_reduce(p).steps for p in (4, 8, 9)]
+    [2, 3, 5]
     """
     fold = _fold(ranks)
     swaps = [
@@ -58,15 +63,18 @@ def recursive_doubling_all_reduce(ranks: int) -> Schedule:
         for bit in range(fold.rounds)
         for i, rank in enumerate(fold.active)
     ]
-    moves = after(fold.into((0,)), swaps, fold.back((0,)))
+    moves = in_sequence(fold.into((0,)), swaps, fold.back((0,)))
     return Schedule("all_reduce", "recursive doubling", ranks, 1, tuple(moves))
 
 
 def recursive_doubling_all_gather(ranks: int) -> Schedule:
-    """Recursive doubling all-gather: in step k ranks that differ in bit k swap all that they have gathered.
+    """Recursive doubling all-gather: in step k, ranks that differ in bit k exchange all that they have gathered.
 
-    lg p a + n(p-1)/p b. Off powers of two the fold: an even rank's part goes to its partner first, and the partner returns
-    the others' parts last, n(p-1)/p more.
+    lg p a + n(p-1)/p b for powers of two. Else the fold: a rank first sends its part to its partner, which in the last step
+    sends it all other parts, n(p-1)/p bytes more.
+
+    >>> [len(step[0].chunks) for step in recursive_doubling_all_gather(8).by_step]
+    [1, 2, 4]
     """
     fold = _fold(ranks)
     return Schedule("all_gather", "recursive doubling", ranks, ranks, tuple(_gather_all(fold)))
@@ -80,14 +88,17 @@ def _gather_all(fold: _Fold) -> list[Move]:
         for i, rank in enumerate(fold.active)
     ]
     back = [Move(0, 2 * i + 1, 2 * i, tuple(c for c in range(fold.ranks) if c != 2 * i)) for i in range(fold.r)]
-    return after(into, swaps, back)
+    return in_sequence(into, swaps, back)
 
 
 def recursive_halving_reduce_scatter(ranks: int) -> Schedule:
-    """Recursive halving: in each step a rank gives away half of what it still sums, and adds the half that it keeps.
+    """Recursive halving reduce-scatter: in each step a rank sends half of its chunks, and adds the half that it keeps.
 
-    lg p a + n(p-1)/p (b + g). Off powers of two the fold: whole vectors to the partners first, the part back last, and
-    ranks that stand for two have more to move in between.
+    lg p a + n(p-1)/p (b + g) for powers of two. Else the fold: whole vectors go to the partners first and parts come back
+    last; in between, ranks that act for two move more.
+
+    >>> [len(step[0].chunks) for step in recursive_halving_reduce_scatter(8).by_step]
+    [4, 2, 1]
     """
     fold = _fold(ranks)
     everything = tuple(range(ranks))
@@ -100,7 +111,7 @@ def recursive_halving_reduce_scatter(ranks: int) -> Schedule:
             halves.append(Move(step, rank, fold.active[other], theirs, reduce=True))
     back = [Move(0, 2 * i + 1, 2 * i, (2 * i,)) for i in range(fold.r)]
     return Schedule(
-        "reduce_scatter", "recursive halving", ranks, ranks, tuple(after(fold.into(everything), halves, back))
+        "reduce_scatter", "recursive halving", ranks, ranks, tuple(in_sequence(fold.into(everything), halves, back))
     )
 
 
@@ -108,9 +119,12 @@ def rabenseifner_all_reduce(ranks: int) -> Schedule:
     """Rabenseifner's all-reduce: recursive halving reduce-scatter, then recursive doubling all-gather.
 
     2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two; else the fold adds 2a + 2nb + ng (Thakur et al. 2005).
+
+    >>> rabenseifner_all_reduce(8)
+    <Schedule rabenseifner all_reduce: 8 ranks, 8 chunks, 6 steps, 48 messages>
     """
     fold = _fold(ranks)
-    moves = after(fold.into(_whole(fold)), _halve(fold), _double(fold), fold.back(_whole(fold)))
+    moves = in_sequence(fold.into(_whole(fold)), _halve(fold), _double(fold), fold.back(_whole(fold)))
     return Schedule("all_reduce", "rabenseifner", ranks, fold.q, tuple(moves))
 
 
@@ -118,19 +132,22 @@ def rabenseifner_reduce(ranks: int, root: int = 0) -> Schedule:
     """Rabenseifner's reduce: recursive halving reduce-scatter, then a binomial gather to `root`.
 
     2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two; else the fold adds a + nb + ng.
+
+    >>> rabenseifner_reduce(8).steps
+    6
     """
     check_ranks(ranks, root)
     fold = _fold(ranks)
-    # ranks are counted from the one after the root, so that the root comes last and is never folded away
+    # counted from the rank after the root: the root is then the last rank, which always takes part
     names = [(root + 1 + i) % ranks for i in range(ranks)]
     up = []
     for bit in range(fold.rounds):
         for i, rank in enumerate(fold.active):
-            away = i ^ (fold.q - 1)  # how far from the root, bit by bit
+            away = i ^ (fold.q - 1)  # the bits in which this rank differs from the root
             if away >> bit & 1 and not away & ((1 << bit) - 1):
                 mine = tuple(range(i >> bit << bit, (i >> bit << bit) + (1 << bit)))
                 up.append(Move(bit, rank, fold.active[i ^ (1 << bit)], mine))
-    moves = after(fold.into(_whole(fold)), _halve(fold), up)
+    moves = in_sequence(fold.into(_whole(fold)), _halve(fold), up)
     named = tuple(Move(m.step, names[m.src], names[m.dst], m.chunks, m.reduce) for m in moves)
     return Schedule("reduce", "rabenseifner", ranks, fold.q, named, root)
 
@@ -140,7 +157,7 @@ def _whole(fold: _Fold) -> tuple[int, ...]:
 
 
 def _halve(fold: _Fold) -> list[Move]:
-    """Recursive halving of q chunks, after which active rank i holds the sum of chunk i."""
+    """Recursive halving of q chunks, after which the i-th active rank holds the sum of chunk i."""
     moves = []
     for step in range(fold.rounds):
         distance = fold.q >> (step + 1)
@@ -153,7 +170,7 @@ def _halve(fold: _Fold) -> list[Move]:
 
 
 def _double(fold: _Fold) -> list[Move]:
-    """Recursive doubling of q chunks, from active rank i holding chunk i."""
+    """Recursive doubling of q chunks; at its start the i-th active rank holds chunk i."""
     moves = []
     for bit in range(fold.rounds):
         for i, rank in enumerate(fold.active):

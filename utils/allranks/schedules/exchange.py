@@ -1,4 +1,4 @@
-"""Everybody to everybody: pairwise exchange, Bruck's algorithms, and the dissemination barrier."""
+"""Algorithms in which every rank sends to many others: pairwise exchange, Bruck's, and the dissemination barrier."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from allranks.schedules.core import Move, Schedule, check_ranks
 
 
 def pairwise_reduce_scatter(ranks: int) -> Schedule:
-    """Pairwise reduce-scatter: in step i rank r sends rank r+i its part and adds what rank r-i has for it.
+    """Pairwise reduce-scatter: in step i, rank r sends rank r+i's part to it, and adds its own part from rank r-i.
 
-    (p-1)a + n(p-1)/p (b + g), any p (MPICH). Unlike in a ring every part travels once and nothing is passed on.
+    (p-1)a + n(p-1)/p (b + g) for any p (MPICH). Unlike in a ring, no rank sends on what it received.
+
+    >>> [(m.src, m.dst, m.chunks) for m in pairwise_reduce_scatter(3).by_step[0]]
+    [(0, 1, (1,)), (1, 2, (2,)), (2, 0, (0,))]
     """
     check_ranks(ranks)
     moves = [
@@ -18,9 +21,13 @@ def pairwise_reduce_scatter(ranks: int) -> Schedule:
 
 
 def pairwise_all_to_all(ranks: int) -> Schedule:
-    """Pairwise all-to-all: p-1 steps, in each of which every rank serves one other. (p-1)a + n(p-1)/p b.
+    """Pairwise all-to-all: p-1 steps; in each step every rank sends one other rank its part. (p-1)a + n(p-1)/p b.
 
-    In step i partners are r xor i where p is a power of two; else rank r sends to r+i and receives from r-i (MPICH).
+    In step i rank r exchanges with rank r xor i where p is a power of two; else it sends to r+i and receives from r-i
+    (MPICH).
+
+    >>> [(m.src, m.dst) for m in pairwise_all_to_all(4).by_step[0]]
+    [(0, 1), (1, 0), (2, 3), (3, 2)]
     """
     check_ranks(ranks)
     power = ranks & (ranks - 1) == 0
@@ -34,9 +41,12 @@ def pairwise_all_to_all(ranks: int) -> Schedule:
 
 
 def bruck_all_gather(ranks: int) -> Schedule:
-    """Bruck's all-gather: in step k each rank sends all that it has, at most what is missing, 2^k ranks down.
+    """Bruck's all-gather: in step k each rank sends all that it has to rank r - 2^k, in the last step only what is missing.
 
-    ceil(lg p)a + n(p-1)/p b for any p (MPICH); a real one also rotates its buffer once at the end.
+    ceil(lg p)a + n(p-1)/p b for any p (MPICH). A real implementation also rotates its buffer once at the end.
+
+    >>> [len(step[0].chunks) for step in bruck_all_gather(6).by_step]
+    [1, 2, 2]
     """
     check_ranks(ranks)
     moves, have, step = [], 1, 0
@@ -48,16 +58,19 @@ def bruck_all_gather(ranks: int) -> Schedule:
 
 
 def bruck_all_to_all(ranks: int) -> Schedule:
-    """Bruck's all-to-all: in step k each rank sends 2^k up what still has a way with bit k in it to go.
+    """Bruck's all-to-all: in step k each rank sends to rank r + 2^k all parts whose distance to go has bit k set.
 
     ceil(lg p) steps of about n/2: ceil(lg p)a + (n/2)lg p b for powers of two. For small messages only.
+
+    >>> bruck_all_to_all(8).bytes_sent(800)[0]
+    1200
     """
     check_ranks(ranks)
     moves = []
     for bit in range((ranks - 1).bit_length()):
         hop = 1 << bit
         for r in range(ranks):
-            # what travels d ranks up has, before this step, gone the bits of d below this one
+            # a part for the rank d places further on has already gone as far as the bits of d below `bit` say
             chunks = [
                 ((r - (d & (hop - 1))) % ranks) * ranks + (r - (d & (hop - 1)) + d) % ranks
                 for d in range(1, ranks)
@@ -68,7 +81,13 @@ def bruck_all_to_all(ranks: int) -> Schedule:
 
 
 def dissemination_barrier(ranks: int) -> Schedule:
-    """Dissemination barrier: in step k rank r tells rank r+2^k of all who it knows have come. ceil(lg p)a (MPICH)."""
+    """Dissemination barrier: in step k, rank r tells rank r + 2^k of every rank that it knows to have come.
+
+    ceil(lg p)a (MPICH); its messages have no bytes.
+
+    >>> dissemination_barrier(9).steps
+    4
+    """
     check_ranks(ranks)
     moves, know, step = [], 1, 0
     while know < ranks:

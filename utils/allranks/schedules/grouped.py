@@ -1,56 +1,72 @@
-"""Groups of ranks: nodes joined by slower links, and rows and columns of a torus."""
+"""Algorithms for groups of ranks: nodes that slower links join, and the rows and columns of a torus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from allranks.schedules.binomial import binomial_broadcast, binomial_reduce
-from allranks.schedules.core import Move, Schedule, ScheduleError, after, check_ranks
+from allranks.schedules.core import Move, Schedule, ScheduleError, check_ranks, in_sequence
 from allranks.schedules.ring import ring_gather, ring_reduce
 
 
 def hierarchical_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule:
-    """Two-level all-reduce: reduce-scatter in each node, all-reduce between nodes, all-gather in each node.
+    """Two-level all-reduce: reduce-scatter inside each node, all-reduce between nodes, all-gather inside each node.
 
-    With m nodes of g ranks: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m b2; each rank's link between nodes carries
-    only its n/g. Node k holds ranks kg to kg+g-1. Without `ranks_per_node`, nodes are as near to square as p allows.
+    Node k holds ranks kg to kg+g-1. Without `ranks_per_node`, g is the largest divisor of p that is at most sqrt(p). With
+    m nodes, a1 and b1 inside a node, a2 and b2 between nodes: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m b2, since
+    each rank sends only n/g to other nodes.
+
+    >>> hierarchical_all_reduce(16, ranks_per_node=8).steps
+    16
     """
-    g = nodes_of(ranks, ranks_per_node)
+    g = group_size(ranks, ranks_per_node)
     return Schedule("all_reduce", "hierarchical", ranks, ranks, tuple(_rows_then_columns(ranks // g, g)), meta=_meta(g))
 
 
 def torus_all_reduce(ranks: int, columns: int | None = None) -> Schedule:
-    """Two-dimensional torus of a columns and b rows: reduce-scatter in the row, all-reduce in the column, all-gather in
-    the row (Mikami et al. 2018). [2(a-1) + 2(b-1)]a + 2n(p-1)/p b; the columns move only n/a.
+    """All-reduce on a torus: reduce-scatter in each row, all-reduce in each column, all-gather in each row.
+
+    With c columns and d rows: [2(c-1) + 2(d-1)]a + 2n(p-1)/p b; the columns move only n/c (Mikami et al. 2018).
+
+    >>> torus_all_reduce(12, columns=4).steps
+    10
     """
-    a = nodes_of(ranks, columns, "columns", "rows")
-    return Schedule("all_reduce", "torus", ranks, ranks, tuple(_rows_then_columns(ranks // a, a)), meta={"columns": a})
+    c = group_size(ranks, columns, "columns", "rows")
+    return Schedule("all_reduce", "torus", ranks, ranks, tuple(_rows_then_columns(ranks // c, c)), meta={"columns": c})
 
 
 def leader_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule:
-    """Two-level all-reduce through leaders: binomial reduce in each node, ring all-reduce of the leaders, broadcast.
+    """Two-level all-reduce through leaders: reduce to one rank of each node, ring all-reduce among these, broadcast.
 
-    Between nodes every leader moves 2n(m-1)/m alone: g times the bytes of `hierarchical_all_reduce` for that link.
+    With m nodes of g ranks, a leader alone sends 2n(m-1)/m to other nodes: g times as much as a rank in
+    `hierarchical_all_reduce`.
+
+    >>> leader_all_reduce(8, ranks_per_node=4).bytes_sent(800)
+    [2400, 1600, 800, 800, 2400, 1600, 800, 800]
     """
-    g = nodes_of(ranks, ranks_per_node)
+    g = group_size(ranks, ranks_per_node)
     m = ranks // g
     whole = tuple(range(m))
 
     def everywhere(moves: Iterable[Move]) -> list[Move]:
         return [Move(x.step, node * g + x.src, node * g + x.dst, whole, x.reduce) for x in moves for node in range(m)]
 
-    ring = after(ring_reduce(m, 1), ring_gather(m, 1))
+    ring = in_sequence(ring_reduce(m, 1), ring_gather(m, 1))
     leaders = [Move(x.step, x.src * g, x.dst * g, x.chunks, x.reduce) for x in ring]
-    moves = after(everywhere(binomial_reduce(g).moves), leaders, everywhere(binomial_broadcast(g).moves))
+    moves = in_sequence(everywhere(binomial_reduce(g).moves), leaders, everywhere(binomial_broadcast(g).moves))
     return Schedule("all_reduce", "leader", ranks, m, tuple(moves), meta=_meta(g))
 
 
 def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Schedule:
-    """Two-level all-to-all: in the node first, to the rank with the receiver's place; then between nodes, place by place.
+    """Two-level all-to-all: parts first go to the rank of the own node that has the receiver's place in its node.
 
-    (g-1)a1 + n(g-1)/g b1 + (m-1)a2 + n(m-1)/m b2: m-1 messages between nodes instead of (m-1)g, g times as large.
+    Then ranks of the same place in different nodes exchange. With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 +
+    n(m-1)/m b2. A rank sends m-1 messages to other nodes instead of (m-1)g, each g times as large.
+
+    >>> hierarchical_all_to_all(16, ranks_per_node=4).steps
+    6
     """
-    g = nodes_of(ranks, ranks_per_node)
+    g = group_size(ranks, ranks_per_node)
     m = ranks // g
     inside, between = [], []
     for i in range(1, g):
@@ -63,11 +79,16 @@ def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Sc
             node, place = divmod(r, g)
             dst = (node + i) % m * g + place
             between.append(Move(i - 1, r, dst, tuple((node * g + near) * ranks + dst for near in range(g))))
-    return Schedule("all_to_all", "hierarchical", ranks, ranks * ranks, tuple(after(inside, between)), meta=_meta(g))
+    return Schedule(
+        "all_to_all", "hierarchical", ranks, ranks * ranks, tuple(in_sequence(inside, between)), meta=_meta(g)
+    )
 
 
-def nodes_of(ranks: int, size: int | None, name: str = "ranks_per_node", groups: str = "nodes") -> int:
-    """The ranks of one node: `size`, or the largest divisor of `ranks` that is at most its root. Raises ScheduleError."""
+def group_size(ranks: int, size: int | None, name: str = "ranks_per_node", groups: str = "nodes") -> int:
+    """The ranks of one group: `size`, or where it is None the largest divisor of `ranks` that is at most its square root.
+
+    Raises ScheduleError, which calls the option `name` and its groups `groups`, where `size` does not divide `ranks`.
+    """
     check_ranks(ranks)
     if size is None:
         return max(g for g in range(1, int(ranks**0.5) + 1) if ranks % g == 0)
@@ -81,7 +102,7 @@ def _meta(g: int) -> dict[str, int]:
 
 
 def _rows_then_columns(m: int, g: int) -> list[Move]:
-    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns, all-gather in rows. Part j is chunks jm to jm+m-1."""
+    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns, all-gather in rows. Column j reduces chunks jm to jm+m-1."""
 
     def rows(moves: list[Move]) -> list[Move]:
         return [
@@ -92,7 +113,7 @@ def _rows_then_columns(m: int, g: int) -> list[Move]:
 
     columns = [
         Move(x.step, x.src * g + j, x.dst * g + j, (j * m + x.chunks[0],), x.reduce)
-        for x in after(ring_reduce(m, 1), ring_gather(m, 1))
+        for x in in_sequence(ring_reduce(m, 1), ring_gather(m, 1))
         for j in range(g)
     ]
-    return after(rows(ring_reduce(g, 0)), columns, rows(ring_gather(g, 0)))
+    return in_sequence(rows(ring_reduce(g, 0)), columns, rows(ring_gather(g, 0)))

@@ -1,4 +1,4 @@
-"""Round the ring: p-1 steps in which every rank sends one chunk to its right and takes one from its left."""
+"""Ring algorithms: in each of p-1 steps rank r sends one chunk to rank r+1 and receives one from rank r-1."""
 
 from __future__ import annotations
 
@@ -6,28 +6,40 @@ from allranks.schedules.core import Move, Schedule, check_ranks
 
 
 def ring_reduce_scatter(ranks: int) -> Schedule:
-    """Ring reduce-scatter: p-1 steps, each rank sends one chunk to its right and adds the one from its left.
+    """Ring reduce-scatter: in each step every rank sends one chunk to the next rank, and adds the one that it receives.
 
-    At the end rank i holds chunk i summed. Cost (p-1)a + n(p-1)/p (b + g); Patarasuk & Yuan 2009.
+    At the end rank i holds the sum of chunk i. (p-1)a + n(p-1)/p (b + g); Patarasuk & Yuan 2009.
+
+    >>> [(m.src, m.dst, m.chunks) for m in ring_reduce_scatter(3).by_step[0]]
+    [(0, 1, (2,)), (1, 2, (0,)), (2, 0, (1,))]
     """
     check_ranks(ranks)
     return Schedule("reduce_scatter", "ring", ranks, ranks, tuple(ring_reduce(ranks, owner_shift=0)))
 
 
 def ring_all_gather(ranks: int) -> Schedule:
-    """Ring all-gather: p-1 steps, each rank passes on the chunk that it received last. Cost (p-1)a + n(p-1)/p b."""
+    """Ring all-gather: in each step every rank sends on the chunk that it received in the step before.
+
+    (p-1)a + n(p-1)/p b.
+
+    >>> ring_all_gather(4).bytes_sent(400)
+    [300, 300, 300, 300]
+    """
     check_ranks(ranks)
     return Schedule("all_gather", "ring", ranks, ranks, tuple(ring_gather(ranks, owner_shift=0)))
 
 
 def ring_all_reduce(ranks: int) -> Schedule:
-    """Ring all-reduce: reduce-scatter, then all-gather, round the same ring.
+    """Ring all-reduce: a ring reduce-scatter, then a ring all-gather.
 
-    2(p-1) steps, each rank sends exactly 2(p-1)/p of the bytes, which is the bandwidth lower bound over
-    point-to-point links (Patarasuk & Yuan 2009). Cost 2(p-1)a + 2n(p-1)/p b + n(p-1)/p g.
+    2(p-1)a + 2n(p-1)/p b + n(p-1)/p g. Each rank sends 2n(p-1)/p bytes, which no algorithm over point-to-point links can
+    beat (Patarasuk & Yuan 2009).
+
+    >>> ring_all_reduce(4).bytes_sent(400)
+    [600, 600, 600, 600]
     """
     check_ranks(ranks)
-    # rank r starts by sending chunk r, so that the sum of chunk c ends on rank c-1 and travels on from there
+    # rank r starts with chunk r: the sum of chunk c is then complete on rank c-1, where the all-gather starts
     moves = [*ring_reduce(ranks, owner_shift=1), *ring_gather(ranks, owner_shift=1, first_step=ranks - 1)]
     return Schedule("all_reduce", "ring", ranks, ranks, tuple(moves))
 

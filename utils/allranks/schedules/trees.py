@@ -1,10 +1,10 @@
-"""Pipelined binary trees for all-reduce: one tree, and two trees in which no rank has children twice."""
+"""Pipelined binary trees for all-reduce: one tree, and two trees at once, where no rank has children in both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allranks.schedules.core import Move, Schedule, after, check_ranks, check_segments, compact
+from allranks.schedules.core import Move, Schedule, check_ranks, check_segments, in_sequence, without_empty_steps
 
 SEGMENTS = 8
 
@@ -23,9 +23,13 @@ class Tree:
 
 
 def binary_tree_all_reduce(ranks: int, root: int = 0, segments: int = SEGMENTS) -> Schedule:
-    """All-reduce over one binary tree, k segments in a pipeline: up adding, then down, left and right in turns.
+    """All-reduce over one binary tree: k segments are added on their way up to `root`, then sent down again.
 
-    An inner rank takes two segments for every one that it sends: about 2nb up and 2nb down, O(lg p)a.
+    A rank exchanges with its left and its right child in turns, so that it receives two segments for each one that it sends
+    up: about 2nb up and 2nb down, and O(lg p)a. The exact price is in `cost.FORMULAS`.
+
+    >>> binary_tree_all_reduce(7, segments=4)
+    <Schedule binary tree all_reduce: 7 ranks, 4 chunks, 20 steps, 48 messages>
     """
     check_ranks(ranks, root)
     check_segments(segments)
@@ -41,10 +45,13 @@ def binary_tree_all_reduce(ranks: int, root: int = 0, segments: int = SEGMENTS) 
 
 
 def double_binary_tree_all_reduce(ranks: int, segments: int = SEGMENTS) -> Schedule:
-    """All-reduce over two binary trees at once, half the vector each, k segments a half.
+    """All-reduce over two binary trees at once: each carries half of the vector, in k segments.
 
-    No rank has children in both trees, and edges have two colours, odd steps and even ones, so that every rank sends one
-    segment and receives one in each step (Sanders, Speck & Traeff 2009): about 2nb, O(lg p)a.
+    No rank has children in both trees. Each edge is used in odd steps only or in even steps only, so that a rank sends at
+    most one segment and receives at most one in each step: about 2nb, and O(lg p)a (Sanders, Speck & Traeff 2009).
+
+    >>> double_binary_tree_all_reduce(7, segments=4)
+    <Schedule double binary tree all_reduce: 7 ranks, 8 chunks, 20 steps, 96 messages>
     """
     check_ranks(ranks)
     check_segments(segments)
@@ -56,15 +63,22 @@ def double_binary_tree_all_reduce(ranks: int, segments: int = SEGMENTS) -> Sched
 
 
 def two_trees(ranks: int) -> tuple[Tree, Tree]:
-    """Two binary trees over all ranks; no rank has children in both.
+    """Two binary trees over all ranks, where no rank has children in both.
 
-    The first is a balanced search tree whose inner nodes are the odd ranks; the second is the same one place further
-    round where the number of ranks is odd, and its mirror image where it is even (with the last rank on top of the first).
+    The first is a balanced search tree whose inner nodes are the odd ranks. For an odd number of ranks, the second is the
+    first with every rank replaced by the next one. For an even number, the first has the last rank as its root, and the second
+    is its mirror image.
+
+    >>> first, second = two_trees(7)
+    >>> first.parent
+    (1, 3, 1, None, 5, 3, 5)
+    >>> second.parent
+    (6, 2, 4, 2, None, 6, 4)
     """
     parent: list[int | None] = [None] * ranks
 
     def build(low: int, high: int, up: int | None) -> None:
-        """Hangs the places low..high (even at both ends) below `up`: the middle odd place, and what is at its sides."""
+        """Makes the subtree of places low to high (both even) below `up`: its root is the odd place in the middle."""
         if low == high:
             parent[low] = up
             return
@@ -89,13 +103,13 @@ def two_trees(ranks: int) -> tuple[Tree, Tree]:
 def two_colours(first: Tree, second: Tree) -> tuple[dict[int, int], dict[int, int]]:
     """A colour, 0 or 1, for each edge to a parent, by the child's rank, for either tree.
 
-    A rank's two parents' edges differ, and so do those of two siblings: each edge has at most two others to differ from,
-    one of each kind, so these form paths and even rings, which two colours suffice for.
+    The edges from a rank to its two parents get different colours, and so do the edges of two siblings. So an edge must differ
+    from at most one edge of each kind: such edges form paths and rings of even length, for which two colours are enough.
     """
     trees = (first, second)
     found: tuple[dict[int, int], dict[int, int]] = ({}, {})
     children = [_children(tree) for tree in trees]
-    # the edges next to the roots come first: where the only children of both get one colour, a step is saved
+    # start at the roots: where both have a single child, and these edges get the same colour, a step is saved
     order = sorted((trees[which].depth[rank], which, rank) for which in (0, 1) for rank in range(len(first.parent)))
     for _, which, start in order:
         if trees[which].parent[start] is not None and start not in found[which]:
@@ -136,7 +150,7 @@ def _tree(parent: list[int | None]) -> Tree:
 
 
 def _up_and_down(parts: list[tuple[Tree, dict[int, int], tuple[int, ...]]]) -> list[Move]:
-    """Reduces every part's chunks to its tree's root, then broadcasts them: one step for odd edges, one for even ones."""
+    """Reduces each tree's chunks to its root, then broadcasts them; an edge's colour says whether it uses even or odd steps."""
     up, down = [], []
     for tree, colours, chunks in parts:
         for child, colour in colours.items():
@@ -146,4 +160,4 @@ def _up_and_down(parts: list[tuple[Tree, dict[int, int], tuple[int, ...]]]) -> l
             for number, chunk in enumerate(chunks):
                 up.append(Move(2 * (number + tree.height - depth) + colour, child, parent, (chunk,), reduce=True))
                 down.append(Move(2 * (number + depth - 1) + colour, parent, child, (chunk,)))
-    return after(compact(up), compact(down))
+    return in_sequence(without_empty_steps(up), without_empty_steps(down))

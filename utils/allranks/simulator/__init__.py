@@ -1,9 +1,10 @@
-"""A schedule on a topology: when each message starts and ends, and how long the whole takes.
+"""A schedule on a topology: when each message starts and ends, and how long all of it takes.
 
-    from allranks import simulate
-    simulate("all_reduce", "ring", ranks=16, nbytes=1 << 30, topology="dgx-h100").seconds
+>>> from allranks import simulate, topology
+>>> simulate("all_reduce", "ring", ranks=16, nbytes=1600, topology=topology.preset("dgx-h100")).steps
+30
 
-`simulator.clock` is the one clock of the simulator and the wire. Imports without torch.
+`simulator.clock` is the clock of the simulator and of the wire. Imports without torch.
 """
 
 from allranks.simulator.simulation import (

@@ -1,8 +1,9 @@
-"""A schedule on a topology: how long it takes, and the trace of every message, up to clusters that nobody here owns.
+"""A schedule on a topology: how long it takes, and a trace of every message; also for machines that you do not have.
 
-The clock is `clock.replay`, the one that the wire runs on: a message starts when its sender and receiver are there and
-every port and link on its way is free. Where all nodes are alike and do alike, one unit of the machine stands for all of
-them, which gives the same times, with chunks rounded up to equal ones, and allows large worlds. Imports without torch.
+The clock is `clock.replay`, which the wire uses too. A message starts when its sender and its receiver are ready, and every
+port and link on its way is free. Where all units of a machine (ranks, nodes or groups of nodes) are alike and all ranks do
+the same, simulating one unit gives the times of all: so large worlds are possible. Chunks are then rounded up to the size of
+the largest one. Imports without torch.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 from allranks import cost
 from allranks.errors import CourseError
 from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
-from allranks.schedules.symmetric import Regular, regular
+from allranks.schedules.symmetric import SymmetricSchedule, symmetric_schedule
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
 from allranks.topology import Topology, TopologyError
 from allranks.trace import Event, Trace
 
-# what is listed message by message: more than this takes minutes and gigabytes
+# limits for simulating message by message, beyond which it takes minutes and gigabytes
 MAX_EVENT_RANKS = 2048
 MAX_EVENT_RANKS_ALL_TO_ALL = 256
 MAX_EVENT_RANKS_ONE_CHUNK = 16384
@@ -29,7 +30,7 @@ MAX_MESSAGES = 2_000_000
 
 
 class SimulateError(CourseError, ValueError):
-    """A simulation that can't be made; the message is one sentence with the reason."""
+    """A simulation that is impossible or too large."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,15 @@ class TopologyNetwork:
     topology: Topology
 
     def seconds(self, src: int, dst: int, nbytes: int) -> float:
-        """Seconds that one message occupies its ports and links."""
+        """Seconds for which one message occupies its ports and links."""
         return self.topology.seconds(src, dst, nbytes)
 
     def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
-        """The shared links on the way."""
+        """The shared links on the way of a message."""
         return self.topology.links(src, dst)
 
     def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> float:
-        """The textbook algorithm's time at the pace of the slowest link that joins neighbours among the members."""
+        """Seconds of the textbook algorithm, if all its links were as slow as the slowest between neighbours in `members`."""
         ring = [(a, b) for a, b in zip(members, (*members[1:], members[0]), strict=True) if a != b]
         alpha = max((self.topology.seconds(a, b, 0) for a, b in ring), default=0.0)
         beta = max(
@@ -63,8 +64,17 @@ class TopologyNetwork:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found. `bytes_per_rank` is what the busiest rank sends, by symmetry of chunks that are rounded up;
-    `method` is "events" or "symmetry"."""
+    """The result of a simulation.
+
+    `nbytes` is as in `cost`, `bytes_per_rank` what the busiest rank sends. `method` is "events" (message by message) or
+    "symmetry" (one unit for all); with "symmetry", `schedule` and `timeline` are None, and chunks are rounded up to the size
+    of the largest one.
+
+    >>> from allranks.topology import uniform
+    >>> found = simulate("all_reduce", "ring", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
+    >>> found.steps, found.bytes_per_rank, found.seconds
+    (6, 6000, 12.0)
+    """
 
     collective: str
     algorithm: str
@@ -81,12 +91,12 @@ class Simulation:
 
     @property
     def algbw_gb_per_s(self) -> float | None:
-        """nccl-tests' algorithm bandwidth; None where nothing takes time or the collective moves no bytes."""
+        """nccl-tests' algorithm bandwidth in 10^9 bytes a second; None for a barrier, and where no time passes."""
         return cost.algbw_gb_per_s(self.nbytes, self.seconds) if self._has_bandwidth else None
 
     @property
     def busbw_gb_per_s(self) -> float | None:
-        """nccl-tests' bus bandwidth."""
+        """nccl-tests' bus bandwidth in 10^9 bytes a second; None as for algbw."""
         return (
             cost.busbw_gb_per_s(self.collective, self.ranks, self.nbytes, self.seconds) if self._has_bandwidth else None
         )
@@ -97,14 +107,14 @@ class Simulation:
 
     @cached_property
     def trace(self) -> Trace:
-        """Every message with its times. Raises SimulateError where one unit stood for the others."""
+        """Every message with its times. Raises SimulateError where the method was "symmetry"."""
         if self.schedule is None or self.timeline is None:
             raise SimulateError(
                 f"{self.ranks} ranks were simulated by symmetry, so that there is no list of messages; ask for "
                 f"method='events', which goes up to {MAX_EVENT_RANKS} ranks"
             )
         events, plain = [], self.schedule.trace(self.nbytes)
-        for number, event in enumerate(plain):  # two events a message, in the order of its number
+        for number, event in enumerate(plain):  # a message has two events, and messages come in order of their numbers
             start, end = self.timeline.spans[number // 2]
             events.append(replace(event, start=float(start), end=float(end)))
         for idle in self.timeline.idle:
@@ -153,12 +163,16 @@ def simulate(
     method: str | None = None,
     **options: int | None,
 ) -> Simulation:
-    """Runs an algorithm (by the names of `schedules.find`) on a topology.
+    """Runs an algorithm, by the names of `schedules.find`, on a topology.
 
-    `nbytes` is as in `cost`. `options` are those of the schedule (`root`, `segments`, `ranks_per_node`, `columns`); without
-    them the pipelined chain takes its best number of segments, and groups of ranks are the topology's nodes. `method` is
-    "events" (message by message), "symmetry", or None for the second where it is allowed and the world is large. Raises
-    SimulateError, ScheduleError or TopologyError.
+    `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
+    default the best number up to 64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes).
+    `method` is "events" (message by message), "symmetry" (one unit for all), or None: "symmetry" for more than 64 ranks,
+    where it is possible. Raises SimulateError, ScheduleError or TopologyError.
+
+    >>> from allranks.topology import preset
+    >>> simulate("all_reduce", "hierarchical", 16384, 1 << 30, preset("dgx-h100")).method
+    'symmetry'
     """
     known = describe(collective, algorithm)
     if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
@@ -172,7 +186,9 @@ def simulate(
         raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
     chosen = _chosen_options(known, ranks, nbytes, topology, options)
     if method == "symmetry" or (method is None and ranks > 64):
-        rules = regular(known.collective, known.name, ranks, chosen.get("ranks_per_node", chosen.get("columns")))
+        rules = symmetric_schedule(
+            known.collective, known.name, ranks, chosen.get("ranks_per_node", chosen.get("columns"))
+        )
         unit = _unit(rules, topology) if rules else None
         if rules is not None and unit is not None and unit < ranks:
             return _by_symmetry(rules, unit, nbytes, topology, gamma)
@@ -186,11 +202,21 @@ def simulate(
 
 
 def run_schedule(schedule: Schedule, nbytes: int, topology: Topology, *, gamma: float = 0.0) -> Simulation:
-    """Simulates a schedule message by message; yours, or one of `allranks.schedules`."""
+    """Simulates a schedule message by message: one of `allranks.schedules`, or your own.
+
+    `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. Raises SimulateError, ScheduleError or TopologyError.
+
+    >>> from allranks.schedules import ring_all_reduce
+    >>> from allranks.topology import uniform
+    >>> run_schedule(ring_all_reduce(4), 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0)).seconds
+    12.0
+    """
     _check_world(schedule.ranks, topology)
     timeline = replay(programs(schedule, nbytes, gamma), TopologyNetwork(topology))
     if None in timeline.finished:
-        raise SimulateError(f"rank {timeline.finished.index(None)} never ends: its schedule waits for itself")
+        raise SimulateError(
+            f"rank {timeline.finished.index(None)} never finishes: messages of the schedule wait for each other"
+        )
     return Simulation(
         schedule.collective,
         schedule.algorithm,
@@ -208,9 +234,13 @@ def run_schedule(schedule: Schedule, nbytes: int, topology: Topology, *, gamma: 
 
 
 def programs(schedule: Schedule, nbytes: int, gamma: float = 0.0) -> list[list[Step]]:
-    """Each rank's program: it offers and awaits all its messages of a step, then adds what it received, then goes on.
+    """The program of each rank: in each step it posts all its messages, waits for them, and adds what it received.
 
-    Messages are numbered as in `Schedule.trace`.
+    Messages are numbered as in `Schedule.trace`. `gamma` is seconds a byte reduced.
+
+    >>> from allranks.schedules import flat_broadcast
+    >>> programs(flat_broadcast(2), nbytes=100)[1]
+    [Recv(message=0, peer=0), Wait(message=0, sent=False)]
     """
     sizes = schedule.chunk_nbytes(nbytes)
     found: list[list[Step]] = [[] for _ in range(schedule.ranks)]
@@ -232,10 +262,14 @@ def programs(schedule: Schedule, nbytes: int, gamma: float = 0.0) -> list[list[S
 
 
 def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topology, gamma: float = 0.0) -> float:
-    """Seconds that no algorithm over point-to-point messages beats on this machine.
+    """The least seconds of any algorithm over point-to-point messages on this machine.
 
-    The larger of two bounds: that of a rank, all of whose bytes pass its fastest link; and that of a node, into or out
-    of which the other nodes' data must pass through its cards.
+    The larger of two bounds: of a rank, whose bytes all take its fastest link; and of a node, whose network cards carry all
+    that it exchanges with other nodes. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced.
+
+    >>> from allranks.topology import uniform
+    >>> lower_bound_seconds("all_reduce", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
+    8.0
     """
     fastest, nic, m = topology.fastest, topology.nic, topology.nodes(ranks)
     links = [topology.inside] + ([nic] if nic is not None and m > 1 else [])
@@ -243,11 +277,11 @@ def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topo
     if ranks <= (topology.ranks_per_island or topology.ranks_per_node):
         fastest = topology.inside
     bound = cost.lower_bound(collective, ranks, nbytes)
-    # one segment can be added while the next arrives: the two do not add up
+    # the larger of the two, not their sum: one segment can be added while the next arrives
     rank = max(float(bound.seconds(alpha, fastest.beta_s_per_byte)), float(bound.reduced_nbytes) * gamma)
     if nic is None or m == 1:
         return rank
-    # the nodes as ranks of a smaller world, each with all its cards; in all_to_all a node sends for all its ranks
+    # nodes are taken as ranks of a smaller world, each with all its cards; in all_to_all a node sends what all its ranks send
     vector = nbytes * (topology.ranks_per_node if collective == "all_to_all" else 1)
     share = _node_share(collective, ranks, topology, vector)
     rounds, reached = 0, 1
@@ -257,11 +291,11 @@ def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topo
 
 
 def _node_share(collective: str, ranks: int, topology: Topology, vector: int) -> float:
-    """The bytes that pass the cards of the busiest node, one way, at the least."""
+    """The least bytes that the cards of the busiest node carry in one direction."""
     m, full = topology.nodes(ranks), ranks % topology.ranks_per_node == 0
     if full or collective in ("broadcast", "reduce", "all_reduce"):
         return float(cost.lower_bound(collective, m, vector).nbytes)
-    return 0.0  # nodes of different sizes own different parts; the bound of the ranks must do
+    return 0.0  # nodes of different sizes own parts of different sizes; only the bound of the ranks counts
 
 
 def _chosen_options(
@@ -285,11 +319,11 @@ def _check_world(ranks: int, topology: Topology) -> None:
         raise SimulateError(f"the ranks are {ranks!r}; they are a whole number from 1 to {MAX_RANKS}")
     if topology.nodes(ranks) > 1 and topology.nic is None:
         raise TopologyError(
-            f"{topology.name} is one node of {topology.ranks_per_node} ranks with no network; it has no room for {ranks}"
+            f"{topology.name} is one node of {topology.ranks_per_node} ranks with no network; it can't hold {ranks}"
         )
     for rank, _ in topology.stragglers:
         if rank >= ranks:
-            raise SimulateError(f"rank {rank} is to be slow, but there are only the ranks 0 to {ranks - 1}")
+            raise SimulateError(f"the straggler is rank {rank}; it must be one of the ranks 0 to {ranks - 1}")
 
 
 def _check_size(known: Algorithm, ranks: int) -> None:
@@ -309,36 +343,36 @@ def _check_size(known: Algorithm, ranks: int) -> None:
         )
 
 
-def _unit(rules: Regular, topology: Topology) -> int | None:
-    """How many ranks stand for all: a whole unit of the machine and of the algorithm; None where there is no such unit."""
-    repeats = topology.repeats_every(rules.ranks)
+def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
+    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None where there is none."""
+    repeats = topology.symmetric_unit(rules.ranks)
     if repeats is None:
         return None
     unit = math.lcm(repeats, rules.unit)
     if rules.ranks % unit:
         return None
-    if rules.group == "xor" and (unit & (unit - 1) or rules.ranks & (rules.ranks - 1)):
+    if rules.symmetry == "xor" and (unit & (unit - 1) or rules.ranks & (rules.ranks - 1)):
         return None
     return unit
 
 
-def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gamma: float) -> Simulation:
-    """The programs of the first `unit` ranks, every other rank's port and link being one of theirs."""
+def _by_symmetry(rules: SymmetricSchedule, unit: int, nbytes: int, topology: Topology, gamma: float) -> Simulation:
+    """Replays the first `unit` ranks; a port or link of any other rank is represented by one of theirs."""
     size = -(-nbytes // rules.parts) if rules.collective != "barrier" else 0
     if unit * rules.steps > MAX_MESSAGES:
         raise SimulateError(
             f"{rules.algorithm} {rules.collective} of {rules.ranks} ranks takes {rules.steps} steps, of {unit} messages "
-            f"that differ, which is more than {MAX_MESSAGES} in all; take fewer ranks"
+            f"that differ, which is more than {MAX_MESSAGES} messages; take fewer ranks"
         )
     found: list[list[Step]] = [[] for _ in range(unit)]
     first = 0
     for rule in rules.rules:
         load = size * rule.chunks
-        way = [(rule.to(rank), rule.source(rank)) for rank in range(unit)]
+        way = [(rule.destination(rank), rule.source(rank)) for rank in range(unit)]
         add = Compute(load * gamma) if rule.reduce and gamma else None
         for _ in range(rule.repeat):
             for rank, (dst, src) in enumerate(way):
-                # the message of rank src is, for the clock, that of the rank which stands for it
+                # for the clock, a message from rank src is that of the rank which represents it
                 taken = first + src % unit
                 found[rank] += (Send(first + rank, dst, load), Recv(taken, src))
                 found[rank] += (Wait(first + rank, sent=True), Wait(taken, sent=False))
@@ -355,7 +389,9 @@ def _by_symmetry(rules: Regular, unit: int, nbytes: int, topology: Topology, gam
 
     timeline = replay(found, TopologyNetwork(topology), representative=representative)
     if None in timeline.finished:
-        raise SimulateError(f"rank {timeline.finished.index(None)} never ends: its schedule waits for itself")
+        raise SimulateError(
+            f"rank {timeline.finished.index(None)} never finishes: messages of the schedule wait for each other"
+        )
     return Simulation(
         rules.collective,
         rules.algorithm,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import ipywidgets
 import traitlets
 
-from allranks.cost.plan import MODELS, Model, Plan, changed, plan
+from allranks.cost.plan import MODELS, Model, Plan, custom_model, plan
 from allranks.cost.workload import ELEMENT_NBYTES, WorkloadError
 from allranks.topology import PRESETS, Topology, TopologyError, uniform
 
@@ -219,7 +219,7 @@ def _model(value: dict) -> Model:
         return MODELS[value["model"]]
     shape = {name: value[name] for name in ("layers", "hidden", "sequence", "experts", "top_k")}
     billions = {"parameters": value["billions"] * 1e9, "expert_parameters": value["expert_billions"] * 1e9}
-    return changed(MODELS["7B"], **shape, **billions)
+    return custom_model(MODELS["7B"], **shape, **billions)
 
 
 def _machine(value: dict) -> str | Topology:

@@ -56,7 +56,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     )
     result.rows += compared(seconds)
     result.notes.append(
-        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's parent does so once nobody asks anything."
+        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's parent imports it while it has no request."
     )
     return result
 

@@ -397,7 +397,7 @@ Player(world.trace(pipeline)[1])
 # %% [markdown] name="exercise"
 # ## 6. Your turn: the log line
 #
-# This function averaged gradients correctly for months. Then somebody added a line for the log. Run it, read what `check` says, and **fix it so that it still prints the norm**.
+# This function averaged gradients correctly for months. Then somebody added a line for the log. Run it, read what `check` says, and **fix it, but keep the norm**.
 
 
 # %% name="distributed_mean"

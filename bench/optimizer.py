@@ -56,7 +56,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     )
     result.rows += compared(seconds)
     result.notes.append(
-        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a Jupyter server's fork server does so once nobody asks anything."
+        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's fork server imports it while it has no request."
     )
     return result
 

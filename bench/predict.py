@@ -29,7 +29,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
                 )
     result = Result(
         f"Predicted against measured: all_reduce, {FIRST} B to {LAST >> 20} MiB",
-        ("algorithm", "fitted on", "foretells", "sizes", "median error", "worst", "at bytes"),
+        ("algorithm", "fitted on", "predicts", "sizes", "median error", "worst", "at bytes"),
     )
     for (name, ranks), measured in found.items():
         held = measured.prediction()
@@ -41,8 +41,8 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     wrong = sum(measured.wrong for measured in found.values())
     result.notes.append(
         f"{rounds} passes of {ITERATIONS} iterations; fitted on every other size (half), or on all; errors are |predicted / measured - 1| of a size's best time. The model is two "
-        "numbers, alpha and beta, put into the algorithm's formula (the backend's own is taken for a ring); it can't know caches, "
-        f"or ranks that share a core. Wrong elements: {wrong}."
+        "numbers, alpha and beta, put into the algorithm's formula (for the backend's own algorithm, a ring is assumed); it leaves out caches "
+        f"and ranks that share a core. Wrong elements: {wrong}."
     )
     return result
 

@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Start here
 #
-# **Four processes hold one number each. What has to happen before all four hold the sum, and what if one of them
-# never turns up?**
+# **Four processes hold one number each. What must happen before all four hold the sum? And what happens if one of them never makes the call?**
 #
 # 15 minutes · CPU ok, GPUs used where there are enough · run the cells in order with Shift+Enter
 
@@ -10,7 +9,7 @@
 # ## Four ranks, now
 #
 # This line starts four separate processes. If the machine has four GPUs, each process gets its own; otherwise all
-# four run on the CPU. Everything below works either way.
+# four run on the CPU. Everything below works in both cases.
 
 # %% name="start_world"
 from allranks import World
@@ -19,8 +18,8 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="predict"
-# Each row is one process, and each process is a **rank**. In a moment every rank makes a number of its own: rank 0
-# makes 1, rank 1 makes 2, and so on. Then each of them calls `all_reduce`, which adds across ranks.
+# Each row is one process, and each process is a **rank**. In the next cell every rank makes its own number: rank 0 makes 1, rank 1 makes 2, and so
+# on. Then each rank calls `all_reduce`, which adds the numbers of all ranks.
 #
 # **Predict first.** What does the *last* rank hold after the call?
 
@@ -40,11 +39,10 @@ print(x.item())
 print(f"you said {guess.value}, the last rank holds {world['x'][-1].item():g}")
 
 # %% [markdown] name="what_happened"
-# All four hold 1 + 2 + 3 + 4 = 10, and no rank holds its old number any more: `all_reduce` works in place. The cell
-# says what should be true in the end. It does not say who sends what to whom; that is the backend's business, and most
-# of this course is about what it does there.
+# All four hold 1 + 2 + 3 + 4 = 10, and no rank holds its old number any more: `all_reduce` works in place. The cell says what the result must be. It
+# does not say which rank sends what to which rank: the backend decides that, and most of this course is about how it does so.
 #
-# Every rank ran the same three lines. They differ only because `rank` differs. This way of writing a parallel program
+# Every rank ran the same three lines. Their results differ only because `rank` differs. This way of writing a parallel program
 # is called SPMD, *single program, multiple data*.
 
 # %% [markdown] name="words"
@@ -52,7 +50,7 @@ print(f"you said {guess.value}, the last rank holds {world['x'][-1].item():g}")
 # |---|---|---|
 # | **rank** | one process of the job, and its number, from 0 | the rows of the table above |
 # | **world** | all ranks together | the variable `world` |
-# | **world size** $p$ | how many there are | `world_size` |
+# | **world size** $p$ | the number of ranks | `world_size` |
 # | **backend** | the library that moves the bytes: NCCL between GPUs, Gloo between CPU processes | last column of the table |
 # | **collective** | an operation that every rank of a group calls together | `dist.all_reduce` |
 
@@ -96,11 +94,10 @@ world.run(mean_loss, 2.0)
 # %% [markdown] name="wrong"
 # ## When it goes wrong
 #
-# Two things go wrong in parallel programs all the time: one rank fails, and one rank doesn't come. Both are safe to
-# try here.
+# Two things often go wrong in parallel programs: a rank fails, or a rank does not make a call that the others make. You can safely try both here.
 #
 # **Predict.** The last rank tries to fold 8 numbers into a 3 × 3 table, which can't work. What do the others do?
-# (`ask` makes buttons to choose with. Your choice is kept for the moment when you see the result, and never graded.)
+# (`ask` makes buttons to choose with. The notebook shows your choice again beside the result; it is never graded.)
 
 # %% name="guess_raise"
 from allranks import ask
@@ -117,8 +114,8 @@ if rank == world_size - 1:
 print(tuple(batch.shape))
 
 # %% [markdown] name="raise_explained"
-# The others printed their result. They had no way of knowing: ranks share nothing unless they communicate. The report
-# names the rank, the error and the line, once, and the world goes on as it was.
+# The others printed their result. They could not know of the error, because ranks share nothing unless they communicate. The report names the rank,
+# the error and the line once, and the world continues with the same ranks.
 #
 # **Predict again.** Now rank 0 leaves out one `all_reduce`. What do the others do?
 
@@ -132,26 +129,24 @@ if rank != 0:
     dist.all_reduce(x)
 
 # %% [markdown] name="absent_explained"
-# They wait for ever. The sum needs *every* rank's number, and those who wait can't tell a late rank from an absent one.
-# Only a clock ends that. (With NCCL the call itself returns at once. There it is the GPU that waits, and the report
-# says so.)
+# They wait for ever. The sum needs *every* rank's number, and the ranks that wait can't know whether rank 0 is late or will never come. Only a time
+# limit ends the wait. (With NCCL the call itself returns at once. There the GPU waits, and the report says so.)
 #
 # PyTorch's default limit is 10 minutes with NCCL and 30 with the other backends
 # ([documentation](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group)). In this
-# course a cell has 60 seconds unless it says `--deadline`, and then you get the list above: which rank stood at which
-# line, and which was done. The rank that is *done* while others wait is the first suspect.
+# course a cell has 60 seconds unless it says `--deadline`, and then you get the list above: it shows which rank waited at which line, and which rank
+# was done. If a rank is *done* while others wait, look at that rank first.
 #
-# The **■** button in the toolbar does the same at once. Ranks that are stuck can't be freed, only replaced, so the
-# world has made new ones. Look at the process numbers:
+# The **■** button in the toolbar does the same at once. The world can't free ranks that wait for ever; it can only replace them, so it has started new ones. Look at the process numbers:
 
 # %% name="fresh_world"
 world
 
 # %% [markdown] name="fresh_explained"
-# Their variables are gone (`x` too), while the notebook's own are still here. `world.reset()` does that on demand.
+# The variables of the old ranks are lost (`x` too); the notebook's own variables are still here. `world.reset()` replaces the ranks when you want it.
 
 # %% [markdown] name="picture"
-# ## What goes on underneath
+# ## What happens inside
 #
 # One way to do an all-reduce is the **ring**: each rank cuts its tensor into as many chunks as there are ranks and
 # passes chunks to its right-hand neighbour only.
@@ -175,23 +170,21 @@ print(f"you said {guess.value}, rank 0 sends {sent}")
 
 # %% [markdown] name="picture_explained"
 # Six: three in which the arriving chunk is *added*, three in which it is *copied*. Watch one chunk in the first half:
-# it collects one more contribution at each stop. Why this should be a good way to add is the subject of the chapter on
-# all-reduce. What the player showed is a **schedule**: a list that says, for each step, who sends which chunk to whom.
+# it collects one more contribution at each stop. The chapter on all-reduce explains why this is a good way to add. The player showed a **schedule**:
+# a list that says, for each step, which rank sends which chunk to which rank.
 
 # %% [markdown] name="recap"
 # ## Where next
 #
-# A collective is one call that every rank makes; the backend decides who sends what to whom. Ranks share nothing else,
-# so one rank's failure is invisible to the others until they wait for it. **Every rank must come, or
-# somebody waits for ever.**
+# A collective is one call that every rank makes; the backend decides which rank sends what to which rank. Ranks share nothing else, so the others
+# notice one rank's failure only when they wait for it. **Every rank must make the call, or the other ranks wait for ever.**
 #
-# - [Why communication decides](01_why_communication.ipynb) is the next chapter: what a message costs, and how far
-#   more GPUs help.
-# - In a hurry? [All-reduce](07_all_reduce.ipynb): 7 billion gradients on 32 GPUs. How many bytes must each GPU send, and how long
-#   does that take? You take the ring apart, write one, and time it.
-# - [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) has its exercises, marked by the messages your code sends.
+# - [Why communication decides](01_why_communication.ipynb) is the next chapter: what a message costs, and up to which number more GPUs help.
+# - If you have little time, go to [All-reduce](07_all_reduce.ipynb): 7 billion gradients on 32 GPUs. How many bytes must each GPU send, and how long
+#   does that take? You study the ring, write one, and measure its time.
+# - [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) has the exercises for that chapter; they are judged by the messages that your code sends.
 #
-# Last, the ranks go home. They would also go when you close the notebook's kernel.
+# Last, stop the ranks. They also stop when you close the notebook's kernel.
 
 # %% name="stop_world"
 world.stop()

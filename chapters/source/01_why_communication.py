@@ -17,8 +17,8 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# The model has 7 billion parameters, and every step trains on 2 million tokens, however many GPUs share them. **Guess both
-# times now.** If the work were all there is, the answers would be 10 hours and 6 minutes. Section 5 has better ones.
+# The model has 7 billion parameters, and every step trains on 2 million tokens, for any number of GPUs. **Guess both times now.** If there were only
+# the work, the answers would be 10 hours and 6 minutes. Section 5 has better ones.
 
 # %% name="first_guess"
 guess_1000 = FloatText(description="1000:")
@@ -29,8 +29,8 @@ display(guess_1000, guess_100000)
 # ## 1. One step, two parts
 #
 # In data-parallel training every rank holds the same model and computes a gradient from its own share of the samples. Then all
-# ranks need the mean of these gradients, or their models would drift apart. So a step **computes**, and then it
-# **communicates**. Here are both, with a clock around each.
+# ranks need the mean of these gradients, or their models would become different. So a step **computes**, and then it
+# **communicates**. The next cell measures the time of each part.
 #
 # **Predict.** From one row to the next the batch of each rank grows fourfold. What happens to the communication?
 
@@ -59,7 +59,7 @@ def one_step(batch):
     start = now()
     model(torch.randn(batch, 1024)).sum().backward()
     compute_s = now() - start
-    dist.barrier()  # begin together, so that nobody's waiting is counted as communication
+    dist.barrier()  # begin together, so that waiting for a late rank is not counted as communication
     start = now()
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
@@ -80,17 +80,16 @@ for batch in (16, 64, 256):
         )
 
 # %% [markdown] name="two_parts_explained"
-# The gradient has one number per parameter, and the number of parameters does not know how many samples there were. The
-# communication of a step depends on the **model**, its computation on the model **and the batch**. (Times jump about, so each is the best of
-# four; and the first call of anything is slow, since memory is allocated and connections are made, hence the warm-up.)
+# The gradient has one number per parameter, however many samples there are. The communication of a step depends on the **model**; its computation
+# depends on the model **and the batch**. (Times vary, so each is the best of four. The first call is slow, because it allocates memory and makes
+# connections; therefore the cell makes one call before it measures.)
 #
-# That is the whole trouble. Give the same batch to twice as many ranks and each computes half as long. What they have to tell each
-# other does not get less.
+# This is the problem. If you give the same batch to twice as many ranks, each rank computes half as long, but the gradient that they must exchange stays as large.
 
 # %% [markdown] name="alpha_beta"
 # ## 2. A message has two prices
 #
-# How long does a message take? First, all ranks sum 256 numbers in 256 calls, one number each. Then they sum the same 256
+# How long does a message take? First, all ranks sum 256 numbers in 256 calls, with one number in each call. Then they sum the same 256
 # numbers in a single call.
 #
 # **Predict**: by what factor is the single call faster?
@@ -120,18 +119,16 @@ print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms")
 print(f"you said {guess.value:g}, it is {many_s / one_s:.0f}")
 
 # %% [markdown] name="alpha_beta_explained"
-# The bytes were the same. So the time is not in the bytes: each *call* costs something before the first byte moves. The usual
-# model gives a message two prices. With $m$ bytes it takes
+# The bytes were the same. So the bytes don't explain the time: each *call* costs time before the first byte moves. The usual model gives a message two prices. With $m$ bytes it takes
 #
 # $$T(m) = \alpha + m\,\beta$$
 #
-# - $\alpha$, the **latency**: seconds to get a message going, whatever is in it.
+# - $\alpha$, the **latency**: seconds until a message starts to move, whatever its size.
 # - $\beta$: seconds for one byte; $1/\beta$ is the **bandwidth** in bytes a second, in one direction.
 #
-# At $m = \alpha/\beta$ both cost the same. A much shorter message pays for latency only, a much longer one for bandwidth only.
+# At $m = \alpha/\beta$ both parts take the same time. The time of a much shorter message is nearly all latency; the time of a much longer one is nearly all bytes.
 #
-# **Predict**: an InfiniBand NDR port has 50 GB/s, and say a message takes 3 µs to get going. How many KB must a message have
-# until half of its time goes into bytes?
+# **Predict**: an InfiniBand NDR port has 50 GB/s; assume that the latency is 3 µs. How many KB must a message have so that half of its time is spent on bytes?
 
 # %% name="guess_half"
 guess = FloatText(description="KB:")
@@ -151,9 +148,9 @@ for name, (alpha, bandwidth) in links.items():
     print(f"{label:42}" + "".join(f"{t:8.0f} µs" for t in times) + f"{alpha * bandwidth / 1e3:9.0f} KB")
 
 # %% [markdown] name="links_explained"
-# The bandwidths are line rates in one direction. Adverts add both directions (900 GB/s for NVLink 4) or count bits (400 Gb/s for
-# NDR). The latencies are orders of magnitude for this table, not measurements: never trust a table for $\alpha$, measure it. The
-# next chapter does, with a ping-pong.
+# The bandwidths are line rates in one direction. Advertisements add both directions (900 GB/s for NVLink 4) or count bits (400 Gb/s for NDR). The
+# latencies in this table are only orders of magnitude, not measurements: never take $\alpha$ from a table, measure it. The next chapter measures it
+# with a ping-pong.
 #
 # For 1 GB NVLink is nine times as fast as InfiniBand. For 4 bytes their bandwidths make no difference: only $\alpha$ counts, and
 # these two are 1 µs apart.
@@ -161,13 +158,13 @@ for name, (alpha, bandwidth) in links.items():
 # %% [markdown] name="more_ranks"
 # ## 3. More ranks, live
 #
-# Now the experiment of the question, small. A step has a fixed amount of work, 400 ms for one rank alone, and ends with an
-# all-reduce of 32 MB. We run it with 1 rank, with 2, and so on, each time splitting the work evenly.
+# Now a small version of the opening question. A step has a fixed amount of work, 400 ms for one rank alone, and ends with an all-reduce of 32 MB. We
+# run it with 1 rank, with 2, and so on, and always split the work evenly.
 #
-# The work is a pause here, `time.sleep`. Your machine may have fewer cores than ranks, and a pause can be split among any
-# number of them; think of a GPU that works while its CPU waits. The all-reduce is real.
+# Here the work is only a pause, `time.sleep`, because your machine may have fewer cores than ranks, and pauses need no core. Think of a GPU that
+# works while its CPU waits. The all-reduce is real.
 #
-# **Predict**: how many times faster are all the ranks together than one alone?
+# **Predict**: how many times faster are all ranks together than one rank alone?
 
 # %% name="guess_speedup"
 guess = FloatText(description="times:")
@@ -194,16 +191,16 @@ alpha = seconds_for(64, 1) / 64 / (2 * (world_size - 1))
 # %% [markdown] name="model_intro"
 # `new_group` makes a group of some of the ranks, and a collective with `group=` concerns only these.
 #
-# Beside the measurement stands a model. An all-reduce on a ring of $p$ ranks has $2(p-1)$ steps with messages of $n/p$ bytes
+# The table shows a model beside the measurement. An all-reduce on a ring of $p$ ranks has $2(p-1)$ steps with messages of $n/p$ bytes
 # (the chapter on [all-reduce](07_all_reduce.ipynb) derives that). With $C$ seconds of work:
 #
 # $$T(p) = \frac{C}{p} + 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
 #
-# $\alpha$ comes from the many small calls, $\beta$ from the row of 2 ranks. The rows below that are the test.
+# $\alpha$ comes from the many small calls, $\beta$ from the row of 2 ranks. The other rows test the model.
 
 # %% name="scaling_table"
 measured, alpha = world["times"][0], max(world["alpha"])
-n, work_s = 32_000_000, measured[0]  # with one rank there is nobody to talk to
+n, work_s = 32_000_000, measured[0]  # one rank alone sends no messages
 beta = max(measured[1] - work_s / 2 - 2 * alpha, 0) / n
 print(f"you said {guess.value:g} times; {world.ranks} ranks are {work_s / measured[-1]:.1f} times faster")
 print(f"alpha = {1e6 * alpha:.0f} µs a message, beta = {1e9 * beta:.2f} ns a byte\n")
@@ -213,17 +210,17 @@ for p, t in enumerate(measured, start=1):
     print(f"{p:5}{1e3 * work_s / p:10.0f}{1e3 * t:13.0f}{1e3 * model_s:10.0f}{work_s / t:10.2f}{work_s / t / p:12.0%}")
 
 # %% [markdown] name="scaling_explained"
-# The column *work* halves as it should. *Measured* does not follow, and what lies between the two is communication. **Speed-up** is
+# The column *work* halves as it should. *Measured* does not halve; the difference is communication. **Speed-up** is
 # $T(1)/T(p)$. **Efficiency** is the speed-up divided by $p$: the share of the machines' time that went into work.
 #
-# Where the model is too hopeful: it gives each rank a link of its own, with the same $\beta$ for any $p$. Processes of one machine share its
-# cores and its memory, so each gets less the more there are.
+# The model's times are too short in one respect: it assumes that each rank has its own link, with the same $\beta$ for any $p$. Processes of one
+# machine share its cores and its memory, so with more processes each gets less.
 
 # %% [markdown] name="watch"
 # ## 4. What grows and what does not
 #
-# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. **Predict** first: on the right there are four
-# times as many ranks. Of what does each then send several times as much?
+# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. **Predict** first: on the right there are four times as many
+# ranks. Of what does each rank there send several times as much: bytes, messages, or both?
 
 # %% name="guess_grows"
 guess = ask("bytes", "messages", "both")
@@ -240,14 +237,14 @@ for p in (2, 8, 64, 512):
     print(f"{p:4} ranks: each sends {megabytes:4.1f} MB in {ring.steps:4} messages, one after the other")
 
 # %% [markdown] name="grows_explained"
-# Both grow, but the bytes from $n$ to never quite $2n$, and the messages with $p$. So the middle term of $T(p)$ is what grows, the last one stays, and only the first one
-# shrinks. Whatever shrinks is in the end smaller than what does not.
+# Both grow: the bytes from $n$ to nearly $2n$, the messages in proportion to $p$. So the middle term of $T(p)$ grows, the last one stays nearly the
+# same, and only the first one shrinks. With enough ranks the first term is smaller than the others.
 
 # %% [markdown] name="at_scale"
 # ## 5. The question
 #
 # Training takes about 6 floating-point operations for each parameter and token (Kaplan et al. 2020). Assume that a GPU really
-# achieves 400 TFLOP/s, that gradients are bfloat16, and that each GPU has one 50 GB/s link with 5 µs a message. Nothing overlaps.
+# achieves 400 TFLOP/s, that gradients are bfloat16, and that each GPU has one 50 GB/s link with 5 µs for each message. Communication does not overlap with work.
 
 # %% name="step_times"
 parameters, tokens = 7e9, 2**21
@@ -265,7 +262,7 @@ print(f"  1000 GPUs: you said {guess_1000.value:g} h, the model says {hours[1000
 print(f"100000 GPUs: you said {guess_100000.value:g} h, the model says {hours[100_000]:.0f} h")
 
 # %% [markdown] name="predict_best"
-# A hundred times the machines, and it takes *longer*. **Predict**: with how many GPUs is the run fastest?
+# With a hundred times as many machines it takes *longer*. **Predict**: with how many GPUs is the run fastest?
 
 # %% name="guess_best"
 guess = FloatText(description="GPUs:")
@@ -294,18 +291,17 @@ plt.legend()
 plt.show()
 
 # %% [markdown] name="figure_explained"
-# Three ranges. First the work rules and twice the GPUs halve the time. Then the bytes rule: a floor that no number of GPUs breaks through.
-# Last the latency rules, and each GPU more makes it worse.
+# There are three ranges. First the work takes most of the time, and twice as many GPUs halve it. Then the bytes take most of it: more GPUs hardly
+# help. Last, the latency takes most of it, and each further GPU makes the run slower.
 #
-# The floor belongs to data parallelism with one all-reduce after the backward pass. The rise at the end belongs to the *ring*: an
-# algorithm with $2\lg p$ steps (the logarithm to base 2) instead of $2(p-1)$, and as few bytes, moves it far to the right, and the second range then goes on for longer.
-# That is why a library has several algorithms.
+# The limit in the second range comes from data parallelism with one all-reduce after the backward pass. The rise at the end comes from the *ring*. An
+# algorithm with $2\lg p$ steps (the logarithm to base 2) instead of $2(p-1)$, and as few bytes, moves the rise far to the right and makes the second
+# range longer. That is why a library has several algorithms.
 
 # %% [markdown] name="model_size"
 # ### A larger model?
 #
-# **Predict**: on 1000 GPUs, a model with 70 instead of 7 billion parameters, same batch. What becomes of the share of the time that
-# goes into communication?
+# **Predict**: on 1000 GPUs, a model with 70 instead of 7 billion parameters, same batch. How does the share of the time that is spent on communication change?
 
 # %% name="guess_share"
 guess = ask("it grows", "it stays about the same", "it falls")
@@ -319,29 +315,29 @@ for size in (7e9, 70e9):
         print(f"{size / 1e9:3.0f} billion, {batch / 1e6:.1f} million tokens: communication {share:.0%}")
 
 # %% [markdown] name="share_explained"
-# Ten times the parameters are ten times the work *and* ten times the gradient, so the ratio stays. What counts is how many tokens a GPU
-# gets. Setting work and bytes equal, with $t$ tokens per GPU, $N$ parameters and $F$ operations a second,
+# Ten times the parameters mean ten times the work *and* ten times the gradient, so the ratio stays. The number of tokens per GPU decides. With $t$
+# tokens per GPU, $N$ parameters and $F$ operations a second, the work takes as long as the bytes if
 #
 # $$\frac{6Nt}{F} = \frac{2 \cdot 2N}{B} \quad\Longrightarrow\quad t = \frac{2F}{3B},$$
 #
-# for large $p$, where $2(p-1)/p$ is nearly 2, and with $B = 1/\beta$. (A gradient has 2 bytes and is sent nearly twice.) The $N$ is gone. For the machine above:
+# for large $p$, where $2(p-1)/p$ is nearly 2, and with $B = 1/\beta$. (A gradient has 2 bytes and is sent nearly twice.) $N$ cancels out. For the machine above:
 
 # %% name="tokens"
 enough = 2 * flops * beta / 3
 print(f"work and bytes take equal time at {enough:.0f} tokens per GPU; on 1000 GPUs each has {tokens / 1000:.0f}")
 
 # %% [markdown] name="ways_out"
-# This asks for one of four things: **more tokens per GPU** (a larger batch; but beyond some size larger batches save hardly any steps, McCandlish et al.
+# So there are four ways to improve: **more tokens per GPU** (a larger batch; but beyond some size larger batches save hardly any steps, McCandlish et al.
 # 2018), **faster links** ($B$), **fewer bytes** (smaller dtypes, other ways of splitting the model), or **hiding**
-# communication behind the backward pass, as PyTorch's `DistributedDataParallel` (DDP) does. The rest of the course is about them.
+# communication behind the backward pass, as PyTorch's `DistributedDataParallel` (DDP) does. The rest of the course is about these four ways.
 #
 # Fixed work on more machines is called **strong scaling**; work that grows with the machines is **weak scaling**. When somebody
 # reports an efficiency of 95 %, ask which of the two it is.
 
 # %% [markdown] name="pitfall"
-# ## 6. A clock that accuses the wrong one
+# ## 6. A time that points to the wrong rank
 #
-# You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second. **Predict**: who is slow?
+# You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second. **Predict**: what is slow?
 
 # %% name="guess_slow"
 guess = ask("the links of the others", "rank 0's link", "rank 0's computation", "the others' computation")
@@ -358,16 +354,16 @@ communicate_ms = 1e3 * (now() - start)
 print(f"all_reduce took {communicate_ms:.0f} ms")
 
 # %% [markdown] name="straggler_explained"
-# Rank 0 *computes* too long. It arrives last, finds all the others there, and is through at once; they have waited in `all_reduce`, and their
-# clocks call that communication. The rank with the **shortest** time in collectives is the straggler. A profiler's "NCCL time" is to be read
-# the same way: it includes waiting for late ranks.
+# Rank 0 *computes* too long. It calls `all_reduce` last, when all the others are already there, so its call returns at once. The others have waited
+# in `all_reduce`, and their clocks count this waiting as communication. The rank with the **shortest** time in collectives is the straggler. Read a
+# profiler's "NCCL time" in the same way: it includes waiting for late ranks.
 
 # %% [markdown] name="yours"
-# ## 7. Yours: one call less
+# ## 7. Your turn: one call less
 #
 # At the end of an evaluation every rank has a tensor of metrics and wants the mean over all ranks. This version is right and pays $\alpha$
-# twice. **Make it do with one `all_reduce`** and run the cell; the input must stay as it is. `check` runs your function on worlds of several
-# sizes with awkward inputs, counts its messages, and says what is wrong.
+# twice. **Change it so that it needs only one `all_reduce`**, and run the cell; the function must not change its input. `check` runs your function on
+# worlds of several sizes with unusual inputs, counts its messages, and says what is wrong.
 
 
 # %% name="distributed_mean"
@@ -384,7 +380,7 @@ check(distributed_mean)
 # %% [markdown] name="mean_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# How many ranks there are is something that each rank knows without asking the others.
+# Each rank knows the number of ranks without asking the others.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -401,27 +397,28 @@ check(distributed_mean)
 #
 # <details><summary>1. A link has 100 GB/s and 5 µs. How long do 1000 messages of 1 KB take, and one of 1 MB?</summary>
 #
-# 1000 · (5 µs + 0.01 µs) = 5.01 ms, against 5 µs + 10 µs = 15 µs. Same bytes.
+# 1000 · (5 µs + 0.01 µs) = 5.01 ms for the short messages, 5 µs + 10 µs = 15 µs for the long one. The bytes are the same.
 # </details>
 #
-# <details><summary>2. Twice the GPUs make a step 1.6 times faster. What is the efficiency, going from the old to the new?</summary>
+# <details><summary>2. Twice the GPUs make a step 1.6 times faster. What is the efficiency of the step from the old to the new number?</summary>
 #
-# 1.6 / 2 = 80 %: a fifth of all the GPUs' time is lost. Of the GPUs that you added it is two fifths: they bring 0.6 of what they could.
+# 1.6 / 2 = 80 %: a fifth of all the GPUs' time is lost. If you count only the GPUs that you added, two fifths are lost: they add 0.6 of what they could add.
 # </details>
 #
-# <details><summary>3. Somebody doubles the bandwidth of all links and the step gets no faster. Two explanations?</summary>
+# <details><summary>3. Somebody doubles the bandwidth of all links, and the step does not become faster. What are two explanations?</summary>
 #
-# The messages are short, so that latency rules; or communication was hidden behind computation already. A straggler would be a third.
+# The messages are short, so the latency takes most of the time; or communication was already hidden behind computation. A straggler is a third explanation.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Splitting a batch over more ranks shrinks each rank's computation, while the gradient that they must exchange stays as long as the model is. A message costs $\alpha + m\beta$, and
-# both terms set a limit: bytes a floor, latency a point from which more machines make it slower. How far you get is decided by the tokens a GPU has per step and
-# by the ratio of its arithmetic to its link. **Work shrinks with more ranks; what they have to say to each other does not.**
+# If you split a batch over more ranks, each rank computes less, but the gradient that they must exchange stays as large as the model. A message costs
+# $\alpha + m\beta$, and both terms set a limit: because of the bytes the time can't fall below a certain value, and because of the latency more
+# machines make the run slower from some number on. These limits depend on the tokens that a GPU has per step, and on the ratio of its arithmetic to
+# its link. **With more ranks the work per rank shrinks; the gradient that they exchange does not.**
 #
-# **Next question:** what does a single message really cost here, and how do two ranks manage to wait for each other for ever? The next chapter,
+# **Next question:** what does a single message really cost on this machine, and how can two ranks wait for each other for ever? The next chapter,
 # [Point to point](02_point_to_point.ipynb), sends them one at a time.
 #
 # **Sources.** J. Kaplan et al., *Scaling Laws for Neural Language Models*, [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) (6 operations per parameter and token) ·

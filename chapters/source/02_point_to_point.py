@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Point to point
 #
-# **Four ranks sit in a circle, and each hands one number to its right-hand neighbour. The program has two lines, and both are right.
-# Why does it never end? And once it does: how long does one message take?**
+# **Four ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
+# end? And how long does one message take in a program that works?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb)
 
@@ -23,10 +23,9 @@ world
 # %% [markdown] name="pair"
 # ## 1. One sends, one receives
 #
-# `dist.send(tensor, dst)` and `dist.recv(tensor, src)` are the smallest pieces that everything else is made of. Only the two ranks
-# concerned call them.
+# `dist.send(tensor, dst)` and `dist.recv(tensor, src)` are the smallest operations; all others are built from them. Only the two ranks concerned call them.
 #
-# **Predict**: what does rank 1 print, and what do the ranks print that call neither?
+# **Predict**: what does rank 1 print, and what do the ranks print that call neither of the two?
 
 # %% name="guess_pair"
 guess = ask("rank 1: [10, 20], others: [10, 20]", "rank 1: [10, 20], others: [0, 0]", "they wait for ever")
@@ -42,15 +41,15 @@ if rank == 1:
 print(x.tolist())
 
 # %% [markdown] name="pair_explained"
-# The message carries bytes and nothing else: no shape, no dtype. So the receiver must know both beforehand and bring a tensor to put the bytes in. Messages
+# The message carries only bytes: no shape, no dtype. So the receiver must know both beforehand and must provide a tensor for the bytes. Messages
 # from one rank to another arrive in the order in which they were sent.
 #
-# With Gloo `src` may be left out. Then the first message from anybody is taken, and `recv` returns whose it was:
+# With Gloo you may leave out `src`. Then `recv` takes the first message from any rank, and returns the rank that sent it:
 
 # %% name="any_source"
 # %%ranks
 x = torch.tensor([float(rank)])
-if dist.get_backend() == "gloo":  # NCCL has to be told the source
+if dist.get_backend() == "gloo":  # NCCL must know the source
     if rank == 0:
         print([dist.recv(x) for _ in range(world_size - 1)])
     else:
@@ -62,8 +61,7 @@ if dist.get_backend() == "gloo":  # NCCL has to be told the source
 # %% [markdown] name="send_waits"
 # ## 2. How long does a send take?
 #
-# Rank 0 sends one number, 4 bytes. Rank 1 sleeps for 0.3 seconds before it receives. **Predict**: how many milliseconds is rank 0 inside
-# `send`?
+# Rank 0 sends one number, 4 bytes. Rank 1 sleeps for 0.3 seconds before it receives. **Predict**: how many milliseconds does rank 0 spend in `send`?
 
 # %% name="guess_send"
 guess = FloatText(description="ms:")
@@ -87,17 +85,17 @@ took_ms = 1e3 * (time.perf_counter() - start)
 print(f"you said {guess.value:g} ms, rank 0 spent {world['took_ms'][0]:.0f} ms in send")
 
 # %% [markdown] name="send_waits_explained"
-# With Gloo, `send` does not return before the receiver has called `recv`, however short the message is. Sender and receiver *meet*: a **rendezvous**. With NCCL the call only puts
-# the send into the queue of a GPU stream and returns; there the *stream* waits for the receiver, and so does everything queued behind.
+# With Gloo, `send` does not return before the receiver has called `recv`, however short the message is. Sender and receiver wait for each other: this
+# is called a **rendezvous**. With NCCL the call only puts
+# the send into the queue of a GPU stream and returns; there the *stream* waits for the receiver, and so does everything that is queued later.
 #
-# MPI leaves it open: a library may copy a small message into a buffer of its own and return. Programs that count on this work until a
-# message grows beyond the buffer. **Write as if every send waited.**
+# MPI allows both: a library may copy a small message into its own buffer and return. Programs that rely on this buffer work until a message is larger
+# than the buffer. **Write as if every send waited.**
 
 # %% [markdown] name="circle"
 # ## 3. The circle
 #
-# Now the question. Each rank sends to the right, then receives from the left. Looked at one at a time, the ranks do nothing wrong.
-# What is true of all of them together?
+# Now the opening question. Each rank sends to the right, then receives from the left. Each rank alone does nothing wrong. What happens when all ranks do this together?
 
 
 # %% name="send_first"
@@ -118,11 +116,11 @@ def send_first():
 world.run(send_first, deadline=3)
 
 # %% [markdown] name="live_deadlock_explained"
-# Every rank stands in its `send`. Each waits for its right-hand neighbour to receive, and that neighbour would, if only its own `send` came
-# to an end. After 3 seconds the deadline ended it; PyTorch alone would have waited for half an hour.
+# Every rank waits in its `send`. Each waits until its right-hand neighbour receives, but that neighbour can't receive before its own `send` ends.
+# After 3 seconds the deadline ended the cell; PyTorch alone would have waited for half an hour.
 #
-# A deadline can't tell a deadlock from a slow rank. Something that sees all messages can. The **wire** is a second set of ranks, without a backend of
-# their own: every message goes through one router, and your code is the same. As soon as no rank can go on, the router knows it.
+# A deadline can't tell a deadlock from a slow rank. A program that sees all messages can. The **wire** runs your code, unchanged, on a second set of
+# ranks, and one router carries every message between them. As soon as no rank can continue, the router knows it.
 #
 # **Predict**: how many arrows will its picture have, if an arrow means "waits for"?
 
@@ -135,15 +133,15 @@ results, trace, deadlock = run(send_first, ranks=4)
 deadlock
 
 # %% [markdown] name="wire_deadlock_explained"
-# Four arrows, and they close. **A deadlock is a circle of ranks that wait for each other.** To mend it, take away one arrow. (One can also hang
-# without a circle, by waiting for a rank that has finished or died.)
+# There are four arrows, and they form a circle. **A deadlock is a circle of ranks that wait for each other.** To fix it, remove one arrow. (A program
+# can also hang without a circle, if a rank waits for one that has finished or died.)
 
 # %% [markdown] name="mend"
 # ### Three ways out
 #
 # 1. **One rank receives first.** The circle is cut at rank 0.
 # 2. **The odd ranks receive first.** The circle is cut in many places.
-# 3. **`isend`.** It starts the send and returns at once; `wait()` on what it returned waits for the end.
+# 3. **`isend`.** It starts the send and returns a handle at once; the handle's `wait()` waits until the send is done.
 
 
 # %% name="three_ways"
@@ -182,8 +180,8 @@ for way in ways:
         print(f"{way.__name__:20}", world.run(way, deadline=5))
 
 # %% [markdown] name="rounds"
-# All three are right. Are they equally good? Call the time of one message a **round**. The wire keeps a virtual clock, on which we let a message take
-# 1 and its bytes nothing, so that its seconds are rounds.
+# All three are right. Are they equally good? Call the time of one message a **round**. The wire has a virtual clock. Here we set $\alpha$ to 1 second
+# and $\beta$ to 0, so that seconds on this clock are rounds.
 #
 # **Predict** the rounds on 8 ranks, for each way.
 
@@ -201,15 +199,16 @@ for way, said in zip(ways, guesses, strict=True):
 Player(run(one_receives_first, ranks=4).trace, run(start_sending, ranks=4).trace)
 
 # %% [markdown] name="rounds_explained"
-# With one cut the circle unrolls like a string: only the left neighbour of rank 0 can send at once, then that one's left neighbour, and so on; rank 0 comes last. With cuts at every second rank two rounds suffice, or three where
-# two neighbours are of the same kind because $p$ is odd. With `isend` everybody sends and receives at once, in one round, for a link carries both directions at the
-# same time.
+# With one cut the sends happen one after the other: only the left neighbour of rank 0 can send at once, then the left neighbour of that rank, and so
+# on; rank 0 sends last. With a cut at every second rank two rounds are enough. If $p$ is odd, two neighbours are of the same kind, and it takes
+# three. With `isend` all ranks send and receive at once, in one round, because a link carries both directions at the same time.
 #
-# A program without deadlock can still be slow, and nobody reports that. `dist.batch_isend_irecv` is the fourth way: give it the list of all sends and receives, and it
-# starts them together.
+# A program without deadlock can still be slow, and no error tells you so. There is a fourth way, `dist.batch_isend_irecv`: give it the list of all
+# sends and receives, and it starts them together.
 #
-# **On NCCL take this one in a circle, not `isend`.** There a single `isend` may first have to set up a connection, for which both ranks must come, and what is queued
-# later may wait behind it. So a circle of `isend` can stand still like a circle of `send`. (torch warns of such single sends and receives: "unbatched P2P op".)
+# **On NCCL use this fourth way in a circle, not `isend`.** There a single `isend` may first have to set up a connection, which needs both ranks, and
+# everything that is queued later may wait for it. So a circle of `isend` can hang like a circle of `send`. (torch warns of such single sends and
+# receives: "unbatched P2P op".)
 
 # %% name="batch"
 # %%ranks
@@ -221,10 +220,9 @@ for work in dist.batch_isend_irecv([sending, receiving]):
 print(arriving.item())
 
 # %% [markdown] name="buffers"
-# ## 4. Whose buffer is it?
+# ## 4. When may you change the buffer?
 #
-# Rank 0 starts to send ones. Then, before `wait()`, it writes 7 into the tensor, to be ready for the next step. Rank 1 receives a little later. **Predict**: what
-# does it get?
+# Rank 0 starts to send ones. Then, before `wait()`, it writes 7 into the tensor, to be ready for the next step. Rank 1 receives a little later. **Predict**: what does rank 1 get?
 
 # %% name="guess_buffer"
 guess = ask("ones: the send began before", "sevens", "an error on rank 0")
@@ -247,8 +245,9 @@ def overwrite_too_early():
 world.run(overwrite_too_early)[1]
 
 # %% [markdown] name="too_early_explained"
-# `isend` does not copy. It notes *where* the data lies, and with Gloo whatever lies there when the receiver comes is sent. (Had rank 1 been early, or on NCCL, it might have got ones.) Between `isend` and `wait()`
-# the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer may hold anything. Live ranks say nothing about it; the wire compares:
+# `isend` does not copy. It stores the *address* of the data, and Gloo sends what is at this address when the receiver calls `recv`. (If rank 1 had
+# been earlier, or on NCCL, it might have got ones.) Between `isend` and `wait()`
+# the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer may hold anything. Live ranks report nothing; the wire compares the tensor before and after:
 
 # %% name="wire_too_early"
 print(run(overwrite_too_early, ranks=2).failure)
@@ -275,15 +274,17 @@ if rank == 1:
     print(x.item(), room.tolist())
 
 # %% [markdown] name="mismatch_explained"
-# Four bytes came, and rank 1 read them as an integer: 1065353216 is `0x3F800000`, the bits of 1.0. The second message was shorter than
-# its buffer, and the rest stayed as it was. Neither gave an error with Gloo (torch 2.13); a message *longer* than its buffer ends the receiver's process. NCCL asks for the
+# Four bytes came, and rank 1 read them as an integer: 1065353216 is `0x3F800000`, the bits of 1.0. The second message was shorter than its buffer,
+# and the rest of the buffer stayed as it was. Neither message gave an error with Gloo (torch 2.13); a message *longer* than its buffer ends the
+# receiver's process. NCCL asks for the
 # same dtype and count on both sides; the receiver of a short message may wait for ever. So agree on shape and dtype beforehand, or send them first.
 
 # %% [markdown] name="ping_pong"
 # ## 6. What a message costs: ping-pong
 #
-# A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure that, rank 0 sends and waits for the answer. Half of the time there and back is one message, and no two clocks have
-# to agree, which they would not. Of 50 tries we keep the best: whatever else the machine does can only add.
+# A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure this, rank 0 sends and waits for the answer. One message takes half of the
+# time for both directions. In this way only one clock is read; the clocks of two ranks would not agree. Of 50 tries we keep the best, because other
+# work of the machine can only make a try slower.
 #
 # **Predict** $\alpha$ here, and the rate $1/\beta$.
 
@@ -294,7 +295,7 @@ display(guess_alpha, guess_rate)
 
 # %% name="ping_pong_run"
 # %%ranks
-import time  # these are fresh ranks: the deadlock cost us the old ones
+import time  # these ranks are new: the old ones ended with the deadlock
 
 
 def ping_pong(nbytes, times=50):
@@ -332,14 +333,15 @@ for nbytes, t in points:
 plots.fit(points, alpha, beta)
 
 # %% [markdown] name="link_explained"
-# $\alpha$ is the time of the smallest messages, $\beta$ comes from the largest, so the line meets both ends because we drew it so. What lies between is the test.
+# $\alpha$ is the time of the smallest messages, and $\beta$ comes from the largest, so the line meets the measurements at both ends by construction. The sizes between them test the model.
 #
-# Where it bends away, the model is too simple. On a CPU the "link" is a copy through the kernel or through memory: fast while everything fits into a cache or a socket's buffer, slower beyond.
-# And $\alpha$ contains the waking of a process that waits, so it depends on what else the machine has to do. On a real network, libraries change their
-# protocol with the size, each with an $\alpha$ and $\beta$ of its own.
+# Where the measurements leave the line, the model is too simple. On a CPU the "link" is a copy through the kernel or through memory: it is fast while
+# everything fits into a cache or a socket's buffer, and slower for larger messages. And $\alpha$ includes the time to wake a waiting process, so it
+# depends on the other work of the machine. On a real network, libraries use different protocols for different sizes, and each protocol has its own
+# $\alpha$ and $\beta$.
 
 # %% [markdown] name="substrate"
-# ## 7. What lies underneath
+# ## 7. Real links
 #
 # | link | joins | GB/s in one direction | often advertised as |
 # |---|---|---|---|
@@ -349,16 +351,15 @@ plots.fit(points, alpha, beta)
 # | InfiniBand NDR | nodes | 50 | 400 Gb/s, bits |
 # | 100 Gb Ethernet | nodes | 12.5 | 100 Gb/s, bits |
 #
-# (PCIe and Ethernet follow from their line rates; the others are vendors' figures.) Latencies are a few µs, as an order of magnitude; some tens with TCP,
-# where the operating system takes part.
+# (PCIe and Ethernet follow from their line rates; the others are vendors' figures.) Latencies are of the order of a few µs; with TCP, where the operating system takes part, some tens of µs.
 #
-# **RDMA**, *remote direct memory access*, is what saves those tens: the network card reads the sender's memory and writes the receiver's by itself, without a
-# system call or a copy by the CPU. InfiniBand does it, and RoCE does it on Ethernet. **GPUDirect RDMA** lets the card reach into GPU memory, so that data does not stop over in
-# the memory of the host.
+# **RDMA**, *remote direct memory access*, avoids that time: the network card reads the sender's memory and writes the receiver's directly, without a
+# system call or a copy by the CPU. InfiniBand does it, and RoCE does it on Ethernet. With **GPUDirect RDMA** the card reads and writes GPU memory, so
+# that data is not copied to the memory of the host first.
 #
 # Between two GPUs of a node NCCL prefers peer-to-peer copies over NVLink or PCIe, then shared memory, then the network; `NCCL_DEBUG=INFO` prints which.
 #
-# **Predict**: a pipeline stage hands on the activations of 4096 tokens, 8192 bfloat16 numbers each. How many milliseconds over NDR?
+# **Predict**: a pipeline stage sends the activations of 4096 tokens, 8192 bfloat16 numbers each, to the next stage. How many milliseconds over NDR?
 
 # %% name="guess_activations"
 guess = FloatText(description="ms:")
@@ -379,14 +380,14 @@ for name, a, rate in (
 # ### Where you meet it
 #
 # - **Pipeline parallelism**: activations to the next stage, their gradients back.
-# - **Ring attention** and other context parallelism: keys and values go round the circle of section 3.
-# - **Inference**: a prefill machine hands the KV cache to a decode machine.
-# - **Inside every collective**: the ring of later chapters is this circle, gone round many times.
+# - **Ring attention** and other context parallelism: keys and values travel around the circle of section 3.
+# - **Inference**: a prefill machine sends the KV cache to a decode machine.
+# - **Inside every collective**: the ring of later chapters is this circle; messages travel around it many times.
 
 # %% [markdown] name="yours"
-# ## 8. Yours: shift by k
+# ## 8. Your turn: shift by k
 #
-# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This one hangs. **Run it, look at the picture, and mend it.**
+# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This version hangs. **Run it, look at the picture, and fix it.**
 
 
 # %% name="ring_shift"
@@ -427,12 +428,12 @@ check(ring_shift)
 #
 # <details><summary>1. Two ranks call <code>recv</code> for each other and then <code>send</code>. Deadlock?</summary>
 #
-# Yes. Each waits for a message that the other will send only after its own receive. A circle of two is a circle.
+# Yes. Each waits for a message that the other sends only after its own receive. Two ranks are enough for a circle.
 # </details>
 #
-# <details><summary>2. A program hangs on 64 ranks, and 63 of them stand in <code>recv</code> from their left-hand neighbour. Which one do you look at?</summary>
+# <details><summary>2. A program hangs on 64 ranks, and 63 of them wait in <code>recv</code> from their left-hand neighbour. Which rank do you look at?</summary>
 #
-# The 64th: it is in no circle, so the others wait for it, directly or along the chain. If all 64 stood there, it would be a circle.
+# The 64th: it does not wait there, so there is no circle, and the others wait for it, directly or along the chain. If all 64 waited there, it would be a circle.
 # </details>
 #
 # <details><summary>3. A message of 4 KB takes 6 µs on a link with 3 µs and 50 GB/s. Is the link broken?</summary>
@@ -443,10 +444,11 @@ check(ring_shift)
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A send meets a receive, and as a rule neither returns before the other is there; ranks that wait for each other in a circle are deadlocked. `isend` and `batch_isend_irecv` take the waiting out and let both directions of a link
-# work at once, but the buffer is not yours until `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Write as if every send waited.**
+# Each send needs a receive, and usually neither returns before the other is called; ranks that wait for each other in a circle are deadlocked. With
+# `isend` and `batch_isend_irecv` a rank does not wait at the call, and both directions of a link work at once, but you must not use the buffer before
+# `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Write as if every send waited.**
 #
-# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) marks the shift by the messages your code sends.
+# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #
 # **Next question:** one rank has the weights and all others need them. Must it send them $p-1$ times? The next chapter is [Broadcast](03_broadcast.ipynb).
 #

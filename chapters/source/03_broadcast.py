@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Broadcast
 #
-# **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All others need it. Must it be sent 1023 times, and how long does
-# that take?**
+# **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All other ranks need it. Must it be sent 1023 times, and how long does that take?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb)
 
@@ -23,7 +22,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# Each rank has one link with 50 GB/s. The model crosses one link in 0.28 seconds. **Guess now**: after how many seconds does the last of 1024 ranks have it? Section 6 has the
+# Each rank has one link with 50 GB/s. To send the model over one link takes 0.28 seconds. **Guess now**: after how many seconds does the last of 1024 ranks have it? Section 6 has the
 # answer.
 
 # %% name="first_guess"
@@ -33,7 +32,7 @@ first_guess
 # %% [markdown] name="why"
 # ## 1. Equal at the start
 #
-# Data parallelism averages *gradients*. That keeps models equal that were equal before, and nothing makes them equal in the first place. Here every rank
+# Data parallelism averages *gradients*. So models that are equal at the start stay equal, but something must make them equal first. Here every rank
 # builds a small model with a batch norm, each from its own random seed.
 #
 # Then rank 0 broadcasts its parameters. **Predict**: are the models the same afterwards?
@@ -46,7 +45,7 @@ guess
 # %%ranks
 torch.manual_seed(rank)
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
-model(torch.randn(8, 4))  # a batch goes through: the norm keeps a running mean
+model(torch.randn(8, 4))  # one forward pass: the batch norm updates its running mean
 
 for parameter in model.parameters():
     dist.broadcast(parameter.data, src=0)
@@ -56,7 +55,7 @@ output = model.eval()(torch.ones(1, 4)).sum().item()
 print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
 
 # %% [markdown] name="equal_explained"
-# The weights agree and the models do not: the running mean of a batch norm is a *buffer*, not a parameter. What must be equal is the state:
+# The weights agree, but the models do not: the running mean of a batch norm is a *buffer*, not a parameter. The whole state must be equal:
 
 # %% name="whole_state"
 # %%ranks
@@ -65,15 +64,15 @@ for tensor in model.state_dict().values():
 print(f"output {model(torch.ones(1, 4)).sum().item():+.4f}")
 
 # %% [markdown] name="whole_state_explained"
-# `DistributedDataParallel` does just that when you wrap a model: the state of rank 0 goes to all others. (So giving every rank the same seed is not
-# needed for equal weights.) It also broadcasts buffers again before each forward pass, unless you turn that off.
+# `DistributedDataParallel` does this when you wrap a model: it broadcasts the state of rank 0. (So equal weights don't need equal seeds.) It also
+# broadcasts buffers again before each forward pass, unless you turn that off.
 #
 # ## 2. What it promises
 #
-# After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that rank `src`, the **root**, had, **in place**. All ranks call it; all give the same `src`; all bring a
-# tensor of the same shape and dtype. For Python objects there is `broadcast_object_list`, which pickles.
+# After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that rank `src`, the **root**, had, **in place**. All ranks call it with
+# the same `src` and with a tensor of the same shape and dtype. For Python objects there is `broadcast_object_list`, which pickles them.
 #
-# The root of a sub-group is a trap. **Predict**: in a group of all ranks but the first, who is `src=1`, and who is `group_src=0`?
+# In a sub-group the root is easy to get wrong. **Predict**: in a group of all ranks except the first, which rank is `src=1`, and which is `group_src=0`?
 
 # %% name="guess_group"
 guess = ask("the same rank", "two different ranks", "src=1 is an error")
@@ -89,9 +88,9 @@ if rank > 0:
     print(x.item(), y.item())
 
 # %% [markdown] name="group_explained"
-# The same: `src` counts in the world, `group_src` in the group. Code that says `src=0` works until somebody uses it in a group without rank 0.
+# They are the same: `src` is the rank in the world, `group_src` the rank in the group. Code with `src=0` works until somebody uses it in a group without rank 0.
 #
-# ### Two ways to get it wrong
+# ### Two mistakes
 #
 # Rank 0 broadcasts 4 numbers, the others expect 6. **Predict**: error, hang, or a result?
 
@@ -106,8 +105,9 @@ dist.broadcast(x, src=0)
 print(x.tolist())
 
 # %% [markdown] name="short_explained"
-# The first four arrived, and nobody said a word (Gloo, torch 2.13; NCCL leaves such calls undefined). What follows is what was there before. But with four ranks or more, look at rank 3: there it is what *rank 1* had. Rank 3 got
-# its copy from rank 1, and section 4 says why. And if each rank thinks that it is the root itself?
+# The first four numbers arrived, and there was no error (Gloo, torch 2.13; NCCL leaves such calls undefined). The last two numbers are what the rank
+# had before. But with four ranks or more, look at rank 3: its last two numbers are those of *rank 1*. Rank 3 got its copy from rank 1; section 4
+# explains why. And what happens if every rank says that it is the root?
 
 
 # %% name="roots"
@@ -118,13 +118,13 @@ def everyone_is_root():
 
 # %% tags=["raises-exception"] name="roots_live"
 world.run(everyone_is_root, deadline=3)
-world.reset()  # reached only where no error came: then data that nobody took may be left in the connections
+world.reset()  # runs only if there was no error: then unread data may be left in the connections
 
 # %% name="roots_wire"
 print(run(everyone_is_root, ranks=4).failure)
 
 # %% [markdown] name="roots_explained"
-# Everybody sends and nobody receives. The live ranks know only where they stand; the wire saw all the calls and compares them.
+# Every rank sends and none receives. Each live rank knows only its own call; the wire saw all the calls and compares them.
 
 # %% [markdown] name="flat"
 # ## 3. Flat
@@ -155,10 +155,11 @@ def try_it(broadcast, *arguments):
 world.run(try_it, flat_broadcast)
 
 # %% [markdown] name="flat_cost"
-# A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](01_why_communication.ipynb)), and the root can send only one at a time. So it takes $(p-1)(\alpha + n\beta)$, and while the root works, $p-2$
-# ranks look on. Some of them could help: after the first message one of them has the tensor too.
+# A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](01_why_communication.ipynb)), and the root can send only one at a time.
+# So it takes $(p-1)(\alpha + n\beta)$, and while the root sends, $p-2$ ranks do nothing. Some of them could help: after the first message one of them
+# has the tensor too.
 #
-# **Predict**: if every rank that has it passes it on, after how many rounds do 8 ranks have it? And 1024?
+# **Predict**: if every rank that has the tensor sends it to another one, after how many rounds do 8 ranks have it? And 1024?
 
 # %% name="guess_rounds"
 eight, thousand = IntText(description="8 ranks:"), IntText(description="1024:")
@@ -176,16 +177,16 @@ for p, said in ((8, eight.value), (1024, thousand.value)):
     print(f"{p:5} ranks: you said {said}, the tree takes {tree.steps} rounds, flat takes {flat.steps}")
 
 # %% [markdown] name="tree_explained"
-# In each round the number of ranks that have it doubles: 1, 2, 4, 8. So $\lceil \lg p \rceil$ rounds suffice ($\lg$ is the logarithm to base 2), and fewer are impossible, since a rank can make at most one
-# more rank know in each round. In all
+# In each round the number of ranks that have it doubles: 1, 2, 4, 8. So $\lceil \lg p \rceil$ rounds are enough ($\lg$ is the logarithm to base 2).
+# Fewer are impossible, because in each round a rank can send to at most one other rank. In all
 #
 # $$T_\text{tree} = \lceil \lg p \rceil\,(\alpha + n\beta).$$
 #
 # The drawing is called a binomial tree, and a round is what its schedule calls a *step*. Each rank but the root receives once; the root sends $\lceil\lg p\rceil$ times.
 #
-# ### Yours
+# ### Your turn
 #
-# This is the flat one, under the tree's name. **Make it a tree.** Number the ranks from the root, `me = (rank - src) % p`. In the round in which `have` ranks have it, who sends to whom?
+# The function below is called tree but is flat. **Make it a tree.** Number the ranks from the root, `me = (rank - src) % p`. In the round in which `have` ranks have the tensor, which rank sends to which?
 
 
 # %% name="tree_broadcast"
@@ -228,10 +229,10 @@ check(tree_broadcast)
 # %% [markdown] name="chain"
 # ## 5. A pipeline
 #
-# In the tree the whole tensor is sent $\lceil\lg p\rceil$ times one after the other: 10 times for 1024 ranks. For a long tensor that is a lot, since no rank needs more than $n$ bytes.
+# In the tree the whole tensor is sent $\lceil\lg p\rceil$ times one after the other: 10 times for 1024 ranks. For a long tensor this is slow, because each rank needs only $n$ bytes.
 #
-# The other extreme is a **chain**: every rank passes the tensor to the next. That is as slow as flat. Unless the tensor is cut into $k$ **segments**: then a rank can pass on the
-# first while the second arrives. Compare one segment with six:
+# The opposite of a tree is a **chain**: every rank sends the tensor to the next rank. With the whole tensor this is as slow as flat. But if the
+# tensor is cut into $k$ **segments**, a rank can send the first segment on while the second arrives. Compare one segment with six:
 
 # %% name="watch_chain"
 Player(
@@ -241,7 +242,7 @@ Player(
 )
 
 # %% [markdown] name="chain_predict"
-# On the right a step moves a sixth of the bytes. **Predict**: for $p$ ranks and $k$ segments, how many steps? Write the formula; the cell counts beside it.
+# On the right a step moves a sixth of the bytes. **Predict**: how many steps are there for $p$ ranks and $k$ segments? Write the formula; the cell compares it with the schedule.
 
 
 # %% name="chain_formula"
@@ -256,14 +257,14 @@ for p, k in ((4, 1), (4, 6), (8, 6), (8, 100)):
 # %% [markdown] name="chain_answer"
 # <details><summary><b>The derivation</b></summary>
 #
-# The first segment reaches the last of $p$ ranks after $p-1$ steps. Then one more arrives there in each step, and $k-1$ are missing: $p - 1 + k - 1$. In code: `p + k - 2`.
+# The first segment reaches the last of $p$ ranks after $p-1$ steps. Then in each step one more segment arrives there, and $k-1$ are still missing: $p - 1 + k - 1$. In code: `p + k - 2`.
 # </details>
 #
 # Each step takes $\alpha + \frac{n}{k}\beta$, so
 #
 # $$T_\text{chain} = (p+k-2)\left(\alpha + \frac{n}{k}\,\beta\right).$$
 #
-# Few segments make steps long, many make steps many. Here it is in code, with all its messages:
+# With few segments each step is long; with many segments there are many steps. Here is the code, with all its messages:
 
 
 # %% name="chain_broadcast"
@@ -282,8 +283,8 @@ def chain_broadcast(tensor, src, segments):
 world.run(try_it, chain_broadcast, 3)
 
 # %% [markdown] name="best_k"
-# The wire has a virtual clock: it times your messages by $\alpha$ and $\beta$ that we choose. So the formula can be tested with the real program, on 8 ranks, more than this machine may have cores.
-# We let a message cost 1 and a number of the tensor 0.01, and send 3200 numbers: 32 in all.
+# The wire has a virtual clock: it times your messages by $\alpha$ and $\beta$ that we choose. So we can test the formula with the real program on 8
+# ranks, even if this machine has fewer cores. A message costs 1 and each number of the tensor 0.01; we send 3200 numbers, which cost 32 together.
 #
 # **Predict**: which $k$ is fastest?
 
@@ -305,19 +306,20 @@ for k, t in zip(segments, timed, strict=True):
     print(f"{k:4}{t:15.1f}{(p + k - 2) * (alpha + 4 * numbers / k * beta):9.1f}")
 
 # %% [markdown] name="best_k_explained"
-# They agree. Where the derivative is zero lies the best number of segments,
+# They agree. The best number of segments is where the derivative is zero:
 #
 # $$k^* = \sqrt{(p-2)\,\frac{n\beta}{\alpha}}, \qquad T = \left(\sqrt{(p-2)\,\alpha} + \sqrt{n\beta}\right)^2.$$
 #
-# For a long tensor the second term rules, and $T$ approaches $n\beta$: the time to send the tensor *once*, however many ranks there are. Less is impossible, for each rank must receive $n$ bytes.
+# For a long tensor the second term is much larger than the first, and $T$ approaches $n\beta$: the time to send the tensor *once*, for any number of
+# ranks. Less is impossible, because each rank must receive $n$ bytes.
 
 # %% [markdown] name="cost"
 # ## 6. The question
 #
-# One more competitor, for tensors in between: **scatter, then all-gather** (van de Geijn). The root deals out $p$ pieces by a tree, then the pieces go round a ring:
+# There is one more algorithm, for tensors of medium size: **scatter, then all-gather** (van de Geijn). The root scatters $p$ pieces by a tree, then a ring all-gathers them:
 # $(\lceil\lg p\rceil + p - 1)\,\alpha + 2\frac{p-1}{p}n\beta$.
 #
-# **Predict** the winner among 1024 ranks, with 5 µs a message and 50 GB/s.
+# **Predict** the fastest for 1024 ranks, with 5 µs for each message and 50 GB/s.
 
 # %% name="guess_winner"
 names = ("flat", "tree", "scatter, all-gather", "chain, best k")
@@ -346,10 +348,10 @@ for name, *times in zip(names, *rows, strict=True):
 print(f"\nyou guessed {first_guess.value:g} s for 14 GB; the lower bound is {14e9 / 50e9:.2f} s")
 
 # %% [markdown] name="competition_explained"
-# Flat takes minutes, the tree seconds, and the pipeline a third longer than one copy. So the answer to the question: it is sent 1023 times indeed, since each rank must
-# receive it; but not by one rank, and not one after the other.
+# Flat takes minutes, the tree seconds, and the pipeline a third longer than sending one copy. So the answer to the opening question is: yes, the
+# model is sent 1023 times, because each rank must receive it; but different ranks send it, at the same time.
 #
-# For 10 MB the tree still wins: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1 GB.
+# For 10 MB the tree is still the fastest: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1 GB.
 #
 # A formula can be wrong. The package has the same algorithms as lists of messages, which it adds up step by step:
 
@@ -385,8 +387,9 @@ for n in (10**3 * 1.1**j for j in range(175)):
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Now with real messages: three of ours and the library's, on your ranks, for 4 KB and for 16 MB, the best of 20 times. $\alpha$ and $\beta$ come from the two
-# figures of *flat*, so these agree because we made them; the rest is the test. The barrier at the end counts too, so $\alpha$ has a share of it.
+# Now with real messages: the next cell times three broadcasts of ours and the library's on your ranks, for 4 KB and for 16 MB, the best of 20 times.
+# $\alpha$ and $\beta$ come from the two figures of *flat*, so these two agree by construction; the other figures test the model. The barrier at the
+# end is included in the time, so $\alpha$ contains a part of it.
 #
 # **Predict**: which of the four is fastest for 16 MB?
 
@@ -427,43 +430,45 @@ for name, row, (rounds, k) in zip(
     print(f"{name:16}" + "".join(f"{1e3 * t:9.2f}{1e3 * m:9.2f}" for t, m in zip(row, models, strict=True)))
 
 # %% [markdown] name="live_explained"
-# The model's last row is a tree, since that is what Gloo does (`gloo/broadcast.cc`). NCCL goes along a ring, which for a broadcast is the pipelined chain (`tuning.cc` has no other algorithm for it).
+# The model's last row is a tree, because Gloo uses a tree (`gloo/broadcast.cc`). NCCL uses a ring, which for a broadcast is the pipelined chain (`tuning.cc` has no other algorithm for it).
 #
-# If the pipeline does not win as it should: for the model every rank has a link of its own and all of them work at once. Processes on a few cores take turns, so work that should be
-# concurrent comes one after the other, and 16 segments cost 16 times the waking up. The *total* work is the same for all four, and so it is what you see when cores are short.
+# The pipeline may be slower than in the model. In the model every rank has its own link, and all links work at once. Processes on a few cores take
+# turns, so work that should happen at the same time happens one after the other, and 16 segments wake processes 16 times. The *total* work is the
+# same for all four; with too few cores the time depends on it.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
 # - **DDP**: the model's state at the start, buffers at each forward pass.
 # - **FSDP** ([sharded training](16_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).
-# - **RL for language models**: after each update the trainer's new weights go out to the machines that generate. The way back is the subject of *Gather*.
+# - **RL for language models**: after each update the trainer broadcasts its new weights to the machines that generate. The chapter *Gather* is about the opposite direction.
 # - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
-# - **A stop signal**: one rank decides to end, the others learn it. Four bytes, so all $\alpha$.
+# - **A stop signal**: one rank decides to end and tells the others. This is four bytes, so nearly all the time is $\alpha$.
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself
 #
-# <details><summary>1. 64 ranks, a short tensor. How many rounds for flat, tree, and chain with one segment?</summary>
+# <details><summary>1. 64 ranks, a short tensor. How many rounds do flat, tree, and chain with one segment need?</summary>
 #
 # 63, 6 and 63.
 # </details>
 #
 # <details><summary>2. A broadcast of 14 GB to 8 ranks takes 0.29 s on links of 50 GB/s. How much could a better algorithm gain?</summary>
 #
-# Next to nothing: no rank can receive 14 GB in less than 0.28 s.
+# Almost nothing: no rank can receive 14 GB in less than 0.28 s.
 # </details>
 #
 # <details><summary>3. Why broadcast a checkpoint at all? Every rank could read the file.</summary>
 #
-# 1024 ranks that each read 14 GB ask a file system for 14 TB. In between: each reads a 1024th, and an all-gather puts the parts together.
+# If 1024 ranks each read 14 GB, the file system must deliver 14 TB. There is a third way: each rank reads a 1024th, and an all-gather puts the parts together.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A broadcast gives every rank the root's bytes, in place; all ranks call it with the same root and shape, and nobody checks. A tree needs the fewest rounds, $\lceil\lg p\rceil$, and is best for short
-# tensors; a chain cut into segments comes close to $n\beta$ and is best for long ones. **Once pipelined, sending to everybody costs hardly more than sending to one.**
+# A broadcast gives every rank the root's bytes, in place; all ranks call it with the same root and shape, and the library does not check this. A tree
+# needs the fewest rounds, $\lceil\lg p\rceil$, and is best for short
+# tensors; a chain cut into segments comes close to $n\beta$ and is best for long ones. **With a pipeline, a broadcast to all ranks takes hardly longer than sending to one rank.**
 #
 # **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for the tree and for the pipeline.
 #

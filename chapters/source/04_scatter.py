@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Scatter
 #
-# **Rank 0 has read an embedding table of 64 GB. Each of 64 ranks keeps one 64th of it. How many times faster is it to scatter the table than to broadcast
-# all of it to everybody?**
+# **Rank 0 has read an embedding table of 64 GB. Each of 64 ranks keeps one 64th of it. How many times faster is it to scatter the table than to broadcast all of it to all ranks?**
 #
 # 30 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](03_broadcast.ipynb)
 
@@ -30,8 +29,8 @@ first_guess
 # %% [markdown] name="promise"
 # ## 1. What it promises
 #
-# `dist.scatter(tensor, scatter_list, src)`: rank `src` brings a list with one tensor for each rank, and rank $r$ finds number $r$ of it in its `tensor`. The others
-# bring no list, only the room. **Predict**: what do the ranks print?
+# `dist.scatter(tensor, scatter_list, src)`: rank `src` provides a list with one tensor for each rank, and rank $r$ receives number $r$ of the list in
+# its `tensor`. The other ranks provide no list, only the tensor to receive into. **Predict**: what do the ranks print?
 
 # %% name="guess_parts"
 guess = ask("rank r prints [2r, 2r + 1]", "all print [0, 1]", "rank 0 prints everything, the others zeros")
@@ -48,10 +47,10 @@ else:
 print(mine.tolist())
 
 # %% [markdown] name="promise_explained"
-# Rank 0 also sends to itself, so to speak: its own part is copied. It is one collective, though the call looks different on the root. Two branches with the same collective are fine;
-# what counts is that every rank makes the same *sequence* of collectives.
+# Rank 0 also gets its own part, by a copy. The call looks different on the root, but it is one collective. Two branches with the same collective are
+# fine, as long as every rank makes the same *sequence* of collectives.
 #
-# Often one writes `scatter_list=parts if rank == 0 else None`. **Predict**: what if the others pass a list too?
+# Programs often write `scatter_list=parts if rank == 0 else None`. **Predict**: what happens if the others pass a list too?
 
 # %% name="guess_lists"
 guess = ask("it is ignored", "an error on the others, and rank 0 waits", "an error on all ranks")
@@ -64,12 +63,13 @@ dist.scatter(mine, list(table.chunk(world_size)), src=0)
 print(mine.tolist())
 
 # %% [markdown] name="lists_explained"
-# The others found the mistake before they communicated, so they never came, and rank 0 waited. **An error on one side is a hang on the other**: look for the rank that is *not* waiting.
+# The others found the mistake before they communicated and raised an error, so rank 0 waited for them. **An error on one rank makes another rank
+# hang**: look for the rank that is *not* waiting.
 
 # %% [markdown] name="parts"
 # ## 2. Cutting the parts
 #
-# `scatter` wants parts of the same size, one for each rank. **Predict**: how many pieces does `chunk(4)` make of 9 numbers, and `tensor_split(4)`?
+# `scatter` needs parts of the same size, one for each rank. **Predict**: how many pieces does `chunk(4)` make of 9 numbers, and `tensor_split(4)`?
 
 # %% name="guess_pieces"
 guess = ask("4 and 4", "3 and 4", "4 and 3")
@@ -81,10 +81,10 @@ print("chunk       ", [piece.tolist() for piece in nine.chunk(4)])
 print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
 
 # %% [markdown] name="pieces_explained"
-# `chunk` makes pieces of $\lceil 9/4 \rceil = 3$ until nothing is left, which happens one piece early. `tensor_split` always makes as many as you ask for, but not of the same size. For a
-# scatter, **pad** to a multiple of $p$ and cut the padding off afterwards.
+# `chunk` makes pieces of $\lceil 9/4 \rceil = 3$ until nothing is left; here this gives only three pieces. `tensor_split` always makes as many pieces
+# as you ask for, but of different sizes. For a scatter, **pad** to a multiple of $p$ and remove the padding afterwards.
 #
-# Now a table with 4 rows and a column for each rank; rank $r$ is to get column $r$. **Predict**: what is wrong with this?
+# Now take a table with 4 rows and one column for each rank; rank $r$ must get column $r$. **Predict**: what is wrong with this cell?
 
 # %% name="guess_columns"
 guess = ask("nothing", "it raises an error", "ranks get wrong numbers")
@@ -99,15 +99,16 @@ print("got ", column.view(-1).int().tolist())
 print("want", columns[rank].reshape(-1).int().tolist())
 
 # %% [markdown] name="columns_explained"
-# A column of a table is a view with gaps: its numbers don't lie side by side. Gloo (torch 2.13) took four numbers in a row from where each column begins. Give collectives contiguous tensors:
-# `[column.contiguous() for column in columns]`. This is the mistake to expect when a weight matrix is split by columns.
+# A column of a table is a view with gaps: its numbers are not next to each other in memory. Gloo (torch 2.13) took the four numbers in memory from
+# each column's beginning on. Give collectives contiguous tensors: `[column.contiguous() for column in columns]`. This mistake is common when a weight
+# matrix is split by columns.
 
 # %% [markdown] name="algorithms"
 # ## 3. Flat and tree
 #
-# Flat: the root sends each rank its part. Tree: the root sends *half of all parts* to one rank, which deals them out further. Watch both.
+# Flat: the root sends each rank its part. Tree: the root sends *half of all parts* to one rank, which sends them on in the same way. Watch both.
 #
-# **Predict**: in which does the root send fewer bytes?
+# **Predict**: with which of them does the root send fewer bytes?
 
 # %% name="guess_root"
 guess = ask("flat", "tree", "the same in both")
@@ -124,12 +125,12 @@ for p in (8, 64):
         print(f"{p:5}{'':4}{name:8}{schedule.steps:6}{sent[0] / 1000:10.0f} parts{sum(sent) / 1000:10.0f} parts")
 
 # %% [markdown] name="algorithms_explained"
-# The root must get rid of every part but its own, $\frac{p-1}{p}n$ bytes, and in both it does so once. The tree saves *messages*, $\lceil\lg p\rceil$ instead of $p-1$. It pays with
-# bytes that travel twice or more, but on links that have nothing else to do:
+# The root must send every part except its own, $\frac{p-1}{p}n$ bytes, and with both algorithms it sends each part once. The tree saves *messages*:
+# it needs $\lceil\lg p\rceil$ instead of $p-1$. In exchange some bytes travel twice or more, but on links that are otherwise idle:
 #
 # $$T_\text{flat} = (p-1)\,\alpha + \frac{p-1}{p}\,n\beta \qquad T_\text{tree} = \lceil\lg p\rceil\,\alpha + \frac{p-1}{p}\,n\beta$$
 #
-# Both meet the lower bound for bytes. So for long tables the tree gains nothing, for short ones it gains a lot:
+# Both reach the lower bound for bytes. So for long tables the tree is not faster; for short ones it is much faster:
 
 # %% name="prices"
 alpha, beta = 5e-6, 1 / 50e9
@@ -140,7 +141,7 @@ for n in (64_000, 64_000_000, 64_000_000_000):
 # %% [markdown] name="question"
 # ## 4. The question
 #
-# The best broadcast for a long tensor was the chain of segments, which takes $(\sqrt{(p-2)\alpha} + \sqrt{n\beta})^2$. Its competitor here is the scatter by a tree.
+# The best broadcast for a long tensor was the chain of segments, which takes $(\sqrt{(p-2)\alpha} + \sqrt{n\beta})^2$. We compare it with the scatter by a tree.
 
 # %% name="answer"
 p, n = 64, 64e9
@@ -152,15 +153,15 @@ print(f"scatter:           {scatter:7.3f} s")
 print(f"you said {first_guess.value:g} times; scattering is {broadcast / scatter:.2f} times as fast as the chain")
 
 # %% [markdown] name="answer_explained"
-# Hardly faster at all. One link is the bottleneck in both: the **root's**. All 64 GB must leave it once, whether each byte is meant for one rank or for everybody.
+# The scatter is hardly faster. In both cases one link is the bottleneck: the **root's**. All 64 GB must leave the root once, whether each byte goes to one rank or to all.
 #
-# So why scatter? For **memory**: afterwards a rank holds 1 GB and not 64. And for everybody else's links, which a broadcast keeps busy all the time. If you want *speed*, don't
-# start from one rank: 64 ranks that read a 64th of the file each use 64 links.
+# So why scatter? For **memory**: afterwards a rank holds 1 GB and not 64. And it keeps the other ranks' links free, which a broadcast uses all the
+# time. If you need *speed*, don't start from one rank: if each of 64 ranks reads a 64th of the file, they use 64 links.
 
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# The same comparison on your ranks, 16 MB in all. **Predict**: will the scatter again be about as slow as the broadcast?
+# The same comparison on your ranks, 16 MB in all. **Predict**: is the scatter again about as slow as the broadcast?
 
 # %% name="guess_measured"
 guess = ask("about the same", "the scatter is clearly faster", "the broadcast is clearly faster")
@@ -197,15 +198,16 @@ print(f"model, a link for each rank:        {p / (p - 1):.1f} times (n against n
 print(f"model, all ranks share one memory:  {p:.1f} times (n (p-1) against n (p-1)/p)")
 
 # %% [markdown] name="measured_explained"
-# The first model is that of section 4, for long tensors. On CPU processes the result is usually nearer to the second: there are no links of one's own, all messages are copies through one memory by
-# a few cores, and what counts is the **total** of all bytes. A broadcast moves $n(p-1)$ in all, a scatter $n\frac{p-1}{p}$.
+# The first model is that of section 4, for long tensors. With CPU processes the result is usually nearer to the second: the ranks have no separate
+# links, and a few cores copy all messages through one memory, so the time depends on the **total** of all bytes. A broadcast moves $n(p-1)$ in all, a
+# scatter $n\frac{p-1}{p}$.
 #
-# Which model holds depends on where the bottleneck is. Always ask what is shared.
+# The bottleneck decides which model holds. Always ask what the ranks share.
 
 # %% [markdown] name="together"
 # ## 5. Scatter, then all-gather
 #
-# If each rank has one part, and then all exchange their parts, everybody has everything. **Predict**: which collective is that?
+# If each rank has one part, and then all ranks exchange their parts, every rank has all parts. **Predict**: which collective does the same?
 
 # %% name="guess_together"
 guess = ask("all_reduce", "broadcast", "all_to_all", "gather")
@@ -221,16 +223,16 @@ dist.all_gather(list(table.chunk(world_size)), mine)
 print(table.tolist())
 
 # %% [markdown] name="together_explained"
-# A broadcast, and a good one: the root sends each byte once, then all links help. It takes $2\frac{p-1}{p}n\beta$ plus latencies and is van de Geijn's algorithm of the last chapter. (The pieces of
-# `table` are views of it, so what ends up in them is in the table.)
+# It is a broadcast, and a good one: the root sends each byte once, then all links are used. It takes $2\frac{p-1}{p}n\beta$ plus latencies; it is van
+# de Geijn's algorithm of the last chapter. (The pieces of `table` are views of it, so a number that is written to a piece is in the table.)
 
 # %% [markdown] name="datasets"
 # ## 6. Not for data sets
 #
-# It seems natural to let rank 0 read the data and scatter the batches. Then one rank reads, decodes and sends for all, in every step. What is done instead needs no message at all: every rank works out
-# which samples are its own.
+# It seems natural to let rank 0 read the data and scatter the batches. But then one rank reads, decodes and sends for all ranks in every step. The
+# usual way needs no message: every rank computes which samples belong to it.
 #
-# **Predict**: `DistributedSampler` deals 10 samples to the ranks. How many does each get, if there are 4?
+# **Predict**: `DistributedSampler` distributes 10 samples over 4 ranks. How many does each rank get?
 
 # %% name="guess_sampler"
 guess = ask("2 or 3, each sample once", "3, some samples twice", "2, some samples left out")
@@ -244,23 +246,24 @@ sampler = DistributedSampler(range(10), num_replicas=world_size, rank=rank, shuf
 print(list(sampler))
 
 # %% [markdown] name="sampler_explained"
-# Every rank must make the same number of steps, or the last all-reduce waits for ever. So the sampler fills up with samples from the beginning (`drop_last=True` leaves some out instead). For training
-# that does no harm. An accuracy over a test set counts them twice.
+# Every rank must make the same number of steps, or the last all-reduce waits for ever. So the sampler repeats samples from the beginning
+# (`drop_last=True` leaves some out instead). This does no harm in training. But an accuracy over a test set counts these samples twice.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
 # - **Loading sharded models** from one reader: `distribute_tensor` of DTensor scatters rank 0's tensor over a mesh.
 # - **Parameter servers**: each worker gets its slice of work or weights.
-# - **Serving**: one rank takes the requests and deals them out.
+# - **Serving**: one rank receives the requests and scatters them.
 # - **Inside other collectives**: in van de Geijn's broadcast; and reduce-scatter is a scatter of sums.
 #
-# NCCL has had `ncclScatter` only since 2.28.3; before that a scatter over NCCL was a group of sends and receives.
+# NCCL has `ncclScatter` only since 2.28.3; before that a scatter over NCCL was a group of sends and receives.
 
 # %% [markdown] name="yours"
-# ## 8. Yours: a scatter by a tree
+# ## 8. Your turn: a scatter by a tree
 #
-# This one is flat. `whole` holds `p` parts of `len(output)` numbers on rank 0 and is `None` elsewhere. **Make it a tree**: in the first round rank 0 sends the upper half of the parts to the rank in the middle. The cell
+# This function is flat. `whole` holds `p` parts of `len(output)` numbers on rank 0 and is `None` elsewhere. **Make it a tree**: in the first round
+# rank 0 sends the upper half of the parts to the rank in the middle. The cell
 # below it runs your function on the wire, compares what arrives, and counts rounds and rank 0's messages.
 
 
@@ -294,7 +297,7 @@ for p in (2, 3, 4, 5, 8):
 # <details><summary><b>A hint</b></summary>
 #
 # Let `distance` be the largest power of two below `p`, and halve it in each round. A rank that is a multiple of `2 * distance` sends all its parts from number `distance` on to `rank + distance`, if there is such a rank,
-# and keeps the others. The receiver gets as many parts as there are ranks from it on, at most `distance`.
+# and keeps the others. The receiver gets one part for itself and for each rank after it, but at most `distance` parts.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -318,28 +321,29 @@ for p in (2, 3, 4, 5, 8):
 # %% [markdown] name="quiz"
 # ## 9. Check yourself
 #
-# <details><summary>1. 256 ranks, and each is to get 4 bytes. Flat or tree?</summary>
+# <details><summary>1. 256 ranks must get 4 bytes each. Flat or tree?</summary>
 #
 # Tree: 8 latencies one after the other instead of 255. The bytes do not matter.
 # </details>
 #
 # <details><summary>2. A scatter of 100 GB takes 2 s on links of 50 GB/s. Which algorithm would be faster?</summary>
 #
-# None. The root's link is busy all the time. Only several sources would be.
+# None, because the root's link is busy all the time. Only a scatter from several roots would be faster.
 # </details>
 #
 # <details><summary>3. In a tree some parts travel three times. Why doesn't that cost time?</summary>
 #
-# The copies travel at the same time on different links. It costs where links are shared, as between processes of one machine.
+# These transfers happen at the same time on different links. They cost time if links are shared, as between processes of one machine.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A scatter gives rank $r$ part $r$ of the root's list; parts have one size and lie contiguously in memory, and only the root brings the list. A tree needs fewer messages than a flat scatter, but in both the root's link
-# carries $\frac{p-1}{p}n$ bytes, so that a long scatter is hardly faster than a pipelined broadcast. **Scatter to save memory; to save time, don't start from one rank.**
+# A scatter gives rank $r$ part $r$ of the root's list; parts have one size and are contiguous in memory, and only the root provides the list. A tree
+# needs fewer messages than a flat scatter, but with both the root's link carries $\frac{p-1}{p}n$ bytes, so a long scatter is hardly faster than a
+# pipelined broadcast. **Scatter to save memory; to save time, don't start from one rank.**
 #
-# **Next question:** the same way back. Hundreds of actors have something to tell one learner. When is its link full? The next chapter is [Gather](05_gather.ipynb).
+# **Next question:** the opposite direction. Hundreds of actors send data to one learner. When is its link full? The next chapter is [Gather](05_gather.ipynb).
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
 # E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·

@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Gather
 #
-# **One learner trains, many actors play. In each round every actor sends 10 MB of experience, and the learner's GPU needs 50 ms to learn from all of it. From how
-# many actors on is the learner's link busier than its GPU?**
+# **One learner trains, many actors play. In each round every actor sends 10 MB of experience, and the learner's GPU needs 50 ms to learn from all of
+# it. With how many actors does the learner's link need more time than its GPU?**
 #
 # 35 minutes · CPU ok, 2 or more GPUs better · before it: [Scatter](04_scatter.ipynb)
 
@@ -18,7 +18,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# The link has 50 GB/s, and a message takes 5 µs to get going. **Guess the number now.** Section 4 has the answer.
+# The link has 50 GB/s, and the latency of a message is 5 µs. **Guess the number now.** Section 4 has the answer.
 
 # %% name="first_guess"
 first_guess = IntText(description="actors:")
@@ -27,8 +27,8 @@ first_guess
 # %% [markdown] name="promise"
 # ## 1. What it promises
 #
-# `dist.gather(tensor, gather_list, dst)` is a scatter backwards: every rank brings a `tensor`, and rank `dst` finds that of rank $r$ in place $r$ of its `gather_list`. The others bring no list
-# and learn nothing.
+# `dist.gather(tensor, gather_list, dst)` is the opposite of a scatter: every rank provides a `tensor`, and rank `dst` receives that of rank $r$ in
+# place $r$ of its `gather_list`. The others provide no list and receive nothing.
 #
 # **Predict** what rank 0 prints. Look closely at how it makes its list.
 
@@ -45,8 +45,8 @@ if rank == 0:
     print([tensor.item() for tensor in room])
 
 # %% [markdown] name="same_room_explained"
-# `[t] * 4` is a list of four names for *one* tensor. Each piece overwrote the one before (Gloo fills the list in rank order), and the list shows the last one four times. It is a mistake of Python rather than of communication, but this is where it
-# bites. With a tensor for each:
+# `[t] * 4` is a list of four names for *one* tensor. Each piece overwrote the one before (Gloo fills the list in rank order), and the list shows the
+# last one four times. This is a mistake in Python, not in communication, but it often happens here. With a separate tensor for each rank it works:
 
 # %% name="own_room"
 # %%ranks
@@ -56,7 +56,7 @@ if rank == 0:
     print([tensor.item() for tensor in room])
 
 # %% [markdown] name="uneven"
-# Episodes have different lengths. **Predict**: rank $r$ brings $r+1$ numbers, and rank 0 has room for just that from each. What happens?
+# Episodes have different lengths. **Predict**: rank $r$ sends $r+1$ numbers, and rank 0 has a tensor of the right size for each. What happens?
 
 # %% name="guess_uneven"
 guess = ask("it works", "rank 0 raises an error, the others wait", "all ranks raise an error")
@@ -69,7 +69,9 @@ room = [torch.zeros(r + 1) for r in range(world_size)] if rank == 0 else None
 dist.gather(episode, room, dst=0)
 
 # %% [markdown] name="uneven_explained"
-# A gather wants one size from all. Only the root has the list, so only the root can see that the sizes differ: it refuses, and the others wait for it, as in [Scatter](04_scatter.ipynb). There are two ways out. **Pad** to the longest, which an `all_reduce` with `MAX` finds out, and send the lengths along. Or **`gather_object`**, which takes anything:
+# A gather needs the same size from all ranks. Only the root has the list, so only the root can see that the sizes differ: it raises an error, and the
+# others wait for it, as in [Scatter](04_scatter.ipynb). There are two solutions. **Pad** to the largest length, which an `all_reduce` with `MAX`
+# finds, and send the lengths too. Or use **`gather_object`**, which takes any Python object:
 
 # %% name="ways_out"
 # %%ranks
@@ -86,15 +88,17 @@ if rank == 0:
     print(*room, *objects, sep="\n")
 
 # %% [markdown] name="ways_out_explained"
-# `gather_object` pickles on one side and unpickles on the other: slower, over the CPU, and whoever sends a pickle can run code at the receiver. It is for settings and reports, not for training data.
+# `gather_object` pickles on one side and unpickles on the other: this is slower, uses the CPU, and a rank that sends a pickle can run code on the
+# receiver. Use it for settings and reports, not for training data.
 
 # %% [markdown] name="learner"
 # ## 2. An actor-learner that learns
 #
-# A slot machine has 10 arms, and arm $i$ pays $i/9$ on average, with some noise. Nobody tells the ranks. In each round the learner's weights go **out** (broadcast), every rank plays 64 times, and the experience comes
-# **in** (gather). Rank 0 raises the chances of whatever paid more than the mean (REINFORCE, Williams 1992).
+# A slot machine has 10 arms, and arm $i$ pays $i/9$ on average, with some noise. The ranks don't know this. In each round the learner's weights go **out**
+# (broadcast), every rank plays 64 times, and the experience comes **in** (gather). Rank 0 raises the probability of arms that paid more than the mean
+# (REINFORCE, Williams 1992).
 #
-# **Predict** the mean pay in the last of 60 rounds. Chance is 0.5.
+# **Predict** the mean pay in the last of 60 rounds. Random play pays 0.5.
 
 # %% name="guess_pay"
 guess = FloatText(description="pay:")
@@ -136,13 +140,15 @@ results, trace = world.trace(play, 3)
 Player(trace)
 
 # %% [markdown] name="trace_explained"
-# `world.trace` runs a function as `world.run` does, and records what was sent: these are three rounds as they just ran, on this machine's clock. Each has two collectives of opposite direction. Rank 0 learns between a gather and the next broadcast, and all the others stand still in that
-# broadcast until it is done. That idle time is the price of keeping step.
+# `world.trace` runs a function like `world.run`, and records what was sent: you see three rounds as they just ran, with this machine's times. Each
+# round has two collectives in opposite directions. Rank 0 learns between a gather and the next broadcast, and all other ranks wait in that broadcast
+# until rank 0 is done. They are idle because all ranks work in rounds.
 
 # %% [markdown] name="algorithms"
 # ## 3. Flat and tree
 #
-# A gather can be done flat, the root receiving from one after the other, or by a tree in which ranks collect what they pass on. **Predict**: in which does the root *receive* fewer bytes?
+# A gather can be flat: the root receives from one rank after the other. Or it can use a tree, in which ranks collect pieces and send them on
+# together. **Predict**: with which of them does the root *receive* fewer bytes?
 
 # %% name="guess_root"
 guess = ask("flat", "tree", "the same in both")
@@ -159,11 +165,13 @@ for per_rank in (100, 10_000_000):
     print(f"64 ranks, {per_rank:8} bytes from each: flat {1e3 * flat:7.3f} ms, tree {1e3 * tree:7.3f} ms")
 
 # %% [markdown] name="algorithms_explained"
-# The same in both: everything must come in at the root, $\frac{p-1}{p}n$ of $n$ bytes in all. The tree needs $\lceil\lg p\rceil$ messages in a row instead of $p-1$, which counts only if they are short:
+# It receives the same with both: $\frac{p-1}{p}n$ of the $n$ bytes must arrive at the root. The tree needs $\lceil\lg p\rceil$ messages one after the
+# other instead of $p-1$, which matters only if they are short:
 #
 # $$T_\text{flat} = (p-1)\,\alpha + \frac{p-1}{p}\,n\beta \qquad T_\text{tree} = \lceil\lg p\rceil\,\alpha + \frac{p-1}{p}\,n\beta$$
 #
-# Mind what $n$ is. If each rank brings $m$ bytes, then $n = pm$ and the root receives $(p-1)\,m$: it **grows with the number of ranks**. That is new. In the chapters before, $n$ was a property of the model.
+# Note what $n$ is. If each rank sends $m$ bytes, then $n = pm$ and the root receives $(p-1)\,m$ bytes, which **grows with the number of ranks**. In
+# the chapters before, $n$ was a property of the model and did not grow.
 
 # %% [markdown] name="question"
 # ## 4. The question
@@ -176,10 +184,11 @@ for k in (10, 100, 1000, 10_000):
     print(f"{k:6} actors: link {1e3 * k * (alpha + m * beta):8.1f} ms a round, GPU {1e3 * gpu_s:.0f} ms")
 
 # %% [markdown] name="answer_explained"
-# (50 ms for any amount of experience is generous to the GPU.) The pattern has a name in networking, *incast*: many senders, one receiver. A faster algorithm can't help, for the root's link is busy without a break.
-# Only a change of *what is sent* can.
+# (In reality more experience would take the GPU more than 50 ms.) In networking this pattern is called *incast*: many senders, one receiver. A faster
+# algorithm can't help, because the root's link is busy all the time. You must change *what is sent*.
 #
-# **Send less.** What does the learner do with it? If it *adds*, as with gradients, somebody can add on the way. **Predict**: 512 ranks have a gradient of 10 MB each. How many MB must the root receive if they are
+# **Send less.** What does the learner do with the data? If it *adds* them, as with gradients, other ranks can add before they send. **Predict**: 512
+# ranks have a gradient of 10 MB each. How many MB must the root receive if they are
 # gathered, and how many if they are reduced by a tree?
 
 # %% name="guess_less"
@@ -203,15 +212,17 @@ for p in (8, 64, 512):
 print(f"you said {gathered.value:g} and {reduced.value:g} for 512")
 
 # %% [markdown] name="less_explained"
-# Large-scale deep learning began this way round: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before it Dean et al. 2012). The servers' links filled up, so there were many servers, each for a slice of the weights. Take that to the end, every
-# worker a server for its slice, and you have a reduce-scatter and an all-gather: together an [all-reduce](07_all_reduce.ipynb), which a ring does with two neighbours for each rank. The server is gone.
+# Large-scale deep learning began with this pattern: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before
+# it Dean et al. 2012). The servers' links were full, so there were many servers, each for a slice of the weights. If every worker is the server of
+# one slice, this is a reduce-scatter and an all-gather, together an [all-reduce](07_all_reduce.ipynb). A ring does it with two neighbours for each
+# rank, and no server is needed.
 #
-# Actor-learner RL kept the pattern, because experience can't be added up. So systems send it compressed, in pieces, to several learners.
+# Actor-learner RL still uses the pattern, because experience can't be added. So systems compress it, and send it in pieces to several learners.
 
 # %% [markdown] name="late"
 # ## 5. Waiting for the slowest
 #
-# The last rank's episode takes 0.4 seconds longer than those of the others. **Predict**: after how many milliseconds does the learner have the first rank's experience in its hands, with a gather?
+# The last rank's episode takes 0.4 seconds longer than those of the others. **Predict**: with a gather, after how many milliseconds can the learner use the first rank's experience?
 
 # %% name="guess_late"
 guess = FloatText(description="ms:")
@@ -237,7 +248,7 @@ x, arrivals = torch.tensor([float(rank)]), []
 dist.barrier()
 start = time.perf_counter()
 time.sleep(0.4 if rank == world_size - 1 else 0)
-if dist.get_backend() == "gloo":  # NCCL has to be told the source
+if dist.get_backend() == "gloo":  # NCCL must know the source
     if rank == 0:
         for _ in range(world_size - 1):
             sender = dist.recv(x)
@@ -250,13 +261,15 @@ print(f"you said {guess.value:g} ms; the gather returned after {world['gathered_
 print("whoever comes first: " + ", ".join(f"rank {r} after {ms:.0f} ms" for r, ms in world["arrivals"][0]))
 
 # %% [markdown] name="late_explained"
-# For its root a gather is over when the slowest has come. Taking messages as they come keeps the learner busy, and now it learns from experience that was made with *older* weights than its own. A3C (Mnih et al. 2016), whose
-# workers send gradients instead of experience, puts up with their age; IMPALA (Espeholt et al. 2018) corrects for it. Collectives keep step, point-to-point needn't: that is the real choice here.
+# On the root a gather ends when the slowest rank has sent. If the learner takes messages in the order of arrival, it is always busy, but it learns
+# from experience that was made with *older* weights than its own. In A3C (Mnih et al. 2016) workers send gradients instead of experience, and the
+# learner accepts old ones; IMPALA (Espeholt et al. 2018) corrects for the age. So you must choose: with collectives all ranks work in rounds, with
+# point-to-point messages they need not.
 
 # %% [markdown] name="measure"
 # ## 6. Measured here
 #
-# A gather of 4 MB from each, among 2 ranks, 3 ranks, and so on. $\alpha$ is measured with 4 bytes, $\beta$ with two ranks; the other rows are the test.
+# A gather of 4 MB from each, among 2 ranks, 3 ranks, and so on. $\alpha$ is measured with 4 bytes, $\beta$ with two ranks; the other rows test the model.
 #
 # **Predict**: with twice the number of senders, the time ...
 
@@ -295,8 +308,9 @@ for p, (_, t) in enumerate(times, start=2):
     print(f"{p:5}{1e3 * t:13.2f}{1e3 * model:10.2f}{t / model:7.2f}")
 
 # %% [markdown] name="measure_explained"
-# The time is that of the root: the others are done as soon as their own message is gone. It grows with the number of senders, since their messages come in one after the other. Where the ratio is below 1, the senders' work (copying, waking up) overlapped
-# with the root's; above 1, too few cores had to do it all.
+# This is the root's time; the other ranks are done as soon as their own message is sent. It grows with the number of senders, because their messages
+# arrive one after the other. If the ratio is below 1, the senders' work (copying, waking up) overlapped with the root's; if it is above 1, too few
+# cores had to do all the work.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
@@ -304,13 +318,15 @@ for p, (_, t) in enumerate(times, start=2):
 # - **Actor-learner RL**: experience in. In RL for language models too: generated answers and their rewards go to the trainer.
 # - **Evaluation**: predictions to rank 0, which computes a score that is no sum (a ranking, an AUC).
 # - **Logging and checkpoints**: reports of all ranks with `gather_object`; a full state for one file. (Sharded checkpoints avoid it: each rank writes its own part.)
-# - **Not gradients**, any more.
+# - **Gradients** no longer: they are all-reduced.
 
 # %% [markdown] name="yours"
-# ## 8. Yours: who found the best?
+# ## 8. Your turn: which rank has the largest?
 #
-# Each rank has a tensor of rewards, and their lengths may differ. `distributed_argmax` is to tell *every* rank the largest, which rank has it, and at which index there. This one collects all tensors everywhere. **Send less**: 16
-# bytes from each rank suffice. (Of several largest, that of the lowest rank counts, and there the lowest index. A NaN counts as the largest, as in `torch.argmax`.) What does a rank need to know of the others?
+# Each rank has a tensor of rewards, and their lengths may differ. `distributed_argmax` must return on *every* rank the largest value, the rank that
+# has it, and its index there. This version collects all tensors on all ranks. **Send less**: 16 bytes from each rank are enough. (If several values
+# are the largest, take that of the lowest rank, and there the lowest index. A NaN counts as the largest, as in `torch.argmax`.) What does a rank need
+# to know about the others?
 
 
 # %% name="distributed_argmax"
@@ -328,7 +344,8 @@ check(distributed_argmax)
 # %% [markdown] name="argmax_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# A rank can do its own part without anybody: its own maximum and where it is. A number of at most 8 bytes and an int64 are 16. (Each in a dtype of its own: float64 rounds whole numbers above $2^{53}$.)
+# A rank can find its own maximum and its index without messages. A number of at most 8 bytes and an int64 are 16 bytes. (Send each in its own dtype:
+# float64 rounds whole numbers above $2^{53}$.)
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -352,28 +369,30 @@ check(distributed_argmax)
 #
 # <details><summary>1. 100 actors send 1 MB each, then 200 actors send 1 MB each. How does the time of the gather change, flat and tree?</summary>
 #
-# It doubles in both: the learner's link takes 100 MB, then 200 MB. Only the latencies differ.
+# It doubles with both: the learner's link carries 100 MB, then 200 MB. Only the latencies differ.
 # </details>
 #
 # <details><summary>2. A learner gathers the gradients of all actors and averages them. What would you change?</summary>
 #
-# Reduce instead of gather, and if all need the result, all-reduce. The root's link then carries a few gradients instead of all.
+# Reduce instead of gather, or all-reduce if all ranks need the result. Then the root's link carries a few gradients instead of all.
 # </details>
 #
-# <details><summary>3. After a gather the ranks other than the root go on with their list. What is in it?</summary>
+# <details><summary>3. After a gather the ranks other than the root use their list. What is in it?</summary>
 #
-# They have none. Whoever needs the result everywhere wants an all-gather.
+# They have none. If all ranks need the result, use an all-gather.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A gather puts everybody's tensor, all of one size, into a list on one rank, and leaves nothing on the others. What the root receives grows with the number of ranks, so that its link is full sooner or later, with any algorithm; what can be added should be reduced
-# instead. And it waits for the slowest. If you can't afford that, take messages as they come and live with older weights. **Weights out, experience in: it is the way in that fills the link.**
+# A gather puts the tensors of all ranks, which have one size, into a list on one rank; the others get nothing. The root receives more with every
+# rank, so with enough ranks its link is full, with any algorithm. If the data can be added, reduce them instead. A gather also waits for the slowest
+# rank; if that takes too long, take messages in the order of arrival and accept older weights. **Weights go out, experience comes in: the incoming
+# data fill the root's link.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) marks `distributed_argmax`, with ties and NaNs.
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) grades `distributed_argmax`, with ties and NaNs.
 #
-# **Next question:** what if the root wants only the sum? What do the others hold then? The next chapter is [Reduce](06_reduce.ipynb).
+# **Next question:** what if the root needs only the sum? What do the others hold then? The next chapter is [Reduce](06_reduce.ipynb).
 #
 # **Sources.** M. Li et al., *Scaling Distributed Machine Learning with the Parameter Server*, OSDI 2014 · J. Dean et al., *Large Scale Distributed Deep Networks*, NeurIPS 2012 ·
 # V. Mnih et al., *Asynchronous Methods for Deep Reinforcement Learning*, [arXiv:1602.01783](https://arxiv.org/abs/1602.01783) ·

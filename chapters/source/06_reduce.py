@@ -2,7 +2,7 @@
 # # Reduce
 #
 # **1024 ranks train; one of them writes the log. Every step it needs the mean loss over all tokens and the slowest rank's step time. How does it get
-# them, what does that cost, and what do the other 1023 have in their hands afterwards?**
+# them, what does that cost, and what do the tensors of the other 1023 ranks hold afterwards?**
 #
 # 35 minutes · CPU ok · before it: [Start here](00_start_here.ipynb)
 
@@ -20,7 +20,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now.** A message takes 5 µs, whatever it carries. How many µs until the sum of 1024 numbers is on one rank? Section 4 has the answer.
+# **Guess now.** A message takes 5 µs, whatever its size. How many µs until the sum of 1024 numbers is on one rank? Section 4 has the answer.
 
 # %% name="question"
 first_guess = FloatText(description="µs:")
@@ -29,10 +29,10 @@ first_guess
 # %% [markdown] name="promise"
 # ## 1. What it promises
 #
-# `dist.reduce(tensor, dst)` adds the tensors of all ranks and puts the sum into the tensor of rank `dst`, in place. `dst` is also called the root. All
-# ranks must call it, those that get nothing too.
+# `dist.reduce(tensor, dst)` adds the tensors of all ranks and puts the sum into the tensor of rank `dst`, in place. `dst` is also called the root.
+# All ranks must call it, also those that get nothing.
 #
-# Rank $r$ brings $r+1$; the root is rank 0, and gets 10. **Predict** what rank 1 holds afterwards.
+# Rank $r$ contributes $r+1$; the root is rank 0, and gets 10. **Predict** what rank 1 holds afterwards.
 
 # %% name="guess_others"
 guess = ask("2, as before", "10 too", "0", "something else")
@@ -45,8 +45,8 @@ dist.reduce(x, dst=0)
 print(x.item())
 
 # %% [markdown] name="others_explained"
-# The promise is about the root alone. With Gloo on four ranks the others end with 9, 7 and 4: partial sums that passed through on their way to rank 0 and were left
-# behind. `reduce` uses your tensor as its workbench. Take eight numbers instead of one, and the leftovers become a patchwork:
+# Only the root's result is defined. With Gloo on four ranks the others end with 9, 7 and 4: partial sums on their way to rank 0. `reduce` uses your
+# tensor for intermediate results. With eight numbers instead of one, the other ranks hold a mixture of such results:
 
 # %% name="patchwork"
 # %%ranks
@@ -55,12 +55,12 @@ dist.reduce(x, dst=0)
 print([int(value) for value in x])
 
 # %% [markdown] name="patchwork_explained"
-# Another backend, another size, another version: other leftovers. They are **undefined**, and torch's documentation promises nothing about them.
-# Here is what that does in a training loop.
+# Another backend, size or version leaves other numbers. They are **undefined**, and torch's documentation promises nothing about them. The next
+# example shows what this does in a training loop.
 #
-# ### Everybody looks at the mean
+# ### All ranks look at the mean
 #
-# Each rank stops training when the mean loss falls below 1.2. The losses are 1, 2, 3 and 4, so the mean is 2.5 and nobody should stop. **Predict**
+# Each rank stops training when the mean loss falls below 1.2. The losses are 1, 2, 3 and 4, so the mean is 2.5 and no rank should stop. **Predict**
 # what happens at the barrier, where the next step begins.
 
 # %% name="guess_stop"
@@ -77,8 +77,9 @@ if mean >= 1.2:
     dist.barrier()  # the next step
 
 # %% [markdown] name="early_stop_explained"
-# With Gloo the last rank believed its leftover, stopped, and the rest wait for it (another backend may stop others). Nothing was wrong with the network. **If everybody decides, everybody must
-# know**: use `all_reduce`, or let the root decide and broadcast the decision. (Those ranks could not be freed; the world has made new ones.)
+# With Gloo the last rank used its undefined number and stopped, and the rest wait for it (with another backend other ranks may stop). The network was
+# fine. **If all ranks decide, all ranks must know the result**: use `all_reduce`, or let the root decide and broadcast the decision. (The waiting
+# ranks could not be freed; the world has started new ones.)
 
 # %% [markdown] name="metrics"
 # ## 2. Which mean?
@@ -112,7 +113,7 @@ print(f"you said: {guess.value}; all {everything.numel()} samples in one place: 
 # Send what can be added: sums and counts, side by side in one tensor, so that it costs one call. Sums add, and so do counts, histograms and the
 # entries of a confusion matrix. A median does not, nor does an area under a curve; for them the data must be gathered.
 #
-# Some questions are no sums. **Predict** the operation that answers "how long did the slowest rank take?"
+# Some questions need another operation than a sum. **Predict** the operation that answers "how long did the slowest rank take?"
 
 # %% name="guess_op"
 guess = ask("SUM", "AVG", "MAX", "MIN")
@@ -128,12 +129,12 @@ for op in ("SUM", "AVG", "MAX", "MIN"):
         print(f"{op:4} {value.item():.4f} s")
 
 # %% [markdown] name="slowest_explained"
-# `MAX`: a synchronous step is as slow as its slowest rank. Note the `clone`: without it the second call would add up the leftovers of the first.
+# `MAX`: a synchronous step is as slow as its slowest rank. Note the `clone`: without it the second call would use the undefined numbers that the first call left.
 
 # %% [markdown] name="tree"
 # ## 3. A tree
 #
-# If all send to the root, it receives $p-1$ messages one after the other. But pairs can add at the same time, then pairs of pairs: a **binomial
+# If all ranks send to the root, it receives $p-1$ messages one after the other. But pairs can add at the same time, then pairs of pairs: a **binomial
 # tree**. **Predict**: how many steps for 8 ranks, and for 6?
 
 # %% name="guess_steps"
@@ -148,11 +149,11 @@ eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks
 print(f"you said {guess_8.value} and {guess_6.value}; it is {eight.steps} and {six.steps}")
 
 # %% [markdown] name="tree_explained"
-# $\lceil\lg p\rceil$ steps, where $\lg$ is the logarithm to base 2. Every rank but the root sends exactly once, after it has added all that it is going to get. It is
-# a broadcast run backwards.
+# $\lceil\lg p\rceil$ steps, where $\lg$ is the logarithm to base 2. Every rank except the root sends exactly once, after it has added everything that
+# it receives. The tree is that of a broadcast, with all messages in the opposite direction.
 #
-# **Write it for any root.** The code below is right for `dst = 0`: in each round the upper half of those who are left sends to the lower. Run it, read
-# the verdict, and mend it. The trick: call the root "place 0", and count places from there.
+# **Write it for any root.** The code below is right for `dst = 0`: in each round the upper half of the remaining ranks sends to the lower half. Run
+# it, read the verdict, and fix it. The idea: call the root "place 0", and count places from there.
 
 
 # %% name="tree_reduce"
@@ -190,8 +191,8 @@ check(tree_reduce)
 # ```
 # </details>
 #
-# Yours works on a copy, so the others' tensors stay as they were. That is kinder than the promise asks for, and costs memory. The copy is
-# contiguous, for a transposed tensor can't be sent as it lies.
+# Your function works on a copy, so the other ranks' tensors stay as they were. `dist.reduce` does not promise this, and it costs memory. The copy is
+# contiguous, because a transposed tensor can't be sent as it is in memory.
 
 # %% [markdown] name="price"
 # ## 4. What it costs
@@ -200,9 +201,10 @@ check(tree_reduce)
 #
 # $$T_\text{flat} = (p-1)(\alpha + n\beta + n\gamma) \qquad T_\text{tree} = \lceil\lg p\rceil\,(\alpha + n\beta + n\gamma)$$
 #
-# For long tensors the tree sends the whole of it in each step. Then it is better to cut it: a reduce-scatter, after which each rank has $\tfrac1p$ of the sum, and a
-# gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two). Or turn
-# the pipelined chain of [Broadcast](03_broadcast.ipynb) round: for long tensors it comes close to $n\beta$, half of that, and it is what NCCL calls a ring here.
+# In each step the tree sends the whole tensor. For long tensors it is better to cut it: a reduce-scatter, after which each rank has $\tfrac1p$ of the sum, and a
+# gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two). Or use the pipelined chain
+# of [Broadcast](03_broadcast.ipynb) in the opposite direction: for long tensors its time is close to $n\beta$, half of that, and NCCL calls it a
+# ring.
 
 # %% name="answer"
 alpha, beta = 5e-6, 1 / 200e9  # 5 µs and 200 GB/s are assumed
@@ -214,7 +216,7 @@ for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
     print(f"{name:20} 8 bytes: {1e6 * times[0]:7.1f} µs     1 GB: {1e3 * times[1]:7.1f} ms")
 
 # %% [markdown] name="compare_guess"
-# An all-reduce gives the sum to *everybody*. **Predict**: how much longer does that take than a reduce, for 8 bytes, by the best algorithm for each?
+# An all-reduce gives the sum to *all ranks*. **Predict**: how much longer than a reduce does it take for 8 bytes, with the best algorithm for each?
 
 # %% name="guess_compare"
 guess = ask("twice as long", "a little longer", "just as long")
@@ -227,12 +229,13 @@ for schedule in (reduce, everybody):
     print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
 
 # %% [markdown] name="compare_explained"
-# Just as long: in the tree one rank of each pair sends and is then done, in *recursive doubling* ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)) both send, at the same time. It is the reason why many training loops call `all_reduce` for a
-# metric and are done. A reduce has fewer messages, which matters where links are shared, and it has one more merit.
+# It takes just as long: in the tree one rank of each pair sends and is then done; in *recursive doubling* ([All-reduce
+# algorithms](08_all_reduce_algorithms.ipynb)) both send, at the same time. That is why many training loops simply call `all_reduce` for a metric. A
+# reduce sends fewer messages, which matters if links are shared, and it has one more advantage.
 #
-# ### Who waits for whom
+# ### Which ranks wait
 #
-# Rank 0 comes half a second late. **Predict**: which ranks have to wait for it, in a reduce to rank 0, and in an all-reduce?
+# Rank 0 is half a second late. **Predict**: which ranks have to wait for it, in a reduce to rank 0, and in an all-reduce?
 
 # %% name="guess_wait"
 guess = ask("all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce")
@@ -255,15 +258,15 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
     print(f"{name:11}", [f"{seconds:.2f} s" for seconds in world.run(waited_s, collective)])
 
 # %% [markdown] name="waiting_explained"
-# In an all-reduce nobody can have the sum before the last has come, so all wait for all. In a reduce a rank may go on when its part has been taken off its
-# hands; with Gloo and a short tensor that is so for all but the one that sends to the root. It is no promise either: **a collective is not a barrier, unless its result needs
-# everybody.**
+# In an all-reduce no rank can have the sum before the last rank calls it, so all ranks wait for all. In a reduce a rank may continue when its part
+# has been sent; with Gloo and a short tensor this holds for all ranks except the one that sends to the root. This is not promised: **a collective is
+# not a barrier, unless its result needs all ranks.**
 
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# A reduce and an all-reduce on your ranks. The model's numbers: a binomial tree, and a ring, with one $\alpha$ from the shortest reduce and one $\beta$ from the
-# longest. **Predict** which is slower at 8 MiB.
+# A reduce and an all-reduce on your ranks. The model uses a binomial tree for the reduce and a ring for the all-reduce; $\alpha$ comes from the
+# shortest reduce and $\beta$ from the longest. **Predict** which is slower at 8 MiB.
 
 # %% name="guess_measure"
 guess = ask("reduce", "all_reduce", "about equal")
@@ -297,17 +300,17 @@ for i, n in enumerate(sizes):
     print(f"{n // 1024:6}{measured[0]:12.2f}{model[0]:12.2f}{measured[1]:15.2f}{model[1]:12.2f}")
 
 # %% [markdown] name="measure_explained"
-# If the all-reduce is slower than the model of a ring says, look at who shares what: all your ranks may use one memory, and an all-reduce moves twice as
-# much through it in all. And the model assumes algorithms that your backend need not use: the leftovers of section 1 came in pieces, so Gloo
-# cuts the tensor, where a tree would send it whole. For a reduce NCCL has the ring only (2.30.7, `tuning.cc`).
+# If the all-reduce is slower than the model of a ring, the ranks may share something: all your ranks may use one memory, and an all-reduce moves
+# twice as many bytes through it in all. And your backend may use other algorithms than the model: in section 1 the ranks held mixed pieces, so Gloo
+# cuts the tensor, while a tree would send it whole. For a reduce NCCL has only the ring (2.30.7, `tuning.cc`).
 
 # %% [markdown] name="where"
 # ## 5. Where you meet it
 #
-# - **Metrics and logs**: sums and counts to rank 0, every so many steps.
-# - **Not gradients**: every rank updates its parameters, so every rank needs the sum: an all-reduce; or its own part of it: a reduce-scatter.
-# - **Parameter servers**: workers' gradients to the server, its weights back by a broadcast: an all-reduce by way of one machine.
-# - **One to each rank**: $p$ reduces, one of each chunk and each to another root, are a reduce-scatter.
+# - **Metrics and logs**: sums and counts to rank 0, once in a number of steps.
+# - **Not gradients**: every rank updates its parameters, so every rank needs the sum (an all-reduce) or its own part of the sum (a reduce-scatter).
+# - **Parameter servers**: workers reduce their gradients to the server, which broadcasts its weights: together an all-reduce through one machine.
+# - **Reduce-scatter**: it is $p$ reduces, one for each chunk, each with another root.
 #
 # In a sub-group, `dst` is a rank of the whole world, not of the group; newer torch also has `group_dst`.
 
@@ -316,28 +319,28 @@ for i, n in enumerate(sizes):
 #
 # <details><summary>1. Only rank 0 needs the loss, so only rank 0 calls <code>reduce</code>. What happens?</summary>
 #
-# It waits until its time is up. A collective is called by all ranks of the group.
+# It waits until its deadline. All ranks of the group must call a collective.
 # </details>
 #
-# <details><summary>2. <code>dist.reduce(loss, 0)</code> where <code>loss</code> is the tensor that <code>backward</code> was called on. Harmless?</summary>
+# <details><summary>2. <code>dist.reduce(loss, 0)</code> where <code>loss</code> is the tensor on which <code>backward</code> was called. Is this harmless?</summary>
 #
-# The number is overwritten on every rank, on most with nonsense. Reduce a copy: <code>loss.detach().clone()</code>.
+# No: the call overwrites the number on every rank, on most ranks with an undefined one. Reduce a copy: <code>loss.detach().clone()</code>.
 # </details>
 #
 # <details><summary>3. How would you find out on which rank the loss was NaN?</summary>
 #
-# A sum says only that there is one. Gather one flag from each rank; or all-gather it, if all are to react.
+# A sum tells only that there is a NaN. Gather one flag from each rank, or all-gather it if all ranks must react.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A reduce leaves the sum on one rank and leftovers on all others. A tree does it in $\lceil\lg p\rceil$ steps, in which each rank but the root sends once. For a few bytes an
-# all-reduce takes as long, so use it wherever more than one rank looks at the result. **Only the root may read.**
+# A reduce puts the sum on one rank and leaves undefined numbers on all others. A tree does it in $\lceil\lg p\rceil$ steps; each rank except the root
+# sends once. For a few bytes an all-reduce takes as long, so use it if more than one rank needs the result. **Only the root may read the result.**
 #
-# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for the tree, beside that of the broadcast.
+# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for this tree and for that of the broadcast.
 #
-# **Next question:** what does it cost if *everybody* is to have the sum? [All-reduce](07_all_reduce.ipynb)
+# **Next question:** what does it cost if *all ranks* must have the sum? [All-reduce](07_all_reduce.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

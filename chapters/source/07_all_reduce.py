@@ -2,7 +2,7 @@
 # # All-reduce
 #
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
-# How many bytes must each GPU send at the least, and how long does that take?**
+# What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
 
@@ -20,8 +20,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# A gradient has one number per parameter. In bfloat16 that is 2 bytes. **Guess now**, before you know anything: how many GB
-# does each GPU send in one step? Section 6 has the answer.
+# A gradient has one number per parameter. In bfloat16 that is 2 bytes. **Guess now**: how many GB does each GPU send in one step? Section 6 has the answer.
 
 # %% name="question"
 n = 7_000_000_000 * 2
@@ -30,10 +29,10 @@ print(f"each GPU holds {n / 1e9:g} GB of gradients")
 first_guess
 
 # %% [markdown] name="why_mean"
-# ## 1. Why anyone needs the mean of gradients
+# ## 1. Why training needs the mean of gradients
 #
-# In data-parallel training every rank has the same weights and a share of the batch. Here is such a model, small: every
-# rank builds the same weights and the same samples, then looks at its own 16 samples only.
+# In data-parallel training every rank has the same weights and a share of the batch. Here is a small model of this kind: every rank builds the same
+# weights and the same samples, but uses only its own 16 samples.
 
 # %% name="own_gradient"
 # %%ranks
@@ -47,7 +46,7 @@ loss.backward()
 print(f"{model.bias.grad.item():+.4f}")
 
 # %% [markdown] name="why_mean_guess"
-# Four shares, four gradients. If every rank stepped along its own, there would be four different models after one step.
+# Four shares give four gradients. If every rank used its own gradient, there would be four different models after one step.
 #
 # **Predict.** What gradient would a single process have found with all 64 samples? Calculate it from the four numbers.
 
@@ -77,8 +76,8 @@ print(f"together {model.bias.grad.item():+.4f}\nalone    {alone.item():+.4f}")
 #
 # $$y_i = x^{(0)}_i \oplus x^{(1)}_i \oplus \dots \oplus x^{(p-1)}_i \quad\text{for every element } i,$$
 #
-# where $\oplus$ is the operation, a sum unless you say otherwise. The conditions: every rank of the group calls it, with
-# the same shape, the same dtype and the same operation. Nobody checks that for you (section 7).
+# where $\oplus$ is the operation, a sum unless you say otherwise. The conditions: every rank of the group calls it, with the same shape, the same
+# dtype and the same operation. The library does not check this (section 7).
 
 # %% name="operations"
 # %%ranks
@@ -89,9 +88,9 @@ for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
 
 # %% [markdown] name="operations_explained"
 # Integers also have `BAND`, `BOR` and `BXOR` (not on NCCL), and NCCL has `PREMUL_SUM`. Which one answers "did any rank see
-# a NaN?" Each rank contributes 0 or 1; `MAX` says whether, `SUM` says how many.
+# a NaN?" Each rank contributes 0 or 1; `MAX` tells whether any rank did, `SUM` tells how many did.
 #
-# `AVG` saves you the division, or so it seems. **Predict**, for gradients of 60,000 in float16, whose largest finite value
+# `AVG` seems to save you the division. **Predict**, for gradients of 60,000 in float16, whose largest finite value
 # is 65,504: which of these three ways gives 60,000?
 
 # %% name="guess_overflow"
@@ -113,9 +112,8 @@ dist.all_reduce(average, op=dist.ReduceOp.AVG)
 print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG              {average.item():g}")
 
 # %% [markdown] name="overflow_explained"
-# The sum has no room in float16, and an infinity divided by 4 stays one. That is why the hook that PyTorch ships for
-# DDP divides first, with the comment "to avoid overflow, especially for FP16". The price is at the other end: gradients that
-# were tiny get tinier.
+# The sum is too large for float16, and infinity divided by 4 is still infinity. That is why PyTorch's own hook for DDP divides first, with the
+# comment "to avoid overflow, especially for FP16". The disadvantage: very small gradients become even smaller.
 #
 # If `AVG` gave `inf` too, your backend added first. Gloo in torch 2.13 does; the documentation of `ReduceOp` says that `AVG`
 # divides before summing and exists on NCCL only. **Where overflow matters, divide by hand.**
@@ -123,7 +121,7 @@ print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG
 # %% [markdown] name="in_place"
 # ## 3. In place
 #
-# **Predict** the three numbers that rank 0 prints, then run. `x` is 1 there before the call.
+# **Predict** the three numbers that rank 0 prints, then run. On rank 0 `x` is 1 before the call.
 
 # %% name="guess_in_place"
 guess = ask("10, 10, None", "10, 1, None", "1, 1, 10", "10, 1, 10")
@@ -137,8 +135,7 @@ result = dist.all_reduce(x)
 print(f"{x.item():g}, {before.item():g}, {result}")
 
 # %% [markdown] name="in_place_explained"
-# `before` is a second name for the same memory, and the call returns nothing. A copy is `x.clone()`. Once more, on the same
-# `x`: what now?
+# `before` is a second name for the same memory, and the call returns nothing. To make a copy, use `x.clone()`. The next cell calls it again on the same `x`: what is the result now?
 
 # %% name="guess_twice"
 guess = IntText(description="every rank:")
@@ -150,7 +147,7 @@ dist.all_reduce(x)
 print(f"{x.item():g}")
 
 # %% [markdown] name="twice_explained"
-# Every rank brought 10, so the sum is 40. Running a notebook cell twice, or averaging a gradient that was averaged
+# Every rank contributed 10, so the sum is 40. Running a notebook cell twice, or averaging a gradient that was averaged
 # already, is a mistake that raises no error.
 #
 # "In place" means in *memory*. The next cell sums the first **column** of a table of ones, a view with gaps.
@@ -167,7 +164,7 @@ dist.all_reduce(table[:, 0])
 print(table)
 
 # %% [markdown] name="view_explained"
-# Gloo took three numbers from where the view begins, and in memory that is the first row. Nothing warned you (torch 2.13;
+# Gloo took the three numbers in memory from the view's beginning on, and these are the first row. Nothing warned you (torch 2.13;
 # NCCL refuses tensors that are not contiguous, so there you see an error). Give collectives a contiguous tensor: sum
 # `column = table[:, 0].contiguous()`, then `table[:, 0] = column`.
 
@@ -202,19 +199,19 @@ print("first rank and notebook: ", percent_different(totals[0], serial))
 print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
 
 # %% [markdown] name="floats_explained"
-# Between ranks nothing differs, and PyTorch promises it: "After the call `tensor` is going to be bitwise identical in all
+# Between ranks nothing differs, and PyTorch promises this: "After the call `tensor` is going to be bitwise identical in all
 # processes" (documentation of `all_reduce`). Training relies on that promise: replicas that start equal stay
 # equal only if each of them adds the same bits.
 #
-# Against another order of additions there is no promise, since each rounds differently. (With two ranks there is only
-# one order.) So never compare the result of an all-reduce with `==`; use `torch.allclose`. And expect a run on 8 GPUs to
+# There is no such promise for another order of additions, because each order rounds differently. (With two ranks there is only one order.) So never
+# compare the result of an all-reduce with `==`; use `torch.allclose`. And expect a run on 8 GPUs to
 # differ from the same run on 4.
 
 # %% [markdown] name="ring"
 # ## 5. The ring
 #
-# How would *you* do it? If everybody sends everything to everybody, each rank sends $(p-1)\,n$ bytes for a tensor of $n$. If
-# everybody sends to rank 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ while the others look on.
+# How would *you* do it? If every rank sends its tensor of $n$ bytes to every other rank, each rank sends $(p-1)\,n$ bytes. If all ranks send to rank
+# 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ bytes while the others wait.
 #
 # The ring cuts the tensor into $p$ chunks. Every rank sends only to its right-hand neighbour and receives only from its left.
 # Step through it and follow chunk 0. When is its sum complete, and where?
@@ -223,11 +220,12 @@ print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0
 Player(schedules.ring_all_reduce(ranks=4))
 
 # %% [markdown] name="derive"
-# Chunk 0 is complete after step 3, on rank 3. There are two walks round the ring. In the first, **reduce-scatter**, the
-# arriving chunk is added; at its end each rank owns one finished chunk. In the second, **all-gather**, finished chunks are passed on and stored.
+# Chunk 0 is complete after step 3, on rank 3. The chunks travel around the ring twice. In the first pass, **reduce-scatter**, a rank adds the
+# arriving chunk to its own; at the end each rank has one finished chunk. In the second pass, **all-gather**, ranks send the finished chunks on and
+# store them.
 #
-# **Derive the cost.** How long is a chunk? How many does a rank send in one walk? Then write the bytes that one rank sends in
-# all, as a formula in $p$ and $n$. The next cell counts the messages of the schedule beside it.
+# **Derive the cost.** How long is a chunk? How many does a rank send in one pass? Then write a formula in $p$ and $n$ for all bytes that one rank
+# sends. The next cell compares it with the messages of the schedule.
 
 
 # %% name="formula"
@@ -242,8 +240,7 @@ for p in (2, 3, 4, 8):
 # %% [markdown] name="formula_answer"
 # <details><summary><b>The derivation</b></summary>
 #
-# A chunk is $n/p$ bytes long. One walk has $p-1$ steps, for a chunk has visited all $p$ ranks after $p-1$ hops. A rank sends one
-# chunk a step, and there are two walks:
+# A chunk is $n/p$ bytes long. One pass has $p-1$ steps, because a chunk has visited all $p$ ranks after $p-1$ hops. A rank sends one chunk in each step, and there are two passes:
 #
 # $$2 \cdot (p-1) \cdot \frac{n}{p} = 2\,\frac{p-1}{p}\,n$$
 #
@@ -257,29 +254,28 @@ for p in (2, 4, 8, 32, 128, 1024):
     print(f"p = {p:4}:  each rank sends {2 * (p - 1) / p:.3f} n, in {2 * (p - 1):4} steps one after the other")
 
 # %% [markdown] name="growth_explained"
-# The bytes level off below $2n$. The steps do not, so "the time of a ring does not depend on the number of ranks" is half of the
-# truth: it holds for long tensors, where bytes count, and fails for short ones, where steps count.
+# The bytes stay below $2n$, but the steps grow with $p$. So "the time of a ring does not depend on the number of ranks" is only half true: it holds
+# for long tensors, whose time depends on the bytes, but not for short ones, whose time depends on the steps.
 
 # %% [markdown] name="bound"
-# ### Nobody can send less
+# ### No algorithm can send less
 #
 # Take one element, and list in order of time all messages that carry it or a partial sum of it.
 #
-# 1. Some rank is the first to know the total. Before that each of the *other* $p-1$ ranks must have sent at least once, or
-#    its number would be missing. So the first to know learns it from message number $p-1$ or a later one.
-# 2. Each of the other $p-1$ ranks learns it from a message of its own, later in the list.
+# 1. Some rank is the first to know the total. Before that each of the *other* $p-1$ ranks must have sent at least once, or its number would be
+#    missing. So the first rank learns the total from message number $p-1$ or a later one.
+# 2. Each of the other $p-1$ ranks learns the total from another message, later in the list.
 #
-# So every element crosses the wires at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all; shared evenly,
-# $2\frac{p-1}{p}n$ per rank, and no rank can do with less unless another sends more. The ring meets it exactly (Patarasuk &
-# Yuan 2009).
+# So every element is sent at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all. If all ranks send equally much, it is
+# $2\frac{p-1}{p}n$ per rank; a rank can send less only if another sends more. The ring sends exactly this minimum (Patarasuk & Yuan 2009).
 #
-# Where the argument leaks: it assumes that only ranks add. A switch that adds on the way (SHARP, Graham et al. 2016; NVLS inside an
+# The proof has one condition: only ranks add. A switch that adds on the way (SHARP, Graham et al. 2016; NVLS inside an
 # NVSwitch) needs only about $n$ from each rank and $n$ back.
 
 # %% [markdown] name="yours"
 # ### Your own ring
 #
-# First the trap of [Point to point](02_point_to_point.ipynb), in short. Every rank sends to the right, then receives from the left; the tensor is one number. **Predict**: does it
+# First the common mistake of [Point to point](02_point_to_point.ipynb) again. Every rank sends to the right, then receives from the left; the tensor is one number. **Predict**: does it
 # work?
 
 # %% name="guess_send_first"
@@ -295,13 +291,12 @@ dist.recv(arriving, (rank - 1) % world_size)
 print(arriving.item())
 
 # %% [markdown] name="send_first_explained"
-# With Gloo each `send` waits until its receiver is there, and every receiver is itself in `send`. Size has nothing to do with
-# it. Start the send *and* the receive, and then `wait()` for both: neither buffer is yours before that. `swap` below does it
-# with `batch_isend_irecv`, the fourth way of *Point to point*, which holds on NCCL too.
+# With Gloo each `send` waits until its receiver calls `recv`, and every receiver is itself in `send`. The size does not matter. Start the send *and*
+# the receive, and then `wait()` for both: you must not use either buffer before that. `swap` below does it with `batch_isend_irecv`, the fourth way
+# of *Point to point*, which works on NCCL too.
 #
-# Below, the first walk is done. **Write the second** (two lines are enough) and run the cell: `check` forks its own ranks,
-# counts every message, and says at once what is wrong. You can `swap` as in the first walk; what differs is which chunks, and that
-# the arriving chunk is not added.
+# The first pass is given below. **Write the second** (two lines are enough) and run the cell: `check` forks its own ranks, counts every message, and
+# says at once what is wrong. You can `swap` as in the first pass, with two differences: other chunks are sent, and the arriving chunk is not added.
 
 
 # %% name="ring_all_reduce"
@@ -312,7 +307,7 @@ def ring_all_reduce(tensor):
     chunks = flat.tensor_split(p)
 
     def swap(leaving, arriving):
-        """To the right, and from the left, as one batch (NCCL wants that)."""
+        """To the right, and from the left, as one batch (NCCL needs that)."""
         both = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
         for work in dist.batch_isend_irecv(both):
             work.wait()
@@ -333,8 +328,7 @@ check(ring_all_reduce)
 # %% [markdown] name="ring_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# After the first walk rank $r$ holds the finished chunk $(r+1) \bmod p$: that is what it sends in step 0. In every later step it
-# sends what it received in the step before.
+# After the first pass rank $r$ holds the finished chunk $(r+1) \bmod p$, and sends it in step 0. In every later step it sends the chunk that it received in the step before.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -344,7 +338,7 @@ check(ring_all_reduce)
 # ```
 # </details>
 #
-# Now on the live ranks, beside the real one. Whole numbers, so that the bits must agree:
+# Now run it on the live ranks and compare it with the real all-reduce. The inputs are whole numbers, so the bits must agree:
 
 
 # %% name="ring_live"
@@ -359,24 +353,24 @@ def same_as_the_real_one():
 world.run(same_as_the_real_one, deadline=5)
 
 # %% [markdown] name="ring_live_explained"
-# `True` four times once your second walk is right. Write it for learning, not for production: NCCL's ring cuts each chunk
-# further, so that adding and sending overlap, and drives many rings at once.
+# You see `True` four times when your second pass is right. Your ring is for learning, not for production: NCCL's ring cuts each chunk further, so
+# that adding and sending overlap, and it uses many rings at once.
 
 # %% [markdown] name="price"
 # ## 6. What it costs
 #
-# The usual model: a message of $m$ bytes takes $\alpha + m\beta$ seconds. $\alpha$ is the time to get any message going,
-# $\beta$ the time a byte takes. The ring has $2(p-1)$ steps of $n/p$ bytes:
+# The usual model: a message of $m$ bytes takes $\alpha + m\beta$ seconds. $\alpha$ is the time before a message starts to move, $\beta$ the time for
+# each byte. The ring has $2(p-1)$ steps of $n/p$ bytes:
 #
 # $$T = 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
 #
-# (plus the additions, $\frac{p-1}{p}n\gamma$, mostly hidden behind the sending.) `schedule.price` adds it up step by step for any
-# algorithm, so we can let four of them compete on 32 ranks. The link is assumed: 5 µs a message, 200 GB/s in each direction.
+# (plus the additions, $\frac{p-1}{p}n\gamma$, which mostly happen during the sending.) `schedule.price` adds this up step by step for any algorithm,
+# so we can compare four of them on 32 ranks. We assume a link with 5 µs for each message and 200 GB/s in each direction.
 #
-# *Flat* goes through rank 0. In a *tree* pairs add, then pairs of pairs, and the sum comes back the same way. In *recursive
-# doubling* two ranks swap their whole sums, in each step with a partner twice as far away.
+# In *flat* all ranks send to rank 0, which adds and sends the sum back. In a *tree* pairs add, then pairs of pairs, and the sum returns the same way.
+# In *recursive doubling* two ranks swap their whole sums; in each step the partner is twice as far away.
 #
-# **Predict** the winner for 1 KB and the winner for 1 GB.
+# **Predict** the fastest for 1 KB and the fastest for 1 GB.
 
 # %% name="guess_winner"
 names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", "ring_all_reduce"]
@@ -393,10 +387,10 @@ for name in names:
     print(f"{name:32}" + "".join(f"{1e3 * t:9.3f} ms" for t in times))
 
 # %% [markdown] name="competition_explained"
-# For short tensors the fewest steps win, for long ones the fewest bytes; in between it depends on $\alpha$ and $\beta$. Libraries
-# therefore carry several algorithms and choose by size: the next chapter is about them.
+# For short tensors the algorithm with the fewest steps is fastest, for long ones the one with the fewest bytes; in between it depends on $\alpha$ and
+# $\beta$. Therefore libraries have several algorithms and choose by size; the next chapter is about them.
 #
-# Now the question from the top: 7 billion bfloat16 gradients, 32 GPUs, 200 GB/s in each direction.
+# Now the opening question: 7 billion bfloat16 gradients, 32 GPUs, 200 GB/s in each direction.
 
 # %% name="answer"
 ring = schedules.ring_all_reduce(ranks=32)
@@ -406,14 +400,14 @@ print(f"with 5 µs a message:  {1e3 * ring.price(n, alpha, beta):8.1f} ms")
 print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
 
 # %% [markdown] name="answer_explained"
-# Read such figures with their conditions: bandwidth per direction, one call for all gradients, nothing overlapped with the
-# backward pass. And mind the last line: network cards are sold in gigabits, NVLink in gigabytes, often both directions added.
+# Such figures hold only under their conditions: bandwidth per direction, one call for all gradients, no overlap with the backward pass. The last line
+# shows a common error: makers give the speed of network cards in gigabits, that of NVLink in gigabytes, and often add both directions.
 
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# A model is worth what it predicts. The next cell times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times.
-# The barrier lets all ranks begin together; on a GPU the call only *starts* the work, so the clock must wait for it.
+# Now test the model. The next cell times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times. Because of the barrier all ranks begin
+# together. On a GPU the call only *starts* the work, so the cell waits for the work before it reads the clock.
 #
 # **Predict**: when the tensor grows from 1 KiB to 4 KiB, the time ...
 
@@ -442,8 +436,8 @@ for nbytes in sizes:
     timings.append([timed_all_reduce(x) for _ in range(16)][1:])  # the first is a warm-up
 
 # %% [markdown] name="fit"
-# Of each size we keep the median on the slowest rank. The four smallest sizes give one $\alpha$ (the median of theirs), the
-# largest gives $\beta$, so that point is on the line because we put it there. The others are the test.
+# For each size we keep the median on the slowest rank. The four smallest sizes give $\alpha$ (the median of their four values). The largest size
+# gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
 
 # %% name="fit_model"
 sizes, per_size = world["sizes"][0], list(zip(*world["timings"], strict=True))
@@ -475,27 +469,27 @@ plt.legend()
 plt.show()
 
 # %% [markdown] name="measure_explained"
-# First a plateau where only steps count, then a slope where only bytes count. Where is the bend on your machine? The model puts it
-# at $n = p\,\alpha/\beta$, where both terms are equal.
+# The curve is first flat, where the steps take most of the time, then it rises, where the bytes do. Where is the bend on your machine? In the model
+# it is at $n = p\,\alpha/\beta$, where both terms are equal.
 #
-# **algbw** is $n/t$: how fast you got your answer. **busbw** is that times $2\frac{p-1}{p}$: what went over each rank's link, to be
-# compared with the hardware (nccl-tests, `PERFORMANCE.md`).
+# **algbw** is $n/t$: how fast you got the result. **busbw** is algbw times $2\frac{p-1}{p}$: the bytes a second that each rank's link carried.
+# Compare it with the hardware (nccl-tests, `PERFORMANCE.md`).
 #
-# Why the gap? Our $\alpha$ is more than a wire. On CPUs it includes waking the process that waits, and with more ranks than
-# cores they take turns; the shaded band shows how much that varies. Gloo also cuts each chunk into at least two segments, to add
-# one while the other travels (`gloo/allreduce.cc`). The formula knows nothing of either.
+# Why do model and measurement differ? Our $\alpha$ includes more than the link. On CPUs it includes waking the process that waits, and if there are
+# more ranks than cores, ranks take turns; the shaded band shows how much that varies. Gloo also cuts each chunk into at least two segments, to add
+# one while the other travels (`gloo/allreduce.cc`). The formula includes neither.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
 # - **DDP** all-reduces gradients in buckets of 25 MiB (`bucket_cap_mb`) while the backward pass still runs.
 # - **Tensor parallelism** (Megatron-LM): per layer two all-reduces forward and two backward, one after each *pair* of matrix products.
-# - **Metrics**: a loss, a token count, an overflow flag; a few bytes, so all $\alpha$.
-# - **Not FSDP or ZeRO**: there the two walks come apart, into reduce-scatter and all-gather. That is a saving in memory.
+# - **Metrics**: a loss, a token count, an overflow flag; a few bytes, so nearly all the time is $\alpha$.
+# - **Not FSDP or ZeRO**: they use the two passes separately, as reduce-scatter and all-gather. This saves memory.
 #
 # ### The mistake that is not reported
 #
-# Rank 0 brings an int32, the others float32. **Predict**: error, hang, or a number?
+# Rank 0 contributes an int32, the others float32. **Predict**: error, hang, or a number?
 
 # %% name="guess_dtype"
 guess = ask("an error on every rank", "they wait for ever", "numbers, and they are wrong")
@@ -508,7 +502,7 @@ dist.all_reduce(x)
 print(x.item())
 
 # %% [markdown] name="dtype_explained"
-# Every rank should hold 4. Bytes went round and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
+# Every rank should hold 4. The messages carried only bytes, and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
 # integer. NCCL calls such a mismatch undefined: a hang, a crash or corrupted data (NCCL user guide, *Collective
 # Communication Functions*). Don't count on an error when dtypes differ.
 
@@ -522,25 +516,25 @@ print(x.item())
 #
 # <details><summary>2. A run logs its loss with an all-reduce of 4 bytes on 1024 ranks. Is the ring a good choice?</summary>
 #
-# No. It would take 2046 steps one after the other for a few bytes. Recursive doubling takes 10.
+# No. It would take 2046 steps, one after the other, to send a few bytes. Recursive doubling takes 10.
 # </details>
 #
-# <details><summary>3. Two ranks of a job print slightly different weights after 1000 steps. Rounding?</summary>
+# <details><summary>3. Two ranks of a job print slightly different weights after 1000 steps. Is it rounding?</summary>
 #
-# Not from the all-reduce: its result is bitwise the same everywhere. Look for something that differs between ranks: a seed,
+# The all-reduce is not the cause: its result is bitwise the same on all ranks. Look for something that differs between ranks: a seed,
 # a skipped parameter, a buffer that is not synchronised.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# An all-reduce leaves the combination of all tensors on every rank, in place and with the same bits. The ring does it as a
-# reduce-scatter followed by an all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links
-# allow. It pays with $2(p-1)$ steps. **Bandwidth is bought with latency.**
+# An all-reduce puts the combination of all tensors on every rank, in place and with the same bits. The ring does a reduce-scatter followed by an
+# all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links allow. But it needs $2(p-1)$ steps. **The ring
+# sends few bytes, but needs many messages.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, without the first half.
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring; there the first half is not given.
 #
-# **Next question:** if the ring loses for short tensors, what wins, and how does NCCL know? [All-reduce algorithms](08_all_reduce_algorithms.ipynb)
+# **Next question:** if the ring is slow for short tensors, what is faster, and how does NCCL choose? [All-reduce algorithms](08_all_reduce_algorithms.ipynb)
 #
 # **Sources.** P. Patarasuk and X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, J. Parallel Distrib.
 # Comput. 69(2), 2009, [doi:10.1016/j.jpdc.2008.09.002](https://doi.org/10.1016/j.jpdc.2008.09.002) ·

@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # All-reduce algorithms
 #
-# **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should the same
-# algorithm do both? And how does a library know?**
+# **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should one algorithm do both? And how does a library choose?**
 #
 # 45 minutes · CPU ok · before it: [All-reduce](07_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
 
@@ -21,8 +20,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now.** Suppose that a message takes 5 µs plus its bytes at 200 GB/s. How many *times* longer does the ring take for
-# the 4 bytes than the best algorithm there is? Section 5 has the answer.
+# **Guess now.** Suppose that a message takes 5 µs plus its bytes at 200 GB/s. For the 4 bytes, how many *times* longer does the ring take than the best algorithm? Section 5 has the answer.
 
 # %% name="question"
 first_guess = FloatText(description="times:")
@@ -31,8 +29,7 @@ first_guess
 # %% [markdown] name="flat"
 # ## 1. Through one rank
 #
-# The first idea anybody has: all send to rank 0, which adds, and sends the sum to all. That is the **flat** algorithm. It is
-# correct, and it is this short:
+# The simplest idea: all ranks send to rank 0, which adds, and sends the sum to all. This is the **flat** algorithm. It is correct and short:
 
 
 # %% name="flat_all_reduce"
@@ -51,8 +48,7 @@ def flat_all_reduce(tensor):
 
 
 # %% [markdown] name="flat_guess"
-# The tensor has 1000 bytes. **Predict**: how many bytes does rank 0 send, and how many does each of the others? `world.trace` runs
-# the function on the live ranks and writes down their messages.
+# The tensor has 1000 bytes. **Predict**: how many bytes does rank 0 send, and how many does each of the others? `world.trace` runs the function on the live ranks and records their messages.
 
 # %% name="guess_flat"
 guess_root, guess_others = IntText(description="rank 0:"), IntText(description="the others:")
@@ -65,7 +61,7 @@ print("bytes sent by each rank:", trace.bytes_sent())
 
 # %% [markdown] name="flat_explained"
 # Rank 0 sends $p-1$ full vectors and receives as many, one after the other; the others wait for their turn. A message of $m$ bytes
-# takes $\alpha + m\beta$ seconds ($\alpha$ to get it going, $\beta$ per byte), so for $n$ bytes
+# takes $\alpha + m\beta$ seconds ($\alpha$ before it moves, $\beta$ per byte), so for $n$ bytes
 #
 # $$T_\text{flat} = 2(p-1)(\alpha + n\beta).$$
 #
@@ -74,8 +70,7 @@ print("bytes sent by each rank:", trace.bytes_sent())
 # %% [markdown] name="tree"
 # ## 2. A tree
 #
-# Why should only rank 0 add? Let pairs add, then the winners of the pairs, and so on: a **binomial tree**. The sum comes back
-# the same way.
+# Other ranks can add too: one rank of each pair adds, then these ranks form pairs, and so on. This is a **binomial tree**. The sum returns the same way.
 #
 # **Predict**: how many steps for 8 ranks, up and down together? The flat algorithm, on the left, needs 14.
 
@@ -95,13 +90,12 @@ print(f"you said {guess.value}, it takes {tree.steps}; for 1024 ranks {2 * math.
 #
 # $$T_\text{tree} = 2\lg p\,(\alpha + n\beta).$$
 #
-# Each doubling of the world costs two steps more, instead of twice as many. But half of the ranks are done after one message, and
-# look on.
+# If the world is twice as large, there are only two more steps, not twice as many. But half of the ranks are done after one message and then wait.
 
 # %% [markdown] name="doubling"
-# ## 3. Nobody looks on
+# ## 3. All ranks work
 #
-# If a pair adds, why should only *one* of the two have the sum? Let both send to each other. In step $k$ every rank swaps its whole
+# When a pair adds, *both* ranks can have the sum: let both send to each other. In step $k$ every rank swaps its whole
 # sum with the rank whose number differs in bit $k$: with `rank ^ 1`, then `rank ^ 2`, then `rank ^ 4`. This is **recursive doubling**.
 #
 # **Predict** the partner of rank 5 in the second step, and after how many steps 8 ranks are done.
@@ -119,11 +113,11 @@ partner = next(move.dst for move in swaps.by_step[1] if move.src == 5)
 print(f"you said {guess_partner.value} and {guess_steps.value}: rank {partner}, and {swaps.steps} steps")
 
 # %% [markdown] name="doubling_explained"
-# Half the steps of the tree, and no return trip: $T = \lg p\,(\alpha + n\beta)$. No algorithm can have fewer steps, for a number
-# can reach at most twice as many ranks in each.
+# This takes half the steps of the tree, because the sum need not be sent back: $T = \lg p\,(\alpha + n\beta)$. No algorithm can have fewer steps,
+# because in each step a number can reach at most twice as many ranks.
 #
-# In code it is one loop. We run it on the **wire**: eight forked processes with a clock that is computed. Each message takes
-# exactly $\alpha + m\beta$, so you time your own code on a cluster that you don't have.
+# In code it is one loop. We run it on the **wire**: eight forked processes with a virtual clock. Each message takes exactly $\alpha + m\beta$, so you
+# can time your own code on a cluster that you don't have.
 
 
 # %% name="doubling_code"
@@ -156,12 +150,12 @@ outcome = run(doubling, ranks=6, args=(torch.ones(250),))
 print(outcome.failure)
 
 # %% [markdown] name="six_explained"
-# The bit trick needs a power of two. The usual mend, taken from MPICH, is the **fold**: let $q$ be the largest power of two up to
-# $p$. $p-q$ even ranks give their vector to the rank above and rest; $q$ ranks run the loop; then the resting ones get the result. That
-# is two steps more.
+# The partner `rank ^ 2**k` exists for all ranks only if $p$ is a power of two. The usual fix, taken from MPICH, is the **fold**: let $q$ be the
+# largest power of two up to $p$. First $p-q$ even ranks send their vector to the next rank and then wait; $q$ ranks run the loop; then the waiting
+# ranks get the result. That is two steps more.
 #
-# **Write the fold.** `active` lists the $q$ ranks that run the loop, which is done. `check` tries 1 to 8 ranks on the wire. As it
-# stands, resting ranks end with what they brought, and the verdict says so of the first of them.
+# **Write the fold.** The loop is given; `active` lists the $q$ ranks that run it. `check` tries 1 to 8 ranks on the wire. With the code below,
+# waiting ranks end with their own input, and the verdict says so for the first of them.
 
 
 # %% name="recursive_doubling_all_reduce"
@@ -192,7 +186,7 @@ check(recursive_doubling_all_reduce)
 # %% [markdown] name="fold_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# Only ranks below `2 * (p - q)` have anything to do: the even ones are not in `active`, the odd ones are.
+# Only ranks below `2 * (p - q)` take part in the fold: the even ones are not in `active`, the odd ones are.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -216,10 +210,10 @@ check(recursive_doubling_all_reduce)
 # %% [markdown] name="halving"
 # ## 4. Few steps and few bytes
 #
-# Recursive doubling swaps *whole* vectors: $n\lg p$ bytes per rank, where the ring sends less than $2n$. **Rabenseifner** joins the ring's
-# idea to the doubling's partners: first a reduce-scatter in which the pieces halve, then an all-gather in which they double.
+# Recursive doubling swaps *whole* vectors: $n\lg p$ bytes per rank, where the ring sends less than $2n$. **Rabenseifner** combines the ring's idea
+# with the partners of recursive doubling: first a reduce-scatter in which the pieces halve in each step, then an all-gather in which they double.
 #
-# **Predict.** For 8 ranks and 840 bytes: how many does a rank send? The ring, on the right, sends 1470 in 14 steps.
+# **Predict.** For 8 ranks and 840 bytes: how many bytes does a rank send? The ring, on the right, sends 1470 in 14 steps.
 
 # %% name="guess_halving"
 guess = IntText(description="bytes:")
@@ -240,11 +234,11 @@ for p in (8, 12):
 #
 # $$T = 2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta.$$
 #
-# Off powers of two the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
+# If $p$ is not a power of two, the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
 #
-# On paper this beats the ring at every size, for powers of two. **So why does anyone use rings?** The formula lets any two ranks talk at full speed,
-# whoever else is talking. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which does the least cross from the first to
-# the second? (The last column shows them dealt out alternately.)
+# By the formulas this is faster than the ring at every size, for powers of two. **So why do people use rings?** The formula assumes that any two
+# ranks can send at full speed, even while others send. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which algorithm do the fewest
+# bytes go from the first machine to the second? (In the last column the ranks are placed alternately on the two machines.)
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "double binary tree"]
@@ -262,16 +256,16 @@ for name in choices:
     print(f"{name:20}{row[0]:16.2f} n{row[1]:10.2f} n")
 
 # %% [markdown] name="crossing_explained"
-# With neighbours on one machine the ring crosses once: 1.88 $n$. Rabenseifner starts with the farthest partner and the largest
-# pieces, so 8 $n$ go through. Deal the ranks out alternately and it is the other way round: 1 $n$ against 15. **An algorithm is as good as its
-# placement.** The double tree is next.
+# If neighbours are on one machine, only one link of the ring goes to the other machine: 1.88 $n$. Rabenseifner starts with the farthest partner and
+# the largest pieces, so 8 $n$ go between the machines. With alternate placement it is the opposite: 1 $n$ and 15 $n$. **How good an algorithm is
+# depends on the placement.** The double tree is next.
 
 # %% [markdown] name="double_tree"
 # ### Two trees
 #
-# A tree can also have few bytes, if the vector is cut into $k$ segments that follow one another: a pipeline. What remains is that on the
-# way up an inner rank takes $2n$ from its two children, while a leaf takes nothing. The remedy (Sanders, Speck & Träff 2009): **two** trees, each for half
-# of the vector. Look for a rank that has children in both.
+# A tree can also send few bytes, if the vector is cut into $k$ segments that follow one another: a pipeline. One problem remains: on the way up an
+# inner rank receives $2n$ from its two children, while a leaf receives nothing. The solution (Sanders, Speck & Träff 2009): **two** trees, each for
+# half of the vector. Look for a rank that has children in both.
 
 # %% name="trees"
 for tree in schedules.two_trees(8):
@@ -282,8 +276,7 @@ for tree in schedules.two_trees(8):
 Player(schedules.double_binary_tree_all_reduce(ranks=8, segments=4), layout="ring")
 
 # %% [markdown] name="segments_guess"
-# There is none: who adds in one tree is a leaf in the other. NCCL makes its
-# second tree in the same way, by mirroring the first, or moving it on by one rank (`src/graph/trees.cc`).
+# There is none: a rank that adds in one tree is a leaf in the other. NCCL makes its second tree in the same way: it mirrors the first, or shifts it by one rank (`src/graph/trees.cc`).
 #
 # **Predict**: 10 MB on 32 ranks. How many segments should each half have?
 
@@ -297,14 +290,13 @@ for k in (1, 2, 4, 8, 16, 32, 64, 256):
     print(f"k = {k:3}: {pipeline.steps:5} steps, {1e3 * pipeline.price(10**7, alpha, beta):6.3f} ms")
 
 # %% [markdown] name="segments_explained"
-# Too few, and most ranks wait for the first segment; too many, and each costs its $\alpha$. With the best $k$ the bytes cost about
-# $2n\beta$, like the ring's, after a number of steps that grows as $\lg p$.
+# With too few segments most ranks wait for the first one; with too many, each segment costs its $\alpha$. With the best $k$ the bytes cost about
+# $2n\beta$, like the ring's, and the number of steps grows only with $\lg p$.
 
 # %% [markdown] name="price"
 # ## 5. The competition
 #
-# Now all of them on 32 ranks, with 5 µs a message and 200 GB/s in each direction (assumed). **Predict**: at about which size does recursive
-# doubling lose the lead?
+# Now compare all of them on 32 ranks, with 5 µs for each message and 200 GB/s in each direction (assumed). **Predict**: up to about which size is recursive doubling the fastest?
 
 # %% name="guess_lead"
 guess = ask("1 KB", "1 MB", "1 GB", "never")
@@ -323,12 +315,12 @@ for n in (10**3, 10**5, 10**6, 10**7, 10**9):
     print(f"{n:13,} bytes: {best:20} {1e3 * times[best]:8.3f} ms    ring {1e3 * times['ring']:8.3f} ms")
 
 # %% [markdown] name="winners_explained"
-# (The double tree is drawn with eight segments a half throughout; a library would choose.) Short vectors want few steps, long ones few
-# bytes. Two algorithms of $a\alpha + b\,n\beta$ and $a'\alpha + b'n\beta$ cross where
+# (The double tree is drawn with eight segments a half throughout; a library would choose.) For short vectors the steps matter, for long ones the
+# bytes. Two algorithms with the times $a\alpha + b\,n\beta$ and $a'\alpha + b'n\beta$ take equally long where
 #
 # $$n = \frac{(a'-a)\,\alpha}{(b-b')\,\beta},$$
 #
-# if that is above 0; else one of them is never slower. **Predict**: ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24?
+# if this is above 0; otherwise one of them is never slower. **Predict**: ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24?
 
 # %% name="guess_crossing"
 guess = ask("on both", "on 32 only", "on 24 only", "on neither", description="they cross:")
@@ -353,7 +345,7 @@ for p in (4, 24, 32, 1024):
     print(f"p = {p:4}:", ",  ".join(f"{a} | {b} {in_kb(crossing(a, b, p, alpha, beta))}" for a, b in pairs))
 
 # %% [markdown] name="crossing_formula_explained"
-# Left of the bar stands who wins below that size. Now the question from the top, with the formulas, since 1024 ranks are many messages to add up:
+# The algorithm left of the bar is faster below that size. Now the opening question. We use the formulas, because with 1024 ranks there are many messages to add up:
 
 # %% name="answer"
 p, n_gradients = 1024, 14e9
@@ -367,9 +359,9 @@ print(f"you guessed {first_guess.value:g} times; it is {2 * (p - 1) / lg:.0f} fo
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# The model says what should happen if every rank has a link of its own. Your four ranks may share cores and memory. **Predict** the
-# order for 8 MiB: recursive doubling against flat on *this* machine. (It joins where the world is a power of two.) `bench.seconds_of`
-# runs on every rank and gives the median of nine calls, as the slowest rank took them.
+# The model says what should happen if every rank has its own link. Your four ranks may share cores and memory. **Predict** which is faster for 8 MiB
+# on *this* machine, recursive doubling or flat. (Recursive doubling runs only if the world size is a power of two.) `bench.seconds_of` runs on every
+# rank and gives the median of nine calls on the slowest rank.
 
 # %% name="guess_here"
 guess = ask("flat is faster", "recursive doubling is faster")
@@ -393,14 +385,14 @@ for name, function in (functions | {"library": dist.all_reduce}).items():
     print(f"{name:20}{ms[0]:5.2f} ms{ms[1]:9.2f} ms{max(like) / 2**23:14.2f} n{sum(like) / 2**23:9.2f} n")
 
 # %% [markdown] name="measured_explained"
-# (For the library the bytes of a ring are given, which is what Gloo does by default; NCCL may choose otherwise.)
+# (For the library the table shows the bytes of a ring, which Gloo uses by default; NCCL may choose another algorithm.)
 #
-# Which column explains your 8 MiB? With a link for each rank it is the *busiest* rank. Where all messages go through one memory, as on a
-# CPU, it is nearer to what *all* send together, and the modest flat algorithm looks good. A measurement on a laptop says little about a
-# cluster, unless you know which resource was short.
+# Which column explains your 8 MiB? If each rank has its own link, it is the *busiest* rank's. If all messages go through one memory, as on a CPU, the
+# time is nearer to what *all* ranks send together, and the simple flat algorithm looks good. A measurement on a laptop says little about a cluster,
+# unless you know which resource was the bottleneck.
 #
-# So where do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to 16 MiB, best of twelve. The ring's own times give
-# $\alpha$ and $\beta$, and these go into the formula for the others (dashed). **Look** first where dots and dashes part.
+# At which sizes do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to 16 MiB, best of twelve. The ring's own times give
+# $\alpha$ and $\beta$, and these are used in the formula for the others (dashed). **Look** first where dots and dashes differ.
 
 # %% name="sweep"
 rivals, measured = ("tree", "rabenseifner", "ring"), {}
@@ -428,15 +420,16 @@ for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", 
     print(f"{one} | {other}: formula {says}; measured", "; ".join(f"between {t}" for t in turns) or "never")
 
 # %% [markdown] name="crossing_measured_explained"
-# Where a pair changes places more than once, the two are equal within what your machine jitters. Where it changes far from the formula's size, ask the
-# column above: in one memory, all three send the same $2(p-1)\,n$ together (for a power of two), which leaves the steps to decide.
+# If the lines of two algorithms cross more than once, the two are equal within your machine's variations. If they cross far from the formula's size,
+# look at the column *all send* above: in one memory, all three send the same $2(p-1)\,n$ together (for a power of two), so the number of steps
+# decides.
 
 # %% [markdown] name="nccl"
 # ## 6. What NCCL picks
 #
 # NCCL 2.30.7 knows six algorithms for all-reduce: **Ring**, **Tree** (a chain in each machine, a double tree between them), CollNetDirect and CollNetChain (a network
 # that adds), **NVLS** and NVLSTree (an NVSwitch that adds). Recursive doubling and Rabenseifner are not among them. Each comes in up to three
-# *protocols*: LL and LL128 send flags with the data, so nobody waits for a separate signal, at a cost in bandwidth; Simple has full bandwidth.
+# *protocols*: LL and LL128 send flags with the data, so no rank waits for a separate signal, but they have less bandwidth; Simple has full bandwidth.
 #
 # Before each call a **tuner** predicts a time for every enabled pair and takes the smallest: latency plus bytes over bandwidth, your
 # $\alpha$ and $\beta$. Its constants are in `src/graph/tuning.cc`; here are those for GPUs on NVLink and protocol LL, in µs.
@@ -454,7 +447,7 @@ def tuner_latency_us(nodes, gpus=8):
 
 
 # %% [markdown] name="tuner_guess"
-# Inside a machine NCCL's tree is a *chain*; only between machines it branches. **Predict** which has the lower latency on one machine of 8
+# Inside a machine NCCL's tree is a *chain*; it branches only between machines. **Predict** which has the lower latency on one machine of 8
 # GPUs, and how many times lower it is on 128 machines.
 
 # %% name="guess_tuner"
@@ -469,12 +462,13 @@ for nodes in (1, 2, 4, 16, 128):
     print(f"{nodes:4} machines: ring {ring_us:7.1f} µs   tree {tree_us:6.1f} µs   ratio {ring_us / tree_us:5.2f}")
 
 # %% [markdown] name="tuner_explained"
-# On one machine they are equal within 2 %. For long vectors the ring has the edge: the tuner credits it with busbw $\cdot\,p/(2(p-1))$ and the
-# tree with half of busbw, times 0.92 for Simple. So the tree takes short vectors on many machines, the ring long ones. (The sketch leaves
-# out the network card's own latency, caps on bandwidth and a correction of the tree's for size. It was read in the source, not measured.)
+# On one machine they are equal within 2 %. For long vectors the ring is a little faster: the tuner assumes a bandwidth of busbw $\cdot\,p/(2(p-1))$
+# for the ring, and of half of busbw for the tree, times 0.92 for Simple. So NCCL takes the tree for short vectors on many machines, and the ring for
+# long ones. (The code above leaves out the network card's own latency, limits on bandwidth and a correction of the tree for size. It comes from the
+# source, not from measurements.)
 #
 # On one machine with 8 H100s, NVLS reaches a busbw of about 480 GB/s, where the ring has 365 to 370
-# ([nccl#1455](https://github.com/NVIDIA/nccl/issues/1455)). The bound of $2\frac{p-1}{p}n$ holds for links between ranks; a switch that adds is not bound by it.
+# ([nccl#1455](https://github.com/NVIDIA/nccl/issues/1455)). The bound of $2\frac{p-1}{p}n$ holds for links between ranks, not for a switch that adds.
 #
 # To see your own: `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING` prints the table. `NCCL_ALGO=allreduce:tree` forces a choice, for experiments;
 # since 2.24 NCCL fails if it can't obey.
@@ -482,7 +476,7 @@ for nodes in (1, 2, 4, 16, 128):
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
-# - **Loss, gradient norm, overflow flag**: bytes. All $\alpha$, so few steps, or better one call for all three.
+# - **Loss, gradient norm, overflow flag**: a few bytes, so nearly all the time is $\alpha$. Use few steps, or better one call for all three.
 # - **Tensor parallelism**: an activation, inside one machine.
 # - **DDP**: buckets of 25 MiB by default. Between machines the choice may change with the bucket's size.
 # - **Benchmarks**: busbw of a tree on two nodes can exceed the network card's; force the ring to measure a network
@@ -493,8 +487,8 @@ for nodes in (1, 2, 4, 16, 128):
 #
 # <details><summary>1. Do all ranks have the same bits after recursive doubling?</summary>
 #
-# Yes. Two partners compute $a+b$ and $b+a$, which are equal in floating point. Only the grouping of three or more changes bits, and that is
-# the same for all. The same as the ring's they need not be.
+# Yes. Two partners compute $a+b$ and $b+a$, which are equal in floating point. Only the grouping of three or more numbers changes bits, and the
+# grouping is the same on all ranks. But the bits may differ from the ring's.
 # </details>
 #
 # <details><summary>2. 96 ranks, 100 bytes. How many steps does recursive doubling take with the fold?</summary>
@@ -511,12 +505,12 @@ for nodes in (1, 2, 4, 16, 128):
 # ## Recap
 #
 # Flat, tree and recursive doubling move whole vectors, in $2(p-1)$, $2\lg p$ and $\lg p$ steps. Ring, Rabenseifner and the pipelined double tree
-# send about $2n$ per rank and differ in steps, and in whose links they use. A library prices its algorithms for each size and takes the cheapest.
-# **Short vectors want few steps, long ones few bytes, and the placement can turn the order round.**
+# send about $2n$ per rank and differ in the number of steps and in the links that they use. A library estimates the time of its algorithms for each
+# size and takes the fastest. **Short vectors need few steps, long ones few bytes, and the placement of ranks can reverse the order.**
 #
-# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling, fold included.
+# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling with the fold.
 #
-# **Next question:** the ring was two walks. What is each of them good for alone? [All-gather](09_all_gather.ipynb) first.
+# **Next question:** the ring has two passes. What is each of them good for alone? [All-gather](09_all_gather.ipynb) first.
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform.
 # Comput. Appl. 19(1), 2005 · R. Rabenseifner, *Optimization of Collective Reduction Operations*, ICCS 2004 · P. Sanders, J. Speck, J. L. Träff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan*,

@@ -2,7 +2,7 @@
 # # Reduce-scatter
 #
 # **A model of 7 billion parameters trains on 32 GPUs. After an all-reduce every GPU holds the whole summed gradient, 14 GB. Suppose that GPU $r$
-# updates only its own $\tfrac1{32}$ of the parameters. What does it need to receive, and what can everybody throw away?**
+# updates only its own $\tfrac1{32}$ of the parameters. What must it receive, and what can every GPU free?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb)
 
@@ -18,7 +18,7 @@ world
 
 # %% [markdown] name="guess_intro"
 # **Guess now**: with Adam in mixed precision, how many GB does each of the 32 GPUs need for parameters, gradients and optimizer, if each keeps
-# everything, and if each keeps as little as it can? Section 5 has the answer.
+# everything, and if each keeps as little as possible? Section 5 has the answer.
 
 # %% name="question"
 first_all, first_least = FloatText(description="everything:"), FloatText(description="least:")
@@ -27,8 +27,8 @@ display(first_all, first_least)
 # %% [markdown] name="promise"
 # ## 1. What it promises
 #
-# **Every** rank brings a full vector, cut into $p$ chunks. Afterwards rank $r$ holds chunk $r$ of the elementwise sum over all ranks, and nothing
-# else. (Some texts draw each rank with *one* chunk of its own. That would be something else: nobody could add anything.)
+# **Every** rank contributes a full vector, cut into $p$ chunks. Afterwards rank $r$ holds chunk $r$ of the elementwise sum over all ranks, and
+# nothing else. (Some texts draw each rank with only *one* chunk. This is wrong: then there would be nothing to add.)
 #
 # Below, chunk $c$ of rank $r$ is the single number $(r+1)\cdot10^c$. **Predict** what rank 2 of 4 holds at the end.
 
@@ -44,16 +44,15 @@ dist.reduce_scatter_single(mine, full)
 print(full.tolist(), "->", mine.item())
 
 # %% [markdown] name="promise_explained"
-# Rank 2 has the sum of all ranks' chunks number 2, (1 + 2 + 3 + 4) · 100. The input is as it was: the result has a place of its own. Before torch 2.13
+# Rank 2 has the sum of all ranks' chunks number 2, (1 + 2 + 3 + 4) · 100. The input is unchanged, because the result is a separate tensor. Before torch 2.13
 # the call was `reduce_scatter_tensor`, which still works. `dist.reduce_scatter` takes a list of chunks instead of one tensor.
 #
-# It shrinks where all-gather grows: $n$ bytes in, $n/p$ out.
+# All-gather makes the result larger, reduce-scatter makes it smaller: from $n$ bytes to $n/p$.
 
 # %% [markdown] name="two_in_a_row"
-# ## 2. All-reduce is the two in a row
+# ## 2. All-reduce is reduce-scatter, then all-gather
 #
-# After a reduce-scatter every chunk's sum exists, once, somewhere. What is missing to an all-reduce? **Predict** what the last line
-# prints, before you run it.
+# After a reduce-scatter the sum of every chunk is on one rank. Which step is missing for an all-reduce? **Predict** what the last line prints, before you run it.
 
 # %% name="guess_equal"
 guess = ask("not even close", "close, other bits", "the same bits")
@@ -72,11 +71,11 @@ dist.all_reduce(at_once)
 print("close:", torch.allclose(both, at_once, atol=1e-5), " same bits:", torch.equal(both, at_once))
 
 # %% [markdown] name="two_in_a_row_explained"
-# They are the same up to rounding, always. The same bits are luck: two algorithms may add in different orders. (With Gloo you have just seen the
-# same bits, for a reason that section 6 finds out.)
+# They are always the same up to rounding, but not always in the same bits, because two algorithms may add in different orders. (With Gloo you have
+# just seen the same bits; section 6 finds out why.)
 #
-# The ring's two walks are exactly these two collectives. Here is the first one alone, beside the whole. **Predict**: on the left rank 0 must end with
-# chunk 0. Which chunk does it send first?
+# The ring's two passes are exactly these two collectives. On the left you see the first pass alone, on the right the whole all-reduce. **Predict**:
+# on the left rank 0 must end with chunk 0. Which chunk does it send first?
 
 # %% name="guess_first"
 guess = IntText(description="chunk:")
@@ -91,15 +90,15 @@ first = next(move.chunks[0] for move in ring.moves if move.src == 0)
 print(f"you said {guess.value}, rank 0 sends chunk {first} first; {ring.steps} steps")
 
 # %% [markdown] name="first_explained"
-# A chunk collects one contribution at each stop and ends where its walk ends, $p-1$ stops after it began. So chunk 0 begins on rank 1, and rank 0 begins
-# with chunk $p-1$. In the all-reduce on the right the walk begins one rank earlier, and rank 0 ends with chunk 1. It makes no difference there, as all chunks are passed
-# on anyway. Here it does.
+# A chunk collects one contribution on each rank and ends $p-1$ ranks after its start. So chunk 0 starts on rank 1, and rank 0 sends chunk $p-1$
+# first. In the all-reduce on the right each chunk starts one rank earlier, and rank 0 ends with chunk 1. This does not matter there, because all
+# chunks are sent to all ranks afterwards. Here it matters.
 
 # %% [markdown] name="yours"
-# ## 3. Yours
+# ## 3. Your turn
 #
-# Below is the first walk of the ring all-reduce as in [All-reduce](07_all_reduce.ipynb), on a copy, for the input must stay as it was. **Run it, read the
-# verdict, mend it.** Two lines are to change.
+# Below is the first pass of the ring all-reduce as in [All-reduce](07_all_reduce.ipynb). It works on a copy, because the input must stay as it was. **Run
+# it, read the verdict, and fix it.** You must change two lines.
 
 
 # %% name="ring_reduce_scatter"
@@ -109,7 +108,7 @@ def ring_reduce_scatter(tensor):
     chunks = [chunk.clone(memory_format=torch.contiguous_format) for chunk in tensor.tensor_split(p)]
 
     def swap(leaving, arriving):
-        """To the right, and from the left, as one batch (NCCL wants that)."""
+        """To the right, and from the left, as one batch (NCCL needs that)."""
         both = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
         for work in dist.batch_isend_irecv(both):
             work.wait()
@@ -129,7 +128,7 @@ check(ring_reduce_scatter)
 # %% [markdown] name="ring_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# In step 0 rank $r$ must send chunk $r-1$. All the rest moves along by the same one.
+# In step 0 rank $r$ must send chunk $r-1$. All other numbers of chunks change by the same one.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -139,12 +138,12 @@ check(ring_reduce_scatter)
 # ```
 # </details>
 #
-# `tensor_split` gives the first chunks one element more where $p$ does not divide the length, so yours does what the library's refuses (section 7).
+# If $p$ does not divide the length, `tensor_split` gives the first chunks one element more. So your function accepts lengths that the library's refuses (section 7).
 
 # %% [markdown] name="halving"
 # ## 4. Fewer steps
 #
-# **Recursive halving**: give a partner half of what you still sum, and add what it gives you to the half that you keep. Then a quarter, and so on.
+# **Recursive halving**: send a partner one half of the vector, and add what it sends you to the other half. Then do the same with a quarter, and so on.
 #
 # **Predict**: 8 ranks, a vector of 800 bytes. How many bytes does a rank send in the first step, and in all?
 
@@ -167,14 +166,14 @@ for p in (8, 12):
     print(f"ring {many.steps} steps, {max(many.bytes_sent(1200)) / 1200:.2f} n")
 
 # %% [markdown] name="halving_explained"
-# $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: the ring's bytes in 3 steps. It is Rabenseifner's first half, and the mirror image of recursive doubling. Off powers
-# of two some ranks carry another's load, and the ring, which does not care, has fewer bytes.
+# $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: it sends the ring's bytes in 3 steps. It is the first half of Rabenseifner's algorithm, and the reverse of
+# recursive doubling. If $p$ is not a power of two, some ranks also do the work of another rank, and the ring sends fewer bytes.
 
 # %% [markdown] name="zero"
 # ## 5. What each rank keeps: ZeRO
 #
-# In data-parallel training all ranks hold the same parameters, the same optimizer state, and do the same update. **ZeRO** asks why. Rank $r$ updates
-# chunk $r$ only. It needs the summed gradient of chunk $r$ (reduce-scatter), and everybody needs the new parameters (all-gather).
+# In data-parallel training all ranks hold the same parameters, the same optimizer state, and do the same update. **ZeRO** avoids this repetition.
+# Rank $r$ updates only chunk $r$. It needs the summed gradient of chunk $r$ (reduce-scatter), and all ranks need the new parameters (all-gather).
 #
 # Here are both, with momentum, on one parameter vector. **Predict** whether `theirs` and `ours` agree after three steps.
 
@@ -186,12 +185,12 @@ guess
 # %% name="zero_setup"
 # %%ranks
 def gradient(parameters, step):
-    """Some gradient that differs from rank to rank and depends on the parameters."""
+    """A gradient that is different on each rank and depends on the parameters."""
     generator = torch.Generator(device).manual_seed(1000 * step + rank)
     return parameters * torch.rand(parameters.shape, generator=generator, device=device)
 
 
-theirs = torch.ones(8 * world_size)  # data parallel: everybody does everything
+theirs = torch.ones(8 * world_size)  # data parallel: every rank updates everything
 momentum = torch.zeros(8 * world_size)
 ours = torch.ones(8 * world_size)  # ZeRO: the state of chunk r only
 my_momentum, my_gradient = torch.zeros(8), torch.empty(8)
@@ -211,8 +210,8 @@ for step in range(3):
 print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(), "and", my_momentum.numel())
 
 # %% [markdown] name="zero_explained"
-# The same training with $\tfrac1p$ of the optimizer state, and of the work. An update of one element needs nothing from the others; where it does, as in
-# clipping by the global norm, one more number has to be all-reduced.
+# The training is the same, with $\tfrac1p$ of the optimizer state and of the update's work. The update of one element usually needs no other element.
+# If it does, as in clipping by the global norm, one more number must be all-reduced.
 #
 # Adam in mixed precision keeps 16 bytes per parameter: 2 for the weight, 2 for the gradient, and 12 in float32 for a master copy and two moments (Rajbhandari et al.).
 # **Predict**: does ZeRO-2 send more bytes than plain data parallelism?
@@ -235,14 +234,14 @@ for name, (bytes_each, volume) in stages.items():
     print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   moves (p-1)/p of the parameters, times {volume}")
 
 # %% [markdown] name="answer_explained"
-# ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. The first two are free of extra bytes, because an all-reduce *was* a
-# reduce-scatter and an all-gather. ZeRO-3 pays half as much again, since parameters that were thrown away must be fetched once more. Activations
-# come on top in every case. [Sharded training](16_sharded_training.ipynb) builds all three on a real model.
+# ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. The first two send no extra bytes, because an
+# all-reduce *is* a reduce-scatter and an all-gather. ZeRO-3 sends one and a half times as many, because parameters that were freed must be gathered
+# once more. Activations need additional memory in every case. [Sharded training](16_sharded_training.ipynb) builds all three on a real model.
 #
 # ### The backward of an all-gather
 #
-# The last chapter left a question: what gradient does a gathered piece get? Every rank used it, so its gradient is the sum of theirs, and it belongs to the
-# piece's owner. A dozen lines say that to autograd:
+# The last chapter left a question: what gradient does a gathered piece get? Every rank used the piece, so its gradient is the sum of all ranks'
+# gradients, and the piece's owner needs it. A dozen lines tell autograd to compute it:
 
 
 # %% name="gather_autograd"
@@ -278,7 +277,7 @@ guess
 print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
 
 # %% [markdown] name="own_gradient_explained"
-# 1 + 2 + 3 + 4 = 10 on every rank. Forward an all-gather of parameters, backward a reduce-scatter of their gradients: this class is the heart of FSDP.
+# 1 + 2 + 3 + 4 = 10 on every rank. The forward pass all-gathers parameters, the backward pass reduce-scatters their gradients: this is the main idea of FSDP.
 
 # %% [markdown] name="price"
 # ## 6. What it costs
@@ -287,10 +286,11 @@ print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
 #
 # $$T_\text{ring} = (p-1)\,\alpha + \tfrac{p-1}{p}\,n\,(\beta+\gamma) \qquad T_\text{halving} = \lg p\;\alpha + \tfrac{p-1}{p}\,n\,(\beta+\gamma)$$
 #
-# (halving for powers of two). Nobody can do with less than $\tfrac{p-1}{p}n$: rank $r$ has $p-1$ chunks that others want. So it should take half as long as an all-reduce.
+# (halving for powers of two). No algorithm can send less than $\tfrac{p-1}{p}n$, because rank $r$ has $p-1$ chunks that others need. So a
+# reduce-scatter should take half as long as an all-reduce.
 #
 # **Predict**, for 8 MiB on *your* ranks: how long does the library's reduce-scatter take, and your ring from section 3?
-# `bench.seconds_of` runs on every rank, times the three in turns, and gives the median of nine for each, as the slowest rank took it.
+# `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of nine times of the slowest rank.
 
 # %% name="guess_measure"
 choices = ["about half of an all-reduce", "as long or longer"]
@@ -322,18 +322,18 @@ for name in names:
     print(f"{row}{large[name] / large['all_reduce']:15.2f}{walks / 2:9.1f}")
 
 # %% [markdown] name="measure_explained"
-# The ring in Python, chunk by chunk and with a copy, is hardly a match for a library, and yet with Gloo it may be the faster one. Look into torch's source
-# (`ProcessGroupGloo.cpp`, `reduce_scatter_tensor_coalesced`): it copies the input, **all-reduces the copy**, and cuts out the chunk. Hence also the same
-# bits in section 2. NCCL has a reduce-scatter of its own.
+# You would expect a ring in Python, with its copy, to be slower than a library. Yet with Gloo it may be faster. The reason is in torch's source
+# (`ProcessGroupGloo.cpp`, `reduce_scatter_tensor_coalesced`): it copies the input, **all-reduces the copy**, and takes the chunk from it. This also
+# explains the same bits in section 2. NCCL has a real reduce-scatter.
 #
-# So the formula is a promise of an algorithm, not of a function's name. **Measure before you count on it.**
+# So the formula holds for an algorithm, not for a function's name. **Measure before you rely on it.**
 #
 # busbw is $\tfrac nt\cdot\tfrac{p-1}p$ with $n$ the full vector; for an all-reduce it is twice that (nccl-tests, `PERFORMANCE.md`).
 
 # %% [markdown] name="pitfalls"
 # ## 7. Pitfalls
 #
-# A vector of $4p+1$ elements. **Predict** what `reduce_scatter_single` does with the one that is left over.
+# A vector has $4p+1$ elements. **Predict** what `reduce_scatter_single` does with the one element too many.
 
 # %% name="guess_left_over"
 guess = ask("rank 0 gets it", "it is dropped", "an error")
@@ -345,7 +345,8 @@ full = torch.ones(4 * world_size + 1)
 dist.reduce_scatter_single(torch.empty(4), full)
 
 # %% [markdown] name="left_over_explained"
-# It refuses, on every rank; the numbers at the end are what it expected and what came. FSDP and ZeRO therefore *pad*: add zeros up to the next multiple of $p$, and forget them afterwards. Write it down once:
+# It raises an error on every rank; the numbers at the end are the expected and the given size. Therefore FSDP and ZeRO *pad*: they add zeros up to
+# the next multiple of $p$, and remove them afterwards. In code:
 
 # %% name="padded"
 # %%ranks
@@ -356,8 +357,8 @@ dist.reduce_scatter_single(mine, padded)
 print(mine.tolist())
 
 # %% [markdown] name="layout_guess"
-# Next: a matrix with one **column** for each rank. Rank $r$ wants column $r$, summed over the ranks. The matrix is laid out row by row, and each of its rows counts
-# 0, 1, 2 ... so column $r$ is full of $r$. **Predict** what rank 1 gets.
+# Next, take a matrix with one **column** for each rank. Rank $r$ needs column $r$, summed over the ranks. The matrix is stored row by row, and each
+# row is 0, 1, 2 ... so all numbers in column $r$ are $r$. **Predict** what rank 1 gets.
 
 # %% name="guess_layout"
 guess = ask("its column, all 1 times p", "a mixture of columns", "an error")
@@ -373,18 +374,18 @@ dist.reduce_scatter_single(column, matrix.T.flatten())
 print("transposed:  ", column.tolist())
 
 # %% [markdown] name="layout_explained"
-# "Chunk $r$" means the $r$-th run in *memory*. Nothing can warn you, as the sizes fit. For columns, transpose and copy first.
+# "Chunk $r$" means the $r$-th part of the *memory*. There is no warning, because the sizes agree. For columns, transpose and copy first.
 #
-# Last, a mix-up of words that is common: bucketing is *not* reduce-scatter. DDP's buckets fuse many small gradients into one tensor, which is
-# then **all-reduced**. Sharding is what makes it a reduce-scatter.
+# Last, two words are often confused: bucketing is *not* reduce-scatter. DDP's buckets put many small gradients into one tensor, which is then **all-reduced**.
+# Only sharding needs a reduce-scatter.
 
 # %% [markdown] name="where"
 # ## 8. Where you meet it
 #
 # - **FSDP, ZeRO-2 and 3**: gradients, per layer or bucket, while the backward pass runs.
 # - **Sequence parallelism**: after a row-parallel product, in place of an all-reduce; the all-gather comes later. Equal volume, smaller activations.
-# - **Inside all-reduces**: of the ring, of Rabenseifner, and of hierarchical ones, where it makes the part that must cross between machines small.
-# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7). torch's MPI backend long could not ([Which library](18_libraries.ipynb)).
+# - **Inside all-reduces**: the ring, Rabenseifner, and hierarchical ones, in which it reduces the bytes between machines.
+# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7). For a long time torch's MPI backend could not do it ([Which library](18_libraries.ipynb)).
 
 # %% [markdown] name="quiz"
 # ## 9. Check yourself
@@ -396,7 +397,7 @@ print("transposed:  ", column.tolist())
 #
 # <details><summary>2. You reduce-scatter the gradients, update, and all-gather the <em>gradients</em>. What is wrong?</summary>
 #
-# Gather the updated parameters. Gathering the summed gradients makes an all-reduce of it, and everybody would have to update everything again.
+# Gather the updated parameters instead. If you gather the summed gradients, it is an all-reduce, and every rank must update all parameters again.
 # </details>
 #
 # <details><summary>3. ZeRO-1 could all-reduce the gradients, as before. Why reduce-scatter?</summary>
@@ -407,14 +408,13 @@ print("transposed:  ", column.tolist())
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A reduce-scatter sums everybody's vectors and leaves chunk $r$ of the sum on rank $r$. It sends $\frac{p-1}{p}n$ bytes per rank in $p-1$ steps round a ring, or $\lg p$ by
-# halving; followed by an all-gather it is an all-reduce. If something useful fits between the two, such as an update, most of the memory need never
-# be there. **Keep the sum where it is used.**
+# A reduce-scatter sums the vectors of all ranks and puts chunk $r$ of the sum on rank $r$. It sends $\frac{p-1}{p}n$ bytes per rank in $p-1$ steps of
+# a ring, or $\lg p$ steps of halving; followed by an all-gather it is an all-reduce. If the update happens between the two, a rank does not need most
+# of the memory. **Keep each part of the sum on the rank that uses it.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) asks for this ring and for a ZeRO step made of it; [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) puts both walks together.
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) asks for this ring and for a ZeRO step made of it; [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) combines both passes.
 #
-# **Next question:** so far every rank got the same, or a part of the same. What if each has something *different* for each? That is an
-# [all-to-all](11_all_to_all.ipynb).
+# **Next question:** so far all ranks got the same data, or parts of the same data. What if every rank has *different* data for each other rank? That is an [all-to-all](11_all_to_all.ipynb).
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, PVLDB 16(12), 2023, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·

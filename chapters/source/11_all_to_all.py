@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # All-to-all
 #
-# **A mixture-of-experts layer keeps its experts on different GPUs. Each token must visit the rank of its expert and come
-# home to its old place. Who sends what to whom, and is that really "the most expensive collective"?**
+# **A mixture-of-experts layer keeps its experts on different GPUs. Each token must be sent to the rank of its expert and back to its old place. Which
+# rank sends what to which rank, and is that really "the most expensive collective"?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
@@ -27,8 +27,8 @@ first_guess
 # %% [markdown] name="definition"
 # ## 1. What it promises
 #
-# Every rank has a parcel for every rank. Afterwards it has a parcel *from* every rank, in rank order: part $s$ of rank $r$'s
-# output is part $r$ of rank $s$'s input. Nothing is added, and nothing is sent to two receivers.
+# Every rank has one part for every rank. Afterwards it has one part *from* every rank, in rank order: part $s$ of rank $r$'s output is part $r$ of
+# rank $s$'s input. Nothing is added, and each part has only one receiver.
 #
 # In the next cell the number 31 reads "from rank 3, for rank 1". **Predict** the *last* number that rank 1 receives.
 
@@ -50,7 +50,7 @@ print("the outputs are the inputs transposed:", torch.equal(table.T, torch.stack
 
 # %% [markdown] name="transpose_explained"
 # Rows become columns. Unlike `all_reduce` it needs a second tensor for its output and leaves the input as it was.
-# **Predict**: what does each rank hold when `received` goes through a second all-to-all?
+# **Predict**: what does each rank hold after a second all-to-all, with `received` as its input?
 
 # %% name="guess_again"
 guess = ask("what it sent at first", "the same as after one", "every rank the same")
@@ -63,13 +63,12 @@ dist.all_to_all_single(again, received)
 print(again.tolist())
 
 # %% [markdown] name="again_explained"
-# Transposed twice is where you began. That is why every *dispatch* has its *combine*: the same call, once more, brings
-# everything home.
+# Two transpositions give the original. That is why every *dispatch* has its *combine*: a second call of the same kind sends everything back.
 
 # %% [markdown] name="routing"
 # ## 2. Tokens to experts
 #
-# Now the real thing. Each rank holds one expert and six tokens; a router (here: chance) has chosen an expert for each token.
+# Now the layer of the opening question. Each rank holds one expert and six tokens; a router (here a random one) has chosen an expert for each token.
 # Token 203 is number 3 of rank 2.
 
 # %% name="tokens"
@@ -80,8 +79,8 @@ experts = torch.randint(world_size, (6,))
 print(f"tokens  {tokens.tolist()}\nexperts {experts.tolist()}")
 
 # %% [markdown] name="counts"
-# Parcels are no longer equal. The receiver has to make room before anything arrives, and only the sender knows how
-# much. So there are two exchanges: first of the counts, then of the tokens.
+# Now the parts have different sizes. The receiver must allocate memory before they arrive, but only the sender knows their sizes. So there are two
+# exchanges: first of the counts, then of the tokens.
 
 # %% name="exchange_counts"
 # %%ranks
@@ -92,8 +91,7 @@ dist.all_to_all_single(arriving, sending)
 print(f"sends {sending.tolist()}\ngets  {arriving.tolist()}")
 
 # %% [markdown] name="dispatch"
-# The parcels must lie one after the other, in the order of ranks: that is what the sort is for. The two lists at the end are the
-# sizes of the parcels, **output first**.
+# The parts must be one after the other in memory, in the order of ranks; therefore the code sorts. The two lists at the end are the sizes of the parts, **output first**.
 
 # %% name="exchange_tokens"
 # %%ranks
@@ -102,13 +100,12 @@ dist.all_to_all_single(inbox, tokens[order], arriving.tolist(), sending.tolist()
 print(f"{len(inbox)} tokens for expert {rank}\n{inbox.tolist()}")
 
 # %% [markdown] name="uneven"
-# All tokens sit with their expert, and some experts have more to do than others. Nobody sent more than six tokens; how many
-# one *receives* is the router's choice. Keep that in mind for section 6.
+# All tokens are now with their expert, and some experts have more work than others. Each rank sent only six tokens; but the router decides how many a rank *receives*. Section 6 needs this.
 #
-# ### Bring them home
+# ### Send them back
 #
-# Below, the way out is done. **Write the way back** (three or four lines) where the mark is: one exchange, then each result into
-# the place of its token. Row $j$ of what you sent was `tokens[order[j]]`.
+# Below, the first exchange is given. **Write the way back** (three or four lines) at the mark: one exchange, then put each result into the place of
+# its token. Row $j$ of what you sent was `tokens[order[j]]`.
 
 
 # %% name="moe"
@@ -134,7 +131,7 @@ check(moe_dispatch_combine)
 # %% [markdown] name="moe_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# What arrived is what goes back, so the two lists of sizes change places. And `result[order] = x` is the inverse of
+# A rank sends back what it received, so swap the two lists of sizes. And `result[order] = x` is the inverse of
 # `x = result[order]`.
 # </details>
 # <details><summary><b>An answer</b></summary>
@@ -147,11 +144,11 @@ check(moe_dispatch_combine)
 # </details>
 
 # %% [markdown] name="embedding"
-# ### The same again: a table too large for one GPU
+# ### The same pattern: a table too large for one GPU
 #
-# Recommenders keep millions of embedding rows, split over the ranks. A lookup is the same pattern: ids travel to the rank that
-# has the row, rows travel back. Ids are not uniform: a few items are in nearly every request. Suppose the $i$-th most popular of a million
-# rows is asked for in proportion to $1/i$. **Predict**: of 65,536 ids in a batch, how many are different?
+# Recommender systems keep millions of embedding rows, split over the ranks. A lookup is the same pattern: each id is sent to the rank that has the
+# row, and the row is sent back. Ids are not uniform: a few items are in nearly every request. Suppose that the $i$-th most popular of a million rows
+# is requested in proportion to $1/i$. **Predict**: of 65,536 ids in a batch, how many are different?
 
 # %% name="guess_unique"
 guess = IntText(description="different:")
@@ -165,16 +162,15 @@ print(f"you said {guess.value:,}, there are {different:,} different ids")
 print(f"rows back: {len(ids) * row_nbytes / 1e6:.1f} MB, each once: {different * row_nbytes / 1e6:.1f} MB")
 
 # %% [markdown] name="embedding_explained"
-# `ids.unique(return_inverse=True)` before the exchange, `rows[inverse]` after it, and rows asked for twice cross the wire once.
+# `ids.unique(return_inverse=True)` before the exchange, `rows[inverse]` after it: then a row that is requested several times is sent only once.
 # `embedding_lookup` in [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) counts them.
 
 # %% [markdown] name="pairwise"
-# ## 3. Who sends when
+# ## 3. The order of messages
 #
-# An all-to-all is $p(p-1)$ different messages, and no cleverness makes fewer parcels of them. What one can choose is the order. If
-# everybody began with rank 0, rank 0 would have a queue. So in step $i$ every rank serves the one $i$ places up and is served by the one
-# $i$ places down. That is the **pairwise** exchange. Sending and receiving go as one batch: on NCCL a lone `isend` may
-# wait for its receiver.
+# In an all-to-all there are $p(p-1)$ different parts to send; no algorithm can make them fewer. But it can choose the order. If all ranks sent to
+# rank 0 first, their messages would wait there. So in step $i$ every rank sends to the rank $i$ places up and receives from the rank $i$ places down.
+# This is the **pairwise** exchange. Send and receive are one batch, because on NCCL a single `isend` may wait for its receiver.
 
 
 # %% name="exchange"
@@ -212,10 +208,10 @@ print(f"you said {guess.value}, rank 0 sent", sum(message.src == 0 for message i
 Player(trace, layout="all-to-all")
 
 # %% [markdown] name="bruck"
-# $p-1$ messages each, for its own parcel needs no wire. With 1024 ranks that is 1023 messages one after the other, however short.
+# Each rank sends $p-1$ messages, because it keeps its own part. With 1024 ranks that is 1023 messages one after the other, even if they are short.
 #
-# **Bruck's** algorithm lets parcels change trains: in step $k$ everything whose remaining way has bit $k$ set travels $2^k$ places up.
-# Compare the steps and the bytes. Which of the two moves a parcel twice?
+# In **Bruck's** algorithm parts travel over other ranks: in step $k$ a rank sends all parts whose remaining distance has bit $k$ set to the rank
+# $2^k$ places up. Compare the steps and the bytes. Which of the two algorithms sends a part twice?
 
 # %% name="watch"
 Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=4), nbytes=4096)
@@ -223,13 +219,13 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 # %% [markdown] name="price"
 # ## 4. What it costs
 #
-# Let $n$ be the bytes of *one rank's whole input*, $\alpha$ seconds a message, $\beta$ seconds a byte. Each rank keeps one parcel of
-# $n/p$ and sends $p-1$ of them:
+# Let $n$ be the bytes of *one rank's whole input*, $\alpha$ seconds a message, $\beta$ seconds a byte. Each rank keeps one part of $n/p$ bytes and sends $p-1$ parts:
 #
 # $$T_\text{pairwise} = (p-1)\,\alpha + \frac{p-1}{p}\,n\,\beta
 # \qquad\qquad T_\text{Bruck} = \lceil\lg p\rceil\,\alpha + \frac{n}{2}\lg p\;\beta$$
 #
-# (the second for powers of two; there a parcel travels once for each bit that is set). **Predict** the winner on 64 ranks, with 5 µs a message and 50 GB/s, for 64 bytes and for 64 MB.
+# (the second for powers of two; there a part is sent once for each bit that is set). **Predict** which is faster on 64 ranks, with 5 µs for each
+# message and 50 GB/s, for 64 bytes and for 64 MB.
 
 # %% name="guess_winner"
 options = ["pairwise", "bruck"]
@@ -246,8 +242,9 @@ for build in (schedules.pairwise_all_to_all, schedules.bruck_all_to_all):
     print(f"{schedule.algorithm:14}" + "".join(f"{1e6 * t:9.0f} µs" for t in times))
 
 # %% [markdown] name="half"
-# Now put the pairwise formula beside the ring all-reduce, $2(p-1)\alpha + 2\frac{p-1}{p}n\beta$. It is **half**, in both terms: a ring
-# goes round twice, once to add and once to tell. So the model says 0.5. Here is what each of 32 ranks sends for a tensor of 1 GB, counted from the
+# Now compare the pairwise formula with the ring all-reduce, $2(p-1)\alpha + 2\frac{p-1}{p}n\beta$. It is **half** in both terms, because the ring has
+# two passes, one to add and one to send the sums to all. So the model says 0.5. Here is what each of 32 ranks sends for a tensor of 1 GB, counted
+# from the
 # schedules (the all-gather *makes* 1 GB, the others begin with it):
 
 # %% name="bytes_each"
@@ -259,8 +256,8 @@ for name in names:
 # %% [markdown] name="measure"
 # ## 5. Measured here
 #
-# `bench.sweep` times the library's all-reduce and all-to-all on your ranks, from 1 KiB to 32 MiB, best of twelve. It goes through the sizes three times, so that
-# a busy spell of the machine doesn't fall on one size alone.
+# `bench.sweep` times the library's all-reduce and all-to-all on your ranks, from 1 KiB to 32 MiB, best of twelve. It goes through the sizes three
+# times, so that a moment in which the machine is busy doesn't affect one size alone.
 
 # %% name="timings"
 sizes, measured = [1024 * 8**k for k in range(6)], {}
@@ -269,7 +266,7 @@ for name in ("all_reduce", "all_to_all"):
     measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 
 # %% [markdown] name="fit"
-# We fit $\alpha$ and $\beta$ to the **all-reduce** only, as if it were a ring. Then the model has to predict the all-to-all, which it has never seen.
+# We fit $\alpha$ and $\beta$ to the **all-reduce** only, as if it were a ring. Then the model must predict the all-to-all, which was not used for the fit.
 
 # %% name="fit_model"
 p, fitted = world.ranks, measured["all_reduce"].fit()
@@ -286,19 +283,19 @@ ratio = exchange_s[-1] / reduce_s[-1]
 print(f"you guessed {first_guess.value:g} times, the model says 0.5, the largest size {ratio:.2f}")
 
 # %% [markdown] name="measure_explained"
-# Inside one machine the myth is the wrong way round. For long tensors the ratio may even be below 0.5, since the all-reduce also *adds* ($\gamma$).
+# Inside one machine the opposite of the common belief is true. For long tensors the ratio may even be below 0.5, because the all-reduce also *adds* ($\gamma$).
 #
-# For short ones the model predicts too much, for an instructive reason. Its $p-1$ steps come one after the other. But no parcel depends on another,
-# so Gloo starts all sends and receives at once and then waits for all of them (`gloo/alltoall.cc`). In a ring that is impossible: what goes
-# on in a step arrived in the step before.
+# For short tensors the model's time is too long. In the model the $p-1$ steps come one after the other. But no part depends on another, so Gloo
+# starts all sends and receives at once and then waits for all of them (`gloo/alltoall.cc`). In a ring that is impossible, because a rank sends in
+# each step what it received in the step before.
 
 # %% [markdown] name="truth"
-# ## 6. Where the bad name comes from
+# ## 6. When all-to-all is expensive
 #
 # ### Nodes
 #
-# An all-reduce can add up *inside* a node before anything leaves it. An all-to-all can't: every parcel is different, and most of
-# them are for somewhere else. **Predict**: 4 nodes of 8 GPUs, 1 GB each. How many times as many bytes leave a node in an all-to-all?
+# An all-reduce can add up *inside* a node before anything leaves it. An all-to-all can't: every part is different, and most parts must go to other
+# nodes. **Predict**: there are 4 nodes of 8 GPUs, with 1 GB each. How many times as many bytes leave a node in an all-to-all?
 
 # %% name="guess_nodes"
 guess = FloatText(description="times:")
@@ -323,12 +320,12 @@ print(f"you said {guess.value:g} times")
 
 # %% [markdown] name="nodes_explained"
 # With $m$ nodes of $g$ GPUs, $2n\frac{m-1}{m}$ bytes leave a node in the all-reduce and $g\,n\frac{m-1}{m}$ in the all-to-all: $g/2$ times as
-# many, here four. Between nodes, then, the bad name is earned. The hierarchical form does not change the bytes; it gathers the
-# parcels for a far node first, so that fewer and longer messages cross.
+# many, here four. So between nodes an all-to-all really is expensive. The hierarchical form does not change the bytes; it first gathers the parts for
+# another node, so that fewer and longer messages go between nodes.
 #
 # ### Skew
 #
-# Suppose that half of every rank's tokens want expert 0, and the rest are spread evenly. Everybody still *sends* the same amount.
+# Suppose that half of every rank's tokens go to expert 0, and the rest are distributed evenly. Every rank still *sends* the same amount.
 # **Predict**: on 8 ranks, how many times as long does the exchange take?
 
 # %% name="guess_skew"
@@ -353,19 +350,20 @@ for to_first in (70, 280):
 print(f"{took[1] / took[0]:.1f} times; you said {guess.value:g}")
 
 # %% [markdown] name="skew_explained"
-# `wire.run` ran *your* `exchange` on eight forked ranks, and a virtual clock priced its messages at 5 µs and 50 GB/s: eight real cards are not
-# needed to see it. Rank 0 receives four times the bytes, but the seven $\alpha$ did not grow. All wait for the rank at whose door they queue, and that rank then has the most to compute as well. So MoE layers give each expert a **capacity** $c$
-# times the mean (what is over it is dropped or rerouted), or train the router to spread its tokens.
+# `wire.run` ran *your* `exchange` on eight forked ranks, and a virtual clock counted 5 µs for each message and 50 GB/s, so you don't need eight real
+# cards. Rank 0 receives four times the bytes, but the seven $\alpha$ are the same. All ranks wait for rank 0, and it also has the most to compute. So
+# MoE layers give each expert a **capacity** of $c$ times the mean (tokens above it are dropped or sent to another expert), or train the router to
+# distribute its tokens evenly.
 #
-# ### No time to hide
+# ### Nothing to overlap with
 #
-# Gradients can be averaged while the backward pass goes on. An expert can't start before its tokens are there, and the next layer not
-# before they are back. Unless a second batch fills the gap, every microsecond is exposed.
+# Gradients can be averaged during the backward pass. But an expert can't start before its tokens arrive, and the next layer can't start before they
+# are back. Unless a second batch is computed meanwhile, all the communication is exposed.
 
 # %% [markdown] name="moe_bill"
-# ### The bill of one layer
+# ### The cost of one layer
 #
-# $T$ tokens a rank, each to $k$ experts, hidden width $h$, $e$ bytes a number, routed evenly: dispatch sends
+# Let each rank have $T$ tokens, each for $k$ experts, with hidden width $h$ and $e$ bytes a number, routed evenly. Then dispatch sends
 # $T\,k\,h\,e\,\frac{p-1}{p}$ bytes a rank. **Predict** the GB for 4096 tokens, $h = 7168$, $k = 8$ on 64 ranks, if dispatch is in
 # 1-byte FP8 and combine in 2-byte bfloat16.
 
@@ -381,20 +379,21 @@ for gb_per_s in (450, 50):
     print(f"at {gb_per_s} GB/s: {(dispatch + combine) / gb_per_s / 1e6:.1f} ms a layer")
 
 # %% [markdown] name="bill_explained"
-# One layer, forward only; backward costs the same two exchanges again. 450 GB/s is one direction of an H100's NVLink, 50 GB/s a network card of 400 Gb/s. Here a token
-# with three experts on one far node crosses three times; libraries for MoE send it once per node and copy it there.
+# This is one layer, and only the forward pass; backward needs the same two exchanges again. 450 GB/s is one direction of an H100's NVLink, 50 GB/s a
+# network card of 400 Gb/s. Here a token with three experts on one other node is sent there three times; libraries for MoE send it once to each node
+# and copy it there.
 #
 # ### Where you meet it
 #
 # - **MoE**: dispatch and combine, two a layer forward and two backward.
-# - **Sharded embeddings**: ids out, rows back, and gradients out again in the backward pass.
+# - **Sharded embeddings**: ids are sent, rows come back, and gradients are sent in the backward pass.
 # - **Sequence parallelism** (DeepSpeed-Ulysses): from "all heads of my tokens" to "all tokens of my heads" and back, around each attention.
-# - **Not DDP, FSDP or pipelines**: they add, gather or pass on.
+# - **Not DDP, FSDP or pipelines**: they use reductions, gathers or point to point.
 
 # %% [markdown] name="pitfalls"
 # ## 7. Pitfalls
 #
-# **Nothing to send.** By chance the last rank has no token. Its author skips the call. **Predict**: does it matter?
+# **Nothing to send.** By chance the last rank has no token, and the program skips the call there. **Predict**: does it matter?
 
 # %% name="guess_skip"
 guess = ask("no: it had nothing to send anyway", "yes: the others wait", "yes: an error on every rank")
@@ -409,10 +408,9 @@ if tokens > 0:
     dist.all_to_all_single(arriving, sending)
 
 # %% [markdown] name="skip_explained"
-# A rank with nothing to send still has something to *receive*, and its zero is news to the others. Call the collective with empty parcels.
+# A rank with nothing to send still must *receive*, and the others must learn that its counts are zero. Call the collective with empty parts.
 #
-# **Sizes that disagree.** Rank 1 expects one number from rank 0, which sends two. Nobody compares the two lists before the
-# bytes arrive.
+# **Sizes that disagree.** Rank 1 expects one number from rank 0, which sends two. The library does not compare the two lists before the bytes arrive.
 
 # %% tags=["raises-exception"] name="disagree"
 # %%ranks --deadline 5
@@ -422,20 +420,20 @@ inbox = torch.full((sum(there),), -1.0)
 dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
 
 # %% [markdown] name="disagree_explained"
-# Gloo ends the process that got more than it made room for, so you lose a rank. NCCL calls a mismatch undefined: a hang, a crash or wrong data
-# (NCCL user guide, *Collective Communication Functions*). So never compute the two lists on your own on each side: **exchange the counts**.
+# Gloo ends the process that received more than it had memory for, so you lose a rank. NCCL calls a mismatch undefined: a hang, a crash or wrong data
+# (NCCL user guide, *Collective Communication Functions*). So never compute the two lists separately on each side: **exchange the counts**.
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself
 #
 # <details><summary>1. Eight ranks, an input of 800 MB each. How much does a rank send, in how many messages?</summary>
 #
-# 700 MB, in 7 messages of 100 MB. Its own parcel stays.
+# 700 MB, in 7 messages of 100 MB. It keeps its own part.
 # </details>
 #
 # <details><summary>2. The experts get the tokens, but the results come back in the wrong order. What was forgotten?</summary>
 #
-# The inverse of the sort. The exchange keeps the order of the parcels, and these were sorted by expert.
+# The inverse of the sort. The exchange keeps the order of the tokens, and these were sorted by expert.
 # </details>
 #
 # <details><summary>3. Inside a node all-to-all was cheaper than all-reduce. Why not on 64 nodes?</summary>
@@ -447,13 +445,13 @@ dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
 # %% [markdown] name="recap"
 # ## Recap
 #
-# An all-to-all transposes: part $s$ of rank $r$'s output is part $r$ of rank $s$'s input, and doing it again brings all home. Each rank sends
-# $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is expensive where many GPUs share a way out, where the
-# router is uneven, and where nothing can be computed meanwhile. **No parcel can be added to another, so every one must travel.**
+# An all-to-all transposes: part $s$ of rank $r$'s output is part $r$ of rank $s$'s input, and a second one restores the input. Each rank sends
+# $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is expensive if many GPUs share a link out of the node, if the
+# router is uneven, and if nothing can be computed meanwhile. **Parts can't be added to each other, so every part must be sent.**
 #
 # **Now you:** [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.
 #
-# **Next question:** what if only some of the ranks should talk? [Barrier and groups](12_barrier_and_groups.ipynb) has the answer.
+# **Next question:** what if only some of the ranks should communicate? [Barrier and groups](12_barrier_and_groups.ipynb) has the answer.
 #
 # **Sources.** R. Thakur, R. Rabenseifner and W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform.
 # Comput. Appl. 19(1), 2005, [doi:10.1177/1094342005051521](https://doi.org/10.1177/1094342005051521) ·

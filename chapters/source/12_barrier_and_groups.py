@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Barrier and groups
 #
-# **64 GPUs train one model: 8 ranks share each layer, and 8 such teams share the data. Who must meet whom, and what does it cost to
-# wait for everybody?**
+# **64 GPUs train one model: 8 ranks share each layer, and 8 such groups share the data. Which ranks must communicate with each other, and what does it cost to wait for all ranks?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
@@ -22,8 +21,8 @@ world
 # %% [markdown] name="definition"
 # ## 1. What a barrier promises
 #
-# A barrier moves no data. It promises one thing: **nobody leaves before everybody has come.** In the next cell rank $r$ comes
-# $0.3\,r$ seconds late. **Predict** how long rank 0 waits, and how long the last rank.
+# A barrier moves no data. It promises one thing: **no rank returns from it before all ranks have called it.** In the next cell rank $r$ is $0.3\,r$
+# seconds late. **Predict** how long rank 0 waits, and how long the last rank.
 
 # %% name="guess_wait"
 first, last = FloatText(description="rank 0, s:"), FloatText(description="last, s:")
@@ -40,9 +39,9 @@ dist.barrier()
 print(f"waited {time.perf_counter() - came:.1f} s")
 
 # %% [markdown] name="wait_explained"
-# The last rank waits for nobody, all others wait for it. A barrier costs what the *slowest* rank costs, and 64 ranks have a slowest one in every step.
+# The last rank does not wait; all others wait for it. A barrier takes as long as the *slowest* rank, and in every step one of 64 ranks is the slowest.
 #
-# A barrier orders events; it carries no data. Its proper use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
+# A barrier orders events. A good use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
 
 # %% name="guess_file"
 guess = ask("nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error")
@@ -62,8 +61,9 @@ dist.barrier()  # without this line?
 print(len(file.read_text().split()), "words")
 
 # %% [markdown] name="file_explained"
-# It would fail now and then, which is worse than always. But many barriers in training code are superstition: an `all_reduce` already waits for everybody whose numbers it needs. Put one
-# where ranks meet *outside* `torch.distributed`: files, clocks (chapters measure with one), ports.
+# It would fail sometimes, which is worse than always. But many barriers in training code are useless: an `all_reduce` already waits for all ranks
+# that contribute numbers. Use a barrier where ranks depend on each other *outside* `torch.distributed`: files, clocks (the chapters use one before
+# they measure), ports.
 
 # %% name="tidy"
 # %%ranks
@@ -73,10 +73,10 @@ if rank == 0:
     file.parent.rmdir()
 
 # %% [markdown] name="dissemination"
-# ## 2. How everybody learns that everybody came
+# ## 2. How each rank learns that all have arrived
 #
-# The simple way: all tell rank 0, rank 0 tells all. That is $2(p-1)$ messages through one rank. Better, like gossip: in round $k$ rank $r$ tells rank $r + 2^k$ "I and all that I have heard of
-# are here". What a rank knows doubles each round.
+# The simple way: all ranks tell rank 0, then rank 0 tells all ranks. That is $2(p-1)$ messages at one rank. A better way: in round $k$ rank $r$ tells
+# rank $r + 2^k$ "I am here, and so are all ranks that I have heard of". In each round a rank knows of twice as many ranks.
 #
 # **Predict** the rounds for 1000 ranks. Then watch eight: which rank knows first that all have come?
 
@@ -91,8 +91,8 @@ Player(schedules.dissemination_barrier(ranks=8))
 print(f"you said {guess.value}, there are {schedules.dissemination_barrier(ranks=1000).steps}")
 
 # %% [markdown] name="dissemination_explained"
-# All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\lg p\rceil$ rounds; NCCL meets this way when its ranks set up (`src/bootstrap.cc`).
-# Here it is, live:
+# All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\lg p\rceil$ rounds; NCCL uses it
+# when its ranks start (`src/bootstrap.cc`). Here it is on live ranks:
 
 
 # %% name="own_barrier"
@@ -103,7 +103,7 @@ def dissemination_barrier():
         pair = [dist.P2POp(dist.isend, word, (rank + hop) % p), dist.P2POp(dist.irecv, heard, (rank - hop) % p)]
         for work in dist.batch_isend_irecv(pair):
             work.wait()
-        heard.item()  # on a GPU this, and not wait(), keeps the CPU until the word is here
+        heard.item()  # on a GPU this, not wait(), makes the CPU wait for the message
         hop *= 2
 
 
@@ -123,8 +123,8 @@ Player(trace)
 # %% [markdown] name="price"
 # ## 3. What it costs
 #
-# With $\alpha$ seconds a message, $T = \lceil\lg p\rceil\,\alpha$: nothing to carry, so no $\beta$. We measure $\alpha$ as half the time in which one number goes from rank 0 to rank 1 and back,
-# and then time both barriers on all ranks, which are in step already.
+# With $\alpha$ seconds a message, $T = \lceil\lg p\rceil\,\alpha$. There is no $\beta$, because there is no data. We measure $\alpha$ as half the
+# time in which one number goes from rank 0 to rank 1 and back. Then we time both barriers on all ranks, which start together.
 
 
 # %% name="timings"
@@ -171,14 +171,15 @@ print(f"our barrier {1e6 * statistics.median(world.run(timed_barrier)):.0f} µs"
 print(f"dist.barrier {1e6 * statistics.median(world['library']):.0f} µs")
 
 # %% [markdown] name="price_explained"
-# The model has two ranks with the machine to themselves; a barrier needs all of them *awake*. With more ranks than cores they take turns, and then a barrier costs turns rather than wires: expect several times
-# the model. With Gloo the library's barrier also passes through a thread of its own that must wake, which plain messages do not. On a cluster, look for the wait of section 1 before you blame the barrier.
+# $\alpha$ was measured while only two ranks used the machine; in a barrier all ranks must be *awake*. With more ranks than cores, ranks take turns,
+# and the barrier's time depends on these turns: expect several times the model. With Gloo the library's barrier also uses a separate thread that must
+# wake; plain messages don't. On a cluster, first check whether ranks are late, as in section 1; the barrier itself is rarely slow.
 
 # %% [markdown] name="groups"
 # ## 4. Groups
 #
-# A group is a subset of the ranks with collectives of its own. With ranks laid out in rows, `rank // columns` is a rank's row. **Predict** what rank 1 holds after summing its row, when rank $r$ brings $r + 1$
-# (four ranks, two columns).
+# A group is a subset of the ranks with its own collectives. With ranks arranged in rows, `rank // columns` is a rank's row. **Predict** what rank 1
+# holds after summing its row, if rank $r$ contributes $r + 1$ (four ranks, two columns).
 
 # %% name="guess_row"
 guess = IntText(description="rank 1:")
@@ -194,9 +195,9 @@ dist.all_reduce(x, group=mine)
 print(f"{x.item():g}; rank {rank} is number {dist.get_rank(mine)} of {dist.get_process_group_ranks(mine)}")
 
 # %% [markdown] name="rows_explained"
-# Every rank made *every* row, also those that it isn't in. That looks wasteful and is the rule: `new_group` is itself a collective of the whole world.
+# Every rank made *every* row, also those to which it does not belong. This is the rule: `new_group` is itself a collective of the whole world.
 #
-# A rank now has two numbers: its **global rank** and its **group rank**. `src=` in `dist.broadcast` is always a global rank, whatever the group; `group_src=` is the other.
+# A rank now has two numbers: its **global rank** and its **group rank**. `src=` in `dist.broadcast` is always a global rank, in any group; `group_src=` is the group rank.
 #
 # **Predict**: what happens to a rank that calls a collective of a group that it does not belong to?
 
@@ -218,7 +219,7 @@ print(f"{x.item():g}", *(str(w.message) for w in warned))
 # %% [markdown] name="outsider_explained"
 # The last rank gets a warning and keeps its number. In a log of 64 ranks such a line is easy to miss.
 #
-# **A group made by its members only.** Somebody finds it silly that outsiders must call `new_group`. It even works. **Predict** when the trouble comes.
+# **A group made by its members only.** Here only the members call `new_group`. At first it works. **Predict** when the problem occurs.
 
 # %% name="guess_members"
 guess = ask("never", "when this group is used", "with the next group")
@@ -234,13 +235,16 @@ everybody = dist.new_group(list(range(world_size)))
 dist.all_reduce(torch.ones(1), group=everybody)
 
 # %% [markdown] name="members_explained"
-# Groups are counted, and ranks find each other by that number. The last rank has counted one fewer, so it looks for the others under another name, and they for it. Gloo connects a group when it is made and hangs there; NCCL
-# connects at a group's first call, so there it is the line below. Either way the hang comes in innocent code, perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that only their members make.)
+# Each rank counts its groups, and ranks find each other by that number. The last rank has counted one group fewer, so it and the others look for each
+# other under different names. Gloo connects a group when it is made and hangs there; NCCL connects at a group's first call, so it hangs one line
+# later. In both cases the hang comes in correct code, perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that only
+# their members make.)
 
 # %% [markdown] name="mesh"
 # ## 5. A mesh
 #
-# Rows and columns are so common that PyTorch makes them: `init_device_mesh` lays the ranks out in a grid and makes a group for each line in each direction. The question's 64 GPUs, on paper:
+# Rows and columns are so common that PyTorch makes them: `init_device_mesh` arranges the ranks in a grid and makes a group for each row and each
+# column. Here is the grid of the 64 GPUs of the opening question:
 
 # %% name="grid"
 grid = torch.arange(64).view(8, 8)
@@ -249,10 +253,11 @@ print("tensor parallel with rank 13:", grid[row].tolist())
 print("data parallel with rank 13:  ", grid[:, column].tolist())
 
 # %% [markdown] name="grid_explained"
-# Each rank is in two groups of 8. The innermost dimension has neighbouring numbers, which are on one node with fast links: that is where tensor parallelism goes, since it talks in every layer. Data parallelism talks once a step and can
-# go between nodes. Sixteen groups beside the world's own.
+# Each rank is in two groups of 8. The innermost dimension has neighbouring numbers, which are on one node with fast links. Tensor parallelism uses
+# this dimension, because it communicates in every layer. Data parallelism communicates once a step and can go between nodes. There are sixteen groups
+# besides the world's own.
 #
-# Live: **predict** whether summing the rows and then the columns gives the sum of all.
+# **Predict** whether summing the rows and then the columns gives the sum of all ranks.
 
 # %% name="guess_both"
 guess = ask("yes", "only on the diagonal", "no")
@@ -271,10 +276,11 @@ dist.all_reduce(x, group=mesh.get_group("data"))
 print(f"{mesh.get_coordinate()}: team {in_team:g}, all {x.item():g}")
 
 # %% [markdown] name="hierarchy"
-# Yes, and that is the idea of the hierarchical all-reduce: first within the node, then between nodes. Summing whole tensors in both directions would send too much. Scattering first lets each rank carry only its part to the other
-# nodes: $2\frac{m-1}{m}\cdot\frac{n}{g}$ bytes for $m$ nodes of $g$ ranks.
+# Yes. This is the idea of the hierarchical all-reduce: first within the node, then between nodes. To sum whole tensors in both directions would send
+# too much. After a reduce-scatter in the node, each rank sends only its part to the other nodes: $2\frac{m-1}{m}\cdot\frac{n}{g}$ bytes for $m$ nodes
+# of $g$ ranks.
 #
-# **Yours**: one group is missing. `place` should hold the ranks that have *my* place in each node; `None` means everybody. Run `check` first to see what that costs.
+# **Your turn**: one group is missing. `place` should hold the ranks that have *my* place in each node; `None` means all ranks. Run `check` first to see what that costs.
 
 
 # %% name="hierarchical"
@@ -310,7 +316,7 @@ check(hierarchical_all_reduce)
 #
 # ## 6. Two groups, one order
 #
-# Groups are independent, so nothing compares the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 does it the other way round. **Predict**.
+# Groups are independent, so the library does not compare the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 sums in the opposite order. **Predict**.
 
 # %% name="guess_order"
 guess = ask("it works: the groups differ", "they wait for ever", "wrong sums")
@@ -325,41 +331,43 @@ for group in (pair, None) if rank == 1 else (None, pair):
         dist.all_reduce(x, group=group)
 
 # %% [markdown] name="order_explained"
-# Rank 0 waits in the world for rank 1, rank 1 waits in the pair for rank 0. **Where two ranks share two groups, they must use them in the same order.** NCCL's user guide warns of the same for communicators used at once.
+# Rank 0 waits for rank 1 in the world's call, rank 1 waits for rank 0 in the pair's call. **If two ranks share two groups, they must use them in the
+# same order.** NCCL's user guide gives the same warning for communicators that are used at the same time.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
 # - **Tensor, pipeline, data, expert parallelism together**: one mesh dimension each.
 # - **HSDP**: shards within one dimension, copies along the other.
-# - **Checkpoints**: rank 0 writes, all wait. A barrier with a deadline that names who is missing (`monitored_barrier`) belongs to *When it hangs*.
+# - **Checkpoints**: rank 0 writes, all wait. *When it hangs* shows a barrier with a deadline that names the missing rank (`monitored_barrier`).
 #
 # ## 8. Check yourself
 #
 # <details><summary>1. 1024 ranks, 5 µs a message: what does the barrier itself take? And if one rank is 40 ms late?</summary>
 #
-# 10 rounds, 50 µs. Then 40 ms: the algorithm hardly matters.
+# 10 rounds, 50 µs. If one rank is late, 40 ms: then the algorithm hardly matters.
 # </details>
 #
 # <details><summary>2. In an 8 × 8 mesh, how many groups is each rank in, and how many are there?</summary>
 #
-# Two of its own; eight rows and eight columns.
+# Each rank is in two; there are eight rows and eight columns.
 # </details>
 #
 # <details><summary>3. You add a barrier before each all-reduce "to be safe". What has changed?</summary>
 #
-# Nothing but the time. The all-reduce waits anyway, and if a rank does not come, you now hang one line earlier.
+# Only the time. The all-reduce waits anyway, and if a rank does not call it, the program now hangs one line earlier.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A barrier makes all wait for the last, in $\lceil\lg p\rceil$ rounds of gossip and however long the last one takes. Groups let some ranks meet without the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two
-# ranks that share two groups must use them in one order. **Meet with few, and always in the same order.**
+# In a barrier all ranks wait for the last one; the messages themselves take $\lceil\lg p\rceil$ rounds. With groups some ranks communicate without
+# the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two ranks that share two groups must use them in
+# the same order. **Use small groups, and always in the same order.**
 #
 # **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for the whole hierarchical all-reduce.
 #
-# **Next question:** softmax, argmax and the loss need a whole row, and no rank holds one. What do the ranks tell each other? [Composing collectives](13_composing.ipynb)
+# **Next question:** softmax, argmax and the loss need a whole row, and no rank holds one. What must the ranks send to each other? [Composing collectives](13_composing.ipynb)
 #
 # **Sources.** D. Hensgen, R. Finkel and U. Manber, *Two algorithms for barrier synchronization*, Int. J. Parallel Programming 17(1), 1988 ·
 # [PyTorch, groups](https://docs.pytorch.org/docs/stable/distributed.html#groups) ·

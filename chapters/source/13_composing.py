@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Composing collectives
 #
-# **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they
-# find the loss of 8192 tokens when no GPU may ever hold a whole row?**
+# **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they compute the loss of 8192 tokens if no GPU may hold a whole row?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
@@ -17,9 +16,8 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# The simple way is to gather: then everybody has all logits and calls `cross_entropy`. In float32 that fills each GPU with the number
-# of GB below. **Guess now**: how many *bytes* of summary per token does each rank have to contribute if you are clever? Section 5 has
-# the answer.
+# The simple way is to gather: then every rank has all logits and calls `cross_entropy`. In float32 this takes the number of GB below on each GPU. But
+# a summary is enough. **Guess now**: how many *bytes* per token must each rank contribute at least? Section 5 has the answer.
 
 # %% name="question"
 gathered = 8192 * 131_072 * 4
@@ -30,10 +28,10 @@ first_guess
 # %% [markdown] name="merge"
 # ## 1. Send the summary, not the data
 #
-# Each rank holds a piece of something, and all want one fact about the whole. What must a rank tell the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
+# Each rank holds a piece of some data, and all need one fact about the whole. What must a rank send to the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
 # $r+1$ numbers, and all of them are $r$.
 #
-# **Predict**, for four ranks: the mean of all ten numbers, and what you get if each rank's mean is averaged.
+# **Predict**, for four ranks: the mean of all ten numbers, and the average of the ranks' means.
 
 # %% name="guess_means"
 whole, means = FloatText(description="of all:"), FloatText(description="of means:")
@@ -50,8 +48,8 @@ dist.all_reduce(summary)
 print(f"mean of means {mean.item() / world_size:g}\nsum / count   {summary[0] / summary[1]:g}")
 
 # %% [markdown] name="merge_explained"
-# The mean is not enough to go on with; the pair (sum, count) is. Two such pairs are **merged** by adding, and the merge of all
-# pieces' pairs is the pair of the whole. That is the whole trick of this chapter:
+# The means of the pieces are not enough; the pairs (sum, count) are. To **merge** two such pairs, add them; if you merge the pairs of all pieces, you
+# get the pair of the whole. This is the idea of the whole chapter:
 #
 # 1. find a small summary that can be merged, in any grouping;
 # 2. let a collective merge it;
@@ -65,13 +63,14 @@ print(f"mean of means {mean.item() / world_size:g}\nsum / count   {summary[0] / 
 # | variance | count, mean, squared deviations | section 4 |
 # | softmax | maximum, sum of exponentials | section 3 |
 #
-# A loss over batches of unequal length is the first row: reduce the sum of the losses *and* the number of tokens.
+# The first row also gives the loss over batches of unequal length: reduce the sum of the losses *and* the number of tokens.
 
 # %% [markdown] name="argmax"
 # ## 2. Argmax
 #
-# Greedy decoding picks the word with the largest logit. An all-reduce with `MAX` gives the value, but not *whose* it is. So each rank
-# contributes a pair, value and index, and all look through $p$ pairs ([Gather](05_gather.ipynb) asked you for it). Rank order breaks ties.
+# Greedy decoding picks the word with the largest logit. An all-reduce with `MAX` gives the value, but not *which rank* has it. So each rank
+# contributes a pair, value and index, and every rank compares $p$ pairs ([Gather](05_gather.ipynb) asked you for it). If values are equal, the lowest
+# rank is taken.
 
 # %% name="argmax_live"
 # %%ranks
@@ -90,7 +89,7 @@ whole = torch.stack(world["logits"])
 print(f"alone: {whole.max():.4f} at (rank, index)", tuple(divmod(int(whole.argmax()), whole.shape[1])))
 
 # %% [markdown] name="float_index"
-# Why `double`? The index travels as a floating-point number. **Predict**: what does the index 16,777,217 become in float32?
+# Why `double`? The index is sent as a floating-point number. **Predict**: what does the index 16,777,217 become in float32?
 
 # %% name="guess_index"
 guess = IntText(description="index:")
@@ -102,9 +101,9 @@ print(
 )
 
 # %% [markdown] name="nan"
-# float32 has 24 bits for the digits. Whoever packs integers into it is right until the table grows.
+# float32 has 24 bits for the digits. If you store integers in it, the result is right until the table grows.
 #
-# Now one rank has a NaN. `torch.max` and `torch.argmax` let a NaN win, so that nobody overlooks it. **Predict** what `all_reduce` with `MAX` gives.
+# Now one rank has a NaN. `torch.max` and `torch.argmax` return a NaN if there is one, so that you notice it. **Predict** what `all_reduce` with `MAX` gives.
 
 # %% name="guess_nan"
 guess = ask("NaN on every rank", "3 on every rank", "NaN on some")
@@ -117,14 +116,14 @@ dist.all_reduce(x, op=dist.ReduceOp.MAX)
 print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item())
 
 # %% [markdown] name="nan_explained"
-# If you see 3, the NaN is gone without a word: a comparison with NaN is false, and which of the two is kept is the library's
-# accident. A collective's `MAX` is not `torch.max`. To ask "did anybody see a NaN?", reduce `x.isnan()` as a number.
+# If you see 3, the NaN is lost without a warning: a comparison with NaN is false, and the library does not define which of the two numbers it keeps.
+# A collective's `MAX` is not `torch.max`. To find out whether any rank has a NaN, reduce `x.isnan()` as a number.
 
 # %% [markdown] name="softmax"
 # ## 3. Softmax
 #
-# $\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$, and the columns of $x$ are split. The sum over *all* columns is one number per
-# row: an all-reduce. **Predict** where this breaks first.
+# $\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$, and the columns of $x$ are split. The sum over *all* columns is one number per row: an all-reduce. **Predict**
+# at which value this fails first.
 
 # %% name="guess_overflow"
 guess = ask("x = 50", "x = 90", "x = 1000", "it never does")
@@ -139,10 +138,10 @@ for x in (50.0, 90.0, 1000.0):
     print(f"{x:4g}: {total:8.3g} {exps[0] / total:7.4f}")
 
 # %% [markdown] name="shift"
-# Printed are $x$, the sum and the first softmax. $e^{89}$ is more than float32 can hold. The cure is old: subtract the same number $m$ from every $x$, which cancels in the
-# fraction, and choose $m$ as the row's maximum, so that no exponent is above 0. But *whose* maximum?
+# The cell prints $x$, the sum and the first softmax. $e^{89}$ is larger than float32's largest number. The usual solution: subtract the same number
+# $m$ from every $x$, which cancels in the fraction, and choose the row's maximum as $m$, so that no exponent is above 0. But *which rank's* maximum?
 #
-# **Yours:** two lines are missing. Each is one collective. Run `check` before you write anything: it says what the result is without them.
+# **Your turn:** two lines are missing. Each is one collective. Run `check` before you write anything: it says what the result is without them.
 
 
 # %% name="softmax_mine"
@@ -170,12 +169,12 @@ check(distributed_softmax)
 #
 # ### One round instead of two
 #
-# The sum must wait for the maximum, so these are two collectives one after the other. They can be one, if the *pair* can be merged. Rank
+# The sum needs the maximum, so there are two collectives, one after the other. One is enough if the *pair* can be merged. Rank
 # $a$ has maximum $m_a$ and $s_a = \sum e^{x_i - m_a}$, rank $b$ likewise. With $m = \max(m_a, m_b)$,
 #
 # $$s = s_a\,e^{m_a - m} + s_b\,e^{m_b - m}.$$
 #
-# Each rank uses its own maximum and is corrected afterwards.
+# Each rank uses its own maximum, and its sum is corrected afterwards.
 
 # %% name="one_round"
 # %%ranks
@@ -195,25 +194,23 @@ alone = torch.softmax(torch.cat(world["logits"]), dim=0)
 print("largest difference from one process:", f"{(torch.cat(world['mine']) - alone).abs().max():.1e}")
 
 # %% [markdown] name="flash"
-# This merge carries more than softmax. FlashAttention walks through its keys block by block with it, flash-decoding merges blocks that
-# one GPU's multiprocessors worked on side by side, and ring attention blocks that come from other GPUs. All carry the weighted sum of values along as a
-# third part.
+# Other methods use this merge too. FlashAttention uses it to process its keys block by block. Flash-decoding merges blocks that one GPU's
+# multiprocessors computed at the same time, and ring attention merges blocks that come from other GPUs. All of them add the weighted sum of values as
+# a third part of the summary.
 #
-# Nothing says that a collective can only add numbers. Step through this one and think of every cell as a *pair*: wherever the picture adds, merge.
-# Why must the grouping not matter?
+# A collective can do more than add numbers. Step through this one and read every cell as a *pair*: where the picture adds, merge. Why must the grouping not matter?
 
 # %% name="watch"
 Player(schedules.recursive_doubling_all_reduce(ranks=8))
 
 # %% [markdown] name="grouping"
-# Each rank merges in an order of its own, ((0 1) (2 3)) here and ((2 3) (0 1)) there. The result is the same for all only where the merge is
-# associative and commutative, apart from rounding.
+# Ranks merge in different orders, for example ((0 1) (2 3)) and ((2 3) (0 1)). All ranks get the same result, apart from rounding, only if the merge is associative and commutative.
 
 # %% [markdown] name="layer_norm"
 # ## 4. Layer norm
 #
-# Now mean and variance of a row whose features are split. The textbook offers a one-round recipe: reduce $\sum x$ and $\sum x^2$, then
-# $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1. **Predict** what float32 makes of it.
+# Now compute mean and variance of a row whose features are split. Textbooks give a formula that needs one round: reduce $\sum x$ and $\sum x^2$, then
+# $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1. **Predict** the result in float32.
 
 # %% name="guess_variance"
 guess = ask("1.0", "0.9 to 1.1", "anything, even below 0")
@@ -236,7 +233,7 @@ dist.all_reduce(squares)
 two_rounds = squares / n
 
 # %% [markdown] name="welford"
-# The second recipe finds the mean first and sums the squared deviations from it, which takes two rounds. The third merges: each piece has a
+# The second method first finds the mean and then sums the squared deviations from it, which takes two rounds. The third method merges: each piece has a
 # count $n_i$, a mean $\mu_i$ and squared deviations $M_i$ from *its own* mean, and
 #
 # $$\mu = \sum \frac{n_i}{n}\mu_i, \qquad M = \sum M_i + \sum n_i\,(\mu_i - \mu)^2.$$
@@ -252,21 +249,20 @@ right = row.double().var(correction=0)
 print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged:12.5f}\nfloat64 {right:11.5f}")
 
 # %% [markdown] name="layer_norm_explained"
-# $x^2$ is 100,000,000, where neighbouring float32 numbers are 8 apart; the variance that is left after the subtraction is rounding. The merge
+# $x^2$ is 100,000,000, where neighbouring float32 numbers are 8 apart; the result of the subtraction is only rounding error. The merge
 # (Chan, Golub & LeVeque) needs one round and three numbers a rank, and is safe.
 #
-# `SyncBatchNorm` does this: it gathers each rank's mean, inverse deviation and count, and merges. Megatron-LM avoids the question for layer norm: there every
-# rank has whole rows. **The best collective is the one that the layout makes unnecessary.**
+# `SyncBatchNorm` does this: it gathers each rank's mean, inverse deviation and count, and merges them. For layer norm Megatron-LM needs no
+# collective, because every rank has whole rows. **The best layout needs no collective at all.**
 
 # %% [markdown] name="cross_entropy"
 # ## 5. Vocabulary-parallel cross entropy
 #
-# The question from the top. The loss of a token with target $t$ is
+# Now the opening question. The loss of a token with target $t$ is
 #
 # $$\ell = \log \sum_j e^{x_j - m} + m - x_t .$$
 #
-# Its parts are the maximum $m$, a sum over columns, and one logit that exactly one rank has. What do ranks without it contribute? **Predict** how many
-# all-reduces it takes.
+# Its parts are the maximum $m$, a sum over columns, and one logit that exactly one rank has. What do the other ranks contribute? **Predict** how many all-reduces are needed.
 
 # %% name="guess_rounds"
 guess = IntText(description="all-reduces:")
@@ -292,14 +288,14 @@ def vocab_parallel_loss(logits, target):
 def gathered_loss(logits, target):
     rows, width = logits.shape
     parts = logits.new_empty(dist.get_world_size() * rows, width)
-    dist.all_gather_single(parts, logits)  # rank after rank, one below the other
+    dist.all_gather_single(parts, logits)  # the parts in the order of ranks, one below the other
     whole = parts.view(-1, rows, width).transpose(0, 1).reshape(rows, -1)
     return torch.nn.functional.cross_entropy(whole, target)
 
 
 # %% [markdown] name="both"
-# A rank that doesn't own the target contributes 0 to a sum: that is how one rank tells all the others. Both sums go in one call, so there are two. `world.trace`
-# says what each rank handed to the collectives, for 32 tokens and 1024 columns a rank:
+# A rank without the target contributes 0 to a sum, so the sum is the logit of the one rank that has it. Both sums are sent in one call, so there are
+# two all-reduces. `world.trace` shows what each rank gave to the collectives, for 32 tokens and 1024 columns a rank:
 
 
 # %% name="compare"
@@ -322,9 +318,9 @@ print(
 )
 
 # %% [markdown] name="backward"
-# ### Backward costs nothing
+# ### Backward sends nothing
 #
-# The gradient of the loss is $\text{softmax}(x) - \text{onehot}(t)$, over the number of tokens. **Predict**: how many bytes must be sent for the columns of
+# The gradient of the loss is $\text{softmax}(x) - \text{onehot}(t)$, divided by the number of tokens. **Predict**: how many bytes must be sent for the columns of
 # *this* rank?
 
 # %% name="guess_backward"
@@ -351,8 +347,8 @@ def gradient_error():
 print(f"largest difference from autograd: {max(world.run(gradient_error)):.1e}")
 
 # %% [markdown] name="backward_explained"
-# None. The maximum and the sum of the forward pass are still there, and the rest is this rank's own columns. (The matrix product *before* the logits is another matter: its
-# backward pass needs an all-reduce, as every product split by columns does.)
+# None. The rank still has the maximum and the sum of the forward pass, and otherwise needs only its own columns. (The matrix product *before* the
+# logits is different: its backward pass needs an all-reduce, like every product that is split by columns.)
 
 # %% [markdown] name="price"
 # ## 6. What it costs
@@ -362,7 +358,7 @@ print(f"largest difference from autograd: {max(world.run(gradient_error)):.1e}")
 # $$T_\text{gather} = (p-1)\,\alpha + \frac{p-1}{p}\,4NV\beta
 # \qquad T_\text{compose} = 4(p-1)\,\alpha + 2\,\frac{p-1}{p}\,12\,N\beta$$
 #
-# The second sends far less, in four times as many steps. **Predict**: does it also win for a *single* token, as in decoding?
+# The second sends far less, but in four times as many steps. **Predict**: is it also faster for a *single* token, as in decoding?
 
 # %% name="guess_single"
 guess = ask("yes, always", "no, gathering one row is faster")
@@ -381,9 +377,9 @@ for tokens in (1, 64, 8192):
     print(f"{tokens:5} tokens on 8 GPUs: gather {1e3 * gather:8.3f} ms, compose {1e3 * compose:6.3f} ms")
 
 # %% [markdown] name="measure"
-# With 5 µs a message and 200 GB/s: for one token steps count, and gathering wins. (Recursive doubling would need 6 steps, not 28.) Now the same
-# on your ranks, with 4096 columns on each. Only the collectives are timed: `bench.seconds_of` runs on every rank, makes both
-# forms eleven times in turns, and gives the median for each; a call takes as long as its slowest rank.
+# These figures assume 5 µs for each message and 200 GB/s. For one token the number of steps decides, and gathering is faster. (Recursive doubling
+# would need 6 steps, not 28.) Now we measure the same on your ranks, with 4096 columns on each. Only the collectives are timed: `bench.seconds_of`
+# runs on every rank, makes both forms eleven times in turns, and gives the median for each; a call takes as long as its slowest rank.
 
 # %% name="timings"
 # %%ranks
@@ -406,8 +402,8 @@ for tokens in (1, 16, 256):
     measured[tokens] = bench.seconds_of(gather, compose)
 
 # %% [markdown] name="fit"
-# $\alpha$ comes from the composed form with one token ($4(p-1)$ steps and next to no bytes), $\beta$ from the largest gather. Those two figures are on the
-# model because we put them there; the other four are the test.
+# $\alpha$ comes from the composed form with one token ($4(p-1)$ steps and almost no bytes), $\beta$ from the largest gather. The model agrees with
+# those two figures by construction; the other four test it.
 
 # %% name="table"
 p, columns, measured = world.ranks, world["columns"][0], world["measured"][0]
@@ -419,24 +415,25 @@ for tokens, (gather, compose) in measured.items():
     print(f"{tokens:8}{1e3 * gather:11.2f}{1e3 * expected[0]:8.2f}{1e3 * compose:12.2f}{1e3 * expected[1]:8.2f}")
 
 # %% [markdown] name="measure_explained"
-# Follow the columns downwards. The gather must grow with the tokens; the composed form hands over 3 kB at most and should not. If yours jumps about, count its steps: one after
-# the other, and each may wait for a process to wake. On CPUs $\alpha$ is mostly that.
+# Look down the columns. The time of the gather must grow with the tokens; the composed form sends 3 kB at most, so its time should not grow. If yours
+# varies much, remember its many steps: they come one after the other, and each may wait for a process to wake. On CPUs $\alpha$ is mostly this
+# waiting.
 #
-# What the model leaves out altogether is memory, often the true reason: gathered logits must *fit*.
+# The model leaves out memory, which is often the real reason: gathered logits must *fit*.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
 # - **Tensor parallelism**: the vocabulary-parallel loss (Megatron-LM), argmax and top-k when sampling.
 # - **Context parallelism**: the softmax merge, in ring attention and in decoding with keys on several GPUs.
-# - **FSDP, ZeRO**: the norm for gradient clipping. Each rank sums the squares of *its* shard, one all-reduce adds, then the root. Take the root last.
+# - **FSDP, ZeRO**: the norm for gradient clipping. Each rank sums the squares of *its* shard, one all-reduce adds the sums, and the square root comes last.
 # - **DDP**: `SyncBatchNorm`; a loss over unequal numbers of tokens.
 #
 # ## 8. Check yourself
 #
-# <details><summary>1. The median of numbers that are spread over ranks: which small summary can be merged?</summary>
+# <details><summary>1. Numbers are distributed over ranks, and you need their median. Which small summary can be merged?</summary>
 #
-# None of fixed size gives it exactly. People merge histograms or sketches, or search with a count ("how many are below 0.5?") per round.
+# No summary of fixed size gives it exactly. Programs merge histograms or sketches, or search with one count ("how many are below 0.5?") in each round.
 # </details>
 #
 # <details><summary>2. Two ranks have gradient norms 3 and 4 on their shards. What is the norm of the whole?</summary>
@@ -446,19 +443,19 @@ for tokens, (gather, compose) in measured.items():
 #
 # <details><summary>3. Why does the vocabulary-parallel loss contribute 0 for a target that is elsewhere, rather than skip the call?</summary>
 #
-# Every rank must come to a collective. 0 is what changes nothing in a sum; in a maximum it would be minus infinity.
+# Every rank must call the collective. In a sum 0 changes nothing; in a maximum that number would be minus infinity.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# To learn one fact about data that is spread out, merge summaries instead of moving the data. A summary is good if two of them can be merged in any grouping and if it is
-# safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row of logits of any length shrinks to three numbers.
-# **Move the small thing.**
+# To find one fact about distributed data, merge summaries instead of moving the data. A summary is good if summaries can be merged in any grouping
+# and if it is safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row
+# of logits of any length needs only three numbers. **Send the summary, not the data.**
 #
 # **Now you:** [Lab 6](../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary.
 #
-# **Next question:** what else must the ranks agree on before a whole training run comes out the same? [Data parallel, by hand](14_data_parallel.ipynb)
+# **Next question:** what else must the ranks agree on, so that a whole training run gives the same result? [Data parallel, by hand](14_data_parallel.ipynb)
 #
 # **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
 # M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867) ·

@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Data parallel, by hand
 #
-# **Four processes train one model, each on its own share of every batch. After 50 steps all four must hold the same weights,
-# and the ones that a single process with all the data would have found. What must they agree on, and when?**
+# **Four processes train one model, each on its own share of every batch. After 50 steps all four must hold the same weights, and these must be the
+# weights of a single process that has all the data. What must they agree on, and when?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
 
@@ -18,19 +18,19 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="equal"
-# ## 1. Begin equal
+# ## 1. Equal at the start
 #
-# Data parallelism keeps a full copy of the model on every rank, and the copies must never part. Unless something makes them equal, they differ
-# from the start. Here each rank builds its model as any script would, with random weights.
+# Data parallelism keeps a full copy of the model on every rank, and the copies must always be equal. At the start they are different, unless
+# something makes them equal. Here each rank builds its model with random weights, as most scripts do.
 
 # %% name="build"
 # %%ranks
-torch.manual_seed(rank)  # as if nobody had thought of seeds
+torch.manual_seed(rank)  # as if the script set no seed
 model = torch.nn.Linear(3, 1)
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_guess"
-# One could give all of them the same seed. **Predict**: which of these would make the copies differ *in spite* of equal seeds?
+# You could give all ranks the same seed. **Predict**: which of these would make the copies differ *in spite* of equal seeds?
 
 # %% name="guess_seed"
 guess = ask("one rank draws a random number before it builds the model", "one rank loads a checkpoint", "both")
@@ -43,12 +43,13 @@ for tensor in model.state_dict().values():
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_explained"
-# Both. So don't rely on seeds: rank 0 tells the others, buffers included ([Broadcast](03_broadcast.ipynb) showed why). `DistributedDataParallel` does the same when you wrap
-# a model. Only rank 0 then needs the checkpoint.
+# Both. So don't rely on seeds: rank 0 broadcasts its weights and buffers ([Broadcast](03_broadcast.ipynb) showed why). `DistributedDataParallel` does the same when you wrap
+# a model. Then only rank 0 needs the checkpoint.
 #
-# ## 2. To each its share
+# ## 2. A share of the data for each rank
 #
-# The data should be read once, each sample by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) hands out indices; ranks exchange nothing, they count alike. **Predict**: a data set
+# Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) gives indices to each rank; this needs no
+# messages, because all ranks compute the same order. **Predict**: a data set
 # has $2p + 1$ samples for $p$ ranks (9 for four). How many does each rank get, if you leave the sampler's options alone?
 
 # %% name="guess_sampler"
@@ -65,9 +66,11 @@ for drop_last in (False, True):
     print(f"drop_last={drop_last}: {list(sampler)}")
 
 # %% [markdown] name="sampler_explained"
-# Three, for the first samples are dealt again to make it come out even; two with `drop_last`, which leaves the last one out. Either way every rank gets as many as any other, for a reason that section 6 shows.
+# Three, because the first samples are used again so that all ranks get equally many; two with `drop_last`, which leaves the last one out. In both
+# cases all ranks get the same number; section 6 shows why this is important.
 #
-# Shuffling must agree too, or ranks would share some samples and miss others. All shuffle with one seed plus the number of the epoch. **Predict** what happens if you
+# All ranks must shuffle in the same way; otherwise several ranks would read the same sample, and some samples would be missed. All shuffle with the
+# same seed plus the number of the epoch. **Predict** what happens if you
 # don't tell the sampler the epoch.
 
 # %% name="guess_epoch"
@@ -84,12 +87,12 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
     print("set_epoch(1)", list(sampler))
 
 # %% [markdown] name="epochs_explained"
-# The same order for ever, without a warning: call `sampler.set_epoch(epoch)`.
+# Every epoch has the same order, without a warning. Call `sampler.set_epoch(epoch)`.
 #
-# ## 3. Step together
+# ## 3. Train together
 #
-# Now a whole training run. One function, three ways: `"alone"` uses the whole batch and no communication, `"averaged"` uses a share and averages gradients, `"never averaged"`
-# uses a share and keeps to itself.
+# Now a whole training run. One function trains in three ways: `"alone"` uses the whole batch without communication, `"averaged"` uses a share and
+# averages gradients, `"never averaged"` uses a share without communication.
 
 
 # %% name="train"
@@ -151,15 +154,16 @@ plt.legend()
 plt.show()
 
 # %% [markdown] name="runs_explained"
-# Between ranks nothing: an all-reduce gives all of them the same bits, and the same bits plus the same optimizer stay the same. Against the single process there is rounding,
-# since it adds the losses of a batch in another order; it grows a little with each step. So data-parallel training is *the same algorithm*, not the same bits.
+# Between ranks there is no difference: an all-reduce gives all of them the same bits, and the same optimizer computes the same weights from them. The
+# single process differs by rounding, because it adds the losses of a batch in another order; the difference grows a little with each step. So
+# data-parallel training is *the same algorithm*, not the same bits.
 #
-# What was exchanged? Only gradients: no weights, no optimizer state, no data.
+# The ranks exchanged only gradients: no weights, no optimizer state, no data.
 
 # %% [markdown] name="mean_or_sum"
 # ### Sum or mean?
 #
-# `all_reduce` adds; the division is yours. **Predict**: you forget it. How much longer is the first step with SGD, and with Adam?
+# `all_reduce` adds; you must divide. **Predict**: if you forget to divide, how much longer is the first step with SGD, and with Adam?
 
 # %% name="guess_forgot"
 sgd, adam = FloatText(description="SGD, times:"), FloatText(description="Adam, times:")
@@ -184,10 +188,11 @@ for kind in ("SGD", "Adam"):
     print(f"{kind:5} {world.run(first_step, kind, False)[0] / world.run(first_step, kind, True)[0]:.3f} times")
 
 # %% [markdown] name="forgot_explained"
-# With SGD the learning rate is secretly multiplied by $p$: what works on two GPUs may diverge on 64. Adam divides each gradient by its own size, so that a factor vanishes; the bug stays
-# hidden until somebody clips gradients.
+# With SGD this multiplies the learning rate by $p$: a run that works on two GPUs may diverge on 64. Adam divides each gradient by its own size, so
+# the factor cancels; you don't notice the bug until you clip gradients.
 #
-# **Yours.** The mean of a tensor over all ranks, this time from nothing: one `all_reduce`, the input untouched, any dtype and layout. `check` will tell you what you forgot.
+# **Your turn.** Write the whole function: the mean of a tensor over all ranks, with one `all_reduce`, for any dtype and layout, without changing the
+# input. `check` tells you what you forgot.
 
 
 # %% name="mean_mine"
@@ -208,13 +213,14 @@ check(distributed_mean)
 #     mean /= dist.get_world_size()
 # ```
 #
-# A plain `clone()` keeps a transposed layout, and collectives want contiguous memory.
+# A plain `clone()` keeps a transposed layout, and collectives need contiguous memory.
 # </details>
 
 # %% [markdown] name="ddp"
-# ## 4. The real one
+# ## 4. DDP itself
 #
-# `DistributedDataParallel` wraps a model and does all this in hooks that run *during* `backward()`. Let us see what it sends, beside our loop. `world.trace` records one step of each.
+# `DistributedDataParallel` wraps a model and does all this in hooks that run *during* `backward()`. Let us compare what it sends with what our loop
+# sends. `world.trace` records one step of each.
 # Our model has four parameter tensors. **Predict**: how many all-reduces does DDP call?
 
 # %% name="guess_calls"
@@ -251,16 +257,16 @@ Player(hand_trace, ddp_trace)
 
 # %% [markdown] name="ddp_explained"
 # Each lane is a rank, each bar a call. DDP first compares the shapes and broadcasts the weights (section 1), once. Then there is *one* all-reduce with all the gradients: it copies them into a **bucket** of about 25 MiB
-# (`bucket_cap_mb`), since a call costs the same $2(p-1)\alpha$ whether it carries four bytes or four million.
+# (`bucket_cap_mb`), because a call costs the same $2(p-1)\alpha$ with four bytes or four million.
 
 # %% [markdown] name="price"
 # ## 5. What it costs
 #
-# With $K$ gradient tensors of $n$ bytes in all, one ring all-reduce each:
+# With $K$ gradient tensors of $n$ bytes in all, and one ring all-reduce for each:
 #
 # $$T = 2(p-1)\,K\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
 #
-# and in one flat bucket the same with $K = 1$. Below, 100 tensors of 16 KiB. **Predict**: how many times faster is the flat one here?
+# and with one flat bucket the same with $K = 1$. The next cell uses 100 tensors of 16 KiB. **Predict**: how many times faster is the flat bucket here?
 
 # %% name="guess_flat"
 guess = FloatText(description="times:")
@@ -283,8 +289,8 @@ measured = bench.seconds_of(
 )
 
 # %% [markdown] name="fit"
-# `bench.seconds_of` runs on every rank, times the three in turns, and gives the median of five for each, as the slowest rank took it.
-# A hundred calls with one number each give $\alpha$, the flat call gives $\beta$. The hundred calls with gradients are the test.
+# `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of five times of the slowest rank. A hundred calls
+# with one number each give $\alpha$, the flat call gives $\beta$. The hundred calls with gradients test the model.
 
 # %% name="table"
 p, n = world.ranks, 100 * 4096 * 4
@@ -297,10 +303,10 @@ print(f"100 calls: measured {1e3 * many:.1f} ms, model {1e3 * model:.1f} ms")
 print(f"you guessed {guess.value:g} times, it is {many / flat:.1f}")
 
 # %% [markdown] name="efficiency"
-# The model's 100 calls are nearly all $\alpha$, and that is the lesson, whatever the factor on your machine. Where ranks share cores it is hard to predict: every call waits for
-# the slowest of $p$ processes to be woken, a hundred times.
+# In the model nearly all the time of the 100 calls is $\alpha$; this is the main point, whatever the factor on your machine. If ranks share cores,
+# the factor is hard to predict: each of the hundred calls waits until the slowest of $p$ processes is awake.
 #
-# Buckets are why DDP's communication is nearly all bytes. What remains is a tax on each step: 14 GB of bfloat16 gradients (7 billion parameters) at an assumed
+# With buckets nearly all of DDP's communication time is for bytes. This time is added to each step: 14 GB of bfloat16 gradients (7 billion parameters) at an assumed
 # 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. **Predict** the efficiency, compute over total, on 8 and on 1024 GPUs, if nothing overlaps.
 
 # %% name="guess_efficiency"
@@ -313,11 +319,12 @@ for p in (2, 8, 32, 128, 1024):
     print(f"{p:5} GPUs: {1e3 * comm:6.1f} ms of communication, efficiency {0.5 / (0.5 + comm):.0%}")
 
 # %% [markdown] name="efficiency_explained"
-# The tax hardly depends on $p$: that is the ring's merit, and why data parallelism scales so far (*weak* scaling: each rank keeps its 16 samples, so the batch grows with $p$, and the learning
-# rate must be chosen anew). Most of the tax can be hidden behind the backward pass; the next chapter does it.
+# With a ring this time hardly depends on $p$. That is why data parallelism works with so many GPUs (*weak* scaling: each rank keeps its 16 samples,
+# so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
+# shows how.
 
 # %% [markdown] name="uneven"
-# ## 6. When ranks don't do the same
+# ## 6. When ranks do different things
 #
 # **One batch short.** The last rank has 3 batches, the others 4. **Predict** what the others do at the end of the epoch.
 
@@ -332,9 +339,9 @@ for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
 # %% [markdown] name="uneven_explained"
-# That is why samplers deal out equal shares. Where shares must be unequal, `torch.distributed.algorithms.Join` lets a rank that has run out of batches shadow the others' collectives.
+# That is why samplers give equal shares. If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
 #
-# **A parameter that was not used.** This model has two heads. Even ranks happen to need head A, odd ranks head B, so that one of them has no gradient. The loop skips it, which seems reasonable:
+# **A parameter that was not used.** This model has two heads. Here even ranks use head A and odd ranks head B, so on each rank one head has no gradient. The loop skips this head:
 
 
 # %% name="unused"
@@ -367,10 +374,11 @@ for rank, heads in enumerate(world.run(two_heads, True)):
 print("zeros instead:", world.run(two_heads, False)[0])
 
 # %% [markdown] name="unused_explained"
-# Each rank made one call, the calls had the same shape, and so rank 0's head A was added to rank 1's head B. No error, wrong gradients, and copies that part. Collectives have no names: **the
-# first call meets the first call**. A rank without a gradient must bring zeros.
+# Each rank made one call, and the calls had the same shape, so rank 0's head A was added to rank 1's head B. There is no error, but gradients are
+# wrong, and the copies become different. Collectives have no names: **the first call of one rank is matched with the first call of the others**. A
+# rank without a gradient must contribute zeros.
 #
-# DDP notices, one step later. Run it and read the message:
+# DDP notices this one step later. Run it and read the message:
 
 
 # %% tags=["raises-exception"] name="ddp_unused"
@@ -394,11 +402,11 @@ print("find_unused_parameters=True:", world.run(ddp_unused, True)[0])
 world.run(ddp_unused, False)
 
 # %% [markdown] name="ddp_unused_explained"
-# `find_unused_parameters=True` walks through the graph after each forward pass and counts what the backward pass will not reach as ready, with zeros. It costs that walk, and it keeps DDP from reordering
-# its buckets. It is a switch for correctness, not for speed.
+# `find_unused_parameters=True` searches the graph after each forward pass, and marks parameters that the backward pass will not reach as ready, with
+# zeros. The search takes time, and DDP can't reorder its buckets. The option is for correctness, not for speed.
 
 # %% [markdown] name="random"
-# **The same dice.** All ranks began with `torch.manual_seed(0)`, to have equal weights. **Predict**: are their dropout masks equal too?
+# **Equal random numbers.** All ranks began with `torch.manual_seed(0)`, to have equal weights. **Predict**: are their dropout masks equal too?
 
 # %% name="guess_dropout"
 guess = ask("yes", "no")
@@ -412,36 +420,37 @@ for seed in (0, rank):
     print("".join("#" if x else "." for x in kept))
 
 # %% [markdown] name="random_explained"
-# Equal seeds, equal masks: each rank drops the same units for its samples, and the noise that should average out over the batch does not. Build the model with one seed, then seed with `seed + rank`.
+# Equal seeds give equal masks: each rank drops the same units for its samples, so the noise does not average out over the batch. Build the model with one seed, then seed with `seed + rank`.
 
 # %% [markdown] name="quiz"
 # ## 7. Check yourself
 #
 # <details><summary>1. Two ranks have 30 and 10 samples in the last batch. Each averages its loss, then gradients are averaged. What is wrong?</summary>
 #
-# The 10 samples count three times as much each. Reduce the *sum* of the losses' gradients and the number of samples, then divide.
+# Each of the 10 samples counts three times as much as each of the 30. Reduce the *sum* of the losses' gradients and the number of samples, then divide.
 # </details>
 #
-# <details><summary>2. Copies must be equal, and you fear they are not. How do you find out with a few bytes?</summary>
+# <details><summary>2. Copies must be equal, but you suspect that they are not. How do you find out with a few bytes?</summary>
 #
-# Each rank makes a checksum $h$ of its weights and all reduce $(h, -h)$ with `MAX`: if the two do not cancel, somebody differs.
+# Each rank computes a checksum $h$ of its weights, and an all-reduce with `MAX` takes $(h, -h)$: if the two results do not cancel, some rank differs.
 # </details>
 #
 # <details><summary>3. Does each rank need to send its optimizer state?</summary>
 #
-# No. Equal state plus equal gradients gives equal state. (It is needed $p$ times in memory, though; ZeRO stops that.)
+# No. Equal state plus equal gradients gives equal state. (But it is in memory $p$ times; ZeRO avoids that.)
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Data parallelism makes equal copies by a broadcast, gives each its share of every batch, and averages gradients by an all-reduce; from equal weights and equal gradients the copies stay equal to the last bit. It is the same
-# algorithm as one process with the whole batch, apart from rounding. Everything that breaks it is a rank that does something different: another seed, one batch fewer, a parameter skipped. **Collectives
-# meet in the order of the calls, so every rank must make the same ones.**
+# Data parallelism makes equal copies with a broadcast, gives each rank its share of every batch, and averages gradients with an all-reduce. With
+# equal weights and equal gradients the copies stay equal to the last bit. It is the same algorithm as one process with the whole batch, apart from
+# rounding. It fails if a rank does something different: another seed, one batch fewer, a skipped parameter. **Collectives are matched in the order of
+# the calls, so every rank must make the same calls.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) marks `distributed_mean`.
+# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) grades `distributed_mean`.
 #
-# **Next question:** how much of the tax can hide behind the backward pass? [Overlap and bucketing](15_overlap_and_bucketing.ipynb).
+# **Next question:** how much of the communication can be hidden behind the backward pass? [Overlap and bucketing](15_overlap_and_bucketing.ipynb).
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·

@@ -2,7 +2,7 @@
 # # Overlap and bucketing
 #
 # **On 32 GPUs a model of 7 billion parameters all-reduces 14 GB of gradients in every step: 136 ms at 200 GB/s. Its backward pass takes 300 ms.
-# How many of the 136 ms does the step really have to wait?**
+# How many of the 136 ms must the step really wait?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](14_data_parallel.ipynb)
 
@@ -32,8 +32,8 @@ first_guess
 # %% [markdown] name="ready"
 # ## 1. When is a gradient ready?
 #
-# The step of the last chapter had three parts, one after the other: backward, all-reduce, optimizer. The all-reduce of a gradient needs only that gradient. PyTorch calls a
-# *post-accumulate-grad hook* at the moment when a parameter's `.grad` is complete.
+# The step of the last chapter had three parts, one after the other: backward, all-reduce, optimizer. The all-reduce of a gradient needs only that
+# gradient. PyTorch calls a *post-accumulate-grad hook* as soon as a parameter's `.grad` is complete.
 #
 # **Predict**: three layers, 0 to 2 in the order of the forward pass. Whose gradient is ready first?
 
@@ -51,11 +51,12 @@ model(torch.ones(1, 4)).sum().backward()
 print(", ".join(ready))
 
 # %% [markdown] name="ready_explained"
-# Backward goes from the loss to the input, so the *last* layer is ready while nearly all the work is still to come. That time is what we can hide communication behind.
+# Backward goes from the loss to the input, so the *last* layer is ready before most of the work is done. Communication can run during this remaining work.
 #
 # ## 2. Start now, wait later
 #
-# `async_op=True` makes a collective return at once, with a handle. The work goes on elsewhere: with Gloo in threads of its own, with NCCL on a stream of its own. Below rank 0 comes 0.3 s late.
+# `async_op=True` makes a collective return at once, with a handle. The work then runs elsewhere: with Gloo in separate threads, with NCCL on a
+# separate stream. In the next cell rank 0 is 0.3 s late.
 # **Predict** what `x` holds on rank 1 right after the call.
 
 # %% name="guess_async"
@@ -75,13 +76,14 @@ work.wait()
 print(f"after wait: {x.item():g}")
 
 # %% [markdown] name="async_explained"
-# Until `wait()` the memory is not yours, neither to read nor to write: it may hold your number, a partial sum or the total. An optimizer that steps too early
-# raises no error; the copies of the model just part. (`wait()` on a GPU holds up the stream, not the Python program.)
+# Before `wait()` you must neither read nor write the memory: it may hold your number, a partial sum or the total. If an optimizer steps too early,
+# there is no error, but the copies of the model become different. (On a GPU `wait()` makes the stream wait, not the Python program.)
 #
 # ## 3. Hide it
 #
-# Now put the two together: the hook starts the all-reduce, and after `backward()` we wait for all. The step below does it either way, and records when each gradient was ready.
-# (On a GPU a hook fires when its layer's work has been *queued*: there the layers' bars come too early.)
+# Now combine the two: the hook starts the all-reduce, and after `backward()` we wait for all of them. The step below can all-reduce after or during
+# backward, and records when each gradient was ready. (On a GPU a hook fires when its layer's work has been *queued*, so the layers' bars are too
+# early there.)
 
 
 # %% name="one_step"
@@ -122,7 +124,7 @@ def traced(overlap):
     """The trace of a step, with the computing of each layer that the ranks noted; and the gradients of rank 0."""
     for _ in range(2):  # the first is a warm-up
         results, trace = world.trace(one_step, overlap)
-    zero = min(clock[0] for clock, _ in results)  # the barrier, which is the first that a trace shows
+    zero = min(clock[0] for clock, _ in results)  # the barrier, which is the first event of a trace
     bars = [
         Event(rank, "compute", start=clock[i] - zero, end=clock[i + 1] - zero, label=f"layer {len(clock) - 2 - i}")
         for rank, (clock, _) in enumerate(results)
@@ -142,14 +144,16 @@ print(f"from the barrier to the end: {1e3 * after.seconds:.0f} ms after, {1e3 * 
 Player(after, during)
 
 # %% [markdown] name="one_step_explained"
-# Each lane is a rank: layers that compute, and the all-reduces. On the left they come one after the other, on the right they lie over each other. The result is the same, because what is added is the same.
+# Each lane is a rank: it shows the layers that compute, and the all-reduces. On the left these come one after the other, on the right they overlap.
+# The result is the same, because what is added is the same.
 #
-# Don't read much into the times yet: where ranks share cores, an all-reduce *takes* cores from the computing that should hide it. Section 7 looks at that.
+# The times don't mean much yet: if ranks share cores, an all-reduce *takes* cores from the computing that should hide it. Section 7 measures this.
 
 # %% [markdown] name="order"
 # ## 4. The same order everywhere
 #
-# Collectives have no names: the first call meets the first call. Hooks fire in the order in which gradients happen to be ready. Here is a model whose branches A and B run in an order that depends
+# Collectives have no names: the first call of one rank is matched with the first call of the others. Hooks fire in the order in which gradients
+# become ready. Here is a model whose branches A and B run in an order that depends
 # on the data. A's gradient is 1 on every rank, B's is 10; even ranks ran A first, odd ranks B. **Predict** the mean that the hooks compute for A.
 
 
@@ -184,10 +188,10 @@ for rank, (a, b) in enumerate(world.run(reduced_by_hooks)):
     print(f"rank {rank}: A {a:g}, B {b:g}")
 
 # %% [markdown] name="order_explained"
-# A was added to B, without an error, since the sizes agree. So the order must be fixed beforehand and be the same on all ranks, whatever is ready first. DDP numbers its buckets and launches bucket
+# A was added to B, without an error, because the sizes agree. So all ranks must use the same fixed order, whichever gradient is ready first. DDP numbers its buckets and launches bucket
 # $k+1$ only after bucket $k$.
 #
-# Watch it. We give DDP a *communication hook*, which it calls to launch a bucket, and keep a diary: names as gradients become ready, brackets when a bucket is launched.
+# To see this, we give DDP a *communication hook*, which DDP calls to launch a bucket. We record a list of events: a name when a gradient becomes ready, brackets when a bucket is launched.
 
 
 # %% name="diary"
@@ -232,10 +236,11 @@ for rank, (first, second, a, b) in enumerate(results):
     print(f"rank {rank}:  {first:10}  then  {second:12}  bytes {nbytes}  gradients {a:g} and {b:g}")
 
 # %% [markdown] name="diary_explained"
-# In the second pass a rank that has A first holds it back until B has been launched, so the bytes on the wire agree and so do the gradients (twice the mean, after two passes without `zero_grad`).
+# In the second pass a rank that has A first delays it until B has been launched, so all ranks send the same buckets in the same order, and the
+# gradients agree (twice the mean, after two passes without `zero_grad`).
 #
-# And the first pass? There DDP keeps everything in *one* bucket, with nothing to hide it behind, and watches the order in which gradients arrive. Then it builds buckets in that order. Rank 0's order counts: it is broadcast,
-# which the trace shows.
+# In the first pass DDP puts everything into *one* bucket, which can't overlap with anything, and records the order in which gradients become ready.
+# Then it builds buckets in that order. All ranks use rank 0's order, which DDP broadcasts; the trace shows this.
 
 # %% name="rebuilt"
 print([(event.op, event.nbytes) for event in trace if event.rank == 0])
@@ -243,7 +248,7 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 # %% [markdown] name="rebuilt_explained"
 # So **profile from the second step on**.
 #
-# ## 5. Late, and never
+# ## 5. Gradients that are late or never come
 #
 # **Tied weights.** Language models often use one matrix twice: as the embedding at the beginning, and as the head at the end. **Predict**: how often does its hook fire in a backward pass, and
 # when?
@@ -275,10 +280,11 @@ print("every layer used:     ", world.run(tied_diary, 0)[0])
 print("body.0 skipped, found:", world.run(tied_diary, 1)[0])
 
 # %% [markdown] name="tied_explained"
-# Once, last: the gradient is a sum of two terms, and the embedding's term is the last thing that backward computes. So the largest gradient of many models can't be hidden.
+# Once, last: the gradient is a sum of two terms, and backward computes the embedding's term last of all. So in many models the largest gradient can't be hidden.
 #
-# The second line is worse. Here a layer is skipped, which needs `find_unused_parameters=True`, and with that DDP doesn't rebuild its buckets. They stay in the reverse order of *registration*, where the head
-# comes first; all others are ready, and wait behind it. It is a switch for correctness (last chapter), and this is a price of it.
+# The second line is worse. Here a layer is skipped, which needs `find_unused_parameters=True`, and with that option DDP doesn't rebuild its buckets.
+# They stay in the reverse order of *registration*, in which the head comes first; all other buckets are ready but must wait for it. The option is
+# needed for correctness (last chapter), and this is its cost.
 #
 # **Never.** On the last rank a layer is skipped, as in stochastic depth. **Predict** what the hooks of section 3 do.
 
@@ -298,15 +304,16 @@ for work in works:
     work.wait()
 
 # %% [markdown] name="never_explained"
-# The last rank makes two calls and the others three. (And the two that met are not those of the same layer.) Whoever launches from hooks must, after backward, launch what is
-# missing, with zeros, in the agreed order. Or know it before: that is what `find_unused_parameters` searches the graph for.
+# The last rank makes two calls and the others three. (And the two calls that matched are not of the same layer.) If hooks launch all-reduces, the
+# program must launch the missing ones after backward, with zeros, in the agreed order. Or it must know them before: `find_unused_parameters` searches
+# the graph for them.
 #
 # ## 6. Buckets
 #
-# One all-reduce a parameter has the right order and pays $2(p-1)\alpha$ for each. So gradients are fused into **buckets**, in the order in which they become ready.
+# With one all-reduce for each parameter the order can be right, but each call costs $2(p-1)\alpha$. So gradients are put together into **buckets**, in the order in which they become ready.
 #
-# **Yours.** Cut the list of gradients into buckets: from the last parameter to the first, each as full as it can be without passing `bucket_bytes` (one gradient alone may). Run it first as it is; `check`
-# says what is wrong.
+# **Your turn.** Divide the list of gradients into buckets: go from the last parameter to the first, and make each bucket as large as possible without
+# exceeding `bucket_bytes` (one gradient alone may exceed it). Run it first as it is; `check` says what is wrong.
 
 
 # %% name="bucketed_mine"
@@ -340,7 +347,7 @@ check(bucketed_gradients)
 # ```
 # </details>
 #
-# It is graded in [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb), which goes on with `overlapped_gradients`: each bucket launched as soon as it is complete.
+# [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb) grades this function and continues with `overlapped_gradients`, which launches each bucket as soon as it is complete.
 
 # %% [markdown] name="size"
 # ### How large?
@@ -349,12 +356,15 @@ check(bucketed_gradients)
 #
 # $$t(b) = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,\beta ,$$
 #
-# all of them $T = K\,t(b)$, one after the other. Let backward take $T_\text{bwd}$ and the buckets become ready evenly over it: the first after $T_\text{bwd}/K$, the last only when backward is over. Then nothing hides the last bucket,
-# and of a communication that is longer than backward more stays **exposed**:
+# and all of them, one after the other, take $T = K\,t(b)$. Let backward take $T_\text{bwd}$, and let the buckets become ready evenly over it: the
+# first after $T_\text{bwd}/K$, the last at the end of backward. Then nothing hides the last bucket. If communication takes longer than backward, even
+# more of it stays **exposed**:
 #
 # $$T_\text{exposed} \approx \max\bigl(t(b),\; T - T_\text{bwd}\,(1 - \tfrac1K)\bigr)$$
 #
-# It is an approximation: communication should not slow computing down, and DDP never splits a gradient, so that a matrix larger than $b$ is a bucket of its own and $K$ is smaller. `workload.ddp` computes it. For the question at the top, with 5 µs a message, **predict** the best size:
+# This is an approximation. It assumes that communication does not slow computing down. And DDP never splits a gradient: a matrix larger than $b$ is
+# one bucket, and $K$ is smaller. `workload.ddp` computes the formula. For the opening question, with 5 µs for each message, **predict** the best
+# size:
 
 # %% name="guess_size"
 sizes_mib = [1, 5, 25, 50, 100, 400, 3200]
@@ -386,16 +396,19 @@ plt.legend()
 plt.show()
 
 # %% [markdown] name="sizes_explained"
-# Too small, and the $\alpha$s add up until backward can't hide them. Too large, and the last bucket sticks out; one bucket for all hides nothing. In between the valley is wide, and a millisecond or
-# two of the 136 ms remain. **Overlap makes the all-reduce of a long backward pass nearly free, which is why DDP scales.** A backward that is shorter than the bytes need (100 ms) leaves the rest exposed, whatever the size.
+# If buckets are too small, the $\alpha$s add up until backward can't hide them. If they are too large, the last bucket is exposed for a long time;
+# with one bucket for all gradients nothing is hidden. Many sizes between these are good, and only a millisecond or two of the 136 ms remain. **Overlap
+# makes the all-reduce of a long backward pass nearly free, which is why DDP scales.** If backward is shorter than the time for the bytes (100 ms),
+# the rest is exposed, whatever the bucket size.
 #
-# Where the bottom lies depends on $p$ (through $2(p-1)\alpha$) and on your links; 25 MiB is DDP's default, not a law.
+# The best size depends on $p$ (through $2(p-1)\alpha$) and on your links; 25 MiB is only DDP's default.
 
 # %% [markdown] name="measure"
 # ## 7. Measured here
 #
-# DDP on your ranks: 8 layers of 1 MiB, several bucket sizes. Twice, for two kinds of backward pass. In `"cores"` the layers really compute, on the cores that also do the all-reduce. In `"elsewhere"` each layer
-# sleeps instead: it takes time but no core, as when an accelerator computes and another engine sends.
+# The next cell runs DDP on your ranks, with 8 layers of 1 MiB and several bucket sizes, for two kinds of backward pass. In `"cores"` the layers
+# really compute, on the cores that also do the all-reduce. In `"elsewhere"` each layer sleeps instead: it takes time but no core, like an accelerator
+# that computes while another unit sends.
 #
 # **Predict** for each, with buckets of 1 MiB: what percentage of the communication will be hidden?
 
@@ -462,7 +475,7 @@ def measured(sleep, bucket_mib):
 
 
 # %% [markdown] name="measured_intro"
-# The model needs this machine's $\alpha$ and $\beta$: here from the communication alone, of eight buckets and of one.
+# The model needs this machine's $\alpha$ and $\beta$. They come from two measurements of the communication alone: with eight buckets and with one.
 
 
 # %% name="measured_run"
@@ -499,20 +512,23 @@ for kind, guess in (("cores", cores_guess), ("elsewhere", elsewhere_guess)):
 # %% [markdown] name="measured_explained"
 # "hidden" is $1-\frac{\text{both}-\text{backward}}{\text{communication}}$: 100 % if communication cost nothing extra, 0 % if it cost as much as alone, below zero if overlap even hurt.
 #
-# *Elsewhere* follows the model in kind: small buckets hide more than large ones, and one bucket next to nothing. *Cores* is another matter. The all-reduce copies, adds and wakes processes on the very cores that multiply, so that
-# time is moved and not saved; the more ranks share a core, the less there is to gain, and figures may jump from run to run.
+# *Elsewhere* behaves like the model: small buckets hide more than large ones, and one bucket hides almost nothing. *Cores* is different. The
+# all-reduce copies, adds and wakes processes on the same cores that multiply, so overlap saves little or no time; the more ranks share a core, the
+# less it saves, and figures may differ much between runs.
 #
-# **Overlap uses what would lie idle. Where nothing lies idle there is nothing to gain.** On GPUs the links lie idle, and yet NCCL's kernels take some of the multiprocessors, so that computing slows down a little: the model leaves that out.
+# **Overlap uses resources that would be idle. If nothing is idle, overlap saves nothing.** On GPUs the links are idle during backward. Still, NCCL's
+# kernels take some of the multiprocessors, so computing becomes a little slower; the model leaves this out.
 
 # %% [markdown] name="where"
 # ## 8. Where you meet it
 #
-# - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients live in the buckets: one copy less), `static_graph=True` (find what is unused once, then
-#   rebuild after all).
+# - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients are stored in
+#   the buckets: one copy less), `static_graph=True` (find unused parameters once, then rebuild the buckets).
 # - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
 # - **Tensor parallelism** can hide little: the next product *needs* the all-reduced activations. (In backward, Megatron-LM all-reduces the gradient of the input while it computes that of the weight.)
 #
-# With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 micro-batches in one bucket, as written and with `no_sync()` around the first three.
+# With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 micro-batches in one bucket, without
+# `no_sync()` and with `no_sync()` around the first three.
 
 # %% name="guess_no_sync"
 plain_guess, no_sync_guess = IntText(description="as written:"), IntText(description="no_sync:")
@@ -541,17 +557,17 @@ for save in (False, True):
 # <details><summary>1. A profile shows one large all-reduce after backward, and nothing during it. Name two causes.</summary>
 #
 # It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. (*Several* after backward, and none during it: the model ties its head
-# to the embedding *and* runs with `find_unused_parameters=True`. The head's bucket comes first, is ready last, and holds all others back.)
+# to the embedding *and* runs with `find_unused_parameters=True`. The head's bucket comes first in the order but is ready last, so all others wait for it.)
 # </details>
 #
 # <details><summary>2. You double the GPUs from 512 to 1024. Should buckets grow or shrink?</summary>
 #
-# Grow: a call on a ring costs $2(p-1)\alpha$, twice as much now, and bytes cost the same.
+# They should grow: a call on a ring costs $2(p-1)\alpha$, which is now twice as much, while the bytes cost the same.
 # </details>
 #
 # <details><summary>3. Your network is ten times slower, so that $T > T_\text{bwd}$. What can overlap still give you?</summary>
 #
-# At most $T_\text{bwd}$. The rest needs fewer bytes: a narrower dtype, compression, or fewer steps (accumulate under `no_sync`).
+# At most $T_\text{bwd}$. To reduce the rest you must send fewer bytes: a smaller dtype, compression, or fewer steps (accumulate under `no_sync`).
 # </details>
 #
 # <details><summary>4. Why does clipping by the global norm come after the wait?</summary>
@@ -562,12 +578,15 @@ for save in (False, True):
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Backward finishes the last layers' gradients first, so their all-reduce can run while it goes on; hooks start it, `wait()` ends it, and in between the memory is not yours. Gradients go in buckets, large enough to make $\alpha$
-# small and small enough that the last one is short, and all ranks launch them in the same order. **What overlaps is free, as long as it needs what computing leaves idle.**
+# Backward finishes the last layers' gradients first, so their all-reduce can run during the rest of backward. Hooks start it, `wait()` ends it, and
+# between the two you must not use the memory. Gradients are sent in buckets, large enough that $\alpha$ matters little and small enough that the last
+# one takes little time, and all ranks launch them in the same order. **Overlapped communication is free if it uses resources that computing leaves
+# idle.**
 #
 # **Now you:** [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb): `bucketed_gradients`, then `overlapped_gradients`.
 #
-# **Next question:** the gradients arrive for free, but every GPU holds the whole model, its gradients and its optimizer. Must it? [Sharded training](16_sharded_training.ipynb).
+# **Next question:** the all-reduce is now nearly free, but every GPU holds the whole model, its gradients and its optimizer state. Is that necessary?
+# [Sharded training](16_sharded_training.ipynb).
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) (buckets, order, unused parameters) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·

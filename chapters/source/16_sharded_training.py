@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Sharded training
 #
-# **Eight GPUs with 80 GB each train a model with data parallelism and Adam. At 5 billion parameters each of them is full, and all eight hold the same. How large can the model be
-# if no GPU keeps what another one has, and how many more bytes does a step send?**
+# **Eight GPUs with 80 GB each train a model with data parallelism and Adam. With 5 billion parameters each GPU is full, and all eight hold the same
+# data. How large can the model be if no GPU keeps a copy of another's data, and how many more bytes does a step send?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
 
@@ -21,7 +21,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now**: billions of parameters, and bytes sent as a multiple of data parallelism's. Sections 1 and 4 have the answers.
+# **Guess now**: how many billions of parameters, and how many times the bytes of data parallelism? Sections 1 and 4 have the answers.
 
 # %% name="question"
 model_guess, bytes_guess = FloatText(description="billion:"), FloatText(description="times:")
@@ -30,7 +30,8 @@ display(model_guess, bytes_guess)
 # %% [markdown] name="state"
 # ## 1. What a rank keeps
 #
-# Let us count it. One float32 matrix, one step of Adam. **Predict** the bytes for each parameter: weights, gradients and the optimizer's state together (activations are left out in this chapter).
+# Let us count for one float32 matrix and one step of Adam. **Predict** the bytes for each parameter: weights, gradients and the optimizer's state
+# together (this chapter leaves out activations).
 
 # %% name="guess_state"
 guess = IntText(description="bytes:")
@@ -47,7 +48,8 @@ state = sum(value.nbytes for value in optimizer.state[weight].values() if value.
 print(*(nbytes / weight.numel() for nbytes in (weight.nbytes, weight.grad.nbytes, state)))
 
 # %% [markdown] name="state_explained"
-# 4 + 4 + 8 = 16: Adam keeps two moments. In mixed precision it is 16 as well, as in [Reduce-scatter](10_reduce_scatter.ipynb): 2 for a bfloat16 weight, 2 for its gradient, and 12 for a float32 master copy and the moments (Rajbhandari et al.).
+# 4 + 4 + 8 = 16, because Adam keeps two moments. In mixed precision the sum is 16 as well, as in [Reduce-scatter](10_reduce_scatter.ipynb): 2 for a
+# bfloat16 weight, 2 for its gradient, and 12 for a float32 master copy and the moments (Rajbhandari et al.).
 #
 # All $p$ ranks hold the same 16 bytes. ZeRO, the *zero redundancy optimizer*, shards them in three stages: **1** the optimizer's state, **2** also gradients, **3** also parameters. For stage $s$ and $P$ parameters:
 #
@@ -71,11 +73,12 @@ for p in (8, 64):
 print(f"you said {model_guess.value:g} for 8 GPUs with nothing twice, which is stage 3")
 
 # %% [markdown] name="capacity_explained"
-# Stage 0 is plain data parallelism. Only stage 3 grows with the number of GPUs without limit; 1 and 2 always keep the weights, and 1 the gradients too.
+# Stage 0 is plain data parallelism. Only with stage 3 the model can grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
 #
-# ## 2. Stage 1: each updates a part
+# ## 2. Stage 1: each rank updates a part
 #
-# [Reduce-scatter](10_reduce_scatter.ipynb) did it with momentum on one vector. Here it is with a model and AdamW: all parameters lie in one flat vector, padded to a multiple of $p$, and rank $r$ owns the $r$-th part. The same function does it with and without sharding.
+# [Reduce-scatter](10_reduce_scatter.ipynb) did this with momentum on one vector. Here we do it with a model and AdamW: all parameters are in one flat
+# vector, padded to a multiple of $p$, and rank $r$ owns the $r$-th part. One function trains with and without sharding.
 
 
 # %% name="model_and_data"
@@ -124,7 +127,7 @@ def train(sharded, steps=3):
 
 
 # %% [markdown] name="train_guess"
-# **Predict** the largest difference between the weights of the two after three steps, and which of them sends more bytes.
+# **Predict** the largest difference between the two models' weights after three steps, and which of the two ways sends more bytes.
 
 # %% name="guess_train"
 difference_guess = ask("0, or rounding", "about 0.01, one step's length")
@@ -139,7 +142,7 @@ print(f"optimizer state on rank 0: {plain[0][1]} bytes plain, {sharded[0][1]} sh
 
 # %% name="sent_by_a_rank"
 def sent_by_a_rank(trace):
-    """Bytes that a rank sends if each call goes round a ring. A trace has the bytes that go *into* a call on a rank."""
+    """Bytes that a rank sends if each call uses a ring. A trace has the bytes that go *into* a call on a rank."""
     p = trace.ranks
     share = {"all_reduce": 2 * (p - 1) / p, "reduce_scatter_tensor": (p - 1) / p, "all_gather_into_tensor": p - 1}
     share["broadcast"] = (p - 1) / p  # along a chain all ranks but the last send; over all roots that is the mean
@@ -156,12 +159,13 @@ for name, trace, price in (
     print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
 
 # %% [markdown] name="volume_explained"
-# The same training and the same bytes, for an all-reduce *is* a reduce-scatter and an all-gather; what differs from the prediction is padding. (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`.) Write $2P$ for it: $2\frac{p-1}{p}P$ elements. Only the optimizer
-# shrank, to $\frac1p$.
+# Training and bytes are the same, because an all-reduce *is* a reduce-scatter and an all-gather; the small difference from the prediction is padding.
+# (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`.) We write $2P$ for this volume of
+# $2\frac{p-1}{p}P$ elements. Only the optimizer's state is smaller, $\frac1p$ of the whole.
 #
-# ### The one in torch
+# ### Stage 1 in torch
 #
-# `ZeroRedundancyOptimizer` wraps any optimizer, next to DDP: each rank updates the parameters that it owns. **Predict** its volume in units of $P$.
+# `ZeroRedundancyOptimizer` wraps any optimizer and works together with DDP: each rank updates the parameters that it owns. **Predict** its volume in units of $P$.
 
 # %% name="guess_redundancy"
 guess = ask("1 P", "2 P", "3 P")
@@ -186,13 +190,15 @@ print({op: calls.count(op) for op in sorted(set(calls))})
 print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameters):.2f} P")
 
 # %% [markdown] name="redundancy_explained"
-# $3P$. DDP all-reduces *whole* gradients, of which a rank needs $\frac1p$, and then each owner broadcasts its parameters. (DeepSpeed's first stage 1 all-reduced as well.) It saves memory as promised, and pays for convenience with half as many
-# bytes again. **The volume is a property of the implementation, not of the name.**
+# $3P$. DDP all-reduces *whole* gradients, although a rank needs only $\frac1p$ of them, and then each owner broadcasts its parameters. (DeepSpeed's
+# first stage 1 also used an all-reduce.) This saves memory as promised and is easy to use, but sends one and a half times as many bytes. **The volume
+# depends on the implementation, not on the name.**
 #
 # ## 3. Stage 2: don't keep gradients either
 #
-# Nobody needs the whole gradient after the reduce-scatter. So reduce-scatter each layer's as soon as it is ready, with the hooks of the last chapter, and drop it. Eight layers of 9 KiB. **Predict** the KiB of whole gradients that exist
-# at the worst moment, with and without.
+# After the reduce-scatter no rank needs the whole gradient. So reduce-scatter the gradient of each layer as soon as it is ready, with the hooks of
+# the last chapter, and then drop it. There are eight layers of 9 KiB. **Predict** how many KiB of whole gradients exist at the worst moment, with and
+# without dropping.
 
 # %% name="guess_peak"
 keeping_guess, dropping_guess = FloatText(description="keeping:"), FloatText(description="dropping:")
@@ -226,13 +232,14 @@ for drop in (False, True):
     print(f"{'dropping' if drop else 'keeping':9} {whole:g} KiB of whole gradients, {shards:g} KiB of shards")
 
 # %% [markdown] name="peak_explained"
-# One layer at a time (a real implementation: one bucket), and the $\frac1p$ that stays. Still $2P$. With gradient accumulation there is a choice: reduce after every micro-batch, or keep whole gradients as in
-# stage 1.
+# At each moment there is the whole gradient of one layer (in a real implementation: of one bucket), and the $\frac1p$ that stays. The volume is still
+# $2P$. With gradient accumulation you must choose: either reduce after every micro-batch, or keep whole gradients as in stage 1.
 #
 # ## 4. Stage 3: fetch the parameters when they are needed
 #
-# Now a rank keeps only its shard of each weight. Before a layer runs forward its weight is all-gathered, and freed after; the same again before its backward; then its gradient is reduce-scattered. That is
-# **FSDP**, *fully sharded data parallel*, in torch `fully_shard`: once for each block, bottom up, and once for the whole model, which takes what is left.
+# Now a rank keeps only its shard of each weight. Before a layer's forward pass its weight is all-gathered, and freed after it; the same happens for
+# its backward pass; then its gradient is reduce-scattered. This is **FSDP**, *fully sharded data parallel*. In torch you call `fully_shard` once for
+# each block, from the inside out, and once for the whole model, for the parameters that are left.
 
 
 # %% name="sharded_model"
@@ -254,7 +261,7 @@ for name in first:
     print(f"{name:12} rank 0: {first[name]}   last rank: {last[name]}")
 
 # %% [markdown] name="shapes_explained"
-# The parameters are `DTensor`s now, cut along their first dimension. The head has one row, so rank 0 has all of it and the others have none (it is padded when it travels).
+# The parameters are `DTensor`s now, split along their first dimension. The head has only one row, so rank 0 has all of it and the others have nothing (it is padded when it is sent).
 #
 # **Predict**: how many all-gathers and how many reduce-scatters does one step make, for three blocks and the head?
 
@@ -276,10 +283,12 @@ print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.ran
 Player(fsdp_trace)
 
 # %% [markdown] name="fsdp_explained"
-# A gather's number is one shard, a scatter's is the whole. Read it: the head first, small, since it belongs to the root, whose parameters are gathered when the model is called. Then blocks 0, 1, 2; backward gathers 2 and *at once* 1, before it
-# scatters 2: that is **prefetch**, so that the next weights arrive while this block computes. In all 7 gathers and 4 scatters. The head is not gathered twice: `reshard_after_forward=None` means yes for all but the root.
+# The number of a gather is the size of one shard, that of a scatter the whole size. The head comes first and is small: it belongs to the root module,
+# whose parameters are gathered when the model is called. Then come blocks 0, 1, 2. Backward gathers block 2 and *immediately* block 1, before it
+# scatters 2. This is **prefetch**: the next weights arrive while this block computes. In all there are 7 gathers and 4 scatters. The head is gathered
+# only once: `reshard_after_forward=None` frees the weights after forward in all modules except the root.
 #
-# With `False` the weights stay after forward: stage 2's bytes, and whole weights in memory from forward to backward.
+# With `False` the weights stay after forward. Then a step sends the bytes of stage 2, and whole weights are in memory from forward to backward.
 
 # %% name="fsdp_volume"
 unit = (world.ranks - 1) / world.ranks * 4 * parameters
@@ -291,7 +300,8 @@ for reshard in (None, True, False):
 print(f"you said {bytes_guess.value:g} times data parallelism's; stage 3 has 3 P to its 2 P")
 
 # %% [markdown] name="volume_of_fsdp"
-# What is left over is the padding of the head. **Half as many bytes again, for $\frac1p$ of the memory**: that answers the question at the top (40 billion, times 1.5). Is it still the same training?
+# The small remaining difference is the padding of the head. **One and a half times the bytes, and $\frac1p$ of the memory**: that answers the opening
+# question (40 billion, times 1.5). Is it still the same training?
 
 
 # %% name="same"
@@ -320,7 +330,8 @@ print("bytes of weights by rank, FSDP", [nbytes for _, nbytes in fsdp])
 #
 # $$T_\text{DDP} = 2(p-1)\,K\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta \qquad T_\text{ZeRO-3} = 3(p-1)\,L\alpha + 3\,\tfrac{p-1}{p}\,n\,\beta$$
 #
-# ($K$ buckets, as in [Overlap and bucketing](15_overlap_and_bucketing.ipynb).) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a message, **predict** the ratio of stage 3 to one all-reduce of everything on 8 and on 1024 GPUs.
+# ($K$ buckets, as in [Overlap and bucketing](15_overlap_and_bucketing.ipynb).) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a
+# message, **predict** the ratio of stage 3's time to that of one all-reduce of all weights, on 8 and on 1024 GPUs.
 
 # %% name="guess_price"
 eight, thousand = FloatText(description="8:"), FloatText(description="1024:")
@@ -339,13 +350,15 @@ for p in (8, 32, 128, 1024):
     print(f"; {memory[0]:.0f} GB a GPU become {memory[1]:.1f}")
 
 # %% [markdown] name="prices_explained"
-# On few ranks the ratio is 1.5, and prefetch hides most of it behind computing. On many, the pieces get short and the $\alpha$s remain: every layer goes round the ring of all $p$ ranks three times. Hence **hybrid sharding** (HSDP): shard among the GPUs of a node, and
+# On few ranks the ratio is 1.5, and prefetch hides most of the communication behind computing. On many ranks, the pieces are short, but the $\alpha$s
+# remain: every layer uses the ring of all $p$ ranks three times. A way out is **hybrid sharding** (HSDP): shard among the GPUs of a node, and
 # all-reduce the shards' gradients between nodes.
 #
 # ### Measured here
 #
-# The collectives of each stage alone, for 8 MiB of weights in 4 layers, on your ranks. `bench.seconds_of` times the stages in turns and gives the median of six for each, as the slowest rank took it. $\alpha$ and $\beta$ come from an all-reduce of one number and from DDP's row, so that row fits by construction. **Predict** the ratio of ZeRO-3 to DDP that
-# you will see.
+# The next cell times only the collectives of each stage on your ranks, for 8 MiB of weights in 4 layers. `bench.seconds_of` times the stages in
+# turns; for each it gives the median of six times of the slowest rank. $\alpha$ and $\beta$ come from an all-reduce of one number and from DDP's row,
+# so that row agrees by construction. **Predict** the ratio of ZeRO-3 to DDP that you will see.
 
 # %% name="guess_measured"
 guess = FloatText(description="ratio:")
@@ -388,15 +401,16 @@ for name, price in prices.items():
 print(f"you said {guess.value:g}")
 
 # %% [markdown] name="measured_explained"
-# On NCCL with rings it should be near the model (not run here); where NVLink's switch adds (NVLS) the all-reduce gets cheaper, and the ratio grows.
+# On NCCL with rings the ratio should be near the model (not run here). If NVLink's switch adds (NVLS), the all-reduce becomes cheaper and the ratio grows.
 #
-# With Gloo the ratio is further off, for the reason that [Reduce-scatter](10_reduce_scatter.ipynb) found: its `reduce_scatter_single` all-reduces a copy, so that a scatter costs as much as an all-reduce. Read "ZeRO sends no more than DDP"
-# as a statement about bytes that an *algorithm* needs.
+# With Gloo the ratio differs more from the model, for the reason found in [Reduce-scatter](10_reduce_scatter.ipynb): Gloo's `reduce_scatter_single`
+# all-reduces a copy, so a scatter costs as much as an all-reduce. "ZeRO sends no more than DDP" is a statement about the bytes that the *algorithm*
+# needs.
 #
-# ## 6. Yours
+# ## 6. Your turn
 #
-# One SGD step in which each rank updates its shard only. As it stands all ranks end with the same parameters, and they are wrong: every part went along the gradient of its owner alone. **Mend it.** `check` also counts
-# your bytes, $2P$ at most.
+# Write one SGD step in which each rank updates only its shard. With the code below all ranks end with the same parameters, but these are wrong: each
+# part was updated with its owner's gradient alone. **Fix it.** `check` also counts your bytes; at most $2P$ are allowed.
 
 
 # %% name="zero_mine"
@@ -421,14 +435,14 @@ check(zero_sgd_step)
 # %% [markdown] name="zero_hint"
 # <details><summary><b>A hint</b></summary>
 #
-# `train` in section 2 does it for AdamW: a reduce-scatter into an empty tensor of the right size *and dtype*, and a division.
+# `train` in section 2 does this for AdamW: a reduce-scatter into an empty tensor of the right size *and dtype*, then a division.
 # </details>
 #
-# It is graded in [Lab 5](../labs/lab05_sharding/sharding.ipynb), where you write all of it.
+# [Lab 5](../labs/lab05_sharding/sharding.ipynb) grades this function; there you write the whole of it.
 #
 # ## 7. Pitfalls
 #
-# **Only rank 0 evaluates.** With DDP that is a habit. **Predict** what it does here.
+# **Only rank 0 evaluates.** With DDP many programs do this. **Predict** what happens here.
 
 # %% name="guess_evaluate"
 guess = ask("it works", "rank 0 computes with its shard only", "rank 0 waits for the others")
@@ -446,9 +460,9 @@ def evaluate_on_rank_0():
 world.run(evaluate_on_rank_0, deadline=3)
 
 # %% [markdown] name="evaluate_explained"
-# A forward pass *is* communication now. All must run it, as often. The same goes for saving: a `state_dict` holds shards, and putting them together is a collective.
+# Now a forward pass *contains* communication. All ranks must run it equally often. The same holds for saving: a `state_dict` holds shards, and putting them together is a collective.
 #
-# **The head forgotten.** Blocks are sharded, the call for the whole model is missing, so the head is in no group. **Predict** what happens to it in training.
+# **The head is forgotten.** The blocks are sharded, but the call for the whole model is missing, so no call of `fully_shard` manages the head. **Predict** what happens to it in training.
 
 # %% name="guess_forgotten"
 guess = ask("an error", "it is averaged as in DDP", "each rank trains its own")
@@ -473,9 +487,10 @@ for forget in (False, True):
     print(f"forgotten={forget}: {world.run(head_after_two_steps, forget)}")
 
 # %% [markdown] name="forgotten_explained"
-# Nobody averages it, and no error says so: the copies part.
+# Its gradient is not averaged, and there is no error: the ranks' copies become different.
 #
-# **An optimizer made too early, and a norm of one's own.** The optimizer below is made before `fully_shard` replaces the parameters; and each rank takes the norm of the gradients that it has. **Predict** both.
+# **An optimizer made too early, and a norm of one rank.** The optimizer below is made before `fully_shard` replaces the parameters; and each rank
+# computes the norm of only its own gradients. **Predict** both.
 
 # %% name="guess_early"
 moved_guess = ask("it trains", "nothing moves", "an error", description="early:")
@@ -501,46 +516,48 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
     print(f"rank {rank}: moved by {moved:g}; own norm {own:.3f}, clip_grad_norm_ {norm:.3f}")
 
 # %% [markdown] name="early_explained"
-# The optimizer steps tensors that the model has let go: make it *after* sharding. And each rank's own norm is too small and another one on each rank; the squares must be summed over all, which `clip_grad_norm_` does for `DTensor`s with one small
-# all-reduce.
+# The optimizer updates tensors that the model no longer uses: make it *after* sharding. And each rank's own norm is too small, and different on each
+# rank. The squares must be summed over all ranks; for `DTensor`s `clip_grad_norm_` does this with one small all-reduce.
 
 # %% [markdown] name="where"
 # ## 8. Where you meet it
 #
-# - **FSDP2** is `fully_shard`. Put it round blocks: one round the whole model gathers everything at once, one round each small layer pays $\alpha$ each time. **FSDP1** (`FullyShardedDataParallel`) flattens a block's parameters into one.
+# - **FSDP2** is `fully_shard`. Apply it to blocks: a single call for the whole model gathers all weights at once, and a call for each small layer
+#   pays $\alpha$ each time. **FSDP1** (`FullyShardedDataParallel`) flattens a block's parameters into one.
 # - Prefetch of backward gathers is *on* by default in both; forward prefetch can be made earlier (`set_modules_to_forward_prefetch`).
 # - `MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)`: each collective has its own dtype, and so its own bytes.
-# - **DeepSpeed** has the stages by number. Offload to the host comes on top, at the speed of PCIe.
-# - `set_requires_gradient_sync(False)` is FSDP2's `no_sync`; it keeps whole gradients meanwhile.
+# - **DeepSpeed** calls the stages by number. It can also offload to the host, at the speed of PCIe.
+# - `set_requires_gradient_sync(False)` is FSDP2's `no_sync`; until the next sync it keeps whole gradients.
 
 # %% [markdown] name="quiz"
 # ## 9. Check yourself
 #
 # <details><summary>1. Stage 3 on 16 GPUs fits, stage 2 does not. Which number tells you that before you try?</summary>
 #
-# $P(2 + 14/16)$ bytes against $P \cdot 16/16$: 2.9 against 1 byte a parameter, with activations and one or two whole blocks on top.
+# Stage 2 needs $P(2 + 14/16)$ bytes, stage 3 $P \cdot 16/16$: 2.9 and 1 byte for each parameter. Activations and, in stage 3, one or two whole blocks are added.
 # </details>
 #
 # <details><summary>2. Why is block 2's second all-gather in section 4 a waste?</summary>
 #
-# It was freed after its forward, and its backward comes next. `block.set_reshard_after_forward(False)` for the last block saves it.
+# Its weights were freed after its forward, although its backward comes next. `block.set_reshard_after_forward(False)` for the last block saves it.
 # </details>
 #
 # <details><summary>3. Does FSDP need less memory for activations?</summary>
 #
-# No. They belong to a rank's own samples. Checkpointing, sequence or tensor parallelism shrink them.
+# No. Activations belong to a rank's own samples. Checkpointing, sequence or tensor parallelism make them smaller.
 # </details>
 #
 # <details><summary>4. With 4 micro-batches a step, how many bytes does stage 3 send?</summary>
 #
-# The weights are gathered for each: $4\cdot2P$ for the gathers, and $4P$ or (without sync until the last) $P$ for the gradients. Stage 1 stays at $2P$.
+# The weights are gathered for each micro-batch: $4\cdot2P$ for the gathers, and $4P$ or (without sync until the last) $P$ for the gradients. Stage 1 stays at $2P$.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Data parallel ranks hold everything $p$ times; ZeRO gives each a shard of the optimizer's state, then of the gradients, then of the weights. The first two are free in bytes, $2P$, because an all-reduce was a reduce-scatter and an all-gather all along; the third
-# fetches the weights twice and moves $3P$. The result is the same training. **Stages 1 and 2 are free; stage 3 buys memory with bytes.**
+# In data parallelism everything is stored $p$ times. ZeRO gives each rank a shard of the optimizer's state, then of the gradients, then of the
+# weights. The first two stages send no more bytes, $2P$, because an all-reduce is a reduce-scatter followed by an all-gather; the third gathers the
+# weights twice and sends $3P$. The training is the same. **Stages 1 and 2 cost no extra bytes; stage 3 saves memory but sends more bytes.**
 #
 # **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb).
 #

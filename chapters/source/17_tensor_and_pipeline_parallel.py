@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Tensor and pipeline parallel
 #
-# **A transformer of 96 layers and width 12,288 does not fit on one GPU. Give every GPU an eighth of *each* layer, or 12 whole
-# layers: which of the two sends more, and which waits more?**
+# **A transformer of 96 layers and width 12,288 does not fit on one GPU. You can give every GPU an eighth of *each* layer, or 12 whole layers. Which
+# of the two sends more bytes, and in which do GPUs wait more?**
 #
 # 50 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
 
@@ -20,8 +20,8 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="guess_intro"
-# A layer of width $h$ has about $12h^2$ weights. **Guess now**: how many GB does each of 8 GPUs send while *one* sequence of 2048 tokens goes forward and
-# backward, for either cut? Section 6 has the answer.
+# A layer of width $h$ has about $12h^2$ weights. **Guess now**: for each of the two ways, how many GB does each of 8 GPUs send for the forward and
+# backward pass of *one* sequence of 2048 tokens? Section 6 has the answer.
 
 # %% name="question"
 parameters = 96 * 12 * 12_288**2
@@ -30,10 +30,10 @@ print(f"{parameters / 1e9:.0f} billion weights, {2 * parameters / 1e9:.0f} GB in
 display(tensor_guess, pipeline_guess)
 
 # %% [markdown] name="cut"
-# ## 1. Two ways to cut a product
+# ## 1. Two ways to split a product
 #
-# $Y = XA$. Cut $A$ by **columns**, and a rank with all of $X$ makes some columns of $Y$. Cut $A$ by **rows**, and a rank needs only the matching columns of
-# $X$; it makes a matrix of full size. **Predict**: which of the two results is of no use before a collective?
+# Let $Y = XA$. If $A$ is split by **columns**, a rank needs all of $X$ and computes some columns of $Y$. If $A$ is split by **rows**, a rank needs
+# only the matching columns of $X$, and computes a matrix of full size. **Predict**: which of the two results can't be used before a collective?
 
 # %% name="guess_cut"
 guess = ask("by columns", "by rows", "both")
@@ -52,18 +52,17 @@ dist.all_reduce(rows)
 print(f"summed  off by {(rows - x @ a).abs().max():.0e}")
 
 # %% [markdown] name="pair"
-# By columns you get finished numbers, some of them. By rows you get all of them, each with $p-1$ terms missing.
+# Split by columns, each rank has some of the numbers, and these are complete. Split by rows, each rank has all of the numbers, but each lacks $p-1$ terms.
 #
-# The feed-forward part of a layer is $\text{relu}(XA)\,B$, two products. **Predict**: with how few collectives can it be done, if all ranks begin with $X$ and all want the
-# result?
+# The feed-forward part of a layer is $\text{relu}(XA)\,B$, two products. **Predict**: what is the smallest number of collectives, if all ranks begin with $X$ and all need the result?
 
 # %% name="guess_pair"
 guess = IntText(description="collectives:")
 guess
 
 # %% [markdown] name="pair_explained"
-# $A$ by columns, $B$ by rows. The columns that a rank has after the first product are just those that its rows of $B$ ask for; and relu looks at single, *finished* numbers. **Yours**: one line is
-# missing.
+# Split $A$ by columns and $B$ by rows. After the first product a rank has exactly the columns that its rows of $B$ need; and relu uses single, *complete*
+# numbers. **Your turn**: one line is missing.
 
 
 # %% name="column_row_linear"
@@ -84,16 +83,18 @@ check(column_row_linear)
 # ```
 # </details>
 #
-# One, after the *pair* of products, not after each. The other order, rows first, needs a collective before the relu, since $\text{relu}(u+v)$ is not $\text{relu}(u)+\text{relu}(v)$.
+# One collective is enough, after the *pair* of products, not after each. The opposite order, rows first, needs a collective before the relu, because
+# $\text{relu}(u+v)$ is not $\text{relu}(u)+\text{relu}(v)$.
 #
-# Attention is such a pair too: each rank takes some *heads* (columns of the three projections), and the output projection is cut by rows. So a layer has two pairs,
-# and two all-reduces forward.
+# Attention is such a pair too: each rank takes some *heads* (columns of the three projections), and the output projection is split by rows. So a
+# layer has two pairs, and two all-reduces forward.
 
 # %% [markdown] name="backward"
 # ## 2. Backward
 #
-# After the pair, $y = \sum_r z_r$, so each $z_r$ has the gradient of $y$ itself: nothing to send. Before the pair, all $p$ ranks used the same $x$, each for a piece of the result.
-# The gradient of $x$ is the **sum** of what each rank finds. So the pair sits between two conjugates, which Megatron-LM calls $f$ and $g$:
+# After the pair, $y = \sum_r z_r$, so the gradient of each $z_r$ is the gradient of $y$: nothing must be sent. Before the pair, all $p$ ranks used
+# the same $x$, each for a piece of the result. The gradient of $x$ is the **sum** of all ranks' gradients. So the pair needs two operations, one
+# before and one after it, which Megatron-LM calls $f$ and $g$:
 #
 # | | forward | backward |
 # |---|---|---|
@@ -119,7 +120,8 @@ class G(torch.autograd.Function):
 
 
 # %% [markdown] name="forgot"
-# (A plain `dist.all_reduce` inside a model is unknown to autograd, which warns of it.) Now two pairs, one on the other, against one process with whole matrices. `leave_out` forgets $f$.
+# (autograd does not know a plain `dist.all_reduce` inside a model, and warns of it.) Now compare two pairs, one after the other, with one process
+# that has whole matrices. `leave_out` leaves out $f$.
 
 
 # %% name="two_pairs"
@@ -162,8 +164,8 @@ for leave_out in (False, True):
     print(f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)))
 
 # %% [markdown] name="forgot_explained"
-# The last pair is right; everything *below* it is not, and nobody complains. The forward pass is right too, so the loss looks as it should. A test that looks at one pair and its
-# weights finds nothing: compare the gradient of the **input** with a single process.
+# The last pair is right; everything *before* it is wrong, without an error. The forward pass is right too, so the loss looks normal. A test of one
+# pair and its weights finds nothing: compare the gradient of the **input** with a single process.
 #
 # Now count. **Predict**: how many all-reduces did the two pairs call, forward and backward?
 
@@ -177,9 +179,10 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 Player(trace)
 
 # %% [markdown] name="calls_explained"
-# Two a pair, each as large as the *activations* ($4 \times 8$ floats here), not as the weights. A layer has two pairs: **four all-reduces of $b\,s\,h$ elements** for $b$ sequences of $s$ tokens.
+# There are two for each pair, each as large as the *activations* ($4 \times 8$ floats here), not as the weights. A layer has two pairs: **four
+# all-reduces of $b\,s\,h$ elements** for $b$ sequences of $s$ tokens.
 #
-# **The bias.** Each rank computes `part + bias`, then the parts are summed. The product should be 10, the bias is 1. **Predict** what comes out on your ranks.
+# **The bias.** Each rank computes `part + bias`, then the parts are summed. The product should be 10, the bias is 1. **Predict** the result on your ranks.
 
 # %% name="guess_bias"
 guess = FloatText(description="result:")
@@ -198,9 +201,9 @@ print(f"before {everywhere.item():g}, after {once.item():g}")
 # %% [markdown] name="sequence"
 # ## 3. Sequence parallel
 #
-# After $g$ every rank has the same $y$ and does the same layer norm, dropout and addition with it: $p$ times the work and, worse, $p$ times the memory for what backward needs. These steps treat each
-# *token* by itself. So let $g$ leave each rank its tokens only: a **reduce-scatter**. Then $f$ must collect them again: an **all-gather**. Backward they change places.
-# **Predict**: the bytes on the wires become ...
+# After $g$ every rank has the same $y$ and does the same layer norm, dropout and addition with it: this is $p$ times the work and, worse, $p$ times
+# the memory for backward. These steps treat each *token* separately. So $g$ can give each rank only its own tokens: a **reduce-scatter**. Then $f$
+# must collect them again: an **all-gather**. In backward the two are exchanged. **Predict**: the number of bytes that are sent becomes ...
 
 # %% name="guess_sequence"
 guess = ask("fewer", "the same", "more")
@@ -251,13 +254,15 @@ for form in ((F.apply, G.apply, False), (Gather.apply, Scatter.apply, True)):
     print(f"off by {results[0][0]:.0e}, keeps {results[0][1]}, rings send {sent} bytes a rank: {ops}")
 
 # %% [markdown] name="sequence_explained"
-# The same: an all-reduce *is* a reduce-scatter and an all-gather. The memory between the pairs shrinks to $1/p$, for no more bytes. (For the weight's gradient backward needs the gathered $x$ once more. Either it is kept whole, or it is gathered again, as Megatron-LM does: one collective more, behind a product.)
+# The same: an all-reduce *is* a reduce-scatter and an all-gather. The memory between the pairs becomes $1/p$, with the same bytes. (For the weight's
+# gradient backward needs the gathered $x$ once more. Either a rank keeps the whole of it, or gathers it again, as Megatron-LM does: that is one more
+# collective, which overlaps with a product.)
 #
-# A trap comes with it: the weights of the layer norm now see only *their* rank's tokens, so their gradients are partial and need an all-reduce of their own.
+# This can cause a mistake: on each rank the layer norm now sees only that rank's tokens, so the gradients of its weights are partial and need another all-reduce.
 #
-# ## 4. torch's own
+# ## 4. Tensor parallelism in torch
 #
-# `parallelize_module` does all this to a model that knows nothing of ranks. Each rank here begins with *other* weights. **Predict** what the first plan sends, before and in the step.
+# `parallelize_module` does all this for a model written for one process. Here each rank begins with *different* weights. **Predict** what the first plan sends, before and in the step.
 
 
 # %% name="with_torch"
@@ -284,18 +289,20 @@ for split_tokens in (False, True):
     print("   ", [event.op for event in trace if event.rank == 0])
 
 # %% [markdown] name="torch_explained"
-# First rank 0's weights are dealt out, so that ranks agree; then one all-reduce forward and one backward, or an all-gather and a reduce-scatter each way. The bias of the second product is added once. torch 2.13
+# First rank 0's weights are scattered, so that the ranks agree. Then there is one all-reduce forward and one backward, or an all-gather and a
+# reduce-scatter in each direction. The bias of the second product is added once. torch 2.13
 # calls this API experimental.
 
 # %% [markdown] name="price"
 # ## 5. What it costs
 #
-# A ring all-reduce of $n = b\,s\,h\,e$ bytes, four times a layer:
+# Each layer has four ring all-reduces of $n = b\,s\,h\,e$ bytes:
 #
 # $$T_\text{layer} = 4\left[2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,s\,h\,e\,\beta\right]$$
 #
-# First a test of the model on your ranks: 32 calls with 4 bytes give $\alpha$, one with 4 MiB gives $\beta$; the 32 all-reduces of eight layers with 64 KiB of activations are the test. `bench.seconds_of` runs
-# on every rank, times the three in turns, and gives the median of seven for each, as the slowest rank took it.
+# First a test of the model on your ranks: 32 calls with 4 bytes give $\alpha$, one with 4 MiB gives $\beta$; the 32 all-reduces of eight layers with
+# 64 KiB of activations test it. `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of seven times of the
+# slowest rank.
 
 # %% name="timings"
 # %%ranks
@@ -322,10 +329,10 @@ print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / max(beta, 1e-15):.
 print(f"eight layers: measured {1e3 * layers:.1f} ms, model {1e3 * model:.1f} ms")
 
 # %% [markdown] name="guess_share_intro"
-# If the measurement is far above the model, count your cores: where ranks take turns on them, each of the 32 calls waits for the slowest to be woken.
+# If the measurement is far above the model, you may have fewer cores than ranks: then ranks take turns, and each of the 32 calls waits until the slowest rank is awake.
 #
-# Now the large model on 8 GPUs. Assume 400 TFLOP/s each, 5 µs a message, and links of 450 GB/s in each direction (NVLink 4) or 50 GB/s (a 400 Gb/s network card).
-# **Predict** the share of the time that communication takes, on either.
+# Now the large model on 8 GPUs. Assume 400 TFLOP/s each, 5 µs for each message, and links of 450 GB/s in each direction (NVLink 4) or 50 GB/s (a 400
+# Gb/s network card). **Predict** the share of the time that communication takes with each of the two links.
 
 # %% name="guess_share"
 inside, across = FloatText(description="NVLink, %:"), FloatText(description="network, %:")
@@ -341,14 +348,17 @@ for name, bytes_per_s in links.items():
 
 # %% [markdown] name="share_explained"
 # Data parallelism can hide its all-reduce behind the whole backward pass. Here the next product *needs* the result, so most of these bytes are on the critical path, in every layer. **That is why tensor
-# parallelism stays inside the node.** There it also ends: over 64 ranks the pieces of each product would be small, and small products use a GPU badly (Narayanan et al. 2021).
+# parallelism stays inside the node.** It is also limited to the ranks of a node: with 64 ranks the pieces of each product would be small, and small
+# products use a GPU badly (Narayanan et al. 2021).
 #
-# (Some can be hidden. In backward the input's gradient can travel while the weight's is computed, as in Megatron-LM; newer kernels cut a product in pieces and send each while they compute the next.)
+# (A part can be hidden. In backward the input's gradient can be sent while the weight's is computed, as in Megatron-LM; newer kernels cut a product
+# in pieces and send each while they compute the next.)
 
 # %% [markdown] name="pipeline"
 # ## 6. Whole layers: the pipeline
 #
-# Now rank $r$ keeps some layers whole, a **stage**, receives activations from rank $r-1$ and sends its own to rank $r+1$; backward, gradients go the other way. First the answer from the top.
+# Now rank $r$ keeps some layers whole, a **stage**, receives activations from rank $r-1$ and sends its own to rank $r+1$; in backward, gradients go
+# the other way. First the answer to the opening question.
 
 # %% name="answer"
 cluster = workload.Cluster(8, links["NVLink"], 5e-6)
@@ -358,8 +368,8 @@ for what, said, price in (("layers cut", tensor_guess, tensor), ("12 whole", pip
     print(f"{what}: you said {said.value:g} GB; {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
 
 # %% [markdown] name="stage_intro"
-# So why cut layers at all? Watch the ranks *work*. The layers below are real; a sleep stands in for a GPU's time with them (20 ms forward, 40 ms backward), so that your number of cores
-# doesn't matter. What must be kept for backward is in `kept`.
+# So why do people split layers at all? Watch when the ranks *work*. The layers below are real; a sleep replaces a GPU's computing time (20 ms
+# forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what backward needs.
 
 
 # %% name="stage"
@@ -402,7 +412,7 @@ def backward(stage, i):
 
 
 # %% [markdown] name="orders_intro"
-# In which order a rank works is a list. **GPipe**: all $m$ micro-batches forward, then all backward. A batch in one piece is GPipe with $m = 1$.
+# A list gives the order of a rank's work. **GPipe**: all $m$ micro-batches forward, then all backward. A batch in one piece is GPipe with $m = 1$.
 
 
 # %% name="gpipe"
@@ -449,9 +459,9 @@ for m in (1, 2, 4, 8):
 #
 # $$\text{idle} = \frac{p-1}{m+p-1}$$
 #
-# (Some papers give $\frac{p-1}{m}$: the bubble over the *ideal* time. Say which.) What you measured beyond it is the messages and your machine.
+# (Some papers give $\frac{p-1}{m}$: the bubble divided by the *ideal* time. Always say which one you mean.) If you measured more, the rest is messages and your machine.
 #
-# Now **1F1B**: one forward, one backward. A rank runs ahead only as far as the stages behind it need to be fed, then alternates. **Predict**: what does that change?
+# Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates. **Predict**: what does that change?
 
 # %% name="guess_1f1b"
 guess = ask("the bubble shrinks", "less is kept for backward", "both")
@@ -488,8 +498,9 @@ pane.set_xlabel("seconds")
 plt.show()
 
 # %% [markdown] name="figure_explained"
-# The white is the bubble, and it is the same. What differs is what a rank holds: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$, however large $m$ is. That is the gain: memory no longer stops
-# you from raising $m$. (To shrink the bubble, give each rank several short stages: *interleaved* schedules, $v$ times less idle for $v$ times the messages.)
+# The white area is the bubble, and it is the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
+# for any $m$. This is the advantage: memory no longer limits $m$. (To make the bubble smaller, give each rank several short stages: *interleaved*
+# schedules have $v$ times less idle time for $v$ times the messages.)
 #
 # Are the gradients right?
 
@@ -514,9 +525,9 @@ for name, ranks in runs.items():
     print(f"{name:12} off by {error:.0e}")
 
 # %% [markdown] name="deadlock"
-# ### Which order survives blocking sends?
+# ### Which order works with blocking sends?
 #
-# Let `send` wait for its receiver. **Predict**: which of the two orders comes to an end?
+# Let `send` wait for its receiver. **Predict**: which of the two orders ends without a deadlock?
 
 # %% name="guess_deadlock"
 guess = ask("both", "only GPipe", "only 1F1B", "neither")
@@ -532,13 +543,15 @@ world.run(pipelined, one_f_one_b, 8, dist.send, deadline=5)
 wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, dist.send)).deadlock
 
 # %% [markdown] name="deadlock_explained"
-# In GPipe everything flows one way, then everything flows back. In 1F1B rank $r$ sends an activation down while rank $r+1$ sends a gradient up, and both wait in `send`. Above, `isend` was the mend. On NCCL,
-# where a pair's messages queue on a stream, the two must go as one: `batch_isend_irecv` (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
+# In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
+# $r$, and both wait in `send`. The code above used `isend` to avoid this. On NCCL, where a pair's messages queue on a stream, the two must be one
+# batch: `batch_isend_irecv` (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
 
 # %% [markdown] name="axes"
 # ## 7. All three at once
 #
-# Large runs use every cut: 512 GPUs as 8 (layers cut) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches. **Predict** which sends most, a GPU and step.
+# Large runs use all three: 512 GPUs as 8 (tensor) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches. **Predict**
+# which of them sends most for each GPU and step.
 
 # %% name="guess_axes"
 guess = ask("tensor", "pipeline", "data")
@@ -557,14 +570,16 @@ for what, (nvlink, network) in prices.items():
 print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 
 # %% [markdown] name="axes_explained"
-# So: **tensor** innermost, on the fastest links, for it sends most and little hides it. **Data** can hide behind backward, and is sent once a step, however many micro-batches there are. **Pipeline** sends little, between
-# neighbours, and crosses nodes best; its price is the bubble, not bytes.
+# So **tensor** parallelism is innermost, on the fastest links, because it sends most and little of it can be hidden. **Data** parallelism can hide
+# behind backward, and sends once a step, for any number of micro-batches. **Pipeline** parallelism sends little, only between neighbours, and is best
+# between nodes; it costs idle time (the bubble), not bytes.
 #
 # ## 8. Check yourself
 #
 # <details><summary>1. Each rank drops out different units of the <i>hidden</i> layer between A and B. Is that a bug? And after g?</summary>
 #
-# Between A and B ranks hold different columns, so different masks are right. After $g$ all hold the same $y$ and must draw the same mask, or they part. (With sequence parallelism they hold different tokens again.)
+# Between A and B ranks hold different columns, so different masks are right. After $g$ all hold the same $y$ and must draw the same mask, or they
+# become different. (With sequence parallelism they hold different tokens again.)
 # </details>
 #
 # <details><summary>2. p = 4 stages: how many micro-batches for less than 10 % idle?</summary>
@@ -572,31 +587,34 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # $3/(m+3) < 0.1$, so $m > 27$: 28.
 # </details>
 #
-# <details><summary>3. Gradient clipping needs the norm of all gradients. You add the squares over the tensor-parallel ranks. What is counted how often?</summary>
+# <details><summary>3. Gradient clipping needs the norm of all gradients. You add the squares over the tensor-parallel ranks. How often is each parameter counted?</summary>
 #
 # The shards of A and B once, as they should be; layer norms and the second bias are on every rank, so $p$ times. Count those on one rank only.
 # </details>
 #
-# <details><summary>4. The same model on the 8 GPUs writes text, one token at a time. What limits its tensor parallelism now?</summary>
+# <details><summary>4. The same model generates text on the 8 GPUs, one token at a time. What limits its tensor parallelism now?</summary>
 #
-# Two all-reduces a layer, of $2h = 24.6$ kB: next to no bytes. But $2 \cdot 96 \cdot 14$ messages one after the other, at 5 µs, are 13 ms for each token. Latency counts, so libraries have other algorithms for it.
+# There are two all-reduces a layer, of $2h = 24.6$ kB: very few bytes. But $2 \cdot 96 \cdot 14$ messages one after the other, at 5 µs, are 13 ms for
+# each token. The latency is the limit, so libraries use other algorithms here.
 # </details>
 #
 # <details><summary>5. Is it true that tensor parallelism all-reduces after each parallel product?</summary>
 #
-# No: after each pair, column then row. Two forward and two backward a layer.
+# No: after each pair of a column-parallel and a row-parallel product. A layer has two all-reduces forward and two backward.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Cut by columns, then by rows, a pair of products needs one all-reduce forward and, for its input, one backward; sequence parallelism replaces each by a reduce-scatter and an all-gather and saves memory for the same
-# bytes. These bytes are activations, in every layer, and somebody waits for them. A pipeline sends far less and pays with a bubble of $\frac{p-1}{m+p-1}$, and 1F1B bounds what it keeps. **Tensor
-# parallelism pays in bytes, the pipeline pays in waiting.**
+# If a pair of products is split by columns, then by rows, it needs one all-reduce forward and, for its input, one backward. Sequence parallelism
+# replaces each by a reduce-scatter and an all-gather, and saves memory with the same bytes. These bytes are activations, in every layer, and the next
+# product waits for them. A pipeline sends far less but has a bubble of $\frac{p-1}{m+p-1}$, and 1F1B limits what each rank keeps. **Tensor
+# parallelism costs bytes, the pipeline costs waiting.**
 #
-# **Now you:** the last layer is cut too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
+# **Now you:** the last layer is split too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss
+# over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
 #
-# **Next question:** all these calls end in a library. Which, and what does it promise? [Libraries](18_libraries.ipynb)
+# **Next question:** a library carries out all these calls. Which library, and what does it promise? [Libraries](18_libraries.ipynb)
 #
 # **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
 # D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (interleaving, the bubble) ·

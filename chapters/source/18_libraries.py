@@ -2,7 +2,7 @@
 # # Libraries
 #
 # **A training step calls `torch.distributed` five times. It must run on eight H100s, on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
-# Which library carries each call there, how do you find out, and which of the five comes out different?**
+# Which library carries out each call there, how do you find out, and which of the five calls gives a different result?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [All-reduce](07_all_reduce.ipynb)
 
@@ -25,7 +25,8 @@ world
 # %% [markdown] name="the_step"
 # ## 1. The step
 #
-# Here it is, as small as it gets: the data loader's tokens from rank 0, activations to the next pipeline stage, the gradient, "did any rank overflow?", and the mean number of samples. Each line yields a name, its tensor and its call.
+# Here is the step in its smallest form: the data loader's tokens from rank 0, activations to the next pipeline stage, the gradient, "did any rank
+# overflow?", and the mean number of samples. Each line yields a name, its tensor and its call.
 
 
 # %% name="step"
@@ -76,11 +77,13 @@ print(f"{sum(said == 'ok' for _, said in live[-1].values())} of 5 on {world.back
 Player(trace)
 
 # %% [markdown] name="step_explained"
-# The last rank's tensors are shown; the picture has all five calls, carried or not. What is not `ok` is a correct call that was turned down by what carries it here. So it matters who that is. Who decides it?
+# The cell shows the last rank's tensors; the picture has all five calls, whether they succeeded or not. A call that is not `ok` is correct, but the
+# library here refused it. So the choice of the library matters. What decides it?
 #
-# ## 2. Who carries a call?
+# ## 2. Which library carries out a call?
 #
-# `torch.distributed` moves no bytes. It looks at the *device* of the tensor, takes the **backend** that the group has for it, and the backend calls a library. So the choice is made once, by a name in `init_process_group`. **Predict** the name for each machine.
+# `torch.distributed` moves no bytes. It looks at the *device* of the tensor, takes the **backend** that the group has for it, and the backend calls a
+# library. So you choose once, by a name in `init_process_group`. **Predict** the name for each machine.
 
 # %% name="guess_names"
 machines = ["laptop, no GPU", "8 H100", "8 MI300X (AMD)", "MPI cluster, CPUs"]
@@ -104,7 +107,7 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # | **UCC** | CPUs and GPUs, through others: UCX (messages over fast networks), NCCL, SHARP (switches that add) | `ucc`, if built with it |
 # | **oneCCL** | Intel GPUs | `xccl` |
 #
-# (Beside these stands torchcomms, an interface with backends of its own that its README calls experimental. And in torch 2.15 `nccl` names a rewritten backend, `nccl-legacy` the one before.)
+# (There is also torchcomms, an interface with its own backends, which its README calls experimental. And in torch 2.15 `nccl` is a rewritten backend, `nccl-legacy` the old one.)
 #
 # So: gloo, nccl, nccl, and on the cluster `mpi` *or* `gloo`. Can `mpi` carry what the step needs? From torch's documentation:
 #
@@ -115,7 +118,8 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # | reduce_scatter | yes | yes | yes | **no** |
 # | barrier | yes | no | yes | yes |
 #
-# By name, all of our calls are there (dtypes are for section 4). But **decide** by the table: next month the optimizer is sharded by [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric sits on the CPU. Which line fails, on which machine?
+# All of our calls are in the table (section 4 is about dtypes). But use the table to **decide** two cases: next month the optimizer is sharded by
+# [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric is on the CPU. Which line of the table fails, on which machine?
 
 # %% name="guess_fails"
 fails = ["ZeRO on the MPI cluster", "ZeRO on the laptop", "the CPU metric on the laptop", "the CPU metric on 8 H100"]
@@ -130,7 +134,7 @@ guess
 #
 # ## 3. How do you find out?
 #
-# Don't believe the script: ask the ranks. First torch, then the operating system, which counts every byte that a process writes to a socket and knows where each socket leads.
+# The script may be wrong, so ask the ranks. First ask torch, then the operating system: it counts every byte that a process writes to a socket, and knows where each socket leads.
 #
 # One all-reduce of 20 MB. **Predict** the MB that a rank writes if Gloo carries it by TCP as a ring ([All-reduce](07_all_reduce.ipynb)), and the MB if NCCL does, within one machine.
 
@@ -160,13 +164,17 @@ p = world.ranks
 print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB; you said {gloo_mb.value:g}")
 
 # %% [markdown] name="follow_explained"
-# With Gloo the count *is* the formula, to the last few kB: every byte of the ring goes through the kernel's TCP, here by the loopback address. With NCCL it is next to nothing: GPUs of one machine write into each other's memory, and the operating system never sees it. There you ask the library:
+# With Gloo the count agrees with the formula, except for a few kB: every byte of the ring goes through the kernel's TCP, here over the loopback
+# address. With NCCL it is almost zero: GPUs of one machine write into each other's memory, and the operating system does not see it. There you ask
+# the library:
 #
-# - `NCCL_DEBUG=INFO`: version, network (`NET/IB` or `NET/Socket`) and every ring. **A line that says `NET/Socket` on an InfiniBand cluster is the most expensive line of a log.**
+# - `NCCL_DEBUG=INFO`: version, network (`NET/IB` or `NET/Socket`) and every ring. **If it says `NET/Socket` on an InfiniBand cluster, the job is much too slow.**
 # - `NCCL_DEBUG_SUBSYS=INIT,TUNING` adds the tuner's table, and `TUNING` alone hides the lines above ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)).
 # - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
 #
-# Both libraries pick a network interface by themselves, and both can be told: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Gloo reads its variable whenever a group is made, NCCL once, before its first. The classic mistake: a job file from another cluster, where the interface had another name.
+# Both libraries choose a network interface, and for both you can set it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Gloo reads its
+# variable whenever a group is made, NCCL once, before its first group. A common mistake is a job file from another cluster, where the interface had
+# another name.
 
 # %% tags=["raises-exception"] name="wrong_interface"
 # %%ranks --deadline 20
@@ -180,11 +188,11 @@ finally:
     os.environ.pop("GLOO_SOCKET_IFNAME") if mine is None else os.environ.update(GLOO_SOCKET_IFNAME=mine)
 
 # %% [markdown] name="interface_explained"
-# That is the good case: it fails at once, and names the culprit. The bad case is an interface that exists and is slow.
+# Here the mistake is easy to find: the call fails at once, and the message names the interface. It is hard to find if the interface exists but is slow.
 #
-# ## 4. Which of the five come out different?
+# ## 4. Which of the five give different results?
 #
-# We let a second library carry the same step: the **wire**, this course's own backend, written in Python. **Predict** line by line what will be the *same*.
+# A second library carries out the same step: the **wire**, this course's own backend, written in Python. **Predict** line by line what will be the *same*.
 
 # %% name="guess_same"
 same = SelectMultiple(options=lines, rows=5)
@@ -206,15 +214,19 @@ apart = max(abs(a - b) for a, b in zip(live[0]["gradient"][0], live[-1]["gradien
 print(f"the gradient on the first and the last rank of one run: differ by {apart:g}")
 
 # %% [markdown] name="same_explained"
-# **activations**: moved, not calculated, so the same everywhere.
+# **activations**: they are copied, not calculated, so they are the same with both.
 #
-# **gradient**: the same up to rounding, since each library adds in an order of its own (with two ranks there is only one order). Within one run all ranks agree to the bit. A test that compares bits with another library's is wrong.
+# **gradient**: it is the same up to rounding, because each library adds in its own order (with two ranks there is only one order). Within one run all
+# ranks have the same bits. A test must not compare bits with another library's.
 #
-# **tokens**: refused by Gloo and by NCCL alike, for neither has a name for 16-bit integers, not even to copy them. The wire has.
+# **tokens**: Gloo and NCCL both refuse, because neither has a name for 16-bit integers, not even to copy them. The wire has one.
 #
-# **samples**: look at the *value*. Each rank brought 100. If yours holds the sum, as with Gloo, the backend added first and failed at the division: an error *after* the damage. Who catches it and goes on has a wrong number. (The wire refuses before it adds.)
+# **samples**: look at the *value*. Each rank contributed 100. If yours holds the sum, as with Gloo, the backend added first and failed at the
+# division: the error came *after* the tensor was changed. A program that catches the error and continues has a wrong number. (The wire refuses before
+# it adds.)
 #
-# **overflow** looks harmless. But a training loop asks again in each step, and a flag that is kept ("has *any* step overflowed?") is summed again and again. It is `True` on every rank. **Predict** what it says after eight steps.
+# **overflow** looks harmless. But a training loop asks in each step, and a flag that is kept ("has *any* step overflowed?") is summed again and
+# again. It is `True` on every rank. **Predict** its value after eight steps.
 
 # %% name="guess_bool"
 guess = ask("True", "False", "8")
@@ -229,11 +241,14 @@ for _ in range(8):
 print("\n".join(seen))
 
 # %% [markdown] name="bool_explained"
-# In brackets is the byte underneath. Gloo adds bytes: with four ranks 4, 16, 64, and then 256, for which a byte has no room. (An odd number of ranks never gets there; with 256 ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this reason (`ProcessGroupNCCL.cpp`). One line, two libraries, two answers, no error.
+# In brackets is the byte that stores the flag. Gloo adds bytes: with four ranks 4, 16, 64, and then 256, which is too large for a byte, so it becomes 0.
+# (An odd number of ranks never gets there; with 256 ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this
+# reason (`ProcessGroupNCCL.cpp`). So one line gives different results with two libraries, without an error.
 #
-# ### Yours: a step for any library
+# ### Your turn: a step for any library
 #
-# Below are the three lines as they were. **Mend them**, in place, so that both libraries agree: whoever asks for what they mean, and no more, needs no particular library. The next cell judges it on your backend and on the wire.
+# Below are the three lines as they were. **Fix them**, in place, so that both libraries agree: if a call asks for exactly what you mean, it does not
+# depend on the library. The next cell judges it on your backend and on the wire.
 
 
 # %% name="portable"
@@ -265,7 +280,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # %% [markdown] name="portable_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# A copy needs no arithmetic: show the tokens as bytes, `view(torch.uint8)`. What do you mean by "any"? And the mean of whole numbers is a sum, then *your* division.
+# A copy needs no arithmetic: send the tokens as bytes, `view(torch.uint8)`. Which operation means "any"? And the mean of whole numbers is a sum, then *your* division.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -278,16 +293,20 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # ```
 # </details>
 #
-# Two differences may never show in your runs, because the interface leaves them open: a blocking `send` may wait for its receiver or not (MPI's standard allows both; [Point to point](02_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and bucketing](15_overlap_and_bucketing.ipynb)). Write for the stricter of each.
+# Two differences may not appear in your runs, because the interface allows both behaviours: a blocking `send` may wait for its receiver or not (MPI's
+# standard allows both; [Point to point](02_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and
+# bucketing](15_overlap_and_bucketing.ipynb)). Write your program so that it works with both.
 
 # %% [markdown] name="price"
 # ## 5. What the library costs
 #
-# The call is the same, $\alpha$ and $\beta$ are the library's. A ring all-reduce of $n$ bytes takes
+# The call is the same, but $\alpha$ and $\beta$ depend on the library. A ring all-reduce of $n$ bytes takes
 #
 # $$T = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta$$
 #
-# `bench.sweep` times your library's all-reduce and fits both; the last two sizes of the table are not among those it sees, so they test the model. Beside it stands what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are 0.6 µs a hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
+# `bench.sweep` times your library's all-reduce and fits both; the fit does not use the last two sizes of the table, so they test the model. The table
+# also shows what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are 0.6 µs a
+# hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
 
 # %% name="guess_price"
 flag_times, bucket_times = FloatText(description="flag:"), FloatText(description="bucket:")
@@ -318,13 +337,18 @@ for name, nbytes in sizes.items():
     print(f"{1e6 * took[name] / nccl_us:17.0f}   ({algorithm}, {protocol})")
 
 # %% [markdown] name="price_explained"
-# (NCCL's column is its tuner's for ring and tree, a calculation for another machine and, unless you took eight, another $p$.) On a CPU your $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy in and a copy out of the kernel; NCCL's is a flag in a neighbour's memory, polled by a kernel that keeps GPU cores busy for it. If measured is far above the model, ranks take turns on your cores.
+# (NCCL's column is its tuner's calculation for ring and tree, for another machine and, unless you use eight ranks, another $p$.) On a CPU your
+# $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy into the kernel and a copy out of it. NCCL's $\alpha$
+# is a flag in a neighbour's memory, which a kernel on the GPU reads again and again. If the measured time is far above the model, ranks take turns on
+# your cores.
 #
-# So Gloo beside NCCL is for what is rare and small, the objects and the odd metric, never for gradients. And tests on Gloo tell you that a program is *right*; they say nothing of its speed.
+# So beside NCCL use Gloo only for rare and small data, such as objects and some metrics, never for gradients. And tests on Gloo tell you that a
+# program is *right*; they say nothing about its speed.
 #
-# ## 6. Who starts it?
+# ## 6. What starts the ranks?
 #
-# One thing is left that differs on the four machines. A **launcher** starts the processes and tells each its place by environment variables. **Predict**: which of these does `init_process_group` need at the least?
+# One more thing differs on the four machines. A **launcher** starts the processes and tells each its rank by environment variables. **Predict**:
+# which of these does `init_process_group` need at least?
 
 # %% name="guess_variables"
 variables = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
@@ -338,7 +362,8 @@ except ValueError as error:
     print(error)
 
 # %% [markdown] name="launchers"
-# It names the first that it misses; four are needed: who am I (`RANK`), of how many (`WORLD_SIZE`), and where does rank 0 listen (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *your* `torch.cuda.set_device`.
+# The error names the first missing variable; four are needed: the number of this rank (`RANK`), the number of ranks (`WORLD_SIZE`), and the address
+# of rank 0 (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *your* `torch.cuda.set_device`.
 #
 # | launcher | rank | number of ranks | local rank |
 # |---|---|---|---|
@@ -346,7 +371,8 @@ except ValueError as error:
 # | Open MPI's `mpiexec` | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_RANK` |
 # | Slurm's `srun` | `SLURM_PROCID` | `SLURM_NTASKS` | `SLURM_LOCALID` |
 #
-# A careful colleague writes a script that also runs without a launcher: rank 0 of 1 if nothing else is said. **Predict** what two processes of it print under `torchrun`, and under the physics group's `mpiexec` (the cell sets the variables that it would).
+# A colleague writes a script that also runs without a launcher: if the variables are missing, it is rank 0 of 1. **Predict** what two processes of it
+# print under `torchrun`, and under the physics group's `mpiexec` (the cell sets the variables that `mpiexec` would set).
 
 # %% name="guess_launched"
 guess = ask("0 of 2 and 1 of 2, both times", "0 of 1 twice, under mpiexec", "an error, under mpiexec")
@@ -366,25 +392,28 @@ with tempfile.TemporaryDirectory() as folder:
         print("mpiexec: ", ran.stdout.strip())
 
 # %% [markdown] name="launched_explained"
-# Two worlds of one: the same training twice, no error, and twice the bill. Defaults for a rank are a mistake; let a missing variable raise. Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if somebody hands its names on as torch's. (This course's ranks were launched by none of them: they are forked, and find each other by a file.)
+# There are two worlds with one rank each: the same training runs twice, without an error, at twice the cost. Don't use default values for a rank; a
+# missing variable must raise an error. Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if the program copies
+# mpiexec's variables to torch's names. (No launcher started this course's ranks: they are forked, and find each other by a file.)
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
 #
-# - **DDP, FSDP**: gradients and weights, by the GPU's library. `torch.distributed.checkpoint` agrees on its plan with Python objects, where a second library beside NCCL helps.
+# - **DDP, FSDP**: the GPU's library sends gradients and weights. `torch.distributed.checkpoint` exchanges its plan as Python objects; for these a second library beside NCCL helps.
 # - **Pipeline stages**: `batch_isend_irecv`, which Gloo does not have for GPU tensors.
-# - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM): one side writes into the other's memory, or reads from it, and the other makes no call. No backend name stands for them.
+# - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM): one side writes into the other's memory,
+#   or reads from it, and the other makes no call. They have no backend name in torch.
 #
 # ## 8. Check yourself
 #
 # <details><summary>1. The script for NVIDIA GPUs goes to AMD's. What do you change, and what do you measure again?</summary>
 #
-# No line: torch for ROCm calls RCCL under the name `nccl`. All times: on an MI300X every pair has a link of its own, where NVSwitch gives any pair the full bandwidth.
+# You change no line: torch for ROCm calls RCCL under the name `nccl`. You measure all times again: with MI300X every pair has its own link, while NVSwitch gives any pair the full bandwidth.
 # </details>
 #
 # <details><summary>2. Tests pass with Gloo on CPU tensors. Name three things that can still go wrong with NCCL.</summary>
 #
-# Tags and `recv` from any source, which it lacks; CPU tensors; views with gaps; and timing, or reading on another stream, before the work is done.
+# Tags and `recv` from any source, which NCCL does not have; CPU tensors; views with gaps; and timing, or reading on another stream, before the work is done.
 # </details>
 #
 # <details><summary>3. The log of an InfiniBand cluster says <code>NET/Socket</code>. What did you lose?</summary>
@@ -392,17 +421,21 @@ with tempfile.TemporaryDirectory() as folder:
 # RDMA: bytes go through the kernel's TCP as Gloo's do in section 3. Look at `NCCL_IB_HCA`, `NCCL_IB_DISABLE`, and whether the container sees the cards.
 # </details>
 #
-# <details><summary>4. A job on 256 CPU ranks keeps a flag: one rank overflows, all say <code>True</code>, and a step later all say <code>False</code>. Which line?</summary>
+# <details><summary>4. A job on 256 CPU ranks keeps a flag: one rank overflows, all say <code>True</code>, and a step later all say <code>False</code>. Which line is wrong?</summary>
 #
-# `all_reduce(flag)` of a bool: after the first sum every rank brings 1, and 256 fits no byte.
+# `all_reduce(flag)` of a bool: after the first sum every rank contributes 1, and 256 does not fit into a byte.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# The tensor's device picks the library, among those that you named when the group was made. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs, `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI where torch was built with it and the program needs no reduce-scatter. Then ask who carries what: torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same everywhere, sums up to rounding, and dtypes are where libraries part. **Ask for what you mean, then find out who carries it.**
+# The tensor's device selects the library, among those that you named when the group was made. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs,
+# `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI if torch was built with it and the program needs no reduce-scatter. Then find out which
+# library carries out each call: ask torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same with all libraries, sums are the same up to
+# rounding, and libraries differ in the dtypes that they accept. **Ask for exactly what you mean, then find out which library does it.**
 #
-# **Now you:** the halo exchange of [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right under *every* promise of a `send`.
+# **Now you:** the halo exchange of [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right with *every*
+# kind of `send` that the interface allows.
 #
 # **Next question:** the library knows the machine. Do you? [Topology](19_topology.ipynb)
 #

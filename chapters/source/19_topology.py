@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Topology
 #
-# **32 GPUs on four nodes sum 1 GB in 9 ms, or in 39 ms, and each of them sends equally many bytes in both cases. What differs? And how do you see it coming on a machine that you have
-# been given?**
+# **32 GPUs on four nodes sum 1 GB in 9 ms or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you predict it for a machine that is new to you?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
 
@@ -23,10 +22,11 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="point"
-# ## 1. The way out of a node
+# ## 1. The link out of a node
 #
-# The whole chapter in one sentence: **a collective is as slow as its most crowded link, so ask what crosses the way out of a node, and how many share it.** Four machines that come with the package, with bytes a second *in one direction*: an H100's NVLink is sold as 900 GB/s, both directions
-# together; that is 450 in one, of which NCCL's own tables count on 371. A "400 Gb/s" card is 50 GB/s.
+# The main point of this chapter: **a collective is as slow as its busiest link, so ask how many bytes leave a node, and how many GPUs share the link
+# out of it.** The package describes four machines, with bytes a second *in one direction*: an H100's NVLink is sold as 900 GB/s, both directions
+# together; that is 450 in one, and NCCL's own tables use 371. A "400 Gb/s" card is 50 GB/s.
 
 # %% name="presets"
 print(f"{'':16}{'ranks a node':>14}{'inside GB/s':>13}{'card GB/s':>11}{'cards':>7}{'inside : share of cards':>26}")
@@ -36,15 +36,16 @@ for name, machine in PRESETS.items():
     print(f"{name:16}{machine.ranks_per_node:14}{inside:13.1f}{card:11.1f}{machine.nics_per_node:7}{ratio:24.1f}:1")
 
 # %% [markdown] name="presets_explained"
-# The last column is the price of leaving: 7 to 20 times a byte inside. Two machines will do for us. On `dgx-h100` each GPU has a card of its own; on `cloud-ethernet` eight share one. (The $\alpha$s of the presets are teaching values of the right order.)
+# The last column is the cost of leaving the node: a byte takes 7 to 20 times as long as inside. We use two of the machines. On `dgx-h100` each GPU
+# has its own card; on `cloud-ethernet` eight GPUs share one. (The $\alpha$s of the presets are teaching values of the right order.)
 #
 # ## 2. One ring through all nodes
 #
-# In a ring each rank waits for its left neighbour, so all move at the pace of the slowest hop. With $\alpha_2, \beta_2$ for a hop between nodes:
+# In a ring each rank waits for its left neighbour, so the slowest hop sets the speed of all. With $\alpha_2, \beta_2$ for a hop between nodes:
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha_2 + 2\,\frac{p-1}{p}\,n\,\beta_2$$
 #
-# Four DGX nodes, 32 ranks in order, 1 GB. **Predict** the time, and how many of a node's eight cards the ring sends by.
+# There are four DGX nodes, with 32 ranks in order and 1 GB. **Predict** the time, and how many of a node's eight cards the ring uses for sending.
 
 # %% name="guess_ring"
 milliseconds, cards = FloatText(description="ms:"), IntText(description="cards:")
@@ -60,11 +61,12 @@ print(f"simulated {1e3 * one_ring.seconds:.1f} ms, formula {1e3 * formula:.1f} m
 print(f"you said {milliseconds.value:g} ms and {cards.value}")
 
 # %% [markdown] name="ring_explained"
-# One card of eight works, and NVLink idles most of the time: those are the 39 ms.
+# Only one card of eight works, and NVLink is idle most of the time. This takes 39 ms.
 #
-# ## 3. Who sits where
+# ## 3. Placement of ranks
 #
-# A launcher may deal ranks out in turns instead: rank 0 to node 0, rank 1 to node 1, and so on. Then **every** hop of the ring leaves its node. **Predict** how many times slower that is, on DGX nodes and on cloud nodes.
+# A launcher may place ranks in turns instead: rank 0 on node 0, rank 1 on node 1, and so on. Then **every** hop of the ring leaves its node. **Predict**
+# how many times slower that is, on DGX nodes and on cloud nodes.
 
 # %% name="guess_robin"
 on_dgx, on_cloud = FloatText(description="DGX, times:"), FloatText(description="cloud, times:")
@@ -72,17 +74,21 @@ display(on_dgx, on_cloud)
 
 # %% name="robin"
 flat = schedules.ring_all_reduce(gpus)
-seats = round_robin(gpus, ranks_per_node=8)  # where each rank sits
+seats = round_robin(gpus, ranks_per_node=8)  # the place of each rank
 for machine in (dgx, cloud):
     good, bad = (run_schedule(s, n, machine).seconds for s in (flat, flat.placed(seats)))
     print(f"{machine.name:16} in order {1e3 * good:7.1f} ms, round robin {1e3 * bad:7.1f} ms: {bad / good:.1f} times")
 
 # %% [markdown] name="robin_explained"
-# Here are both halves of section 1's sentence: what crosses, and how many share it. On the DGX eight times as much crosses, but over eight cards, seven of which had been idle: nothing changes. In the cloud eight ranks queue for one card. **Placement costs where links are shared.**
+# This shows both questions of section 1: how many bytes leave a node, and how many GPUs share the link. On the DGX eight times as many bytes leave,
+# but over eight cards, seven of which were idle before: the time is the same. In the cloud eight ranks wait for one card. **A bad placement costs
+# time if links are shared.**
 #
 # ## 4. Two levels
 #
-# If leaving is expensive, leave with less, as in [Barrier and groups](12_barrier_and_groups.ipynb). $m$ nodes of $g$ ranks: reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce that between the ranks with the same place; all-gather in each node. **Derive** the time from the two levels' own formulas before you unfold it.
+# If sending between nodes is expensive, send less there, as in [Barrier and groups](12_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
+# reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce this part between the ranks with the same place; all-gather in each node. **Derive**
+# the time from the two levels' own formulas before you unfold it.
 #
 # <details><summary><b>The derivation</b></summary>
 #
@@ -98,7 +104,7 @@ small = replace(dgx, ranks_per_node=4, nics_per_node=4)
 Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")))
 
 # %% [markdown] name="two_guess"
-# Three ways to sum 1 GB on 32 ranks. *Leader*: one rank of each node sums for it and speaks for it. **Predict** the fastest, on each machine.
+# There are three ways to sum 1 GB on 32 ranks. In *leader* one rank of each node sums the vectors of the node and communicates with the other nodes. **Predict** the fastest on each machine.
 
 # %% name="guess_two"
 ways = ["ring", "hierarchical", "leader"]
@@ -114,10 +120,11 @@ for machine, guess in ((dgx, best_dgx), (cloud, best_cloud)):
     print(f"you said {guess.value}")
 
 # %% [markdown] name="two_explained"
-# There are the 9 ms, with the ring's bytes to a rank. The two levels use all eight cards, each for an eighth. The leader wins nothing: it carries the whole vector over *its* card.
+# With two levels it takes 9 ms, and each rank sends as many bytes as in the ring. The two levels use all eight cards, each for an eighth. The leader
+# is not faster: it sends the whole vector over *its* card.
 #
-# In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms of PCIe: there the plain ring wins. **Two levels pay most where a node
-# has more cards than one ring uses.**
+# In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside take 56 ms
+# on PCIe: there the plain ring is faster. **Two levels help most if a node has more cards than one ring uses.**
 
 # %% name="two_formula"
 inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (dgx.inside, dgx.nic))
@@ -126,13 +133,16 @@ print(f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated 
 print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
-# The phases come one after the other here; a pipelined library gets nearer to the bound. NCCL has no "hierarchical" by that name. It runs many rings at once, each leaving a node by another card; a tree that is a chain inside each node; and NVLS, where the switch adds.
+# Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL has no algorithm called "hierarchical". It runs
+# many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds.
 #
 # ## 5. Beyond the card: leaves and rails
 #
-# The same question one storey up. Cards hang on leaf switches, and leaves on spines by uplinks, of which there are fewer than ports to save money: **oversubscription** 4:1 means a quarter. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of *32* nodes, one leaf for each $k$: **rails**.
+# Between the nodes there is the same question. Cards are connected to leaf switches, and leaf switches to spine switches by uplinks. To save money
+# there are fewer uplinks than ports: **oversubscription** 4:1 means a quarter. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of *32*
+# nodes, one leaf for each $k$: **rails**.
 #
-# Eight nodes, 1 GB. *Scattered*: the scheduler deals nodes out so that neighbours never share a leaf. **Predict** which rows stay the same from 1:1 to 8:1.
+# Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. **Predict** which rows stay the same from 1:1 to 8:1.
 
 # %% name="guess_rails"
 rows = ("two levels", "two levels, scattered", "two levels, scattered, rails", "one ring, rails")
@@ -150,12 +160,16 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
     print(f"{row:30}" + "".join(f"{1e3 * t:9.1f}" for t in times))
 
 # %% [markdown] name="rails_explained"
-# Two levels send between nodes only from place $k$ to place $k$. On rails that is one switch: nothing climbs, so uplinks and the order of nodes stop mattering. Without rails the order decides: neighbours below one leaf climb rarely, scattered ones always. The ring fits rails badly: it leaves a node by card 7 and enters
-# the next by card 0, on another rail, so every hop between nodes climbs, eight at a time from a leaf: at 4:1 its 32 ports still have eight uplinks, one for each; at 8:1 two share one. (NCCL can hand data over NVLink to the GPU whose card is on the right rail before it leaves: PXN.)
+# Two levels send between nodes only from place $k$ to place $k$. On rails these messages stay on one switch, so uplinks and the order of nodes do not
+# matter. Without rails the order decides: messages between neighbours below one leaf rarely use an uplink, those between scattered nodes always do.
+# The ring does not suit rails: it leaves a node over card 7 and enters the next over card 0, on another rail. So every hop between nodes uses an
+# uplink, with eight hops at a time from a leaf. At 4:1 its 32 ports still have eight uplinks, one for each hop; at 8:1 two hops share one. (Before
+# sending, NCCL can move data over NVLink to the GPU whose card is on the right rail: this is called PXN.)
 #
-# ## 6. A machine that you have been given
+# ## 6. A machine that is new to you
 #
-# Three questions, then: which devices, what joins them, who sits where? `allranks doctor` answers the first two in a terminal; these are its lines, and each rank's word on the third.
+# So ask three questions: which devices are there, what links connect them, and which rank is where? `allranks doctor` answers the first two in a
+# terminal; the next cell shows its lines, and each rank's answer to the third.
 
 # %% name="doctor"
 for examine in (doctor.gpus, doctor.links, doctor.cores, doctor.shared_memory):
@@ -180,10 +194,11 @@ for command in (["lscpu"], ["nvidia-smi", "topo", "-m"]):
         print(f"no {command[0]} here")
 
 # %% [markdown] name="legend"
-# `nvidia-smi topo -m` names the way between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB** (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card
-# that is `PIX`: that is *its* card.
+# `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
+# (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across
+# sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU.
 #
-# Tables can be wrong; a stopwatch is not. **Predict**: are some pairs of our ranks nearer to each other than others?
+# Tables can be wrong, so also measure. **Predict**: are some pairs of our ranks nearer to each other than others?
 
 # %% name="guess_near"
 guess = ask("yes, by a factor of 2 or more", "no, all alike")
@@ -210,9 +225,11 @@ for (a, b), seconds in world.run(distances)[0].items():
     print(f"{a} and {b}: {1e6 * seconds / 2:6.0f} µs")
 
 # %% [markdown] name="distances_explained"
-# On one socket all pairs are alike, apart from who happens to have the processor. On several sockets or nodes you would see blocks: small numbers within, large ones between. That picture *is* the topology, as a program feels it.
+# On one socket all pairs take about the same time; small differences come from the use of the processor. On several sockets or nodes you would see
+# blocks: small numbers within, large ones between. This picture shows the topology as a program sees it.
 #
-# On a machine without a way out the two levels have nothing to save but messages: $2(g-1) + 2(m-1)$ steps to the ring's $2(p-1)$. **Predict** what splitting your ranks in two halves gains, for 4 KiB and for 1 MiB.
+# On a single machine two levels can save only messages: they take $2(g-1) + 2(m-1)$ steps, the ring $2(p-1)$. **Predict** how much faster it is to
+# split your ranks in two halves, for 4 KiB and for 1 MiB.
 
 # %% name="guess_gain"
 gain = ["nothing", "up to a third", "a half or more"]
@@ -242,12 +259,15 @@ for nbytes in (2**12, 2**20):
         print(f"{nbytes:8} bytes, {name:12} model {1e3 * seconds:7.2f} ms, measured {1e3 * took:7.2f} ms")
 
 # %% [markdown] name="measured_explained"
-# The model gives the short vector a third with four ranks (four steps for six), and the long one little. What strays from it are ranks that take turns on too few cores. **On one machine hierarchy is about messages, between machines about bytes.**
+# In the model two levels save a third of the time for the short vector with four ranks (four steps instead of six), and little for the long one. Your
+# measurements may differ because ranks take turns on too few cores. **On one machine a hierarchy saves messages, between machines it saves bytes.**
 #
-# ## 7. Who believes what?
+# ## 7. Wrong assumptions about placement
 #
-# Two levels need to know who is on which node. Most programs take neighbours in number for neighbours in space, as did this one a moment ago. We pretend that ranks $0$ to $g-1$ are one node and the rest another, and run four plans for real, counting what crosses: ring and two levels, in order, and with the launcher going
-# round robin. **Predict** the kB that cross in all, for $n$ = 480 kB on four ranks.
+# A two-level algorithm must know which rank is on which node. Most programs assume that ranks with neighbouring numbers are on one node, and so did
+# our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another. We run four plans on the live ranks and count the bytes
+# between the nodes: ring and two levels, each with ranks in order and with round-robin placement. **Predict** the kB that go between the nodes in
+# all, for $n$ = 480 kB on four ranks.
 
 # %% name="guess_crossing"
 names = ("ring", "ring, round robin", "two levels", "two levels, round robin")
@@ -276,12 +296,16 @@ for name, plan in plans.items():
     print(f"{name:24}{right!s:>7}{crossed / 1e3:10.0f}{crossing[name].value:10g}{own:17.1f} ms{one:10.1f} ms")
 
 # %% [markdown] name="crossing_explained"
-# (Counted on your ranks; the milliseconds are simulated, for nodes of as many H100s.) In order, a ring crosses on $m$ of its $p$ hops, round robin on all. Two levels cross $2(m-1)\,n$ bytes in all, evenly over the ranks. And two levels by a program that believes the wrong thing give the right sum, no warning and a multiple of the traffic, since now the *large* part goes between: **only a count or a stopwatch tells.** (With two
+# (Counted on your ranks; the milliseconds are simulated, for nodes of as many H100s.) With ranks in order $m$ of a ring's $p$ hops are between nodes,
+# with round-robin placement all are. Two levels send $2(m-1)\,n$ bytes between nodes in all, evenly over the ranks. If the program assumes the wrong
+# placement, two levels still give the right sum, without a warning, but several times the traffic, because now the *large* part goes between nodes: **you
+# notice it only if you count bytes or measure time.** (With two
 # ranks, or an odd number, our nodes have one rank each, and all four are alike.)
 #
-# ### Yours: don't believe, ask
+# ### Your turn: find the real placement
 #
-# In section 6 every rank learned all `hosts`. Return the ranks of each node, as lists, for *any* numbering; the version below believes in neighbours. The next cell judges it by what would cross.
+# In section 6 every rank learned all `hosts`. Return the ranks of each node, as lists, for *any* numbering; the version below assumes that neighbours
+# are on one node. The next cell judges it by the bytes that would go between nodes.
 
 
 # %% name="ranks_by_node"
@@ -312,10 +336,10 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 # ```
 # </details>
 #
-# Live, as a program does it: groups made from your lists, and the three calls. Every node's group should span one host, whatever the launcher did.
+# Now run it as a program would: make groups from your lists, and make the three calls. Every node's group should be on one host, with any placement.
 
 # %% name="live_groups"
-hosts = [f"node{seat // g}" for seat in seats]  # as if the launcher had gone round robin
+hosts = [f"node{seat // g}" for seat in seats]  # as with a launcher that places ranks round robin
 
 
 def my_group(teams):
@@ -342,7 +366,8 @@ for rank, (equal, spans) in enumerate(world.run(three_calls)):
 # %% [markdown] name="broken_guess"
 # ## 8. Pitfalls
 #
-# **One of 32 is ill.** The fast plan uses everything, so it needs everything to work. **Predict** who suffers if rank 5 takes twice as long for each message: the ring, the two levels, or both? And if one card of 32 is dead?
+# **One of 32 is slow or broken.** The fast plan uses all ranks and cards, so all of them must work well. **Predict** which becomes slower if rank 5
+# takes twice as long for each message: the ring, the two levels, or both? And if one card of 32 is dead?
 
 # %% name="guess_broken"
 hurt = ["the ring", "two levels", "both", "neither"]
@@ -356,43 +381,49 @@ for what, machine in ill.items():
     print(f"{what:14} ring {1e3 * one:6.1f} ms   two levels {1e3 * two:6.1f} ms")
 
 # %% [markdown] name="pitfalls"
-# The ring's rank 5 sends by NVLink only, and twice as slow is still faster than a card; card 3 it never used. Two levels have every rank and every card on the critical path. That is why clusters are tested link by link before a large job:
+# In the ring rank 5 sends only over NVLink, which at half speed is still faster than a card; and the ring never used card 3. In two levels every rank
+# and every card is on the critical path. That is why people test clusters link by link before a large job:
 #
-# - **Print who sits where**: rank, host, GPU, as in section 6. `LOCAL_RANK` picks the GPU.
-# - **Let NCCL tell.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer access (`NCCL_P2P_LEVEL`) or GPUDirect RDMA, by which a card reads and writes a GPU's memory itself (`NCCL_NET_GDR_LEVEL`), bytes pass through the host's memory.
-# - **Measure in a node and across nodes**, each with nccl-tests. Two nodes may flatter (trees there can beat the card's bandwidth); take more.
+# - **Print the placement**: rank, host, GPU, as in section 6. `LOCAL_RANK` selects the GPU.
+# - **Ask NCCL.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer
+#   access (`NCCL_P2P_LEVEL`) or GPUDirect RDMA, by which a card reads and writes a GPU's memory itself (`NCCL_NET_GDR_LEVEL`), bytes pass through the
+#   host's memory.
+# - **Measure in a node and across nodes**, each with nccl-tests. With two nodes the result may be too good (trees can exceed the card's bandwidth there); use more nodes.
 #
 # ## 9. Where you meet it
 #
-# Tensor parallelism talks in every layer and goes inside the node; expert parallelism's all-to-all has two levels of its own; pipeline and data parallelism go between, with few bytes or hidden ones. HSDP is section 4 for weights: shards inside, copies between. A [device mesh](12_barrier_and_groups.ipynb) takes neighbours in number for neighbours in space.
+# Tensor parallelism communicates in every layer, so it stays inside the node; expert parallelism's all-to-all can also have two levels; pipeline and
+# data parallelism go between nodes, because they send few bytes or can hide them. HSDP uses section 4 for weights: shards inside a node, copies
+# between nodes. A [device mesh](12_barrier_and_groups.ipynb) assumes that ranks with neighbouring numbers are on one node.
 #
 # ## 10. Check yourself
 #
 # <details><summary>1. Scattered nodes, no rails, 4:1. How do you get the speed back without new switches?</summary>
 #
-# Number the nodes leaf by leaf (schedulers have an option for it), so that a ring of nodes climbs once a leaf and not at every hop.
+# Number the nodes leaf by leaf (schedulers have an option for it), so that a ring of nodes uses an uplink once for each leaf and not at every hop.
 # </details>
 #
-# <details><summary>2. Eight GPUs and one 100 Gb/s card a node: what does a two-level all-reduce save?</summary>
+# <details><summary>2. A node has eight GPUs and one 100 Gb/s card: what does a two-level all-reduce save?</summary>
 #
-# Messages, and bytes if nodes are few: the card carries $2\frac{m-1}{m}n$ instead of the ring's nearly $2n$, half as much on two nodes and hardly less on many. Whether that pays depends on what the steps inside cost: on two cloud
-# nodes it does, 136 ms against 152.
+# It saves messages, and bytes if there are few nodes: the card carries $2\frac{m-1}{m}n$ instead of the ring's nearly $2n$, half as much on two nodes
+# and hardly less on many. Whether it is faster depends on the time of the steps inside: on two cloud nodes it is, with 136 ms instead of 152.
 # </details>
 #
-# <details><summary>3. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. First suspicion?</summary>
+# <details><summary>3. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. What is the most likely cause?</summary>
 #
-# One card of eight is used: one ring, or seven cards that NCCL did not find.
+# Only one card of eight is used: there is only one ring, or NCCL did not find seven cards.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A collective is as slow as its most crowded link, so count what crosses it and who shares it. Two levels let every rank carry $n/g$ between nodes over its own card; that pays most where cards are many, and only if the program's idea of a node is the launcher's. Rails do the same for switches.
-# **Find the way out, send little over it, over as many cards as there are, and ask who sits where.**
+# A collective is as slow as its busiest link, so count the bytes on it and the ranks that share it. With two levels every rank sends $n/g$ between
+# nodes over its own card; this helps most if there are many cards, and only if the program knows the real placement. Rails do the same for switches. **Find
+# the link out of the node, send little over it, use all cards, and check the placement of ranks.**
 #
-# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) has the two-level all-reduce for marks, by the bytes that leave a node.
+# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
 #
-# **Next question:** and when it does not run slowly, but not at all? [When it hangs](20_when_it_hangs.ipynb)
+# **Next question:** what if a job is not slow, but stops completely? [When it hangs](20_when_it_hangs.ipynb)
 #
 # **Sources.** [NVIDIA, nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) (`topo`) ·
 # [NVIDIA, NCCL user guide: environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·

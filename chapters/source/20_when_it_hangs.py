@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # When it hangs
 #
-# **A run on 512 GPUs prints "step 1041", and then nothing. No error, no crash: 512 processes wait. Which of them is to blame, and how
-# do you find out before the night is over?**
+# **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 512 processes wait. Which of them is the cause, and how do you find it quickly?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
 
@@ -23,10 +22,10 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="skipped"
-# ## 1. It hangs later than it broke
+# ## 1. The hang comes after the mistake
 #
-# In [Data parallel](14_data_parallel.ipynb) collectives met in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips it, as `continue` so easily does.
-# Each rank brings the number of its step. **Predict**: in which of the steps 0 to 4 do the others get stuck?
+# In [Data parallel](14_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
+# the step with `continue`. Each rank contributes the number of its step. **Predict**: in which of the steps 0 to 4 do the others get stuck?
 
 # %% name="guess_step"
 guess = IntText(description="step:")
@@ -42,19 +41,20 @@ for step in range(5):
     print(f"step {step}: {gradient.item():g}")
 
 # %% [markdown] name="skip_explained"
-# Not in step 2. There the others met the step 3 *of rank 1*, and the sum of two different steps went into the model without a word. They wait in step 4, in which
-# rank 1 is done. "A skipped collective hangs the others" is true only where no other call follows: before that it **pairs with the next one**.
+# They do not get stuck in step 2. There the others' call was matched with step 3 *of rank 1*, and the model got the sum of two different steps,
+# without an error. They wait in step 4, when rank 1 is done. "A skipped collective hangs the others" is true only if no other call follows: otherwise
+# the others' call **pairs with the next one**.
 #
-# Read the report from below. Its last line but one says who waits, in which **collective number** (each rank counts the calls of a group from its beginning, those
-# of our World included), and **who is missing**. That is where it stopped; the mistake is at that point or before.
+# Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
+# group, also those of our World), and **which rank is missing**. There the program stopped; the mistake is at that point or before it.
 #
-# (On GPUs a call is only queued, and the CPU goes on to the line that needs the result, or to the end of the cell: there the report shows *that* line, or says that a rank waits for its GPU. Which collective it is, the
-# flight recorder of section 4 tells.)
+# (On GPUs a call is only queued, and the CPU continues to the line that needs the result, or to the end of the cell: there the report shows *that*
+# line, or says that a rank waits for its GPU. The flight recorder of section 4 tells which collective it is.)
 
 # %% [markdown] name="standings"
 # ## 2. The report, as data
 #
-# Rank 0 wants to hand out new weights while the others average gradients. **Predict**: what do the ranks get?
+# Rank 0 broadcasts new weights while the others average gradients. **Predict**: what happens?
 
 # %% name="guess_desync"
 guess = ask("an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong")
@@ -76,10 +76,10 @@ except RanksStuck as stuck:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
 # %% [markdown] name="desync_explained"
-# All ranks are at the same number, but not in the same collective: a **desync**. Gloo says nothing, each call just waits for messages that will not come. NCCL
-# calls mismatches undefined. The mend is in the table: two lines of code where there should be one.
+# All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing; each call waits for messages that will
+# never come. NCCL calls mismatches undefined. The table shows what to fix: the ranks are at two different lines of code, where there should be one.
 #
-# The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls, compares them, and needs no deadline:
+# The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
 
 # %% name="wire_desync"
 run(two_plans, ranks=world.ranks).failure
@@ -87,7 +87,7 @@ run(two_plans, ranks=world.ranks).failure
 # %% [markdown] name="dtype"
 # ### Worse than a hang
 #
-# Rank 0 has a counter in int32, the others in float32: four bytes each. Everybody brings 1. **Predict**: an error, a hang or a number?
+# Rank 0 has a counter in int32, the others in float32: four bytes each. Each rank contributes 1. **Predict**: an error, a hang or a number?
 
 # %% name="guess_dtype"
 guess = ask("an error", "a hang", "a number")
@@ -105,13 +105,14 @@ print("live:", world.run(two_dtypes, deadline=3))
 print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 
 # %% [markdown] name="dtype_explained"
-# [All-reduce](07_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. No deadline finds this, for nobody waits. A check before the call does:
-# `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation, shape and dtype before each collective. It is slow, so it is for the hunt and not for the run.
+# [All-reduce](07_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. A deadline can't find this mistake, because no rank
+# waits. A check before the call finds it: `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation, shape and dtype before each collective.
+# It is slow, so use it only to look for a mistake.
 
 # %% [markdown] name="faults"
 # ## 3. Four ways to break a healthy program
 #
-# So far the program was wrong. Here it is right, and the *machine* breaks. `world.fault(rank, kind)` breaks one thing in the next call; then it is forgotten.
+# So far the program was wrong. Here it is right, and the *machine* fails. `world.fault(rank, kind)` causes one fault, only in the next call.
 
 
 # %% name="training"
@@ -123,7 +124,7 @@ def training():
 
 
 # %% [markdown] name="kill_question"
-# **A rank dies.** After half a second rank 1 gets SIGKILL, as from a system that is out of memory. **Predict**: what do the others see?
+# **A rank dies.** After half a second rank 1 gets SIGKILL, as it would on a machine that is out of memory. **Predict**: what do the others see?
 
 # %% name="guess_kill"
 guess = ask("all get an error at once", "all wait for the deadline", "some get an error, some may wait")
@@ -134,14 +135,17 @@ world.fault(rank=1, kind="kill", after_s=0.5)
 world.run(training, deadline=3)
 
 # %% [markdown] name="kill_explained"
-# Those with an open exchange with rank 1 see a broken connection, and at once. A rank that just then waits for somebody alive has nothing to complain of: it waits for a neighbour
-# that has given up. Which is which depends on the moment; run it again. (With two ranks there is only a neighbour.)
+# Ranks that exchange data with rank 1 see a broken connection at once. A rank that waits at this moment for another living rank sees no error: it
+# waits for a neighbour that has already stopped. Which ranks get an error depends on the moment; run it again. (With two ranks, the other rank always
+# exchanges data with rank 1.)
 #
-# Note what the errors do *not* say: "killed". "Connection closed by peer" is **an innocent rank talking about another**. Our World knows the truth because it asked the
-# operating system. In a cluster, look first for the process that is gone (exit code, kernel log), and among log lines for the earliest.
+# The errors do *not* say "killed". "Connection closed by peer" means that **a healthy rank reports another rank's end**. Our World knows the true
+# cause because it asked the operating system. In a cluster, look first for the process that has ended (exit code, kernel log), and for the earliest
+# log line.
 
 # %% [markdown] name="pause_question"
-# **A rank stops without dying.** Rank 1 gets SIGSTOP: it is there, its connections are open, it does nothing. So does a rank in a stuck file system or a debugger. **Predict**.
+# **A rank stops without dying.** Rank 1 gets SIGSTOP: the process exists, its connections are open, but it does nothing. A rank that waits for a file
+# system or stands in a debugger behaves in the same way. **Predict**.
 
 # %% name="guess_pause"
 guess = ask("a broken connection, as before", "all others wait, and no error ever comes", "the others go on without it")
@@ -152,11 +156,13 @@ world.fault(rank=1, kind="pause", after_s=0.5)
 world.run(training, deadline=2)
 
 # %% [markdown] name="pause_explained"
-# No error, for nothing is broken that the network could see. Only a deadline ends it. PyTorch has one: 10 minutes by default with NCCL, 30 with other backends. **Does not answer** is the
-# report's word for the culprit: it could not even say where it is. The others all can, and all are in the same collective.
+# There is no error, because the connections still work. Only a deadline ends the wait. PyTorch has one: 10 minutes by default with NCCL, 30 with
+# other backends. The report says **does not answer** of the rank that is the cause: it could not even say where it is. All others can, and all of
+# them are in the same collective.
 
 # %% [markdown] name="drop_question"
-# **A message is lost.** Each rank receives from its left and passes on to its right, as in a pipeline of model stages. Rank 0's message never leaves. **Predict**: who waits, and for whom?
+# **A message is lost.** Each rank receives from its left neighbour and sends to its right one, as in a pipeline of model stages. Rank 0's message is
+# never sent. **Predict**: which ranks wait, and for which rank?
 
 # %% name="guess_drop"
 guess = ask(
@@ -179,12 +185,13 @@ world.fault(rank=0, kind="drop_message")
 world.run(pipeline, deadline=2)
 
 # %% [markdown] name="drop_explained"
-# The report names each wait with its **peer**. Follow them: each rank blames its left neighbour, back to rank 1, which blames rank 0, which is *done*. **The end of the chain is the suspect**: a rank that
-# waits for nobody. If the chain closes to a circle, it is a deadlock and the program is wrong.
+# The report names the **peer** of each wait. Follow the peers: each rank waits for its left neighbour; rank 1 waits for rank 0, which is *done*. **Look
+# at the end of the chain**: the rank there waits for no other rank. If the chain is a circle, it is a deadlock, and the program is wrong.
 
 # %% [markdown] name="slow_question"
-# **A rank is slow.** Each of rank 1's operations begins 50 ms late: a hot card, a busy CPU, a slow disk. We run ten steps, healthy and then slow, and record both.
-# **Predict** two things: how many seconds longer does it take, and **on which rank do the all-reduces look shortest**?
+# **A rank is slow.** Each of rank 1's operations begins 50 ms late, as with a hot card, a busy CPU or a slow disk. We run ten steps without and then
+# with the fault, and record both. **Predict** two things: how many seconds longer does it take, and **on which rank do the all-reduces look
+# shortest**?
 
 # %% name="guess_slow"
 guess, shortest = FloatText(description="s longer:"), IntText(description="rank:")
@@ -207,8 +214,9 @@ print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.
 plots.timeline(slow)
 
 # %% [markdown] name="slow_explained"
-# What is over or short of the 0.50 s is the machine's own unevenness, which both runs have. Bars are time inside `all_reduce`. The slow rank has the *shortest*, since everybody is there when it comes. **The culprit's profile looks best.** Anyone who reads only rank 0's
-# profile sees "the all-reduce takes most of the step" and buys a faster network, in vain.
+# The difference from 0.50 s comes from the machine's own variations, which both runs have. The bars are time inside `all_reduce`. The slow rank has
+# the *shortest* bars, because all others are already there when it calls. **The profile of the slow rank looks best.** If you read only rank 0's
+# profile, you see "the all-reduce takes most of the step", and may buy a faster network that does not help.
 #
 # A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower:
 
@@ -221,7 +229,7 @@ print(
 # %% [markdown] name="wire_faults"
 # ### The same on the wire
 #
-# On the wire a rank can break itself. **Predict** which of these four is found only by waiting.
+# On the wire a program can cause its own faults. **Predict** which of these four faults the wire finds only by waiting.
 
 # %% name="guess_wire"
 guess = ask("dies", "stops", "loses", "dawdles")
@@ -258,14 +266,14 @@ for program in (dies, stops, loses, dawdles):
     print(f"{program.__name__:8} {outcome.failure.message if outcome.failure else 'nothing wrong'}")
 
 # %% [markdown] name="wire_explained"
-# A stopped rank needs a clock even there (we gave it 2 s): from outside, "stopped" looks like "not yet". And slow is not wrong, so the wire, whose clock counts messages and not sleep, has nothing to say. Lost messages and
-# dead ranks are *facts*, and whoever sees all ranks sees them at once.
+# Even the wire needs a time limit to find a stopped rank (we set 2 s): from outside, "stopped" looks like "not yet". Slow is not wrong, and the
+# wire's clock counts messages and not sleep, so it reports nothing. A router that sees all ranks notices lost messages and dead ranks at once.
 
 # %% [markdown] name="monitored"
-# ## 4. Asking who is there
+# ## 4. Asking which ranks are there
 #
-# `monitored_barrier` is a barrier with a deadline of its own, in which rank 0 collects everybody's answer. It needs a group that works on CPUs (Gloo). Rank 1 stays away. **Predict** which
-# rank's error names rank 1.
+# `monitored_barrier` is a barrier with its own deadline, in which rank 0 collects an answer from every rank. It needs a group that works on CPUs
+# (Gloo). Rank 1 does not call it. **Predict** which rank's error names rank 1.
 
 # %% name="guess_monitored"
 guess = ask("every rank's", "rank 0's only", "rank 1's")
@@ -281,10 +289,11 @@ if rank != 1:
 print("passed")
 
 # %% [markdown] name="monitored_explained"
-# Rank 0 names the missing one; all others are told to look at rank 0's log. Put one before a suspicious collective, on a Gloo group beside your NCCL group; by default it stops at the first missing rank, and
-# `wait_all_ranks=True` collects all. It is for debugging: it makes all ranks meet.
+# Rank 0 names the missing rank; the errors of the others say that you should look at rank 0's log. Put such a barrier before a suspicious collective,
+# on a Gloo group beside your NCCL group. By default it stops at the first missing rank; `wait_all_ranks=True` collects all. Use it only for
+# debugging, because all ranks must wait for each other in it.
 #
-# The failed wait has closed connections, so this group is of no use any more. In a job you would end it; here:
+# The failed wait has closed connections, so this group can't be used any more. A real job you would end; here we reset the world:
 
 # %% name="reset"
 world.reset()
@@ -292,20 +301,24 @@ world.reset()
 # %% [markdown] name="flight"
 # ### The flight recorder
 #
-# Nobody can ask 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says how many (2000 by default, 0 is off; its older name is
-# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call passes its deadline on any rank, all ranks write them to files: that is on unless `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (torch 2.15 also says `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where. You then read them together, as section 2 did:
+# You can't look at 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says
+# how many (2000 by default, 0 is off; its older name is
+# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on any rank, all ranks write these records to files. This is on unless
+# `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (in torch 2.15 also `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where. Then you
+# compare the files, as in section 2:
 #
 # 1. Which group? A job with a mesh has many.
-# 2. Which collective number is the smallest that not all have begun? Who has not? That rank is missing; ask what it does *instead*.
-# 3. Have all begun it? Compare operation, shape and dtype: a mismatch.
-# 4. All equal, and still no end? Then suspect the network or a machine, not the program.
+# 2. Which collective number is the smallest that not all ranks have begun? Which rank has not begun it? That rank is missing; find out what it does *instead*.
+# 3. If all ranks have begun it, compare operation, shape and dtype. If they differ, it is a mismatch.
+# 4. If all are equal, look at the network or a machine, not at the program.
 #
-# NCCL has its own such service, RAS (since 2.24, on by default): `ncclras` asks the running job.
+# NCCL has a similar service, RAS (since 2.24, on by default): `ncclras` asks the running job.
 
 # %% [markdown] name="profile"
 # ## 5. Slow, but not stuck: reading a trace
 #
-# Four questions for a trace of a slow job. Do communication calls dominate after backward? Do ranks keep step? Are there too many small collectives? Is the traffic between nodes? `Trace` holds each call with
+# Four questions for a trace of a slow job. Do communication calls take most of the time after backward? Do the ranks start each call at the same
+# time? Are there too many small collectives? Does most traffic go between nodes? `Trace` holds each call with
 # its bytes, start and end, so the first three are a few lines:
 
 
@@ -325,9 +338,10 @@ def read(trace):
 read(slow)
 
 # %% [markdown] name="reader_explained"
-# *Waiting* is the time before the last rank came. It belongs to no network; only what is left of *inside* is communication. Rank 1 hardly waits, all others nearly always: **compare the ranks' starts, not their durations.**
+# *Waiting* is the time until the last rank makes the call. The network does not cause it; only the rest of *inside* is communication. Rank 1 hardly
+# waits, all others wait nearly all the time: **compare the ranks' starts, not their durations.**
 #
-# Now a step of a model with 64 small parameters, each all-reduced by itself after its backward pass. **Predict** how many times faster one all-reduce of all 256 KiB together is.
+# Now look at a step of a model with 64 small parameters; each is all-reduced separately after backward. **Predict** how many times faster one all-reduce of all 256 KiB together is.
 
 # %% name="guess_small"
 guess = FloatText(description="times:")
@@ -349,12 +363,12 @@ _, trace = world.trace(averaging, 64)
 read(trace)
 
 # %% [markdown] name="pieces_model"
-# With $k$ pieces of together $n$ bytes on a ring ([All-reduce](07_all_reduce.ipynb)), $\alpha$ seconds a message and $\beta$ a byte,
+# With $k$ pieces, which together have $n$ bytes, on a ring ([All-reduce](07_all_reduce.ipynb)), $\alpha$ seconds a message and $\beta$ a byte,
 #
 # $$T(k) = k \cdot 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta.$$
 #
-# Only the first term knows $k$: a straight line. One piece and 64 pieces fix it (so they fit by construction); 4 and 16 are the test. `bench.seconds_of` gives
-# the median of five, as the slowest rank took it.
+# Only the first term depends on $k$, so $T(k)$ is a straight line. The times of 1 and 64 pieces determine the line (so they fit by construction); 4
+# and 16 test it. `bench.seconds_of` gives the median of five times of the slowest rank.
 
 # %% name="pieces_measured"
 counts = (1, 4, 16, 64)
@@ -366,21 +380,24 @@ for k in counts:
 print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
 
 # %% [markdown] name="pieces_explained"
-# The bytes never changed. Where the points leave the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly the waking of processes that wait. This is why DDP fills buckets of 25 MiB: 14 GB of gradients are up to 535 calls, and on 32 ranks with an $\alpha$ of
-# 5 µs each pays $62 \cdot 5 = 310$ µs, 166 ms in all. Too few pieces are no better, for then none can start before backward ends.
+# The bytes were always the same. If points are far from the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly
+# the time to wake waiting processes. This is why DDP fills buckets of 25 MiB: 14 GB of gradients are up to 535 calls, and on 32 ranks with an
+# $\alpha$ of
+# 5 µs each pays $62 \cdot 5 = 310$ µs, 166 ms in all. Too few pieces are bad as well, because then none can start before backward ends.
 #
-# **After backward.** What the step pays for is the exposed part, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$; time that hides behind backward is free. If calls go on long after backward ended, the last bucket
-# is too big, nothing overlaps, or the links are too slow. **Between nodes?** Time the same call in a group within one node and in a group across nodes.
+# **After backward.** Only the exposed part makes the step longer, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$; communication during
+# backward is free. If calls continue long after the end of backward, the last bucket is too big, nothing overlaps, or the links are too slow. **Between
+# nodes?** Time the same call in a group within one node and in a group across nodes.
 #
-# Your own trace, as a film:
+# The player shows your own trace:
 
 # %% name="film"
 Player(world.trace(pipeline)[1])
 
 # %% [markdown] name="exercise"
-# ## 6. Yours: the log line
+# ## 6. Your turn: the log line
 #
-# This averaged gradients well for months. Then somebody added a line for the log. Run it, read what `check` says, and **mend it without losing the norm**.
+# This function averaged gradients correctly for months. Then somebody added a line for the log. Run it, read what `check` says, and **fix it, but keep the norm**.
 
 
 # %% name="distributed_mean"
@@ -402,7 +419,7 @@ check(distributed_mean)
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
-# All hold the same mean, bit for bit, so its norm is the same too. Delete the second `dist.all_reduce`. (If the numbers did differ, the call would have to stand *before* the `if`.)
+# All ranks hold the same mean, bit for bit, so its norm is the same too. Delete the second `dist.all_reduce`. (If the numbers were different, the call would have to be *before* the `if`.)
 # </details>
 
 # %% [markdown] name="quiz"
@@ -410,28 +427,31 @@ check(distributed_mean)
 #
 # <details><summary>1. Ranks 0 to 6 wait in collective 812. Rank 7 has finished collective 811 and computes. Did it skip a call?</summary>
 #
-# The numbers can't tell: each rank counts only what it calls, and its 811th meets the others' 811th, whatever it was meant to be. Rank 7 is the one that is missing; the line where it computes says why.
+# The numbers can't tell: each rank counts only its own calls, and its 811th call is matched with the others' 811th, even if it is a different one.
+# Rank 7 is missing; look at the line where it computes.
 # </details>
 #
-# <details><summary>2. In the log, 511 ranks say "connection closed by peer", one says nothing. Where do you look?</summary>
+# <details><summary>2. In the log, 511 ranks report "connection closed by peer", and one reports nothing. Where do you look?</summary>
 #
-# At the one that says nothing: it is dead. Its exit code and its machine's kernel log say why.
+# At the rank that reports nothing: it is dead. Its exit code and its machine's kernel log say why.
 # </details>
 #
-# <details><summary>3. Rank 0's profile shows 70 % of the time in all-reduce. Faster network?</summary>
+# <details><summary>3. Rank 0's profile shows 70 % of the time in all-reduce. Do you need a faster network?</summary>
 #
-# Not before you have compared the starts of all ranks. If one comes late each time, the 70 % are waiting.
+# First compare the starts of all ranks. If one rank is late each time, the 70 % are waiting.
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A hang shows where ranks stopped, not where they parted: a skipped call first pairs with the next one. Operation, peer, shape, dtype and collective number of every rank tell a missing rank from a mismatch, a dead from a paused and a slow one; wrong dtypes
-# and wrong order give numbers and no hang at all. In a trace, compare starts before durations. **Ask all ranks, and look for the one that differs.**
+# A hang shows where ranks stopped, not where the mistake is: after a skipped call the others' call first pairs with the next one. From the operation,
+# peer, shape, dtype and collective number of every rank you can see whether a rank is missing, dead, paused or slow, or whether the calls don't
+# match. Wrong dtypes and a wrong order can give wrong numbers and no hang. In a trace, compare starts before durations. **Look at all ranks, and find
+# the one that differs.**
 #
-# **Now you:** six broken programs wait in [Lab 10](../labs/lab10_debugging/debugging.ipynb): which rank, which line, which kind, and then the repair.
+# **Now you:** [Lab 10](../labs/lab10_debugging/debugging.ipynb) has six broken programs. Find the rank, the line and the kind of mistake, then fix it.
 #
-# **Next question:** can you train a small transformer in three ways, and explain every byte? [Capstone](21_capstone.ipynb)
+# **Next question:** can you train a small transformer in three ways, and explain each byte that is sent? [Capstone](21_capstone.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed: debugging](https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications) ·
 # [PyTorch, monitored_barrier](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier) ·

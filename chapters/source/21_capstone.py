@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Capstone: one transformer, three ways
 #
-# **The same small transformer, on the same four processes: copied (DDP), with a sharded optimizer (ZeRO), with split layers (tensor parallel). Is the loss the same? And can you
-# say, before it runs, how many bytes each rank sends in a step, in how many calls, and how long that takes?**
+# **The same small transformer trains on the same four processes in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
+# (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
 # 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
 
@@ -26,7 +26,7 @@ world
 # %% [markdown] name="model_intro"
 # ## 1. The model, alone
 #
-# It reads characters and guesses the next one. The text is what PyTorch says about its collectives, which every rank has already.
+# The model reads characters and predicts the next one. The text is PyTorch's documentation of its collectives, which every rank has already.
 
 # %% name="text"
 calls = "all_reduce broadcast reduce gather scatter all_gather_single reduce_scatter_single all_to_all_single barrier new_group"
@@ -35,7 +35,7 @@ tokens = torch.tensor(list(text.encode("ascii", "ignore")))
 print(f"{len(tokens)} characters; the first line: {text.split('.')[0].strip()}.")
 
 # %% [markdown] name="block_intro"
-# A layer has attention and a two-layer perceptron; four matrices, each of them with the dimension that could be *split* in front. `enter` and `leave` do nothing yet.
+# A layer has attention and a two-layer perceptron: four matrices, each with the dimension that can be *split* first. `enter` and `leave` do nothing yet.
 
 
 # %% name="block"
@@ -93,7 +93,7 @@ print(
 )
 
 # %% [markdown] name="alone_intro"
-# The rest of a training script: a batch that depends on the step only, so that every rank can make it, and a step. The batch has four sequences for each rank.
+# Here is the rest of a training script: a batch that depends only on the step, so that every rank can make it, and a training step. The batch has four sequences for each rank.
 
 
 # %% name="batch"
@@ -130,7 +130,7 @@ losses = {"alone": torch.tensor(world.run(train, alone)[0])}
 print(", ".join(f"{loss:.3f}" for loss in losses["alone"][::7]))
 
 # %% [markdown] name="ways"
-# This is the reference for the three ways. **Predict** how far their losses will be from it, at most, over 50 steps.
+# This is the reference for the three ways. **Predict** the largest difference of their losses from it over 50 steps.
 
 # %% name="guess_losses"
 guess = ask("exactly 0", "below 0.0001", "about 0.01", "about 0.1")
@@ -139,7 +139,7 @@ guess
 # %% [markdown] name="ddp_intro"
 # ## 2. Three ways
 #
-# **DDP.** Every rank has the whole model and a share of the batch. The wrapper averages gradients during `backward`. Only the loss for the log is ours to average.
+# **DDP.** Every rank has the whole model and a share of the batch. The wrapper averages gradients during `backward`. We must average only the loss for the log.
 
 
 # %% name="ddp"
@@ -158,8 +158,8 @@ def ddp(model):
 
 
 # %% [markdown] name="zero_intro"
-# **ZeRO.** The same shares, but no rank needs all of Adam's state. All parameters become views of one flat vector, padded to a multiple of $p$. Each rank gets the mean gradient of its own part
-# (reduce-scatter), steps there, and hands the new weights to all (all-gather).
+# **ZeRO.** The same shares, but no rank needs all of Adam's state. All parameters become views of one flat vector, padded to a multiple of $p$. Each
+# rank gets the mean gradient of its own part (reduce-scatter), updates this part, and sends the new weights to all (all-gather).
 
 
 # %% name="zero"
@@ -189,8 +189,10 @@ def zero(model):
 
 
 # %% [markdown] name="tensor_intro"
-# **Tensor parallel.** Every rank sees the whole batch and has a part of each matrix: some heads, some columns of the perceptron. What the parts produce must be *added* before it is used: that is `leave`. Its mirror
-# image is `enter`: forward every rank already has $x$, so there is nothing to do; backward each rank knows only what its own part wants of $x$, and those wishes are added. (They are $g$ and $f$ of [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb).)
+# **Tensor parallel.** Every rank sees the whole batch and has a part of each matrix: some heads, some columns of the perceptron. The results of the
+# parts must be *added* before they are used: `leave` does this. `enter` does the opposite: forward every rank already has $x$, so there is nothing to
+# do; backward each rank has only its own part's gradient of $x$, and these gradients are added. (They are $g$ and $f$ of [Tensor and pipeline
+# parallel](17_tensor_and_pipeline_parallel.ipynb).)
 
 
 # %% name="enter_leave"
@@ -233,9 +235,10 @@ for way in (ddp, zero, tensor_parallel):
     print(f"{way.__name__:16}last {by_rank[0, -1]:.6f}, at most {far:.0e} from alone; between ranks {apart:.0e}")
 
 # %% [markdown] name="losses_explained"
-# Three ways to split the work, one computation: we ask for 0.0001, and rounding is all that differs. A sum over ranks adds in another order than one process does.
+# The three ways split the work differently, but compute the same: the losses must agree within 0.0001, and differ only by rounding. A sum over ranks
+# adds in another order than one process does.
 #
-# **Without `enter`.** One might think that it can be left out, since it does nothing forward. **Predict** what you would notice.
+# **Without `enter`.** It does nothing forward, so you might leave it out. **Predict** what you would notice.
 
 # %% name="guess_careless"
 guess = ask("an error", "the loss does not fall", "the loss falls, nearly as before")
@@ -264,8 +267,9 @@ plt.legend(loc="center right")
 plt.show()
 
 # %% [markdown] name="careless_explained"
-# It trains, and it is wrong: norms and embeddings, which all ranks are meant to hold alike, get a different part of their gradient on each rank and drift apart. The curve alone would hardly tell you. **A comparison with one
-# process on a small model does, within a step or two.** So does a look at two ranks' losses: here all ranks compute the same number, so any difference is a bug.
+# It trains, but it is wrong: norms and embeddings should be equal on all ranks, but each rank gets a different part of their gradient, so they become
+# different. You can hardly see this in the loss curve. **But you see it in one or two steps if you compare a small model with one process.** You also
+# see it if you compare two ranks' losses: here all ranks compute the same number, so any difference is a bug.
 
 # %% [markdown] name="bytes_intro"
 # ## 3. Count every byte
@@ -274,7 +278,7 @@ plt.show()
 #
 # $$\text{DDP: } 2\tfrac{p-1}{p}\,4N \qquad \text{ZeRO: } \tfrac{p-1}{p}\,4N + \tfrac{p-1}{p}\,4N \qquad \text{tensor: } 4L \cdot 2\tfrac{p-1}{p}\,4\,bsh$$
 #
-# The last one knows nothing of $N$ and the first two nothing of the batch. **Predict** all three in kB, and the calls. (A layer enters twice and leaves twice.)
+# The last one does not depend on $N$, and the first two do not depend on the batch. **Predict** all three in kB, and the calls. (A layer calls `enter` twice and `leave` twice.)
 
 # %% name="guess_bytes"
 names = ("ddp", "zero", "tensor_parallel")
@@ -297,8 +301,9 @@ p = world.ranks
 planned = plans(workload.Cluster(p, bytes_per_s=1e9))
 
 # %% [markdown] name="trace_intro"
-# `world.trace` notes what each call was handed. One step is a trace of three steps without the events of a trace of two. What a ring sends for that is our own multiplication: an all-gather is handed a rank's part, the
-# others the whole vector. (Two calls appear by torch's older names, `reduce_scatter_tensor` and `all_gather_into_tensor`.)
+# `world.trace` records the size of each call's input. To get one step, we take a trace of three steps and remove the events of a trace of two. Then
+# we compute what a ring sends for each call: the input of an all-gather is a rank's part, that of the others is the whole vector. (Two calls appear
+# by torch's older names, `reduce_scatter_tensor` and `all_gather_into_tensor`.)
 
 
 # %% name="traced"
@@ -322,28 +327,30 @@ for name, plan in planned.items():
 print(*(f"{name}: {events}" for name, events in one_step.items()), sep="\n")
 
 # %% [markdown] name="byte_explained"
-# Look for the difference until nothing is left. DDP and ZeRO make one call more than planned: the four bytes of the loss, for the log. A padded vector may add a few bytes to ZeRO. Tensor parallel needs no extra
+# Now explain every difference. DDP and ZeRO make one call more than planned: the four bytes of the loss, for the log. A padded vector may add a few
+# bytes to ZeRO. Tensor parallel needs no extra
 # call, since each rank has the loss.
 #
-# And before the first step? Here is what DDP did in its first three steps. **Predict** which calls are not in the plan at all.
+# Here is what DDP did before and in its first three steps. **Predict** which calls are not in the plan at all.
 
 # %% name="setup"
 for op, nbytes in traces["ddp"]:
     print(f"{op:12}{nbytes:8}")
 
 # %% [markdown] name="setup_explained"
-# It compares shapes, hands out rank 0's weights, and after the first step tells all ranks in which order gradients came, for its buckets. Once a run, so nobody counts it; but you know now what it is.
+# It compares shapes and broadcasts rank 0's weights. After the first step it broadcasts the order in which gradients became ready, for its buckets.
+# This happens once in a run, so plans leave it out.
 #
-# One step of ZeRO and one of tensor parallel, as a film; each lane is a rank, each bar a call:
+# The player shows one step of ZeRO and one of tensor parallel; each lane is a rank, each bar a call:
 
 # %% name="film"
 Player(world.trace(train, zero, 1)[1], world.trace(train, tensor_parallel, 1)[1])
 
 # %% [markdown] name="wire_intro"
-# ### What really went out
+# ### What was really sent
 #
-# Plan and trace agree, but both *assume* the ring. The operating system keeps a third book: the bytes that a process has handed to it. **Predict**: which of the three sends something else than
-# planned? ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
+# Plan and trace agree, but both *assume* the ring. The operating system gives a third count: the bytes that a process has written. **Predict**: which
+# of the three does not send what was planned? ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
 
 # %% name="guess_wire"
 guess = ask("none", "ddp", "zero", "tensor_parallel")
@@ -369,14 +376,16 @@ for name, nbytes in sent.items():
     print(f"{name:16}{nbytes / 1e3:10.3f} kB, {nbytes / planned[name].bytes_sent:.3f} of the plan")
 
 # %% [markdown] name="wire_explained"
-# With Gloo, DDP and tensor parallel send what the ring says, and below 2 % more: each message has a header. ZeRO sends half as much again. `reduce_scatter_single` in Gloo all-reduces the vector and throws most of it away (torch 2.13,
-# `ProcessGroupGloo.cpp`), so the step costs $2\frac{p-1}{p}n + \frac{p-1}{p}n$ with $n = 4N$. NCCL has a real reduce-scatter. **A plan prices an algorithm; the library chooses it.**
+# With Gloo, DDP and tensor parallel send less than 2 % more than the ring's bytes, because each message has a header. ZeRO sends one and a half times
+# the planned bytes. `reduce_scatter_single` in Gloo all-reduces the vector and drops most of it (torch 2.13,
+# `ProcessGroupGloo.cpp`), so the step costs $2\frac{p-1}{p}n + \frac{p-1}{p}n$ with $n = 4N$. NCCL has a real reduce-scatter. **A plan assumes an algorithm, but the library chooses it.**
 
 # %% [markdown] name="time_intro"
 # ## 4. How long?
 #
-# A step takes what it computes plus what it communicates, if nothing overlaps. We measure the parts alone: $\alpha$ and $\beta$ from all-reduces of one number and of $N$ numbers; computing from the same steps
-# *without* calls. Then we add. **Predict** which of the three is the slowest here.
+# If nothing overlaps, the time of a step is the time for computing plus the time for communication. We measure the two separately: $\alpha$ and
+# $\beta$ from all-reduces of one number and of $N$ numbers; computing from the same steps *without* calls. Then we add. **Predict** which of the
+# three is the slowest here.
 
 # %% name="guess_time"
 guess = ask("ddp", "zero", "tensor_parallel")
@@ -433,7 +442,7 @@ print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s")
 # %% [markdown] name="report_intro"
 # ## 5. The report
 #
-# One table, all computed. *Held* are weights, gradients and Adam's two moments, 4 bytes each; the last four columns are milliseconds a step.
+# The next cell computes the whole table. *Held* is the memory for weights, gradients and Adam's two moments, 4 bytes each; the last four columns are milliseconds a step.
 
 # %% name="report"
 matrices = [w for b in Model().blocks for w in (b.qkv, b.out, b.up, b.down)]
@@ -450,17 +459,17 @@ for name, plan in timed.items():
     )
 
 # %% [markdown] name="report_explained"
-# Read the last two columns against each other. Some reasons for what is left over, in the order in which to look for them:
+# Compare the last two columns. These are some reasons for a difference; look for them in this order:
 #
-# - **Waiting.** Ranks that share cores take turns; who is late makes all others late. This grows with the number of *calls*, so tensor parallel suffers most.
-# - **Overlap.** DDP sends while backward still runs, so it may be *below* the sum. Our model fits one bucket, which leaves it little to overlap.
+# - **Waiting.** Ranks that share cores take turns, and a late rank makes all others late. This grows with the number of *calls*, so tensor parallel suffers most.
+# - **Overlap.** DDP sends while backward still runs, so it may be *below* the sum. Our model fits into one bucket, so little can overlap.
 # - **The algorithm.** ZeRO's plan has a reduce-scatter, Gloo an all-reduce.
 # - **More work.** Copies, padding, hooks; ZeRO's Adam, on the other hand, updates only a $p$-th.
 #
 # If a column is off by a factor, run the timing again before you explain it.
 
 # %% [markdown] name="dgx_intro"
-# ## 6. On machines that you don't have
+# ## 6. On a machine that you don't have
 #
 # Divide tensor parallel's bytes by DDP's, with $N \approx 12Lh^2$:
 #
@@ -496,12 +505,14 @@ print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * le
 # %% [markdown] name="dgx_explained"
 # (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. The row shows ZeRO-1, which keeps whole gradients; ZeRO-2, which frees each at once, needs a third less, 24 GB.)
 #
-# (DDP and ZeRO-1 send the same bytes. The 14 ms between them are the $\alpha$ of 492 buckets of 25 MiB. DDP would not split a matrix and so make fewer; ZeRO is priced here as two calls, where an implementation makes more.)
+# (DDP and ZeRO-1 send the same bytes. The difference of 14 ms is the $\alpha$ of 492 buckets of 25 MiB. DDP does not split a matrix, so it would make
+# fewer buckets; ZeRO is priced here as two calls, while an implementation makes more.)
 #
-# Three lessons that our CPUs could not teach. DDP's state does not fit a GPU of 80 GB, whatever its speed. DDP's bytes hide behind backward; most of tensor parallel's do not, for the next matrix waits for them. And the
-# ratio of their bytes depends on $bs/3h$ only, not on the machine: that is why a model this small could show it. (Its embeddings count in $N$ too, so its own ratio is a little lower.)
+# Our CPUs could not show three of these facts. DDP's state does not fit into a GPU of 80 GB. DDP's bytes hide behind backward, but most of tensor
+# parallel's do not, because the next matrix waits for them. And the ratio of their bytes depends only on $bs/3h$, not on the machine: that is why
+# even our small model shows it. (Its embeddings count in $N$ too, so its own ratio is a little lower.)
 #
-# Now tensor parallel over two such nodes, joined by 400 Gb/s a GPU. The same activations, 16 ranks. **Predict** how many times longer an all-reduce takes.
+# Now use tensor parallel over two such nodes, connected by 400 Gb/s for each GPU, with the same activations and 16 ranks. **Predict** how many times longer an all-reduce takes.
 
 # %% name="guess_nodes"
 guess = FloatText(description="times:")
@@ -521,12 +532,14 @@ print(
 )
 
 # %% [markdown] name="nodes_explained"
-# A flat ring passes one link between the nodes; the hierarchical form uses all eight cards and is still behind. So tensor parallelism stays inside a node, and data parallelism goes between: its bytes are the *eighth* that each
-# rank holds, and they hide. Narayanan et al. give the same rule for large runs; you have just computed its reason.
+# A flat ring uses one link between the nodes; the hierarchical form uses all eight cards and is still slower than one node. So tensor parallelism
+# stays inside a node, and data parallelism goes between nodes: it sends only the *eighth* that each rank holds, and this can be hidden. Narayanan et
+# al. give the same rule for large runs; you have just computed the reason.
 #
-# ## 7. Yours
+# ## 7. Your turn
 #
-# This step is right and wasteful: DDP's, for plain SGD. **Make it ZeRO's**: each rank averages and updates only its own part of the flat vector. `check` counts what you move.
+# This is DDP's step for plain SGD. It is right, but every rank does the whole update. **Make it ZeRO's step**: each rank averages and updates only
+# its own part of the flat vector. `check` counts the bytes that you send.
 
 
 # %% name="zero_sgd_step"
@@ -564,31 +577,34 @@ check(zero_sgd_step)
 # DDP and ZeRO: nothing. Tensor parallel: doubled.
 # </details>
 #
-# <details><summary>2. Four micro-batches are accumulated before each optimizer step (DDP with <code>no_sync</code>). Bytes per sample?</summary>
+# <details><summary>2. Four micro-batches are accumulated before each optimizer step (DDP with <code>no_sync</code>). How do the bytes per sample change?</summary>
 #
 # DDP: a quarter. ZeRO too, as it is written here, with whole gradients kept until the step; ZeRO-2 reduces after every micro-batch, and saves on the all-gather only.
-# Tensor parallel: the same as ever, since every token's activations are added.
+# Tensor parallel: they stay the same, because every token's activations are added.
 # </details>
 #
-# <details><summary>3. Tensor parallel with 16 ranks and 8 heads?</summary>
+# <details><summary>3. Does tensor parallel work with 16 ranks and 8 heads?</summary>
 #
-# `tensor_split` would leave half the ranks without a head. The degree should divide the heads; with fewer, ranks idle in attention.
+# `tensor_split` would leave half the ranks without a head. The number of ranks should divide the number of heads; with fewer heads than ranks, some ranks are idle in attention.
 # </details>
 #
-# <details><summary>4. The counted bytes agree with the plan and the step takes three times as long as planned. What next?</summary>
+# <details><summary>4. The counted bytes agree with the plan, but the step takes three times as long as planned. What do you do next?</summary>
 #
-# Look at the starts of the calls on all ranks, as in [When it hangs](20_when_it_hangs.ipynb): is it waiting or sending?
+# Look at the starts of the calls on all ranks, as in [When it hangs](20_when_it_hangs.ipynb): do the ranks wait or send?
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# DDP, ZeRO and tensor parallelism compute the same step and differ in what is split: the batch, the optimizer, the layers. Their bytes follow from a few numbers that you know before the run, and each byte that is left over has a
-# reason: a loss for the log, a header, a library that took another algorithm. Time adds to that who waits for whom and what can hide. **Predict, count, measure, and explain the rest.**
+# DDP, ZeRO and tensor parallelism compute the same step and differ in what they split: the batch, the optimizer, the layers. You can compute their
+# bytes from a few numbers before the run, and each additional byte has a reason: a loss for the log, a header, a library that used another algorithm.
+# The time also depends on which ranks wait and what can be hidden. **Predict, count, measure, and explain the rest.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) marks `zero_sgd_step`. Then take one of your own training scripts, write its three columns, plan, trace and time, and see what is left over.
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
+# trace and time for it, and explain the differences.
 #
-# This was the last chapter. [Price a training run](93_price_a_training_run.ipynb) plans larger runs than you can trace; [Which collective?](92_which_collective.ipynb) is a drill over everything.
+# This was the last chapter. [Price a training run](93_price_a_training_run.ipynb) plans larger runs than you can trace; [Which
+# collective?](92_which_collective.ipynb) is a quiz about the whole course.
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·

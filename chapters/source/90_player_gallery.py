@@ -1,13 +1,12 @@
 # %% [markdown] name="title"
 # # The player, all of it
 #
-# **What can it show, and which picture fits which question?**
+# **What can the player show, and which picture answers which question?**
 #
-# A gallery to leaf through, not a chapter to study · 10 minutes · CPU ok · run the cells in order · the course begins with
+# A gallery to look through, not a chapter to study · 10 minutes · CPU ok · run the cells in order · the course begins with
 # [Start here](00_start_here.ipynb)
 #
-# Space plays and stops, the arrow keys step, Home and End jump. Every picture comes from one of two things: a
-# *schedule*, which says what should move, or a *trace*, which says what did.
+# Space plays and stops, the arrow keys step, Home and End jump. Every picture comes from a *schedule*, which says what should be sent, or from a *trace*, which says what was sent.
 
 # %% name="imports"
 import torch
@@ -21,8 +20,8 @@ MiB = 2**20
 # %% [markdown] name="ring"
 # ## Ring
 #
-# A box is a rank, a column in it a chunk, a stripe in the column a rank whose contribution is already in. `+` on a packet:
-# the receiver adds it; `=`: it copies.
+# A box is a rank, and a column in it is a chunk. Each stripe in a column is a rank whose contribution the chunk already contains. `+` on a packet
+# means that the receiver adds it, `=` that it copies it.
 
 # %% name="player_ring"
 Player(ring_all_reduce(ranks=4), nbytes=64 * MiB)
@@ -30,7 +29,7 @@ Player(ring_all_reduce(ranks=4), nbytes=64 * MiB)
 # %% [markdown] name="tree"
 # ## Tree
 #
-# The same collective along a tree: fewer steps, whole vectors, idle links.
+# The same collective with a tree: it has fewer steps, but sends whole vectors, and some links are idle.
 
 # %% name="player_tree"
 Player(tree_all_reduce(ranks=8), nbytes=64 * MiB)
@@ -38,7 +37,7 @@ Player(tree_all_reduce(ranks=8), nbytes=64 * MiB)
 # %% [markdown] name="line"
 # ## Line
 #
-# A broadcast down a chain, cut into segments so that all links work at once.
+# A broadcast along a chain, with the vector cut into segments, so that all links work at once.
 
 # %% name="player_line"
 Player(ALGORITHMS["pipelined_chain_broadcast"](ranks=5, segments=6))
@@ -54,7 +53,7 @@ Player(ALGORITHMS["torus_all_reduce"](ranks=12, columns=4))
 # %% [markdown] name="all"
 # ## All to all
 #
-# Every rank has something for every other one.
+# Every rank has data for every other rank.
 
 # %% name="player_all"
 Player(ALGORITHMS["pairwise_all_to_all"](ranks=6))
@@ -62,7 +61,7 @@ Player(ALGORITHMS["pairwise_all_to_all"](ranks=6))
 # %% [markdown] name="beside"
 # ## Two side by side
 #
-# Ring against tree, in step: which one sends fewer bytes, which one needs fewer steps?
+# Ring and tree, step by step: which one sends fewer bytes, and which one needs fewer steps?
 
 # %% name="player_beside"
 Player(ring_all_reduce(ranks=8), tree_all_reduce(ranks=8), nbytes=64 * MiB)
@@ -70,7 +69,7 @@ Player(ring_all_reduce(ranks=8), tree_all_reduce(ranks=8), nbytes=64 * MiB)
 # %% [markdown] name="quiz"
 # ## What happens next?
 #
-# The player stops before each step and asks. It tells you whether you were right, and goes on.
+# The player stops before each step and asks. It tells you whether you were right, and continues.
 
 # %% name="player_quiz"
 Player(ring_all_reduce(ranks=4), quiz=True)
@@ -78,8 +77,8 @@ Player(ring_all_reduce(ranks=4), quiz=True)
 # %% [markdown] name="live"
 # ## What really happened
 #
-# `world.trace` records a function on live ranks. Its times are real: look at the timeline, where the bars are not equally
-# long. Nothing in the data says which rank's numbers a message holds, so the cells show bytes and no stripes.
+# `world.trace` records a function on live ranks. Its times are real: in the timeline the bars are not equally long. The trace does not know which
+# rank's numbers a message holds, so the cells show bytes and no stripes.
 
 # %% name="live_ring"
 world = World(ranks=4)
@@ -102,8 +101,7 @@ Player(trace)
 # %% [markdown] name="deadlock"
 # ## A program that hangs
 #
-# On the wire, where a send waits for its receiver, this one stops at once. The arrows that lead nowhere are the sends
-# that nobody received.
+# On the wire, where a send waits for its receiver, this program stops at once. The arrows without an end are the sends that no rank received.
 
 # %% name="player_deadlock"
 from allranks.wire import run
@@ -122,14 +120,14 @@ Player(trace)
 # %% [markdown] name="many"
 # ## Many ranks
 #
-# From 17 ranks on the boxes become a matrix, rank by chunk, which darkens as contributions arrive.
+# With 17 ranks or more the player shows a matrix of ranks and chunks instead of boxes; a cell becomes darker when contributions arrive.
 
 # %% name="player_many"
 Player(ring_all_reduce(ranks=64))
 
 # %% [markdown] name="elsewhere"
-# ## Elsewhere
+# ## Outside of Jupyter
 #
-# Where no script runs (GitHub, PDF) a still picture stands in for the player. `trace.to_chrome("run.json")` writes a file that
+# Where no script runs (GitHub, PDF) you see a still picture instead of the player. `trace.to_chrome("run.json")` writes a file that
 # [Perfetto](https://ui.perfetto.dev) opens. Export with
 # `jupyter nbconvert --to html --execute --ExecutePreprocessor.store_widget_state=False`, and the players work in the page.

@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Cheat sheet
 #
-# **What does each collective do to whose tensor, who sends how much, and which one do I need?**
+# **What does each collective do to each rank's tensor, how much does each rank send, and which collective do I need?**
 #
 # 5 minutes · CPU ok · run all cells; the page is at the end · the explanations are in the chapters, from [Start here](00_start_here.ipynb) on
 #
@@ -14,8 +14,7 @@ world = World(ranks=4)
 world
 
 # %% [markdown] name="how"
-# Each cell below makes one call on every rank and notes what the rank held before and after. Change a value, run the cell and the last
-# one again, and the sheet has changed too.
+# Each cell below makes one call on every rank and records what the rank held before and after. If you change a value and run this cell and the last one again, the sheet changes too.
 
 # %% name="note"
 # %%ranks
@@ -64,9 +63,9 @@ dist.reduce(x, dst=0)
 note("reduce", before, x.tolist())
 
 # %% [markdown] name="all"
-# What the ranks other than the root hold after a `reduce` is undefined: look at it, and never use it.
+# After a `reduce` the tensors of the other ranks are undefined: you may look at them, but never use them.
 #
-# ## All alike
+# ## Collectives without a root
 #
 # [All-reduce](07_all_reduce.ipynb), [all-gather](09_all_gather.ipynb), [reduce-scatter](10_reduce_scatter.ipynb),
 # [all-to-all](11_all_to_all.ipynb), [barrier](12_barrier_and_groups.ipynb).
@@ -100,7 +99,7 @@ dist.all_to_all_single(y, x)
 note("all_to_all", x.tolist(), y.tolist())
 
 # %% [markdown] name="barrier_note"
-# A barrier moves no data, so its ranks note the time: rank $r$ comes $50r$ ms late, and nobody leaves before the last has come.
+# A barrier moves no data, so its ranks record the time: rank $r$ is $50r$ ms late, and no rank goes on before the last one has arrived.
 
 # %% name="barrier"
 # %%ranks
@@ -121,7 +120,7 @@ CheatSheet(world["sheet"])
 # %% [markdown] name="recap"
 # **Practise it:** [Which collective?](92_which_collective.ipynb) has twenty situations.
 #
-# Formulas: `allranks simulate --list` prints each with its source; `allranks price` puts numbers in. Before torch 2.13
+# Formulas: `allranks simulate --list` prints each with its source; `allranks price` computes them with your numbers. Before torch 2.13
 # `all_gather_single` and `reduce_scatter_single` were `all_gather_into_tensor` and `reduce_scatter_tensor`.
 
 # %% name="stop_world"

@@ -1,15 +1,16 @@
 # %% [markdown] name="title"
 # # Which collective?
 #
-# **Twenty situations from training. Which call does it, with the fewest bytes?**
+# **Here are twenty situations from training. Which call solves each, with the fewest bytes?**
 #
 # 20 minutes · CPU ok, no ranks are started · after [All-to-all](11_all_to_all.ipynb), or any time with the [cheat sheet](91_cheatsheet.ipynb) beside it
 #
-# Three questions decide nearly every case. Who has the data? Who needs them afterwards: one rank, all ranks, each a part? Is something to be *added*, or put side by side?
+# Three questions decide nearly every case. Which ranks have the data? Which ranks need them afterwards: one rank, all ranks, or each rank a part?
+# Must the data be *added*, or only put together?
 
 # %% [markdown] name="how"
-# Choose, and the reason follows at once, for a wrong choice too: read it, then choose again. Only the first try counts. Several options often *work*; the right
-# one is the one that moves least and leaves nobody waiting. Arrow keys move between the options, Tab leads to the buttons.
+# Choose an option, and you see the reason at once, also for a wrong choice: read it, then choose again. Only the first try counts. Often several
+# options *work*; the right one moves the fewest bytes and lets no rank wait. Arrow keys move between the options, Tab leads to the buttons.
 
 # %% name="drill"
 from allranks import SITUATIONS, Drill
@@ -18,7 +19,7 @@ drill = Drill(SITUATIONS)
 drill
 
 # %% [markdown] name="score_intro"
-# The next cell lists what went wrong at the first try. *Again* above goes through these only.
+# The next cell lists the questions that you answered wrongly at the first try. *Again* above repeats only these.
 
 # %% name="score"
 print(f"{drill.right_at_once} of {len(drill.first_tries)} right at the first try")
@@ -29,8 +30,8 @@ for number in drill.wrong:
 # %% [markdown] name="own"
 # ## Your own question
 #
-# A question is a sentence, a reason for every option, and the right one. Write one about your own code: whoever can say why the wrong ones are wrong has
-# understood the right one.
+# A question is a sentence, a reason for every option, and the right one. Write one about your own code: if you can explain why the wrong options are
+# wrong, you have understood the right one.
 
 # %% name="own_question"
 from allranks import Quiz
@@ -46,5 +47,5 @@ Quiz(
 )
 
 # %% [markdown] name="recap"
-# **One takeaway.** Ask what *each* rank must hold afterwards; the call follows from that, and so do the bytes. The formulas are on the
+# **One takeaway.** Ask what *each* rank must hold afterwards; this determines the call and the bytes. The formulas are on the
 # [cheat sheet](91_cheatsheet.ipynb), their derivations in the chapters.

@@ -19,21 +19,20 @@ first_guess = FloatText(description="seconds:")
 first_guess
 
 # %% [markdown] name="known"
-# ## 1. One that you have priced before
+# ## 1. A price that you know already
 #
-# A step of data-parallel training all-reduces all gradients. In [All-reduce](07_all_reduce.ipynb) you found 135.6 ms for 7 billion
-# of them, 32 ranks, and links of 200 GB/s that cost nothing to use. The calculator has a field for each of these figures. A bucket of 0 means: all gradients in one
-# call.
+# A step of data-parallel training all-reduces all gradients. In [All-reduce](07_all_reduce.ipynb) you found 135.6 ms for 7 billion of them, 32 ranks,
+# and links of 200 GB/s without latency. The calculator has a field for each of these figures. A bucket of 0 means that all gradients are sent in one call.
 
 # %% name="known_price"
 known = Calculator("7B", "equal links", dp=32, gb_per_s=200, bucket_mib=0)
 known
 
 # %% [markdown] name="buckets"
-# Nobody sends 14 GB in one call: the first gradients would have to wait for the last. DDP collects them in buckets of about 25 MiB (it
-# never splits one gradient; the calculator does), and real links take time for each message; say 5 µs.
+# In practice nobody sends 14 GB in one call, because the first gradients would have to wait for the last. DDP collects them in buckets of about 25 MiB (it
+# never splits one gradient; the calculator does), and real links take time for each message; assume 5 µs.
 #
-# **Predict** the ms, then run. The fields above change with it, and you can turn them by hand.
+# **Predict** the ms, then run. The cell changes the fields above; you can also change them by hand.
 
 # %% name="guess_buckets"
 guess = FloatText(description="ms:")
@@ -45,14 +44,14 @@ data = known.plan.prices["data"]
 print(f"you said {guess.value:g} ms; it is {1e3 * data.seconds:.1f} ms in {data.calls} calls")
 
 # %% [markdown] name="buckets_explained"
-# A ring of 32 ranks sends $2(p-1) = 62$ messages, one after the other, in each call: 310 µs on top of the 254 µs that 25 MiB take. Which
-# bucket would you choose? Small ones begin early and hide behind the backward pass; large ones pay $\alpha$ seldom.
+# A ring of 32 ranks sends $2(p-1) = 62$ messages, one after the other, in each call: this takes 310 µs in addition to the 254 µs for 25 MiB. Which
+# bucket size would you choose? Small buckets begin early and hide behind the backward pass; with large buckets you pay $\alpha$ less often.
 
 # %% [markdown] name="memory"
 # ## 2. What fits
 #
 # Adam in mixed precision keeps 16 bytes a parameter: 2 for the weight and 2 for its gradient in bfloat16, 12 for a float32 copy and two moments (Rajbhandari et al.,
-# section 3.1). For 65.2 billion that is a terabyte. **ZeRO** shares it out among data parallel ranks: stage 1 the 12 bytes, stage 2 the
+# section 3.1). For 65.2 billion that is a terabyte. **ZeRO** divides it among data parallel ranks: stage 1 the 12 bytes, stage 2 the
 # gradients too, stage 3 the weights too.
 #
 # **Predict**: which stages fit into 80 GB on 64 ranks?
@@ -67,27 +66,27 @@ for stage in range(4):
     print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
 
 # %% [markdown] name="stages_explained"
-# Only stage 3 fits, and look at its price. A replica does its 32 sequences one at a time here, and what is sharded travels anew for each of them: in stage 3 two gathers and a
+# Only stage 3 fits, but look at its price. Here a replica processes its 32 sequences one at a time, and the shards are sent again for each of them: in stage 3 two gathers and a
 # reduce-scatter, 96 calls of 130 GB; in stage 2 the reduce-scatter, 32 calls. (Stages 0 and 1 send the same bytes; stage 0 pays 3.1 s of $\alpha$ for its 4975
 # buckets, where stage 1 is priced as two calls.)
 #
-# More sequences at a time (`microbatch`) means fewer gathers, and more activations to keep, which the calculator does *not* count.
+# With more sequences at a time (`microbatch`) there are fewer gathers, but more activations in memory, which the calculator does *not* count.
 #
-# Or split the model itself. **Tensor parallel** (TP) ranks share each layer's matrices; they all-reduce activations four times a layer. **Pipeline
-# parallel** (PP) ranks have whole layers, and hand activations on. Both divide the 16 bytes.
+# Or you can split the model itself. **Tensor parallel** (TP) ranks share each layer's matrices; they all-reduce activations four times a layer. **Pipeline
+# parallel** (PP) ranks have whole layers, and send activations to the next stage. Both divide the 16 bytes.
 
 # %% [markdown] name="play"
 # ## 3. Your turn
 #
-# Leave 20 GB for activations: find a split of 64 ranks (data parallel DP × TP × PP = 64) with at most 60 GB a rank and as few ms of sending as you can. Figures that don't add up
-# cost one sentence, and nothing that you typed.
+# Leave 20 GB for activations: find a split of 64 ranks (data parallel DP × TP × PP = 64) with at most 60 GB a rank and the least time for sending. If
+# your figures don't fit together, the calculator says why and keeps what you typed.
 
 # %% name="calculator"
 calculator = Calculator("LLaMA 65B", "dgx-h100", dp=64, zero_stage=3, batch=2048)
 calculator
 
 # %% [markdown] name="sweep_intro"
-# Done? The same figures come as plain Python, so here are all splits, tried.
+# When you are done, compare: the calculator is also a Python function, so the next cell tries all splits.
 
 
 # %% name="sweep"
@@ -116,10 +115,10 @@ for s in (*found[:4], found[-1]):
     print(f"  {row(s)}")
 
 # %% [markdown] name="best_explained"
-# Pipelines send the least, for a stage hands on one activation where tensor parallelism all-reduces four a layer. They *wait* instead: with $m$
+# Pipelines send the least, because a stage sends one activation, while tensor parallelism all-reduces four in each layer. Instead they *wait*: with $m$
 # micro-batches and $p$ stages, $\frac{p-1}{m+p-1}$ of the time.
 #
-# Is a second much? Training takes about 6 operations for each parameter and token (Kaplan et al. 2020). At 400 TFLOP/s a GPU (assumed):
+# Is one second much? Training takes about 6 operations for each parameter and token (Kaplan et al. 2020). At 400 TFLOP/s a GPU (assumed):
 
 # %% name="compute"
 compute_s = 6 * 65.2e9 * batch * 2048 / (64 * 400e12)
@@ -127,14 +126,15 @@ for s in (found[0], found[-1]):
     print(f"{row(s)}: {s.seconds / compute_s:.1%} of {compute_s:.1f} s of computing, if nothing overlaps")
 
 # %% [markdown] name="compute_explained"
-# So with 64 GPUs and large batches there is room: what counts is that it fits, and that the worst splits are avoided. Set `batch` to 64 and run both cells once
-# more. Gradients cost what they did, computing shrinks. But look at the last column: with 16 micro-batches, the 16 stages of the winner *wait* for half of the time, which
-# seconds of sending don't count. Sort by what you pay for.
+# So with 64 GPUs and large batches many splits are good enough: the model must fit, and you must avoid the worst splits. Set `batch` to 64 and run
+# both cells once more. The gradients cost the same, but computing takes less time. Then look at the last column: with 16 micro-batches, the 16 stages
+# of the best split *wait* for half of the time, which is not in the seconds of sending. Sort by the total that you pay for.
 #
-# ## 4. Where the groups lie
+# ## 4. Where the groups are
 #
-# TP ranks are neighbours, then come the data parallel ones, and stages lie farthest apart, as in Megatron-LM. The calculator takes the slowest link that a
-# group passes, and shares the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP most expensive?
+# TP ranks are neighbours, then come the data parallel ranks, and the stages are farthest apart, as in Megatron-LM. The calculator uses the slowest
+# link of a group, and divides the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP
+# most expensive?
 
 # %% name="guess_machine"
 machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
@@ -148,17 +148,17 @@ for machine in machines:
     print(f"{machine:16}", *(f"{kind} {price.seconds:8.3f} s  " for kind, price in split.prices.items()))
 
 # %% [markdown] name="machines_explained"
-# Two PCIe islands and one Ethernet card for eight GPUs: there this split takes three minutes, where DP 4, PP 16 takes 11 s. The poorer the links,
-# the more seconds depend on the split.
+# It is the machine with two PCIe islands and one Ethernet card for eight GPUs: there this split takes three minutes, while DP 4, PP 16 takes 11 s.
+# With slower links the time depends more on the split.
 #
-# The bandwidths are NCCL's own
-# figures and line rates, the latencies teaching values: put your own into `equal links`, fitted with `allranks bench`.
+# The bandwidths are NCCL's own figures and line rates, the latencies are teaching values. Fit your own with `allranks bench`, and put them into `equal links`.
 
 # %% [markdown] name="experts"
 # ## 5. Experts
 #
-# Mixtral's 47 billion parameters are mostly experts, eight a layer, of which a token visits two. With **expert parallel** (EP) 8 a rank holds one expert of each layer: tokens travel (an
-# all-to-all there, one back, and both again in the backward pass), weights don't, and an expert has 8 times fewer replicas, so its gradients have less far to go.
+# Most of Mixtral's 47 billion parameters are in experts: each layer has eight, and a token uses two of them. With **expert parallel** (EP) 8 a rank
+# holds one expert of each layer: tokens are sent (an all-to-all there, one back, and both again in the backward pass), weights are not. An expert has
+# 8 times fewer replicas, so fewer ranks all-reduce its gradients.
 # **Predict**: with EP 8, does a rank send more bytes, or fewer? And does it take longer?
 
 # %% name="guess_experts"
@@ -175,22 +175,23 @@ for ep in (1, 8):
     )
 
 # %% [markdown] name="experts_explained"
-# An eighth of the gradients takes most of the time that all of them took. Replicas of one expert now lie in different machines, one in each, and a rank there has one
-# network card of 50 GB/s to itself; before, eight ranks of one group used eight cards together. Look at the memory to see what EP is for.
+# An eighth of the gradients takes most of the time that all of them took. The replicas of one expert are now in different machines, one in each, and
+# a rank there uses only one network card of 50 GB/s; before, eight ranks of one group used eight cards together. The advantage of EP is the memory.
 #
 # ## 6. What the price leaves out
 #
-# - **Overlap.** Gradients and gathers hide behind computing, tensor parallelism hardly does. The sum is what you would pay if nothing did.
+# - **Overlap.** Gradients and gathers can hide behind computing, tensor parallelism hardly can. The sum is the time without any overlap.
 # - **Activations**, which often decide the micro-batch, and recomputing them.
-# - **Skew.** Experts are taken to be equally loved, links equally fast, and nobody else on the network.
+# - **Skew.** The calculator assumes that all experts get equally many tokens, that links are equally fast, and that the network has no other users.
 #
-# From the shell: `allranks price ddp --parameters 7e9 --ranks 32`, and its neighbours `zero`, `tensor`, `pipeline` and `expert`.
+# In a shell use `allranks price ddp --parameters 7e9 --ranks 32`; there are also `zero`, `tensor`, `pipeline` and `expert`.
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Memory decides what must be split, links decide which way: tensor parallel inside a machine, pipelines and data parallel across, experts where tokens are cheaper
-# than weights. Sharding trades memory for gathers, once for each micro-batch. **Price the split before you rent the machine.**
+# The memory decides what you must split, the links decide how: tensor parallel inside a machine, pipelines and data parallel between machines,
+# experts if it is cheaper to send tokens than weights. Sharding saves memory, but needs gathers for each micro-batch. **Price the split before you
+# rent the machine.**
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · M. Shoeybi et al., *Megatron-LM*,
 # [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) · J. Kaplan et al., *Scaling laws for neural language models*,

@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Lab 1: point to point
 #
-# **How long does it take to send nothing at all? And why can four ranks that all do the same reasonable thing wait for
-# each other for ever?**
+# **How long does it take to send nothing at all? And why can four ranks wait for each other for ever, although each of them runs a reasonable program?**
 #
 # | you do | difficulty | minutes | points |
 # |---|---|---|---|
@@ -12,15 +11,15 @@
 # | `fit_line` | medium | 15 | 3 |
 # | `ping_pong` and a model of your link | medium | 20 | 3, by hand |
 #
-# CPU ok. The chapter *Point to point* has the pictures; this notebook has the holes.
+# CPU ok. The chapter *Point to point* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** `ring_shift` and `halo_exchange` are plain functions on the default group. They must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is
-# there. All ranks bring the same shape and dtype, and what travels keeps the dtype. Write them with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`; no
-# collectives. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other
-# numbers. A function asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there. `fit_line` is tried on links that
-# the marker made up, for nobody else can know what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
+# ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is ready. All ranks have the
+# same shape and dtype, and messages must keep the dtype. Write them with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`; no
+# collectives. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers. Your function must call
+# `dist.get_rank()` and `dist.get_world_size()`: the variable `rank` of a `%%ranks` cell is not there. `fit_line` is tested on links that the grader
+# invents, because nobody else knows what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import statistics
@@ -34,9 +33,9 @@ from allranks.plots import fit
 from allranks.wire import run
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
@@ -59,21 +58,20 @@ if rank == 3:
 print(letter.tolist())
 
 # %% [markdown] name="first_message_explained"
-# A send and its receive are *two* calls on *two* ranks, and both must be made. The receiver brings the memory: it has to
-# know shape and dtype beforehand. Nobody else is concerned.
+# A send and its receive are *two* calls on *two* ranks, and both must be made. The receiver provides the memory, so it must know shape and dtype beforehand. The other ranks do nothing.
 
 # %% [markdown] name="shift_task"
-# ## 1. Shift round the ring
+# ## 1. Shift around the ring
 #
-# Think of the ranks as sitting in a circle. Everybody passes a tensor `k` places on: rank $r$ gets the tensor of rank
-# $(r-k) \bmod p$. `k` may be 0, negative, or larger than $p$. Return the tensor that arrives and leave your own as it was.
+# The ranks form a circle. Every rank sends a tensor to the rank `k` places further: rank $r$ gets the tensor of rank $(r-k) \bmod p$. `k` may be 0,
+# negative, or larger than $p$. Return the tensor that arrives and don't change your own.
 #
-# Three traps, each of which `check` knows:
+# `check` recognizes three common mistakes:
 #
-# - If every rank *sends first*, everyone waits for a receiver that is itself still sending. Start the send with
+# - If every rank *sends first*, each waits for a receiver that is itself still sending. Start the send with
 #   `isend`, receive, then `wait()` for it.
 # - Gloo and NCCL refuse a tensor that is not contiguous: send `tensor.contiguous()`.
-# - Where `k` is a multiple of $p$, you are your own neighbour.
+# - If `k` is a multiple of $p$, each rank is its own neighbour.
 
 
 # %% nbgrader={"grade_id": "ring_shift", "solution": true}
@@ -96,8 +94,7 @@ def ring_shift(tensor: torch.Tensor, k: int) -> torch.Tensor:
 check(ring_shift)
 
 # %% [markdown] name="shift_live"
-# On the live world, by one place: ranks 0, 1, 2, 3 should get 30, 0, 10, 20. `world.trace` also notes each message that
-# *your* code sent. Press play.
+# The next cell shifts by one place on the live world: ranks 0, 1, 2, 3 should get 30, 0, 10, 20. `world.trace` also records each message that *your* code sent. Press play.
 
 
 # %% name="try_shift"
@@ -110,7 +107,7 @@ print([t.item() for t in results])
 Player(trace)
 
 # %% [markdown] name="deadlock_task"
-# ## 2. Mend a deadlock
+# ## 2. Fix a deadlock
 #
 # A simulation of heat flow gives each rank a piece of a hot ring of metal. In every time step each rank needs the edge
 # of its left and of its right neighbour. A colleague wrote this.
@@ -133,16 +130,14 @@ def stuck_halo(edge):
 # **Predict** before you run the next cell: which ranks get past the first line that sends? Would it help if `edge` were a
 # single number?
 #
-# `wire.run` runs a function on forked ranks of its own and carries every message. It knows the moment that nobody can move
-# any more, so there is no deadline to wait for.
+# `wire.run` runs a function on its own forked ranks and carries every message. It knows at once when no rank can continue, so it needs no deadline.
 
 # %% name="see_deadlock"
 edges = [(torch.tensor([10.0 * rank]),) for rank in range(4)]
 run(stuck_halo, ranks=4, per_rank=edges).deadlock
 
 # %% [markdown] name="deadlock_repair"
-# Now yours. It should return the same, for any number of ranks. With two ranks both neighbours are the same rank; with one, you
-# are your own.
+# Now write your version. It should return the same, for any number of ranks. With two ranks both neighbours are the same rank; with one rank, it is its own neighbour.
 
 
 # %% nbgrader={"grade_id": "halo_exchange", "solution": true}
@@ -181,23 +176,23 @@ print([[edge.item() for edge in edges] for edges in results])
 Player(trace)
 
 # %% [markdown] name="deadlock_question"
-# **In words** (2 points): who waited for whom in `stuck_halo`, in a complete sentence or a picture of arrows? And why does
+# **In words** (2 points): which rank waited for which rank in `stuck_halo`? Answer in a complete sentence or with a picture of arrows. And why does
 # your change break the circle? Two or three sentences.
 
 # %% [markdown] nbgrader={"grade_id": "who_waits", "grade": true, "solution": true, "points": 2}
-# Every rank is in its first send: rank 0 waits for 1 to receive, 1 for 2, 2 for 3, and 3 for 0, a cycle, so nobody reaches
-# a recv. With isend a rank starts the send and goes on to its recv, so every send finds its receiver; the circle of
-# waits has no first link. (1 point for the cycle, 1 for why the change breaks it. Ordering by parity, even ranks send first
-# and odd ones receive first, is as good, if it also works for 3 ranks.)
+# Every rank is in its first send: rank 0 waits for 1 to receive, 1 for 2, 2 for 3, and 3 for 0, a cycle, so no rank reaches a recv. With isend a rank
+# starts the send and continues to its recv, so every send has its receiver, and there is no circle of waits. (1 point for the cycle, 1 for why the
+# change breaks it. Ordering by parity, even ranks send first
+# and odd ones receive first, is equally good, if it also works for 3 ranks.)
 
 # %% [markdown] name="pingpong_task"
 # ## 3. What does a message cost?
 #
-# The model of this course: a message of $n$ bytes takes $\alpha + n\beta$ seconds. $\alpha$ is the price of any message,
-# $\beta$ the price of a byte. Nobody can look them up for your machine; you measure them.
+# The model of this course: a message of $n$ bytes takes $\alpha + n\beta$ seconds. $\alpha$ is the price of a message of any size, $\beta$ the price
+# of a byte. No table has them for your machine; you must measure them.
 #
-# A *ping-pong*: rank 0 sends $n$ bytes to rank 1, which sends them straight back. One clock, on rank 0, sees both
-# ways; half of that is one message. (Two clocks on two ranks would not agree.) The other ranks do nothing.
+# In a *ping-pong* rank 0 sends $n$ bytes to rank 1, which sends them back at once. One clock, on rank 0, measures both ways; half of that is one
+# message. (Two clocks on two ranks would not agree.) The other ranks do nothing.
 
 
 # %% nbgrader={"grade_id": "ping_pong", "solution": true}
@@ -225,7 +220,7 @@ def ping_pong(nbytes: int, repeats: int) -> list[float]:
 
 
 # %% [markdown] name="measure"
-# The first message of a pair also opens their connection, so it is thrown away. Of the others we keep the median.
+# The first message of a pair also opens their connection, so it is left out. Of the others we keep the median.
 
 # %% name="measure_link"
 world.run(ping_pong, 1, 5)
@@ -235,9 +230,9 @@ for nbytes, seconds in points:
     print(f"{nbytes:>9} bytes {1e6 * seconds:10.1f} µs")
 
 # %% [markdown] name="fit_task"
-# Now find $\alpha$ and $\beta$ so that the line goes near *all* points. The times span orders of magnitude: a fit of plain
-# least squares would only look at the longest. Make the *relative* error small. The check makes links of its own, from two GPUs to two cities, measures
-# them with an error of up to 3 %, and wants $\alpha$ and $\beta$ within 10 %.
+# Now find $\alpha$ and $\beta$ so that the line goes near *all* points. The times differ by orders of magnitude, so in a plain least-squares fit only
+# the longest would matter. Make the *relative* error small. The check invents links, from two GPUs to two cities, measures them with an error of up
+# to 3 %, and accepts $\alpha$ and $\beta$ within 10 %.
 
 
 # %% nbgrader={"grade_id": "fit_line", "solution": true}
@@ -263,8 +258,8 @@ fit(points, alpha, beta)
 # %% [markdown] name="calibrate_task"
 # ### Calibrate yourself
 #
-# How long do 512 KiB take, a size that you have not measured? **Lock in** your own guess first, from the table above and
-# without the formula. It is never marked. Then the model speaks, then the machine. Copy the three lines into your answer: outputs are not handed in.
+# How long do 512 KiB take, a size that you have not measured? First **write down** your own guess, from the table above and without the formula. It
+# is never marked. Then compare it with the model and with the measurement. Copy the three lines into your answer: outputs are not handed in.
 
 # %% name="guess"
 guess_us = 0.0
@@ -283,16 +278,16 @@ print(f"measured   {measured_us:8.0f} µs")
 
 # %% [markdown] nbgrader={"grade_id": "calibration", "grade": true, "solution": true, "points": 3}
 # The figures are those of the student's machine, printed above; with an alpha of 50 µs and 2 GB/s the two terms are equal at
-# n = alpha/beta = 100 kB. Below it a message costs alpha whatever it carries, so put many small messages into one. (1 point for
+# n = alpha/beta = 100 kB. Below it a message costs about alpha, whatever its size, so put many small messages into one. (1 point for
 # alpha and 1/beta with units and in agreement with the table; 1 for the model's error at 512 KiB, in full up to 50 %, half
 # up to 100 % or with a good reason for more: other work on the machine, or a
-# line that bends where a tensor falls out of the cache; 1 for alpha/beta and the consequence. The guess counts for nothing.)
+# line that bends where a tensor falls out of the cache; 1 for alpha/beta and the consequence. The guess gives no points.)
 
 # %% [markdown] name="marking"
 # ## Marking
 #
 # These three cells give the points of the functions. Each is the exercise's points times the score that `check` gives; you can run them too.
-# The answers in words are read by a person.
+# A person reads the answers in words.
 
 # %% nbgrader={"grade_id": "ring_shift-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_shift"}
 round(4 * check(ring_shift).score, 2)
@@ -304,9 +299,9 @@ round(3 * check(halo_exchange).score, 2)
 round(3 * check(fit_line).score, 2)
 
 # %% [markdown] name="recap"
-# A message needs two ranks who both turn up, so the *order* of calls matters and not only their number. It costs $\alpha$
-# however short it is, and $\beta$ for each byte. **A circle of ranks that wait is a deadlock, whatever the size.** The next lab
-# brings one tensor to everybody, and counts rounds.
+# A message needs a call on each of two ranks, so the *order* of calls matters and not only their number. It costs $\alpha$, even if it is short, and
+# $\beta$ for each byte. **A circle of ranks that wait is a deadlock, whatever the size.** In the next lab one tensor goes to all ranks, and you count
+# rounds.
 
 # %% name="stop_world"
 world.stop()

@@ -2,7 +2,7 @@
 # # Lab 2: one root
 #
 # **One rank holds a 10 GB checkpoint, and 64 ranks need it. If the root sends it to each of the others, the last one gets
-# it after 63 transfers. How few will do?**
+# it after 63 transfers. What is the smallest number?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -12,15 +12,16 @@
 # | one answer in words | easy | 10 | 2 |
 # | scatter and gather by hand | easy | 20 | none, for practice |
 #
-# CPU ok. The chapters *Broadcast*, *Scatter*, *Gather* and *Reduce* have the pictures; this notebook has the holes.
+# CPU ok. The chapters *Broadcast*, *Scatter*, *Gather* and *Reduce* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
-# from 1 up, any root, any shape (empty and non-contiguous ones too) and any dtype. Every message is counted, and a send may
-# wait until its receiver is there. All ranks bring the same shape and dtype, and what travels keeps the dtype. Write them with `send`, `recv`, `isend`, `irecv`
-# or `batch_isend_irecv`; no collectives. What it is not asked to change stays as it was. The *rounds* are counted too, on a clock on which every message takes one second. What the course's own package has, such as `schedules`, is not there when it is marked.
+# from 1 up, any root, any shape (empty and non-contiguous ones too) and any dtype. Every message is counted, and a send may wait until its receiver
+# is ready. All ranks have the same shape and dtype, and messages must keep the dtype. Write them with `send`, `recv`, `isend`, `irecv`
+# or `batch_isend_irecv`; no collectives. Your function must change only what the task asks it to change. The *rounds* are counted too, with a clock on which every message takes
+# one second. Don't use the course's own package, such as `schedules`: it is not there when your answer is marked.
 #
-# `check(function)` tells you now what the marking will tell you later, with other numbers.
+# `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import math
@@ -31,17 +32,16 @@ import torch.distributed as dist
 from allranks import Player, World, check, schedules
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds $r$, and rank 2 is the root: first of a broadcast, then of a reduce. What do the four ranks print, and about
-# which of these numbers does PyTorch promise nothing? Write it down first.
+# Rank $r$ holds $r$, and rank 2 is the root: first of a broadcast, then of a reduce. What do the four ranks print, and which of these numbers are undefined in PyTorch? Write it down first.
 
 # %% name="prediction"
 prediction = {"broadcast": [0, 0, 0, 0], "reduce": [0, 0, 0, 0]}
@@ -55,17 +55,16 @@ dist.reduce(y, 2)
 print("broadcast", x.item(), " reduce", y.item())
 
 # %% [markdown] name="first_collectives_explained"
-# After a reduce only the root's number means anything. The others may hold partial sums: whatever the backend left there.
+# After a reduce only the root's number is defined. The others may hold partial sums; that depends on the backend.
 
 # %% [markdown] name="tree_task"
 # ## 1. Broadcast down a tree
 #
-# Whoever has the tensor can help to spread it. After one round 2 ranks have it, then 4, then 8: $\lceil\lg p\rceil$ rounds in
-# all, and each rank receives once. Nobody can do it in fewer rounds, since in one round the number of ranks that know can
-# at most double.
+# Every rank that has the tensor can send it to another rank. After one round 2 ranks have it, then 4, then 8: $\lceil\lg p\rceil$ rounds in all, and
+# each rank receives once. Fewer rounds are impossible, because in one round the number of ranks that have it can at most double.
 
 # %% [markdown] name="tree_watch"
-# Step through it for 8 ranks. Who sends to whom in round 0, 1, 2? Which bit of the ranks' numbers differs?
+# Step through it for 8 ranks. Which rank sends to which rank in round 0, 1, 2? Which bit of the ranks' numbers differs?
 
 # %% name="watch_tree"
 Player(schedules.binomial_broadcast(ranks=8))
@@ -114,8 +113,8 @@ Player(trace)
 # %% [markdown] name="reduce_task"
 # ## 2. Reduce up a tree
 #
-# Turn the film round: every message goes the other way, and what arrives is *added*. Each rank but the root sends exactly once,
-# when it has heard from everybody below it. On `dst` the tensor becomes the sum; everywhere else it must stay as it was.
+# A reduce is the reverse of the broadcast: every message goes the other way, and the receiver *adds* it. Each rank except the root sends exactly
+# once, after it has received from all ranks below it. On `dst` the tensor becomes the sum; on all other ranks it must stay as it was.
 
 
 # %% nbgrader={"grade_id": "tree_reduce", "solution": true}
@@ -158,11 +157,11 @@ world.run(reduce_of_ranks)
 # %% [markdown] name="pipeline_task"
 # ## 3. Broadcast down a pipeline
 #
-# A tree has few rounds, but in each of them the *whole* tensor travels: $\lceil\lg p\rceil(\alpha+n\beta)$. For a long tensor that is
-# $\lg p$ times more than the $n\beta$ that a rank needs to receive it once.
+# A tree has few rounds, but in each of them the *whole* tensor is sent: $\lceil\lg p\rceil(\alpha+n\beta)$. For a long tensor this is $\lg p$ times
+# the $n\beta$ that a rank needs to receive it once.
 #
-# So put the ranks in a chain, src, src+1, src+2 and so on, and cut the tensor into $k$ segments with `tensor_split`. Each rank passes
-# segment $i$ on *while* segment $i+1$ comes in. The first segment reaches the end after $p-1$ steps, the other $k-1$ follow one
+# So put the ranks in a chain, src, src+1, src+2 and so on, and cut the tensor into $k$ segments with `tensor_split`. Each rank sends segment $i$ on *while*
+# it receives segment $i+1$. The first segment reaches the end after $p-1$ steps, the other $k-1$ follow one
 # step apart:
 #
 # $$T = (p+k-2)\left(\alpha+\frac{n}{k}\beta\right)$$
@@ -171,7 +170,7 @@ world.run(reduce_of_ranks)
 Player(schedules.pipelined_chain_broadcast(ranks=4, segments=4))
 
 # %% [markdown] name="pipeline_trap"
-# The trap: `recv`, then `send`, then `recv` again takes twice as long, for a rank that sends can't receive meanwhile. `check` runs
+# A common mistake: `recv`, then `send`, then `recv` again takes twice as long, because a rank can't receive while it waits in `send`. `check` runs
 # your function on a clock with $\alpha$ and $\beta$ and allows 10 % more than the formula.
 
 
@@ -198,7 +197,7 @@ def pipelined_broadcast(tensor: torch.Tensor, src: int, segments: int) -> None:
 check(pipelined_broadcast)
 
 # %% [markdown] name="pipeline_live"
-# On the live world: eight numbers in four segments.
+# Try it on the live world, with eight numbers in four segments.
 
 
 # %% name="try_pipeline"
@@ -224,8 +223,8 @@ print(f"the tree:    {math.ceil(math.log2(p)) * (alpha + n * beta):7.3f} s")
 # %% [markdown] name="pieces_task"
 # ## 4. For practice: scatter and gather by hand
 #
-# No points. `scatter`: the root holds one tensor for each rank, as a list, and everyone gets theirs. `gather` is the way back.
-# Straight from the root will do here: $p-1$ messages. All pieces have the shape of `like`, which every rank knows.
+# This gives no points. In `scatter` the root holds a list with one tensor for each rank, and each rank gets its tensor. `gather` is the reverse. A
+# flat algorithm with $p-1$ messages is enough here. All pieces have the shape of `like`, which every rank knows.
 
 
 # %% nbgrader={"grade_id": "scatter_by_hand", "solution": true}
@@ -261,7 +260,7 @@ def gather_by_hand(tensor: torch.Tensor, dst: int) -> list[torch.Tensor] | None:
 
 
 # %% [markdown] name="pieces_live"
-# The root scatters [0, 0], [1, 1], [2, 2], [3, 3]; everybody doubles theirs; the root gathers. Compare with the real ones.
+# The root scatters [0, 0], [1, 1], [2, 2], [3, 3]; each rank doubles its piece; the root gathers. Compare with torch's own scatter and gather.
 
 
 # %% name="try_pieces"
@@ -282,13 +281,13 @@ print("the same as dist.gather:", all(map(torch.equal, ours, theirs)))
 # %% [markdown] name="question"
 # ## 5. Tree or pipeline?
 #
-# Two jobs on 64 ranks, $\alpha$ = 5 µs and $1/\beta$ = 25 GB/s: a learning rate of 4 bytes at every step, and a checkpoint of 10 GB at
-# the start. Which of your two broadcasts for which, and how long does each take? Two or three sentences, with numbers.
+# There are 64 ranks, with $\alpha$ = 5 µs and $1/\beta$ = 25 GB/s. They need a learning rate of 4 bytes at every step, and a checkpoint of 10 GB at
+# the start. Which of your two broadcasts is better for which, and how long does each take? Two or three sentences, with numbers.
 
 # %% [markdown] nbgrader={"grade_id": "tree_or_pipeline", "grade": true, "solution": true, "points": 2}
-# The learning rate goes down the tree: 6 rounds of 5 µs, 30 µs, where a chain would need 63 of them, 315 µs, whatever the
-# segments. The checkpoint goes down the pipeline: with 1000 segments about 0.43 s, near the 0.4 s that its bytes alone take,
-# where the tree needs 6 x 0.4 = 2.4 s. (1 point for the right choice with a reason, 1 for the numbers.)
+# The learning rate goes down the tree: 6 rounds of 5 µs, 30 µs, while a chain would need 63 of them, 315 µs, with any number of segments. The
+# checkpoint goes down the pipeline: with 1000 segments about 0.43 s, near the 0.4 s that its bytes alone take; the tree needs 6 x 0.4 = 2.4 s. (1
+# point for the right choice with a reason, 1 for the numbers.)
 
 # %% [markdown] name="marking"
 # ## Marking
@@ -305,9 +304,9 @@ round(4 * check(tree_reduce).score, 2)
 round(6 * check(pipelined_broadcast).score, 2)
 
 # %% [markdown] name="recap"
-# A tree takes the fewest rounds and sends the whole tensor in each of them; a pipeline takes many steps of little pieces and keeps
-# every link busy. Reduce is broadcast with the arrows turned round and an addition at each head. **Count rounds for short tensors,
-# bytes for long ones.** The next lab wants the sum on *every* rank.
+# A tree takes the fewest rounds and sends the whole tensor in each of them; a pipeline takes many steps with small pieces and keeps every link busy.
+# A reduce is a broadcast with all messages reversed, and each receiver adds. **Count rounds for short tensors, bytes for long ones.** In the next lab *every*
+# rank needs the sum.
 
 # %% name="stop_world"
 world.stop()

@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Lab 3: all-reduce
 #
-# **Eight ranks hold one gigabyte each. How can all of them end with the sum, when none sends more than 1.75 GB?**
+# **Eight ranks hold one gigabyte each. How can all of them end with the sum if each sends at most 1.75 GB?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -10,16 +10,16 @@
 # | `ring_all_reduce` | medium | 40 | 6 |
 # | one answer in words | easy | 10 | 2 |
 #
-# CPU ok. The chapter *All-reduce* has the pictures; this notebook has the holes.
+# CPU ok. The chapter *All-reduce* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
 # ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that do not divide by
-# the number of ranks. Every message is counted, and a send may wait until its receiver is there. What it is not asked to change
-# stays as it was. Where it is not said otherwise, all ranks bring the same shape and dtype, and what travels keeps the dtype. It asks `dist.get_rank()` and `dist.get_world_size()`: the `rank` of a `%%ranks` cell is not there.
+# the number of ranks. Every message is counted, and a send may wait until its receiver is ready. Your function must change only what the task asks it to change. Unless a task says
+# otherwise, all ranks have the same shape and dtype, and messages must keep the dtype. Your function must call `dist.get_rank()` and
+# `dist.get_world_size()`: the variable `rank` of a `%%ranks` cell is not there.
 #
-# `check(function)` tells you now what the marking will tell you later: it plays by the same rules with other numbers.
-# Run it as often as you like.
+# `check(function)` uses the same rules as the marking, with other numbers. Run it as often as you like.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -28,16 +28,16 @@ import torch.distributed as dist
 from allranks import World, check
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ is about to hold $(r+1) \cdot [1, 2, 3]$. What will rank 2 print after the all-reduce? Write it down first.
+# In the next cell rank $r$ holds $(r+1) \cdot [1, 2, 3]$. What will rank 2 print after the all-reduce? Write it down first.
 
 # %% name="prediction"
 prediction = [0, 0, 0]
@@ -55,8 +55,7 @@ print(gradient.tolist())
 # ## 1. The mean of all ranks
 #
 # Data-parallel training averages gradients, but `all_reduce` adds. Return the elementwise mean over the ranks, with
-# **one** `all_reduce`, and leave `tensor` as it was: the caller may still need it. A mean is asked of floating and complex tensors only, and
-# has their dtype.
+# **one** `all_reduce`, and don't change `tensor`: the caller may still need it. The tensors are floating or complex, and the mean has their dtype.
 
 
 # %% nbgrader={"grade_id": "distributed_mean", "solution": true}
@@ -86,16 +85,16 @@ check(distributed_mean)
 # %% [markdown] name="argmax_task"
 # ## 2. Where is the largest?
 #
-# A language model's scores are spread over the ranks, and all want to know the best word: its value, the rank that has it, and its
-# flat index *on that rank*. `all_reduce` with `MAX` gives the value and forgets where it was. And nobody should have to see all the scores:
-# whatever the tensors' size, a rank may receive **16 bytes from each rank**, so one value and one index. Use collectives on tensors; messages between
+# A language model's scores are split over the ranks, and all ranks need the best word: its value, the rank that has it, and its flat index *on that
+# rank*. `all_reduce` with `MAX` gives the value, but not its place. And no rank should receive all scores: for any size of the tensors, a rank may
+# receive **16 bytes from each rank**, that is one value and one index. Use collectives on tensors; messages between
 # two ranks and the collectives of objects (`..._object`) are refused.
 #
-# Return `(value, rank, index)`, the same on every rank. Tensors of two ranks may differ in size, and none is empty. Three traps:
+# Return `(value, rank, index)`, the same on every rank. Tensors of two ranks may differ in size, and none is empty. Avoid three common mistakes:
 #
-# - A tie goes to the lowest rank, then to the lowest index, on *every* rank: if two ranks disagree on the winner, they go different ways.
-# - A NaN wins, as in `torch.argmax`: who hides it, hides a bug. (What does your comparison say of NaN?)
-# - An index packed into a float32 is right up to $2^{24}$. Values and indices have their own dtypes; keep them.
+# - A tie goes to the lowest rank, then to the lowest index, on *every* rank: if two ranks choose different results, their programs diverge.
+# - A NaN counts as the largest, as in `torch.argmax`: a function that hides it hides a bug. (What does your comparison do with NaN?)
+# - An index stored in a float32 is right only up to $2^{24}$. Values and indices have their own dtypes; keep them.
 
 
 # %% nbgrader={"grade_id": "distributed_argmax", "solution": true}
@@ -118,7 +117,7 @@ def distributed_argmax(tensor: torch.Tensor) -> tuple[float | int, int, int]:
 check(distributed_argmax)
 
 # %% [markdown] name="argmax_live"
-# On the live world ranks 1 and 3 both hold a 9. **Predict** what rank 2 says.
+# On the live world ranks 1 and 3 both hold a 9. **Predict** what rank 2 returns.
 
 
 # %% name="try_argmax"
@@ -133,15 +132,14 @@ world.run(argmax_of_ranks)
 # %% [markdown] name="ring_task"
 # ## 3. The ring all-reduce
 #
-# Sending everything to everybody costs each rank $(p-1)n$ bytes. The ring gets by with $2\frac{p-1}{p}n$, which is the
-# least that point-to-point links allow (Patarasuk & Yuan 2009).
+# If each rank sends everything to every other rank, it sends $(p-1)n$ bytes. In a ring it sends only $2\frac{p-1}{p}n$, which is the least that
+# point-to-point links allow (Patarasuk & Yuan 2009).
 #
-# Cut the tensor into $p$ chunks with `tensor_split`. Each rank only ever sends to its right neighbour and receives
-# from its left one:
+# Cut the tensor into $p$ chunks with `tensor_split`. Each rank sends only to its right neighbour and receives only from its left one:
 #
-# 1. **Reduce-scatter**, $p-1$ steps: send a chunk, *add* the one that arrives to your own. Send next what you added
-#    last. At the end each rank owns one chunk with everybody's contribution.
-# 2. **All-gather**, $p-1$ steps: the same walk, but *store* what arrives.
+# 1. **Reduce-scatter**, $p-1$ steps: send a chunk, and *add* the one that arrives to your own. In the next step send the chunk to which you have just
+#    added. At the end each rank has one chunk with the contributions of all ranks.
+# 2. **All-gather**, $p-1$ steps: go around again, but *store* what arrives.
 
 # %% [markdown] name="ring_watch"
 # Step through it. Which chunk does rank 1 send in step 0, in step 1, in step 3? Find the formula before you write code.
@@ -152,11 +150,11 @@ from allranks import Player, schedules
 Player(schedules.ring_all_reduce(ranks=4))
 
 # %% [markdown] name="ring_traps"
-# Three traps, each of which `check` knows by name:
+# `check` recognizes three common mistakes:
 #
-# - If every rank *sends first*, everyone waits for a receiver that is itself still sending. Start one of the two
+# - If every rank *sends first*, each waits for a receiver that is itself still sending. Start one of the two
 #   with `isend` or `irecv`, and `wait()` for it before you touch its buffer.
-# - A non-contiguous tensor can't go on the wire. Work on a contiguous copy and copy the result back.
+# - A non-contiguous tensor can't be sent. Work on a contiguous copy and copy the result back.
 # - With 5 elements on 3 ranks the chunks differ in length; with 2 elements on 3 ranks one is empty.
 
 
@@ -204,17 +202,17 @@ def ring_of_ranks():
 world.run(ring_of_ranks)
 
 # %% [markdown] name="break_it"
-# **Break it on purpose.** Put `dist.send` in place of `isend` and run `check` again. Who waits for whom? Mend it.
+# **Break it on purpose.** Put `dist.send` in place of `isend` and run `check` again. Which rank waits for which? Fix it.
 
 # %% [markdown] name="why_question"
 # ## 4. When not to use a ring
 #
-# A cluster has 512 ranks, and starting any message takes 5 µs. Somebody wants the sum of a vector of 1 KB. How long
-# does the ring take at the least, and what would you use instead? Two or three sentences, with the number.
+# A cluster has 512 ranks, and the latency of a message is 5 µs. You need the sum of a vector of 1 KB. How long does the ring take at least, and what
+# would you use instead? Two or three sentences, with the number.
 
 # %% [markdown] nbgrader={"grade_id": "when_not_a_ring", "grade": true, "solution": true, "points": 2}
-# The ring takes 2(p-1) = 1022 steps one after the other, so at the least 1022 x 5 µs = 5.1 ms, however few bytes each
-# carries. For so small a vector the bytes hardly matter and the number of rounds does: recursive doubling needs
+# The ring takes 2(p-1) = 1022 steps one after the other, so at least 1022 x 5 µs = 5.1 ms, even if each carries few bytes. For such a small vector
+# the bytes hardly matter, but the number of rounds does: recursive doubling needs
 # lg 512 = 9 rounds of the whole vector, about 45 µs; a tree up and down needs 18. (1 point for the number, 1 for an
 # algorithm with logarithmically many rounds and the reason.)
 
@@ -234,8 +232,8 @@ round(6 * check(ring_all_reduce).score, 2)
 
 # %% [markdown] name="recap"
 # A ring all-reduce is a reduce-scatter followed by an all-gather. It moves the fewest bytes that point-to-point links
-# allow and takes $2(p-1)$ steps, so it wins for long vectors and loses for short ones. **Bandwidth is bought with
-# steps.** The next lab buys steps with bandwidth.
+# allow and takes $2(p-1)$ steps, so it is good for long vectors and bad for short ones. **The ring sends few bytes, but needs many steps.** The
+# algorithms of the next lab need few steps, but send more bytes.
 
 # %% name="stop_world"
 world.stop()

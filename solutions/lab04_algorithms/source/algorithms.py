@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
 # # Lab 4: other ways to all-reduce
 #
-# **The ring needs 1022 steps on 512 ranks, one after the other, even for a single number. Can you do it in 9? And what if the ranks
-# sit in nodes, with a slow network between them?**
+# **The ring needs 1022 steps on 512 ranks, one after the other, even for a single number. Can you do it in 9? And what if the ranks are in nodes, with a slow network between the nodes?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -10,15 +9,15 @@
 # | `hierarchical_all_reduce` | hard | 45 | 6 |
 # | one answer in words | medium | 10 | 2 |
 #
-# CPU ok. The chapter *All-reduce algorithms* has the pictures, *Reduce-scatter* and *Barrier and groups* what the second exercise is made of; this
-# notebook has the holes.
+# CPU ok. The chapter *All-reduce algorithms* has the pictures, *Reduce-scatter* and *Barrier and groups* explain the parts of the second exercise; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that divide by nothing. Every message is counted,
-# and a send may wait until its receiver is there. All ranks bring the same shape and dtype, and what travels keeps the dtype. The first is written with
-# `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the second with these or with collectives on groups of your own. What the course's own package has, such as `schedules`, is not there when it is marked. `check(function)` tells you now what the marking will tell you later, with
-# other numbers.
+# ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that the number of ranks does not divide. Every message is
+# counted, and a send may wait until its receiver is ready. All ranks have the same shape and dtype, and messages must keep the dtype. The first is
+# written with
+# `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the second with these or with collectives on groups that you make. Don't use the course's own
+# package, such as `schedules`: it is not there when your answer is marked. `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -27,17 +26,17 @@ import torch.distributed as dist
 from allranks import Player, World, check, schedules
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds $10^r$. It swaps numbers with the rank whose number differs in the lowest bit (`rank ^ 1`) and adds what it
-# gets. What do the four ranks print? And what would one more swap have to be, so that all hold 1111? Write it down first.
+# Rank $r$ holds $10^r$. It swaps numbers with the rank whose number differs in the lowest bit (`rank ^ 1`) and adds the number that it receives. What
+# do the four ranks print? And with which rank must each rank swap next, so that all hold 1111? Write it down first.
 
 # %% name="prediction"
 prediction = [0, 0, 0, 0]
@@ -55,24 +54,23 @@ print(int(x.item()))
 # %% [markdown] name="doubling_task"
 # ## 1. Recursive doubling
 #
-# In round $i$ swap the whole vector with the rank whose number differs in bit $i$, and add. After each round you hold the sum of
-# twice as many ranks: $\lg p$ rounds.
+# In round $i$ swap the whole vector with the rank whose number differs in bit $i$, and add. After each round you hold the sum of twice as many ranks, so there are $\lg p$ rounds.
 
 # %% name="watch_doubling"
 Player(schedules.recursive_doubling_all_reduce(ranks=8))
 
 # %% [markdown] name="fold"
-# That works for powers of two. For any other $p$ let $q$ be the largest power of two below it, so that $e = p-q$ ranks are too many.
-# *Fold* them away: each of them hands its vector to a partner, sits out the $\lg q$ rounds, and gets the result at the end. Which
-# ranks sit out is up to you; $\lceil\lg p\rceil+2$ rounds are allowed. Watch 6 ranks: who is it here?
+# That works for powers of two. For any other $p$ let $q$ be the largest power of two below it, so that $e = p-q$ ranks are too many. *Fold* them:
+# each of them sends its vector to a partner, waits during the $\lg q$ rounds, and gets the result at the end. You can choose which ranks wait;
+# $\lceil\lg p\rceil+2$ rounds are allowed. Watch 6 ranks: which ranks wait here?
 
 # %% name="watch_fold"
 Player(schedules.recursive_doubling_all_reduce(ranks=6))
 
 # %% [markdown] name="doubling_traps"
-# Two traps that `check` knows by name:
+# `check` recognizes two common mistakes:
 #
-# - What you are sending must not change before `wait()`, so receive into a buffer of its own and add afterwards.
+# - You must not change the tensor that you send before `wait()`, so receive into another buffer and add afterwards.
 # - Two ranks that swap by *send, then receive* wait for each other.
 
 
@@ -108,7 +106,7 @@ def recursive_doubling_all_reduce(tensor: torch.Tensor) -> None:
 check(recursive_doubling_all_reduce)
 
 # %% [markdown] name="doubling_live"
-# On the live world, and your own messages to watch.
+# Run it on the live world, and watch your own messages.
 
 
 # %% name="try_doubling"
@@ -125,11 +123,11 @@ Player(trace)
 # %% [markdown] name="nodes_task"
 # ## 2. All-reduce in two levels
 #
-# Real clusters have nodes: $g$ GPUs joined by NVLink, and $m$ nodes joined by a network that is ten times slower or worse. What
-# counts is then how many bytes each rank sends *to another node*.
+# Real clusters have nodes: $g$ GPUs connected by NVLink, and $m$ nodes connected by a network that is at least ten times slower. Then the bytes that
+# each rank sends *to another node* matter most.
 #
 # **Predict**, for 2 nodes of 4 ranks and a vector of $n$ bytes: how many of the $n$ bytes does the busiest rank send to the other
-# node in a ring, and in recursive doubling? Then run the cell. (In `leader`, one rank of each node speaks for all of it.)
+# node in a ring, and in recursive doubling? Then run the cell. (In `leader`, only one rank of each node communicates with other nodes.)
 
 
 # %% name="between_nodes"
@@ -155,7 +153,7 @@ for schedule in (
 # The last line comes from three steps:
 #
 # 1. **Reduce-scatter inside each node**: each of its $g$ ranks then holds $1/g$ of the node's sum.
-# 2. **All-reduce between nodes**, of ranks in the same place of their nodes: $g$ of them at once, each with only $n/g$ bytes.
+# 2. **All-reduce between nodes**, among the ranks with the same place in their nodes: $g$ all-reduces at once, each with only $n/g$ bytes.
 # 3. **All-gather inside each node.**
 #
 # Node $i$ has the ranks $ig$ to $(i+1)g-1$, and $g$ divides $p$.
@@ -164,12 +162,11 @@ for schedule in (
 Player(schedules.hierarchical_all_reduce(ranks=8, ranks_per_node=4))
 
 # %% [markdown] name="nodes_tools"
-# Here you may use collectives, on groups of your own: `dist.new_group([0, 1])` makes one, and then `dist.all_reduce(x, group=group)`
-# is for its members only. Three traps:
+# Here you may use collectives on groups that you make: `dist.new_group([0, 1])` makes one, and then only its members call `dist.all_reduce(x, group=group)`. Avoid three common mistakes:
 #
 # - `new_group` is itself collective: **every** rank calls it for **every** group, in the same order, members or not.
-# - `reduce_scatter` and `all_gather` need chunks of equal length: pad with zeros to a multiple of $g$, and cut the padding off.
-# - The group between nodes has *one* rank of each node. A group of everybody would send everything everywhere.
+# - `reduce_scatter` and `all_gather` need chunks of equal length: pad with zeros to a multiple of $g$, and remove the padding afterwards.
+# - The group between nodes has *one* rank of each node. A group of all ranks would send too many bytes between nodes.
 
 
 # %% nbgrader={"grade_id": "hierarchical_all_reduce", "solution": true}
@@ -197,7 +194,7 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
 check(hierarchical_all_reduce)
 
 # %% [markdown] name="nodes_live"
-# On the live world, as if it were two nodes of two ranks. Five numbers, so there is one of padding.
+# Run it on the live world, as if it had two nodes of two ranks. There are five numbers, so one is padding.
 
 
 # %% name="try_hierarchical"
@@ -219,12 +216,12 @@ for event in trace:
 # %% [markdown] name="question"
 # ## 3. Choose
 #
-# 64 ranks in 8 nodes of 8; inside a node 400 GB/s, between nodes 50 GB/s for each rank, in each direction; 5 µs a message
-# everywhere. Which of ring, recursive doubling and two levels for 4 bytes, and which for 1 GB? With a number for both, in two or
-# three sentences. (A flat ring crosses between nodes too, and goes at the pace of its slowest link.)
+# 64 ranks in 8 nodes of 8; inside a node 400 GB/s, between nodes 50 GB/s for each rank, in each direction; 5 µs for each message. Which of ring,
+# recursive doubling and two levels would you use for 4 bytes, and which for 1 GB? Answer in two or three sentences, with a number for both. (A flat
+# ring also sends between nodes, and is as slow as its slowest link.)
 
 # %% [markdown] nbgrader={"grade_id": "choose", "grade": true, "solution": true, "points": 2}
-# 4 bytes: only rounds count. Recursive doubling has lg 64 = 6, 30 µs; the ring 126, 630 µs; two levels with rings
+# 4 bytes: only the number of rounds matters. Recursive doubling has lg 64 = 6, 30 µs; the ring 126, 630 µs; two levels with rings
 # 2·7 + 2·7 = 28, 140 µs. 1 GB: two levels. Inside 2·7/8 · 1 GB / 400 GB/s = 4.4 ms, between 2·7/8 · 0.125 GB / 50 GB/s = 4.4 ms,
 # together about 9 ms; a flat ring sends 2·63/64 · 1 GB at 50 GB/s, 39 ms; recursive doubling sends 3 of its 6 rounds of 1 GB
 # between nodes, 60 ms and more. (1 point for each size, with its number.)
@@ -241,9 +238,9 @@ round(6 * check(recursive_doubling_all_reduce).score, 2)
 round(6 * check(hierarchical_all_reduce).score, 2)
 
 # %% [markdown] name="recap"
-# Recursive doubling sends the whole vector in each of $\lg p$ rounds and wins while messages are short. Two levels send most bytes where
-# links are fast and $1/g$ of them where they are slow. **There is no best algorithm, only a best one for a size and a network.** The
-# next lab takes the ring apart and keeps the halves.
+# Recursive doubling sends the whole vector in each of $\lg p$ rounds and is the fastest for short messages. Two levels send most bytes over the fast
+# links and only $1/g$ of them over the slow ones. **Which algorithm is best depends on the size and on the network.** The next lab uses the two
+# halves of the ring separately.
 
 # %% name="stop_world"
 world.stop()

@@ -2,7 +2,7 @@
 # # Lab 5: sharding
 #
 # **A model of 7 billion parameters trains with Adam, which keeps two float32 numbers for each of them: 56 GB, the same 56 GB on all 8
-# GPUs. Must each GPU hold all of it? And what does it cost in messages if it doesn't?**
+# GPUs. Must each GPU hold all of it? And if each holds only a part, how many more bytes must be sent?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -11,14 +11,15 @@
 # | `zero_sgd_step` | medium | 35 | 5 |
 # | one answer in words | easy | 10 | 2 |
 #
-# CPU ok. The chapters *All-gather* and *Reduce-scatter* have the pictures; this notebook has the holes.
+# CPU ok. The chapters *All-gather* and *Reduce-scatter* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
-# from 1 up and for sizes that do not divide by it; the first two for empty and non-contiguous tensors and any dtype too. Every message is
-# counted, and a send may wait until its receiver is there. What travels keeps the dtype. The first two are written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`,
-# the third with `reduce_scatter` and `all_gather`. What the course's own package has, such as `schedules`, is not there when it is marked. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you
-# later, with other numbers.
+# from 1 up and for sizes that it does not divide; the first two also for empty and non-contiguous tensors and any dtype. Every message is counted,
+# and a send may wait until its receiver is ready. Messages must keep the dtype. The first two are written with `send`, `recv`, `isend`, `irecv` or
+# `batch_isend_irecv`,
+# the third with `reduce_scatter` and `all_gather`. Don't use the course's own package, such as `schedules`: it is not there when your answer is
+# marked. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -27,17 +28,17 @@ import torch.distributed as dist
 from allranks import Player, World, check, schedules
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds four numbers, all equal to $r+1$. What does rank 2 get from a `reduce_scatter`, and what from an `all_gather` of its
-# *first* number? Write both down first.
+# Rank $r$ holds four numbers, all equal to $r+1$. What does rank 2 get from a `reduce_scatter`? And what does it get from an `all_gather` to which
+# each rank gives its *first* number? Write both down first.
 
 # %% name="prediction"
 prediction = {"reduce_scatter": 0, "all_gather": [0, 0, 0, 0]}
@@ -52,20 +53,19 @@ dist.all_gather(everyone, x[:1])
 print("reduce_scatter", mine.item(), "  all_gather", [t.item() for t in everyone])
 
 # %% [markdown] name="first_explained"
-# Reduce-scatter is an all-reduce of which each rank keeps only its own piece. All-gather adds nothing: it lays the pieces side by
-# side, in the order of *ranks*. One after the other they make an all-reduce.
+# Reduce-scatter is an all-reduce of which each rank keeps only its own piece. All-gather adds nothing: it joins the pieces in the order of *ranks*. A
+# reduce-scatter followed by an all-gather is an all-reduce.
 
 # %% [markdown] name="gather_task"
-# ## 1. All-gather round the ring
+# ## 1. All-gather on a ring
 #
-# Everybody passes to the right, and from then on passes on what came from the left. After $p-1$ steps all have seen everything.
+# Every rank first sends its own tensor to the right, then in each step the tensor that it has just received from the left. After $p-1$ steps every rank has received all tensors.
 
 # %% name="watch_gather"
 Player(schedules.ring_all_gather(ranks=4))
 
 # %% [markdown] name="gather_traps"
-# Return one tensor: all ranks' tensors, which have the same shape, joined along the first dimension in rank order. The order of
-# *arrival* is another one: whose tensor comes in at step $i$?
+# Return one tensor: all ranks' tensors, which have the same shape, joined along the first dimension in rank order. They *arrive* in another order: which rank's tensor arrives in step $i$?
 
 
 # %% nbgrader={"grade_id": "ring_all_gather", "solution": true}
@@ -87,7 +87,7 @@ def ring_all_gather(tensor: torch.Tensor) -> torch.Tensor:
 check(ring_all_gather)
 
 # %% [markdown] name="gather_live"
-# On the live world, and your own messages to watch.
+# Run it on the live world, and watch your own messages.
 
 
 # %% name="try_gather"
@@ -100,18 +100,18 @@ print(results[2].tolist())
 Player(trace)
 
 # %% [markdown] name="scatter_task"
-# ## 2. Reduce-scatter round the ring
+# ## 2. Reduce-scatter on a ring
 #
-# Cut the tensor into $p$ chunks with `tensor_split`. A chunk travels round the ring and collects each rank's contribution on its way.
-# It has to *end* on the rank that it belongs to: rank $r$ returns chunk $r$ of the sum.
+# Cut the tensor into $p$ chunks with `tensor_split`. A chunk travels around the ring, and each rank adds its contribution. The chunk must *end* on
+# the rank to which it belongs: rank $r$ returns chunk $r$ of the sum.
 
 # %% name="watch_scatter"
 Player(schedules.ring_reduce_scatter(ranks=4))
 
 # %% [markdown] name="scatter_hint"
-# Follow chunk 0 backwards: it ends on rank 0 in the last step. Where was it in the step before, and where did it start? From that you
-# get which chunk rank $r$ sends in step $i$. In Lab 3 the finished chunk of rank $r$ was number $r+1$; this is one place
-# off. Your input must stay as it was.
+# Follow chunk 0 backwards: it ends on rank 0 in the last step. Where was it in the step before, and where did it start? From this you can derive
+# which chunk rank $r$ sends in step $i$. In Lab 3 the finished chunk of rank $r$ was number $r+1$; here it is number $r$. Your function must not
+# change its input.
 
 
 # %% nbgrader={"grade_id": "ring_reduce_scatter", "solution": true}
@@ -151,18 +151,19 @@ Player(trace)
 # %% [markdown] name="zero_task"
 # ## 3. A step of ZeRO
 #
-# Data-parallel training all-reduces the gradients, then every rank does the *same* update of all parameters. With an optimiser that
-# has a state, all of them keep the same state. ZeRO (Rajbhandari et al., arXiv:1910.02054) lets each rank update only its shard:
+# Data-parallel training all-reduces the gradients, then every rank does the *same* update of all parameters. If the optimiser has a state, all ranks
+# keep the same state. ZeRO (Rajbhandari et al., arXiv:1910.02054) lets each rank update only its shard:
 #
-# 1. reduce-scatter the gradients: each rank gets the sum for its shard only;
+# 1. reduce-scatter the gradients: each rank gets only the sum for its shard;
 # 2. update the shard (with its share of the optimiser's state);
 # 3. all-gather the new parameters.
 #
 # We do it with plain SGD, $w \leftarrow w - \mathrm{lr} \cdot \bar g$, where $\bar g$ is the *mean* of the gradients. Put all parameters
-# into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. All parameters have a `.grad`, which stays as it
-# was, and one dtype. (They require grad: what you cut out of them should not, so `detach()`.) Use the real `dist.reduce_scatter` and `dist.all_gather`.
+# into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. All parameters have one dtype and a `.grad`, which you
+# must not change. (The parameters require grad, but the tensors that you make from them should not, so use `detach()`.) Use the real
+# `dist.reduce_scatter` and `dist.all_gather`.
 #
-# **Predict**: a plain all-reduce of $P$ numbers moves $2P$ in a rank's share. How many do these two move together?
+# **Predict**: in a plain all-reduce of $P$ numbers a rank sends about $2P$. How many does it send in these two together?
 
 
 # %% nbgrader={"grade_id": "zero_sgd_step", "solution": true}
@@ -193,8 +194,8 @@ def zero_sgd_step(parameters: list[torch.nn.Parameter], lr: float) -> None:
 check(zero_sgd_step)
 
 # %% [markdown] name="zero_live"
-# A real model on the live world: one step of yours, and beside it one step with averaged gradients and `torch.optim.SGD`. Every rank has
-# its own batch. The two should differ by rounding at most.
+# Now train a real model on the live world: one step with your function, and one with averaged gradients and `torch.optim.SGD`. Every rank has its own
+# batch. The two results should differ only by rounding.
 
 
 # %% name="try_zero"
@@ -224,13 +225,13 @@ for event in trace:
 # %% [markdown] name="question"
 # ## 4. What it saves, and what it costs
 #
-# The question at the top: 7 billion parameters, Adam's two float32 numbers for each, 8 GPUs. How many GB of optimiser state does each GPU
+# The opening question: 7 billion parameters, Adam's two float32 numbers for each, 8 GPUs. How many GB of optimiser state does each GPU
 # hold without ZeRO and with it? And how many more bytes does it *send* in a step? Two or three sentences, with numbers.
 
 # %% [markdown] nbgrader={"grade_id": "saves_and_costs", "grade": true, "solution": true, "points": 2}
 # Without: 7e9 x 8 bytes = 56 GB each. With: 56 / 8 = 7 GB each. It sends no more: a ring reduce-scatter and a ring all-gather send (p-1)/p of
-# the bytes each, together 2(p-1)/p, which is just what the ring all-reduce sends, since it is these two in a row. (That holds where gradients
-# and parameters have the same dtype. 1 point for the two sizes, 1 for "none" with the reason.)
+# the bytes each, together 2(p-1)/p. The ring all-reduce sends the same, because it is these two one after the other. (This holds if gradients and
+# parameters have the same dtype. 1 point for the two sizes, 1 for "none" with the reason.)
 
 # %% [markdown] name="marking"
 # ## Marking
@@ -247,9 +248,9 @@ round(5 * check(ring_reduce_scatter).score, 2)
 round(5 * check(zero_sgd_step).score, 2)
 
 # %% [markdown] name="recap"
-# The two halves of a ring all-reduce are collectives of their own, and each costs half. Between them every rank owns one finished shard:
-# there is the place to do, once, what all ranks used to do alike. **Sharding saves memory for the same bytes.** The next lab builds
-# operations that no library has.
+# The two halves of a ring all-reduce are separate collectives, and each costs half. Between the two every rank has one finished shard; there each
+# rank can update its shard, and no update is done twice. **Sharding saves memory and sends the same bytes.** In the next lab you build operations
+# that no library has.
 
 # %% name="stop_world"
 world.stop()

@@ -2,7 +2,7 @@
 # # Lab 6: build your own collective
 #
 # **A language model has a vocabulary of 128,000 words, and its last layer is split over 8 GPUs, so each GPU has 16,000 logits of every
-# row. To get probabilities, to pick the best words, to compute the loss: must anyone see the whole row?**
+# row. You need probabilities, the best words, and the loss. Must any GPU have the whole row?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -11,13 +11,13 @@
 # | `distributed_cross_entropy` | medium | 25 | 5 |
 # | one answer in words | easy | 10 | 2 |
 #
-# CPU ok. Lab 3 before it helps; the chapter *Composing collectives* has the pictures.
+# CPU ok. It helps to do Lab 3 first; the chapter *Composing collectives* has the pictures.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up,
-# any number of rows (none too), any floating dtype, and tensors that aren't contiguous. Every byte is counted: a function that gathers whole
-# rows gives the right numbers and loses the points for messages. The softmax and the cross-entropy are written with `all_reduce`, the top k with any
-# collectives on tensors. What it is not asked to change stays as it was. `check(function)` tells you now what the marking will tell you later, with other numbers.
+# any number of rows (none too), any floating dtype, and tensors that aren't contiguous. Every byte is counted: a function that gathers whole rows
+# gives the right numbers but gets no points for messages. The softmax and the cross-entropy are written with `all_reduce`, the top k with any
+# collectives on tensors. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -26,17 +26,17 @@ import torch.distributed as dist
 from allranks import World, check
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+# `World` starts four processes, the *ranks*. If there are four GPUs, each rank gets one; otherwise they run on the CPU.
 
 # %% name="start_world"
 world = World(ranks=4)
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds one logit, $1000 + r$. The softmax of the four is 0.03, 0.09, 0.24, 0.64. The next cell computes it as the formula
-# says, $e^{x_i} / \sum_j e^{x_j}$, with one all-reduce. What do the ranks print? Write it down first.
+# Rank $r$ holds one logit, $1000 + r$. The softmax of the four is 0.03, 0.09, 0.24, 0.64. The next cell computes it by the formula $e^{x_i} / \sum_j e^{x_j}$,
+# with one all-reduce. What do the ranks print? Write it down first.
 
 # %% name="prediction"
 prediction = [0.0, 0.0, 0.0, 0.0]
@@ -49,14 +49,14 @@ dist.all_reduce(total)
 print((x.exp() / total).item())
 
 # %% [markdown] name="formula_explained"
-# In float32 $e^{89}$ is already infinite. The mend on one machine is well known: subtract the row's maximum first, which changes nothing
-# in the result. Here nobody *knows* the row's maximum.
+# In float32 $e^{89}$ is already infinite. On one machine the usual fix is to subtract the row's maximum first, which does not change the result. Here no rank *knows* the row's maximum.
 
 # %% [markdown] name="softmax_task"
 # ## 1. Softmax over a split row
 #
-# `logits` holds this rank's columns of every row; the last dimension is the split one (and the only one, where there is a single row), and the
-# ranks' shares may differ by one column; everybody has one at least. Return the softmax of *these* columns over the *whole* rows, in the dtype of `logits`. It must be right for logits of 10,000 too.
+# `logits` holds this rank's columns of every row; the last dimension is split (with a single row it is the only dimension). The ranks' shares may
+# differ by one column; every rank has at least one. Return the softmax of *these* columns over the *whole* rows, in the dtype of `logits`. It must be
+# right for logits of 10,000 too.
 #
 # You have at most **two** all-reduces, of **one** value for each row.
 
@@ -78,7 +78,7 @@ def distributed_softmax(logits: torch.Tensor) -> torch.Tensor:
 check(distributed_softmax)
 
 # %% [markdown] name="softmax_live"
-# On the live world: two rows of twelve logits near 10,000, three columns a rank, beside `torch.softmax` of the whole rows.
+# Run it on the live world, with two rows of twelve logits near 10,000 and three columns on each rank. The cell compares the result with `torch.softmax` of the whole rows.
 
 
 # %% name="try_softmax"
@@ -98,22 +98,22 @@ for event in trace:
         print(f"rank 0: {event.op}, {event.nbytes} bytes")
 
 # %% [markdown] name="softmax_growth"
-# Those bytes are for two rows. They would be the same with 16,000 columns a rank.
+# These are the bytes for two rows. With 16,000 columns on each rank they would be the same.
 
 # %% [markdown] name="top_k_task"
 # ## 2. The top k of all ranks
 #
-# To choose the next word one often takes the 50 best of 128,000. Return three tensors of length `k`, the same on every rank:
+# To choose the next word, programs often take the 50 best of 128,000. Return three tensors of length `k`, the same on every rank:
 #
 # - the `k` largest values of all ranks, largest first, in the dtype of `tensor`,
 # - the rank on which each of them is (int64),
 # - its index in that rank's tensor, flattened (int64).
 #
-# Of equal values the one on the lower rank comes first, then the one with the lower index. NaN counts as the largest, as in `torch.topk`. Whole
-# numbers come too. `k` may be 0, and is at most the number of all values. Each rank may receive at most $16 \cdot k \cdot p$ bytes.
+# Of equal values the one on the lower rank comes first, then the one with the lower index. NaN counts as the largest, as in `torch.topk`. The values
+# may be whole numbers too. `k` may be 0, and is at most the number of all values. Each rank may receive at most $16 \cdot k \cdot p$ bytes.
 
 # %% [markdown] name="top_k_traps"
-# Why are $k$ candidates from each rank enough, and why are fewer not? Two traps:
+# Why are $k$ candidates from each rank enough, and why are fewer not enough? Avoid two common mistakes:
 #
 # - `torch.topk` promises nothing about the order of equal values. `torch.sort(..., stable=True)` does.
 # - All ranks hold equally many values, but perhaps fewer than `k`: one rank's 2 values can't fill 5 places.
@@ -141,7 +141,7 @@ def distributed_top_k(tensor: torch.Tensor, k: int) -> tuple[torch.Tensor, torch
 check(distributed_top_k)
 
 # %% [markdown] name="top_k_live"
-# On the live world: 12,000 values, of which the ranks tell each other 12.
+# Run it on the live world, with 12,000 values, of which the ranks send each other only 12.
 
 
 # %% name="try_top_k"
@@ -165,11 +165,11 @@ for event in trace:
 # ## 3. The loss over a split vocabulary
 #
 # The cross entropy of a row with target $t$ is $\log \sum_j e^{x_j} - x_t$. Only one rank has $x_t$, and no rank knows the
-# sum. Megatron-LM (Shoeybi et al., arXiv:1909.08053) computes the loss without ever gathering the logits. Do the same, stable at
-# 10,000. Every rank has as many columns, $w$ of them: rank $r$ has those from $rw$ on, and `targets` counts over all columns. Return one
-# loss for each row. You have at most three values a row, in at most three all-reduces.
+# sum. Megatron-LM (Shoeybi et al., arXiv:1909.08053) computes the loss without gathering the logits. Do the same; it must also be right for logits
+# near 10,000. All ranks have the same number of columns, $w$: rank $r$ has those from $rw$ on, and `targets` counts over all columns. Return one
+# loss for each row. You may send at most three values for each row, in at most three all-reduces.
 #
-# The trap: a rank that does not hold the target's column must add 0, and yet index something.
+# A common mistake: a rank that does not hold the target's column must add 0, but it must still use a valid index.
 
 
 # %% nbgrader={"grade_id": "distributed_cross_entropy", "solution": true}
@@ -193,7 +193,7 @@ def distributed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> to
 check(distributed_cross_entropy)
 
 # %% [markdown] name="loss_live"
-# On the live world: six rows of twelve logits near 10,000, beside PyTorch's own loss of the whole rows.
+# Run it on the live world, with six rows of twelve logits near 10,000. The cell compares the result with PyTorch's own loss of the whole rows.
 
 
 # %% name="try_loss"
@@ -212,13 +212,12 @@ for ours, wanted in world.run(loss_of_ranks)[:2]:
 # %% [markdown] name="question"
 # ## 4. What it saves
 #
-# 4096 rows, 128,000 columns, bfloat16, 8 GPUs. How many bytes does each GPU *receive* if the logits are gathered with `all_gather`? And how
-# many does a ring all-reduce of one float32 a row send, twice? Two or three sentences, with numbers and the ratio.
+# There are 4096 rows, 128,000 columns, bfloat16, and 8 GPUs. How many bytes does each GPU *receive* if the logits are gathered with `all_gather`? And
+# how many bytes does it send in two ring all-reduces of one float32 for each row? Two or three sentences, with numbers and the ratio.
 
 # %% [markdown] nbgrader={"grade_id": "saves", "grade": true, "solution": true, "points": 2}
-# Gathering: every GPU gets the other seven's columns, 7/8 of 4096 x 128,000 x 2 bytes = 1.05 GB, that is about 918 MB. Two all-reduces: each
-# sends 2 x 7/8 x 4096 x 4 bytes = 28.7 KB, together 57 KB, and about 16,000 times less. It doesn't grow with the vocabulary
-# either. (1 point for each of the two numbers; rounding is fine.)
+# Gathering: every GPU gets the columns of the other seven, 7/8 of 4096 x 128,000 x 2 bytes = 1.05 GB, that is about 918 MB. Two all-reduces: each
+# sends 2 x 7/8 x 4096 x 4 bytes = 28.7 KB, together 57 KB, about 16,000 times less. This does not grow with the vocabulary. (1 point for each of the two numbers; rounding is fine.)
 
 # %% [markdown] name="marking"
 # ## Marking
@@ -235,8 +234,8 @@ round(6 * check(distributed_top_k).score, 2)
 round(5 * check(distributed_cross_entropy).score, 2)
 
 # %% [markdown] name="recap"
-# A function of all data often needs only a *summary* of each rank: a maximum, a sum, $k$ candidates. Send the summaries, and what is
-# large stays where it is. **Reduce first, then communicate.** In the next lab the data itself must move, and each piece to another rank.
+# A function of all data often needs only a *summary* of each rank: a maximum, a sum, $k$ candidates. Send the summaries; the large data stay on their
+# rank. **Reduce first, then communicate.** In the next lab the data themselves must be sent, each piece to another rank.
 
 # %% name="stop_world"
 world.stop()

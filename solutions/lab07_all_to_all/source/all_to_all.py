@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Lab 7: all-to-all
 #
-# **Every rank has something different for every other rank: words for the GPU that holds their embedding, tokens for the GPU that
-# holds their expert. How does everything get there and back again, in the right order, when nobody knows beforehand how much will come?**
+# **Every rank has different data for every other rank: words for the GPU that holds their embedding, tokens for the GPU that holds their expert. How
+# do the data get there and back again, in the right order, if no rank knows beforehand how much it will receive?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -11,14 +11,14 @@
 # | `moe_dispatch_combine` | hard | 40 | 6 |
 # | one answer in words | medium | 10 | 2 |
 #
-# CPU ok. The chapter *All-to-all* has the pictures; this notebook has the holes.
+# CPU ok. The chapter *All-to-all* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for
-# pieces of different sizes, for empty ones, for any dtype and for tensors that aren't contiguous. Every message is counted, and a send may wait
-# until its receiver is there. The first is written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the two others with `all_to_all` or
-# `all_to_all_single`. What the course's own package has, such as `schedules`, is not there when it is marked. What it is not asked to change stays as it was.
-# `check(function)` tells you now what the marking will tell you later, with other numbers.
+# pieces of different sizes, for empty ones, for any dtype and for tensors that aren't contiguous. Every message is counted, and a send may wait until
+# its receiver is ready. The first is written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the two others with `all_to_all` or
+# `all_to_all_single`. Don't use the course's own package, such as `schedules`: it is not there when your answer is marked. Your function must change only what the task asks it to change.
+# `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -27,17 +27,17 @@ import torch.distributed as dist
 from allranks import Player, World, check, schedules
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds $[10r, 10r+1, 10r+2, 10r+3]$, one number for each rank, and all exchange them. What does rank 2 print? Write it down
-# first. (Write the four lists under each other: you know this operation by another name.)
+# Rank $r$ holds $[10r, 10r+1, 10r+2, 10r+3]$, one number for each rank, and all ranks exchange them. What does rank 2 print? Write it down first. (Write
+# the four lists under each other: you know this operation by another name.)
 
 # %% name="prediction"
 prediction = [0, 0, 0, 0]
@@ -52,17 +52,16 @@ print(y.tolist())
 # %% [markdown] name="pairwise_task"
 # ## 1. All-to-all, pair by pair
 #
-# `chunks[i]` goes to rank $i$. Return the list of what arrived: entry $q$ is what rank $q$ had for you, also where $q$ is yourself. Chunks
+# `chunks[i]` goes to rank $i$. Return the list of the tensors that arrived: entry $q$ is the tensor that rank $q$ had for you, also if $q$ is your own rank. Chunks
 # for different ranks may differ in shape, but all that *you* receive has the shape of your own `chunks[rank]`.
 #
-# Every pair of ranks meets once in each direction. In step $i$ you send to rank $r+i$: who sends to you?
+# Each rank sends once to each other rank. In step $i$ you send to rank $r+i$: which rank sends to you?
 
 # %% name="watch_pairwise"
 Player(schedules.pairwise_all_to_all(ranks=5))
 
 # %% [markdown] name="pairwise_trap"
-# If all send to the *same* rank first, that rank's link is the bottleneck while the others stand idle. And as ever: if all
-# send before anyone receives, nobody gets on.
+# If all ranks send to the *same* rank first, that rank's link is the bottleneck while the other links are idle. And if all ranks send before they receive, there is a deadlock.
 
 
 # %% nbgrader={"grade_id": "pairwise_all_to_all", "solution": true}
@@ -85,7 +84,7 @@ def pairwise_all_to_all(chunks: list[torch.Tensor]) -> list[torch.Tensor]:
 check(pairwise_all_to_all)
 
 # %% [markdown] name="pairwise_live"
-# On the live world: rank $r$ gets $r+1$ numbers from everybody. Your own messages, to watch.
+# Run it on the live world, where rank $r$ gets $r+1$ numbers from every rank. Watch your own messages.
 
 
 # %% name="try_pairwise"
@@ -99,20 +98,19 @@ print("rank 2 has", [t.tolist() for t in results[2]])
 Player(trace)
 
 # %% [markdown] name="lookup_task"
-# ## 2. Look up rows of a table that nobody has
+# ## 2. Look up rows of a split table
 #
 # A recommender's table of embeddings is too large for one GPU, so its rows are split: rank $r$ holds the rows from $r s$ to $(r+1)s-1$,
 # where $s$ is the length of `shard`. Return the rows for `ids`, in the order of `ids`. Ids may repeat, and a rank may ask for none.
 #
-# Only `all_to_all` or `all_to_all_single` may travel, and no rank may receive a row twice. In three rounds:
+# Use only `all_to_all` or `all_to_all_single`, and no rank may receive a row twice. There are three rounds:
 #
-# 1. **How many?** Tell each rank how many ids you will ask it for: one number a rank.
-# 2. **Which?** Send the ids, sorted by owner. Now the lengths are known: `all_to_all_single(output, input, output_sizes, input_sizes)`.
-# 3. **Here you are.** The rows travel back, with the two lists of sizes exchanged.
+# 1. **Counts.** Send each rank the number of ids that you will ask it for: one number for each rank.
+# 2. **Ids.** Send the ids, sorted by owner. Now the lengths are known: `all_to_all_single(output, input, output_sizes, input_sizes)`.
+# 3. **Rows.** Send the rows back, with the two lists of sizes exchanged.
 
 # %% [markdown] name="lookup_traps"
-# `torch.unique(ids, return_inverse=True)` does two things at once: it sorts, and it says where each id went. Inside a shard a row's
-# place is `id % s`.
+# `torch.unique(ids, return_inverse=True)` does two things: it sorts, and it returns the new place of each id. Inside a shard a row's place is `id % s`.
 
 
 # %% nbgrader={"grade_id": "embedding_lookup", "solution": true}
@@ -138,7 +136,7 @@ def embedding_lookup(ids: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
 check(embedding_lookup)
 
 # %% [markdown] name="lookup_live"
-# On the live world: a table of 20 rows, row $i$ is $[i, 100+i]$, five rows a rank. Rank 0 asks for 17, 3, 17, 8.
+# Run it on the live world: a table has 20 rows, row $i$ is $[i, 100+i]$, and each rank has five rows. Rank 0 asks for 17, 3, 17, 8.
 
 
 # %% name="try_lookup"
@@ -158,13 +156,13 @@ for event in trace:
 # %% [markdown] name="moe_task"
 # ## 3. A mixture of experts
 #
-# Rank $r$ is home to expert $r$. `experts[i]` says which expert token $i$ needs. Send each token there, apply `expert_fn`, which is *this*
-# rank's expert and takes a batch of tokens, and bring the results back: `result[i]` belongs to `tokens[i]`.
+# Rank $r$ has expert $r$. `experts[i]` says which expert token $i$ needs. Send each token there, apply `expert_fn`, which is *this* rank's expert and
+# takes a batch of tokens, and send the results back: `result[i]` belongs to `tokens[i]`.
 #
-# The rounds are those of the lookup, but now the tokens travel, twice. Sort the tokens by expert with `torch.argsort(..., stable=True)`.
-# The trap is the way home: what comes back is in sorted order. Which line undoes a sort?
+# The rounds are those of the lookup, but now the tokens are sent, twice. Sort the tokens by expert with `torch.argsort(..., stable=True)`. A common
+# mistake is on the way back: the results arrive in sorted order. Which line undoes a sort?
 #
-# **Predict**: what becomes of a rank to which nobody sends a token? Must it call anything?
+# **Predict**: what happens on a rank that receives no token? Must it call anything?
 
 
 # %% nbgrader={"grade_id": "moe_dispatch_combine", "solution": true}
@@ -192,8 +190,7 @@ def moe_dispatch_combine(tokens: torch.Tensor, experts: torch.Tensor, expert_fn)
 check(moe_dispatch_combine)
 
 # %% [markdown] name="moe_live"
-# On the live world expert $r$ adds $1000r$. Every rank has four tokens; token $i$ needs expert $i^2 \bmod 4$, so experts 2 and 3 see
-# none at all.
+# On the live world expert $r$ adds $1000r$. Every rank has four tokens; token $i$ needs expert $i^2 \bmod 4$, so experts 2 and 3 get no tokens.
 
 
 # %% name="try_moe"
@@ -212,14 +209,14 @@ for rank, made in enumerate(results):
 # %% [markdown] name="question"
 # ## 4. The popular expert
 #
-# 4096 tokens a rank, 7168 numbers of bfloat16 each, 8 ranks, and for once each token needs one expert. How many bytes does each rank send
-# to *other* ranks for the dispatch, if the tokens spread evenly? And what happens if half of all tokens want expert 0? Two
+# There are 8 ranks with 4096 tokens each, a token is 7168 numbers of bfloat16, and here each token needs one expert. How many bytes does each rank
+# send to *other* ranks for the dispatch, if the tokens are distributed evenly? And what happens if half of all tokens need expert 0? Two
 # or three sentences, with numbers.
 
 # %% [markdown] nbgrader={"grade_id": "popular_expert", "grade": true, "solution": true, "points": 2}
-# Evenly: 7/8 of 4096 x 7168 x 2 bytes = 58.7 MB, so 51 MB a rank, and as much comes in. If half of all tokens want expert 0, each of the other
-# ranks still sends about as much, but rank 0 receives 7 x 2048 tokens = 205 MB, four times what it would, and computes 4 times
-# its share while the others wait for it: an all-to-all ends with its fullest link. (1 point for 51 MB, 1 for rank 0 as the
+# Evenly: 7/8 of 4096 x 7168 x 2 bytes = 58.7 MB, so each rank sends 51 MB and receives as much. If half of all tokens need expert 0, each of the
+# other ranks still sends about as much, but rank 0 receives 7 x 2048 tokens = 205 MB, four times as much as before. It also computes 4 times its
+# share, and the others wait for it: an all-to-all ends when its busiest link is done. (1 point for 51 MB, 1 for rank 0 as the
 # bottleneck with a number, in bytes or in tokens.)
 
 # %% [markdown] name="marking"
@@ -237,9 +234,8 @@ round(6 * check(embedding_lookup).score, 2)
 round(6 * check(moe_dispatch_combine).score, 2)
 
 # %% [markdown] name="recap"
-# An all-to-all is a transposition: row $r$ of what everybody holds becomes column $r$. Where sizes differ, one small all-to-all of
-# *counts* goes ahead, and the way back is the way there with the sizes exchanged. **First how many, then what.** The next
-# lab puts all of it into a training step.
+# An all-to-all is a transposition: rank $r$'s row becomes column $r$. If sizes differ, first a small all-to-all exchanges the *counts*; the way back
+# is the same call with the sizes exchanged. **First send the counts, then the data.** In the next lab you use collectives in a training step.
 
 # %% name="stop_world"
 world.stop()

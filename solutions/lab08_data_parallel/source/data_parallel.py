@@ -9,12 +9,12 @@
 # | `overlapped_gradients` | hard | 45 | 6 |
 # | one answer in words | medium | 10 | 2 |
 #
-# CPU ok. The chapters *Data parallel, by hand* and *Overlap and bucketing* have the pictures; this notebook has the holes.
+# CPU ok. The chapters *Data parallel, by hand* and *Overlap and bucketing* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and for
 # gradients of any size and floating dtype (one for all parameters). Write both with `all_reduce`. Every call is counted, and in the second exercise also *when* it is launched.
-# `check(function)` tells you now what the marking will tell you later, with other numbers.
+# `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -23,9 +23,9 @@ import torch.distributed as dist
 from allranks import World, check, plots
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+# `World` starts four processes, the *ranks*. If there are four GPUs, each rank gets one; otherwise they run on the CPU.
 
 # %% name="start_world"
 world = World(ranks=4)
@@ -49,21 +49,21 @@ print((w.grad / world_size).item())
 # %% [markdown] name="buckets_task"
 # ## 1. Buckets
 #
-# A model has hundreds of parameters, most of them small. An all-reduce for each pays $2(p-1)\alpha$ hundreds of times; a single one for all
-# can't begin before the last gradient is there. So gradients are put into **buckets**: `torch.cat` what belongs together, one
-# `all_reduce`, divide, and copy it back.
+# A model has hundreds of parameters, most of them small. With an all-reduce for each parameter you pay $2(p-1)\alpha$ hundreds of times; a single one
+# for all can't begin before the last gradient is ready. So gradients are put into **buckets**: `torch.cat` the gradients of a bucket, make one
+# `all_reduce`, divide, and copy the results back.
 #
-# - From the **last** parameter to the first: that is the order in which the backward pass makes gradients.
-# - A bucket is closed when the next gradient would make it larger than `bucket_bytes`. A gradient that is larger by itself gets a bucket of its own.
-# - On every rank `parameters` lists the same ones. But not all of them are alike:
+# - Go from the **last** parameter to the first, because the backward pass computes gradients in this order.
+# - A bucket is closed when the next gradient would make it larger than `bucket_bytes`. If a single gradient is larger than that, it gets its own bucket.
+# - `parameters` is the same list on every rank. But there are different kinds of parameters:
 #
-# | a parameter | how you know | what becomes of it |
+# | a parameter | how you know | what to do |
 # |---|---|---|
 # | **frozen** | `requires_grad` is False, on every rank | it takes no part |
-# | **unused** by this rank's batch | `requires_grad`, but `.grad` is None *here* | it brings zeros, and gets the mean like everybody |
-# | **tied**, used in two layers | it is in the list *twice*: the same object | one gradient, at its *first* place: the backward pass reaches that last |
+# | **unused** by this rank's batch | `requires_grad`, but `.grad` is None *here* | the rank contributes zeros, and gets the mean like all other ranks |
+# | **tied**, used in two layers | it is in the list *twice*: the same object | one gradient, at its *first* place, because the backward pass reaches this place last |
 #
-# **Predict**: what happens if a rank leaves out what it did not use?
+# **Predict**: what happens if a rank leaves out a parameter that it did not use?
 
 
 # %% nbgrader={"grade_id": "bucketed_gradients", "solution": true}
@@ -96,8 +96,8 @@ def bucketed_gradients(parameters: list[torch.Tensor], bucket_bytes: int) -> Non
 check(bucketed_gradients)
 
 # %% [markdown] name="buckets_live"
-# On the live world: the embedding of a tiny language model is also its output layer, as in GPT-2, and only even ranks use the bias. One process
-# with all the data should get the same gradients.
+# Run it on the live world: the embedding of a tiny language model is also its output layer, as in GPT-2, and only even ranks use the bias. One
+# process with all the data should get the same gradients.
 
 
 # %% name="tiny_model"
@@ -133,20 +133,20 @@ print("the same as alone:", all(torch.allclose(a, p.grad) for a, p in zip(result
 print("rank 1:", [(event.op, event.nbytes) for event in trace if event.rank == 1])
 
 # %% [markdown] name="overlap_task"
-# ## 2. While the others are still computed
+# ## 2. During the backward pass
 #
-# Your buckets wait until *all* gradients are there. But the last layer's gradients are ready first, and nobody touches them any more: their
-# all-reduce can travel while the layers before are still being differentiated. That is what DistributedDataParallel does.
+# Your buckets wait until *all* gradients are ready. But the last layer's gradients are ready first and do not change any more, so their all-reduce
+# can run while the gradients of earlier layers are computed. DistributedDataParallel does this.
 #
-# `backward(ready)` makes the gradients. Each time that `parameters[place].grad` is complete, it calls **your** `ready(place)`. So you write
-# the function that it calls:
+# `backward(ready)` computes the gradients. Each time that `parameters[place].grad` is complete, it calls **your** `ready(place)`. So you write the function that it calls:
 #
 # - Plan the buckets as before, from the last parameter on (here none is frozen, unused or tied).
-# - Launch a bucket's all-reduce *inside* `ready`, as soon as its last gradient is there, with `async_op=True`, and keep the handle.
-# - `wait()` and copy back behind `backward(ready)`. Until then the buffer belongs to the all-reduce: don't touch it, and don't ask `is_completed()`, which knows nothing of the clock that you are judged by.
+# - Launch a bucket's all-reduce *inside* `ready`, as soon as its last gradient is ready, with `async_op=True`, and keep the handle.
+# - `wait()` and copy back after `backward(ready)`. Until then the all-reduce uses the buffer: don't read or change it, and don't call
+#   `is_completed()`, because it does not use the virtual clock by which you are judged.
 #
-# The trap is the order. Gradients may be ready in another order on another rank, but collectives meet in the order of the calls. So a bucket
-# that is complete **waits for those before it**.
+# A common mistake is the order. Gradients may be ready in another order on another rank, but collectives are matched in the order of the calls. So a
+# complete bucket must **wait until the buckets before it are launched**.
 
 
 # %% nbgrader={"grade_id": "overlapped_gradients", "solution": true}
@@ -179,22 +179,23 @@ def overlapped_gradients(parameters: list[torch.Tensor], bucket_bytes: int, back
 
 
 # %% [markdown] name="overlap_check"
-# The check knows *when*: on the wire each gradient takes 8 seconds of virtual time, and an all-reduce among $p$ ranks takes $2(p-1)$. It compares
-# the moment of each launch with the moment at which the bucket was complete, and it looks for anybody who waits before the end of `backward`.
+# The check also judges *when* you launch: on the wire each gradient takes 8 seconds of virtual time, and an all-reduce among $p$ ranks takes
+# $2(p-1)$. It compares the time of each launch with the time at which the bucket was complete, and it checks that no rank waits before the end of
+# `backward`.
 
 # %% name="check_overlap"
 verdict = check(overlapped_gradients)
 verdict
 
 # %% [markdown] name="overlap_picture"
-# Your own run, printed: green is what the rank computes, blue the `all_reduce`s under way meanwhile. How long would it take one after the other?
+# Here is your own run: green is the rank's computing, blue are the `all_reduce`s that run at the same time. How long would the step take if they ran one after the other?
 
 # %% name="show_overlap"
 if verdict.passed:
     display(plots.timeline(verdict.trace))
 
 # %% [markdown] name="overlap_live"
-# And with the real autograd: a *hook* on each parameter calls your `ready`. This is all that is missing to train a model with it.
+# And now with the real autograd: a *hook* on each parameter calls your `ready`. With this you can train a model.
 
 
 # %% name="try_overlap"
@@ -225,14 +226,16 @@ print("all ranks agree:", all(torch.equal(results[0][1], sums) for _, sums in re
 # %% [markdown] name="question"
 # ## 3. How large a bucket?
 #
-# A model has 50 layers with equal gradients, 4 MB each. The backward pass takes 2 ms a layer, an all-reduce of $n$ bytes 0.1 ms + $n$ / (4 GB/s), and only one
-# travels at a time. How long is a step (the backward pass and all-reduces) with one bucket for each layer, and with one single bucket? And what would go wrong with
+# A model has 50 layers with equal gradients, 4 MB each. The backward pass takes 2 ms a layer, an all-reduce of $n$ bytes 0.1 ms + $n$ / (4 GB/s), and
+# only one runs at a time. How long is a step (the backward pass and all-reduces) with one bucket for each layer, and with one single bucket? And what
+# would go wrong with
 # buckets of 1 KB? Two or three sentences, with the numbers.
 
 # %% [markdown] nbgrader={"grade_id": "bucket_size", "grade": true, "solution": true, "points": 2}
-# A bucket of 4 MB takes 0.1 + 1 = 1.1 ms, less than the 2 ms in which the next layer is computed, so all but the last are hidden: 50 x 2 + 1.1 = 101.1 ms.
-# One bucket of 200 MB can start only after 100 ms and takes 0.1 + 50 = 50.1 ms: 150.1 ms. With 1 KB a layer needs 4000 all-reduces of 0.1 ms each, 400 ms a layer:
-# what is paid is only alpha, 20 s in all. (1 point for the two numbers, 1 for alpha, paid for every bucket, as the reason against small ones.)
+# A bucket of 4 MB takes 0.1 + 1 = 1.1 ms, less than the 2 ms for the next layer's backward, so all except the last are hidden: 50 x 2 + 1.1 = 101.1 ms.
+# One bucket of 200 MB can start only after 100 ms and takes 0.1 + 50 = 50.1 ms: 150.1 ms. With 1 KB a layer needs 4000 all-reduces of 0.1 ms each,
+# 400 ms a layer: nearly all of it is alpha, 20 s in all. (1 point for the two numbers, 1 for the reason against small buckets: alpha is paid for
+# every bucket.)
 
 # %% [markdown] name="marking"
 # ## Marking
@@ -246,8 +249,9 @@ round(5 * check(bucketed_gradients).score, 2)
 round(6 * check(overlapped_gradients).score, 2)
 
 # %% [markdown] name="recap"
-# Data parallelism needs one mean a step, and the art is in *when*: from the last layer on, in buckets that are large enough for $\alpha$ and small enough to
-# start early, in one order on every rank. **What is hidden under the computation costs nothing.** The next lab splits the layers themselves.
+# Data parallelism needs one mean in each step, and its *time* matters: start with the last layer, use buckets that are large enough to make $\alpha$
+# unimportant and small enough to start early, and use one order on every rank. **Communication during computation costs no extra time.** The next lab
+# splits the layers themselves.
 
 # %% name="stop_world"
 world.stop()

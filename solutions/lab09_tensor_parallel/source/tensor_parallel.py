@@ -1,21 +1,21 @@
 # %% [markdown] name="title"
 # # Lab 9: tensor parallel
 #
-# **Two matrices are too large for one GPU. Cut them so that four GPUs do a quarter of the work each, and talk only once. Which way do
-# you cut the first, and which way the second?**
+# **Two matrices are too large for one GPU. Split them so that each of four GPUs does a quarter of the work, and the GPUs communicate only once. How
+# do you split the first matrix, and how the second?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
 # | `column_row_linear` | medium | 30 | 6 |
 # | one answer in words | medium | 15 | 2 |
 #
-# CPU ok. The chapter *Tensor and pipeline parallel* has the pictures; this notebook has the holes.
+# CPU ok. The chapter *Tensor and pipeline parallel* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** The exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
-# layers that the number of ranks does not divide, any floating dtype, no rows at all and any layout. Write it with `all_reduce`. Every message is counted. What it is not asked
-# to change stays as it was.
-# `check(function)` tells you now what the marking will tell you later, with other numbers.
+# layers that the number of ranks does not divide, any floating dtype, an input without rows and any layout. Write it with `all_reduce`. Every message
+# is counted. Your function must change only what the task asks it to change.
+# `check(function)` uses the same rules as the marking, with other numbers.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -24,17 +24,17 @@ import torch.distributed as dist
 from allranks import World, check
 
 # %% [markdown] name="live"
-# ## A world to play in
+# ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. With four GPUs each gets one; without, they run on the CPU.
+# `World` starts four processes, the *ranks*. If there are four GPUs, each rank gets one; otherwise they run on the CPU.
 
 # %% name="start_world"
 world = World(ranks=4)
 world
 
 # %% [markdown] name="predict"
-# $x = [1, 1]$. Of a matrix $A$ with two rows and eight columns rank $r$ holds two columns, $[0, 4r]^T$ and $[0, 4r+1]^T$. What does rank 3 print, and what did
-# it have to ask the others? Write it down first.
+# $x = [1, 1]$. Of a matrix $A$ with two rows and eight columns rank $r$ holds two columns, $[0, 4r]^T$ and $[0, 4r+1]^T$. What does rank 3 print, and
+# what did it need from the others? Write it down first.
 
 # %% name="prediction"
 prediction = [0, 0]
@@ -45,15 +45,14 @@ columns = torch.stack([torch.zeros(2), torch.tensor([4.0 * rank, 4.0 * rank + 1]
 print((torch.ones(2) @ columns).tolist())
 
 # %% [markdown] name="two_cuts"
-# ## Two ways to cut a product
+# ## Two ways to split a product
 #
-# **By columns.** $xA = x\,[A_0 \; A_1 \; \dots] = [xA_0 \;\; xA_1 \; \dots]$. Each rank needs all of $x$ and gets *some columns of the result*, finished. Nothing is
-# sent.
+# **By columns.** $xA = x\,[A_0 \; A_1 \; \dots] = [xA_0 \;\; xA_1 \; \dots]$. Each rank needs all of $x$ and gets *some columns of the result*, which are complete. Nothing is sent.
 #
-# **By rows.** $hB = [h_0 \; h_1 \; \dots] \begin{bmatrix}B_0\\B_1\\ \vdots\end{bmatrix} = h_0B_0 + h_1B_1 + \dots$ Each rank needs *its columns of* $h$ only and gets a
-# matrix of the full shape, which is one summand of the result. An all-reduce adds them.
+# **By rows.** $hB = [h_0 \; h_1 \; \dots] \begin{bmatrix}B_0\\B_1\\ \vdots\end{bmatrix} = h_0B_0 + h_1B_1 + \dots$ Each rank needs *its columns of*
+# $h$ only and gets a matrix of the full shape, which is one summand of the result. An all-reduce adds the summands.
 #
-# The columns that the first cut leaves are just what the second needs. And between them?
+# The first split gives each rank exactly the columns that the second one needs. But what about relu between the two?
 
 
 # %% name="columns_alone"
@@ -77,9 +76,9 @@ print("relu of each summand:", (sum(torch.relu(part) for part in parts) - torch.
 # A transformer's MLP is $\text{relu}(xA)B$ (or another function in relu's place). Every rank has all of `x`, some columns of $A$ (`a_shard`), and those rows of $B$ (`b_shard`)
 # that belong to them. Return the whole result, on every rank.
 #
-# - **Exactly one** `all_reduce`, and of the result: nothing of the hidden layer travels, which is four times as wide in most models.
-# - relu acts on each element alone, so it commutes with a cut into columns. It does not commute with a sum: where must it stand?
-# - The number of hidden columns need not divide: ranks may hold different numbers of them, or none. `x` may be a view: `@` does not mind, the wire does.
+# - Use **exactly one** `all_reduce`, of the result: don't send the hidden layer, which is four times as wide in most models.
+# - relu acts on each element alone, so you can apply it before or after a split into columns. But relu of a sum is not the sum of relus: where must it be?
+# - The number of ranks need not divide the number of hidden columns: ranks may hold different numbers of them, or none. `x` may be a view: `@` accepts it, but the wire does not.
 
 
 # %% nbgrader={"grade_id": "column_row_linear", "solution": true}
@@ -96,7 +95,7 @@ def column_row_linear(x: torch.Tensor, a_shard: torch.Tensor, b_shard: torch.Ten
 check(column_row_linear)
 
 # %% [markdown] name="linear_live"
-# On the live world, six tokens: the result of four ranks against that of one, and what travelled.
+# Run it on the live world with six tokens: the cell compares the result of four ranks with that of one, and prints the messages.
 
 
 # %% name="try_linear"
@@ -115,8 +114,8 @@ print("rank 0:", [(event.op, event.nbytes) for event in trace if event.rank == 0
 # %% [markdown] name="bytes_task"
 # ## What it saves
 #
-# A layer with 4096 numbers a token, a hidden layer of 16384, 8 ranks, 2048 tokens of bfloat16. Three ways to cut, and what each rank sends if all-reduces and all-gathers are
-# rings. **Predict** which is the most expensive.
+# A layer has 4096 numbers for each token and a hidden layer of 16384; there are 8 ranks and 2048 tokens of bfloat16. The cell shows three ways to
+# split, and the bytes that each rank sends if all-reduces and all-gathers use rings. **Predict** which is the most expensive.
 
 # %% name="bytes"
 tokens_count, model, hidden, ranks = 2048, 4096, 16384, 8
@@ -132,12 +131,13 @@ for way, numbers in ways.items():
 # %% [markdown] name="question"
 # ## 2. Training
 #
-# Your function is the forward pass. In the backward pass each rank gets the gradient $G$ of the loss by the result (the same on all ranks), and it has its own $h_r = \text{relu}(xA_r)$.
+# Your function is the forward pass. In the backward pass each rank gets the gradient $G$ of the loss with respect to the result (the same on all
+# ranks), and it has its own $h_r = \text{relu}(xA_r)$.
 # Which of the gradients of $B_r$, $A_r$ and $x$ can a rank compute alone, and which needs a collective, which one and why? Two or three sentences.
 
 # %% [markdown] nbgrader={"grade_id": "backward", "grade": true, "solution": true, "points": 2}
-# The gradient of B_r is h_r^T G and that of A_r is x^T (G B_r^T where x A_r > 0): all of it is on the rank, so they need nobody. But x goes into every rank's columns, so its gradient is
-# the sum over the ranks of (G B_r^T where x A_r > 0) A_r^T: one all_reduce, the mirror image of the forward pass, which copies x and sums the result. (1 point for A_r and B_r
+# The gradient of B_r is h_r^T G and that of A_r is x^T (G B_r^T where x A_r > 0): the rank has all of this, so it needs no message. But every rank's columns use x, so its gradient is
+# the sum over the ranks of (G B_r^T where x A_r > 0) A_r^T: one all_reduce, the reverse of the forward pass, which copies x and sums the result. (1 point for A_r and B_r
 # alone, 1 for the all_reduce of the gradient of x, with the reason that x was used by all.)
 
 # %% [markdown] name="marking"
@@ -149,8 +149,9 @@ for way, numbers in ways.items():
 round(6 * check(column_row_linear).score, 2)
 
 # %% [markdown] name="recap"
-# A cut by columns gives finished columns, a cut by rows gives summands, and columns followed by rows need a single all-reduce for two matrices ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Cut so
-# that what the one leaves is what the next one needs.** The next lab breaks things on purpose.
+# A split by columns gives complete columns, a split by rows gives summands, and columns followed by rows need a single all-reduce for two matrices
+# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split so that the first product gives each rank what its second product needs.** In the next
+# lab programs are broken on purpose.
 
 # %% name="stop_world"
 world.stop()

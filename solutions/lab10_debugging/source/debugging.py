@@ -1,8 +1,7 @@
 # %% [markdown] name="title"
-# # Lab 10: the fault clinic
+# # Lab 10: find the fault
 #
-# **Six programs, each of them short, each of them broken. Three hang, one crashes, and two return numbers, which are wrong, without a
-# word. Which rank, which line, and what kind of mistake?**
+# **Here are six short programs, and each is broken. Three hang, one crashes, and two return wrong numbers without an error. Which rank, which line, and what kind of mistake is it?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -15,12 +14,12 @@
 # | `mean_of_samples` | medium | 10 | 2 |
 # | one answer in words | medium | 10 | 2 |
 #
-# CPU ok. The chapter *When it hangs* has the tools; this notebook has the patients.
+# CPU ok. The chapter *When it hangs* has the tools; this notebook has the broken programs.
 
 # %% [markdown] name="rules"
-# **How it is marked.** First the *diagnosis*: for each program the rank, the line and the kind, and for **any number of ranks**, since the rank to blame may be
-# another one then. It counts as a whole: whoever guesses one part of three has nothing. Then the *repair*: each program again as a function of yours, by
-# the rules of all labs. `check(function)` tells you now what the marking will tell you later.
+# **How it is marked.** First the *diagnosis*: for each program the rank, the line and the kind, and for **any number of ranks**, because the rank
+# with the mistake may then be another one. All three parts must be right: one part alone gives no points. Then the *repair*: you write each program
+# again as a function, by the rules of all labs. `check(function)` uses the same rules as the marking.
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -43,10 +42,10 @@ EARLY = 8  # a rank leaves before a call that the others make; the line that lea
 GROUP = 9  # a group that only some ranks make; the line that makes it
 
 # %% [markdown] name="live"
-# ## The ward
+# ## The live world
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can stand still. A call that hangs ends after its deadline, and the
-# report says where each rank stands. Some of the next cells end in an error: that is why you are here.
+# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang. A call
+# that hangs ends after its deadline, and the report says in which line each rank waits. Some of the next cells end in an error on purpose.
 
 # %% name="start_world"
 world = World(ranks=4, backend="gloo")
@@ -58,7 +57,7 @@ world
 # %% [markdown] name="patient_1"
 # ## 1. It crashes, on all ranks
 #
-# Everybody wants to know how many samples each rank has.
+# Every rank needs to know how many samples each rank has.
 
 
 # %% nbgrader={"grade_id": "broken_count_samples", "locked": true}
@@ -74,9 +73,9 @@ def broken_count_samples(samples):
 world.run(lambda: broken_count_samples(torch.zeros(dist.get_rank() + 5)))
 
 # %% [markdown] name="patient_2"
-# ## 2. It returns, and one number is another one
+# ## 2. It returns, and one number is wrong
 #
-# Each rank has the sum of the losses of its samples, and how many there were. Here every rank has a loss of 6, and the counts are 1, 2, 3 and 4. So the mean is 24 / 10.
+# Each rank has the sum of the losses of its samples, and the number of its samples. Here every rank has a loss of 6, and the counts are 1, 2, 3 and 4. So the mean is 24 / 10.
 
 
 # %% nbgrader={"grade_id": "broken_mean_loss", "locked": true}
@@ -95,7 +94,7 @@ world.run(lambda: broken_mean_loss(torch.tensor([6.0]), torch.tensor([dist.get_r
 # %% [markdown] name="patient_3"
 # ## 3. It hangs
 #
-# Rank $r$ wants the tensor of rank $p-1-r$.
+# Rank $r$ needs the tensor of rank $p-1-r$.
 
 
 # %% nbgrader={"grade_id": "broken_mirror", "locked": true}
@@ -115,9 +114,9 @@ def broken_mirror(tensor):
 world.run(lambda: broken_mirror(torch.tensor([10.0 * dist.get_rank()])), deadline=2)
 
 # %% [markdown] name="patient_4"
-# ## 4. It hangs, and everybody stands in the same line
+# ## 4. It hangs, and all ranks wait in the same line
 #
-# Half of the ranks sit on a second machine. Rank 0 has read the settings. (Think of 5 ranks too: what is `p // 2` then?)
+# Half of the ranks are on a second machine. Rank 0 has read the settings. (Think of 5 ranks too: what is `p // 2` then?)
 
 
 # %% nbgrader={"grade_id": "broken_share_settings", "locked": true}
@@ -132,9 +131,9 @@ def broken_share_settings(settings):
 world.run(lambda: broken_share_settings(torch.full((2,), float(dist.get_rank()))), deadline=2)
 
 # %% [markdown] name="patient_5"
-# ## 5. It returns, and the numbers may be right on Mondays
+# ## 5. It returns, and the numbers are right only sometimes
 #
-# Rank 0 has a table and hands out its rows. To save memory there is one buffer. We try it twenty times.
+# Rank 0 has a table and sends one row to each rank. To save memory there is only one buffer. We try it twenty times.
 
 
 # %% nbgrader={"grade_id": "broken_hand_out", "locked": true}
@@ -164,7 +163,7 @@ print(f"right {right} times; the last time {[row.tolist() for row in rows]}")
 # %% [markdown] name="patient_6"
 # ## 6. It hangs, but not with every number of ranks
 #
-# Nine samples are dealt out, $\lceil 9/p \rceil$ to each rank as long as there are any.
+# Nine samples are distributed: each rank gets $\lceil 9/p \rceil$ of them, as long as there are any.
 
 
 # %% nbgrader={"grade_id": "broken_mean_of_samples", "locked": true}
@@ -188,10 +187,10 @@ def dealt():
 world.run(lambda: broken_mean_of_samples(dealt()), deadline=2)
 
 # %% [markdown] name="witness"
-# ## The second witness
+# ## Ask the wire
 #
-# The wire runs a program with any number of ranks, compares all calls and needs no deadline. But it is a **witness, not a judge**: it says what it noticed first, and
-# that may be far from the mistake. It notices nothing at all where the calls fit together.
+# The wire runs a program with any number of ranks, compares all calls and needs no deadline. But it **does not find the mistake itself**: it reports
+# what it noticed first, and that may be far from the mistake. If the calls match, it notices nothing.
 
 # %% name="ask_the_wire"
 cases = {
@@ -208,10 +207,10 @@ for name, program in cases.items():
 #
 # `diagnosis("mirror")` is called on every rank and returns `(rank, line, kind)`:
 #
-# - **rank**: the lowest one that does what it should not (not the one that waits or complains), or `EVERY`. With `dist.get_world_size()` ranks it may be another one.
-#   You are asked only about worlds in which the program goes wrong, so about *mirror* only with an even number of ranks.
-# - **line** of the program's cell: the one that *does* it, not the one that notices.
-# - **kind**: one of the names above, each of which says which line is meant.
+# - **rank**: the lowest rank that does something wrong (not one that waits or raises an error), or `EVERY`. It may depend on the number of ranks,
+#   `dist.get_world_size()`. You are asked only about worlds in which the program fails, so about *mirror* only with an even number of ranks.
+# - **line** of the program's cell: the line with the mistake, not the line in which it is noticed.
+# - **kind**: one of the names above; the comment of each name says which line is meant.
 
 
 # %% nbgrader={"grade_id": "diagnosis", "solution": true}
@@ -237,8 +236,9 @@ check(diagnosis)
 # %% [markdown] name="repair_task"
 # ## The repairs
 #
-# Write each of them again, with the same promise, right. Copy what is good. The rules are few: as many messages as the broken one meant to send, tensors with gaps are made
-# contiguous, inputs stay as they were (`share_settings` works in place), and a send may wait until its receiver is there. Keep to the broken one's means: collectives on tensors
+# Write each program again, so that it does what its docstring promises. Copy the parts that are right. There are a few rules: send as many messages
+# as the broken program meant to send, make tensors with gaps contiguous, don't change inputs (`share_settings` works in place), and a send may wait
+# until its receiver is ready. Use the same kind of operations as the broken program: collectives on tensors
 # in `count_samples`, `all_reduce` in the two means, `broadcast` in `share_settings`, messages between two ranks in `mirror` and `hand_out`.
 
 
@@ -340,7 +340,7 @@ def mean_of_samples(samples: torch.Tensor) -> torch.Tensor:
 check(mean_of_samples)
 
 # %% [markdown] name="discharged"
-# Discharged? On the live world, all six:
+# Run all six repairs on the live world:
 
 
 # %% name="run_repaired"
@@ -364,14 +364,17 @@ for rank, results in enumerate(world.run(all_six, deadline=10)):
 # %% [markdown] name="question"
 # ## In words
 #
-# Programs 2 and 5 raise no error when their numbers are wrong. A training run with such a mistake goes on for days. Name, for each of the two, a check that a program could make *while it runs* and that would
-# have caught it on the first step, and say what it costs. Two to four sentences.
+# Programs 2 and 5 raise no error when their numbers are wrong. A training run with such a mistake can continue for days. For each of the two, name a
+# check that a program could make *while it runs* and that would find the mistake in the first step, and say what the check costs. Two to four
+# sentences.
 
 # %% [markdown] nbgrader={"grade_id": "silent", "grade": true, "solution": true, "points": 2}
-# 2: compare what should be the same on all ranks: all_reduce the result with MIN and with MAX (or all_gather it) and stop where they differ: one small collective, a few alpha, and not in every step. (Or
-# TORCH_DISTRIBUTED_DEBUG=DETAIL, which compares calls but not their meaning: here both have one shape, so it would see nothing.)
-# 5: the receivers can't know what was meant, so send something that says what it is: a checksum or the row's number with each row, and compare; or poison a buffer between isend and
-# wait in tests, or run it on a backend that checks (the wire). A checksum costs one more pass over the data. (1 point for each check that would work, with its cost.)
+# 2: compare a result that should be the same on all ranks: all_reduce it with MIN and with MAX (or all_gather it) and stop if they differ. This costs
+# one small collective, a few alpha, and need not be done in every step. (Or
+# TORCH_DISTRIBUTED_DEBUG=DETAIL, which compares calls but not their meaning: here both have one shape, so it would find nothing.)
+# 5: the receivers can't know which data were meant, so send a checksum or the row's number with each row, and compare; or in tests overwrite a buffer
+# between isend and wait, or run the program on a backend that checks (the wire). A checksum costs one more pass over the data. (1 point for each
+# check that would work, with its cost.)
 
 # %% [markdown] name="marking"
 # ## Marking
@@ -400,8 +403,9 @@ round(2 * check(hand_out).score, 2)
 round(2 * check(mean_of_samples).score, 2)
 
 # %% [markdown] name="recap"
-# Ranks that run the same program still differ in their data, their number and their timing, and that is where such mistakes live. The rank that complains is seldom the one to blame,
-# and the worst programs do not complain. **Ask what each rank called, in which order, with which tensor; the first difference is the suspect.**
+# Ranks that run the same program still differ in their data, their number and their timing, and such mistakes come from these differences. The rank
+# that raises an error is rarely the cause, and the worst mistakes raise no error. **Find out what each rank called, in which order, with which
+# tensor; look first at the first difference.**
 
 # %% name="stop_world"
 world.stop()

@@ -34,7 +34,7 @@ class WireError(CourseError, RuntimeError):
 class Ranks:
     """A pool of up to 64 ranks. A context manager: at its end every process is gone.
 
-    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a warm parent, a sandbox); where none is given
+    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a fork server, a sandbox); where none is given
     `launch` chooses among "fork" and "parent".
     """
 

@@ -1,7 +1,7 @@
 """The process of one rank: takes programs over a socket, runs them, reports.
 
 The entry point needs nothing but the descriptor of a socket to the router, so that any launcher can start it: a fork of
-this process, the warm parent (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank SOCKET OUTPUT`).
+this process, the fork server (`allranks.wire.rank:main`), or a sandbox (`python -m allranks.wire.rank SOCKET OUTPUT`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the fork server's children run in test_parent.py."""
+"""What the fork server's children run in test_forkserver.py."""
 
 import os
 import random

@@ -21,7 +21,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def forkserver():
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that it can import parent_targets
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that it can import forkserver_targets
     started = ForkServer.start(lasting=True)
     yield started
     started.close()
@@ -40,7 +40,7 @@ def read_all(fd: int) -> str:
 def spawn_reading(forkserver: ForkServer, name: str, args: object, **kwargs) -> str:
     """What the child wrote to the descriptor that it was passed."""
     read, write = os.pipe()
-    child = forkserver.spawn(f"parent_targets:{name}", args=args, fds=[write], **kwargs)
+    child = forkserver.spawn(f"forkserver_targets:{name}", args=args, fds=[write], **kwargs)
     os.close(write)
     text = read_all(read)
     assert child.wait(10) == 0
@@ -75,7 +75,7 @@ def test_each_child_gets_its_own_environment_directory_and_seeds(forkserver, tmp
 
 @pytest.mark.parametrize("how, code", [(0, 0), (7, 7), ("killed", -signal.SIGKILL), ("raise", 1)])
 def test_the_end_of_a_child_is_told(forkserver, how, code):
-    assert forkserver.spawn("parent_targets:end", args=how).wait(10) == code
+    assert forkserver.spawn("forkserver_targets:end", args=how).wait(10) == code
 
 
 def test_a_process_that_a_rank_left_behind_is_killed(forkserver):
@@ -85,13 +85,13 @@ def test_a_process_that_a_rank_left_behind_is_killed(forkserver):
 def test_a_target_that_is_not_there_is_an_error_and_the_fork_server_goes_on(forkserver):
     with pytest.raises(ForkServerError, match="no_such_module"):
         forkserver.spawn("no_such_module:f")
-    assert forkserver.spawn("parent_targets:end", args=3).wait(10) == 3
+    assert forkserver.spawn("forkserver_targets:end", args=3).wait(10) == 3
 
 
 def test_a_request_too_large_is_refused_before_it_is_sent(forkserver):
     with pytest.raises(ForkServerError, match="bytes"):
-        forkserver.spawn("parent_targets:end", args="x" * 1_000_000)
-    assert forkserver.spawn("parent_targets:end", args=0).wait(10) == 0
+        forkserver.spawn("forkserver_targets:end", args="x" * 1_000_000)
+    assert forkserver.spawn("forkserver_targets:end", args=0).wait(10) == 0
 
 
 def test_all_end_when_the_process_that_started_the_parent_is_killed():
@@ -99,7 +99,7 @@ def test_all_end_when_the_process_that_started_the_parent_is_killed():
         import time
         from allranks.engines.forkserver import ForkServer
         forkserver = ForkServer.ensure()
-        child = forkserver.spawn("parent_targets:sleep")
+        child = forkserver.spawn("forkserver_targets:sleep")
         print(forkserver.pid, child.pid, flush=True)
         time.sleep(600)
     """
@@ -114,12 +114,12 @@ def test_all_end_when_the_process_that_started_the_parent_is_killed():
 
 def test_children_end_when_the_fork_server_is_killed(forkserver):
     ours = ForkServer.start()
-    child = ours.spawn("parent_targets:sleep")
+    child = ours.spawn("forkserver_targets:sleep")
     os.kill(ours.pid, signal.SIGKILL)
     assert gone(child.pid)
     assert child.wait(10) is not None
     with pytest.raises(ForkServerError, match="gone"):
-        ours.spawn("parent_targets:sleep")
+        ours.spawn("forkserver_targets:sleep")
     ours.close()
 
 

@@ -53,10 +53,17 @@ __all__ = [*_FROM, *_MODULES]
 
 
 def __getattr__(name: str):
-    if name in _FROM:
-        return getattr(importlib.import_module(_FROM[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
+    if name in __all__:
+        try:
+            if name in _MODULES:
+                return importlib.import_module(_MODULES[name])
+            return getattr(importlib.import_module(_FROM[name]), name)
+        except ModuleNotFoundError as error:
+            from allranks.extras import extra_of, missing
+
+            if extra_of(error.name or "") is None:
+                raise
+            raise missing(error.name, name) from None
     if name == "__version__":
         from importlib.metadata import version
 

@@ -45,9 +45,12 @@ def command(
     from allranks import bench
     from allranks.cost import CostError
     from allranks.errors import CourseError
+    from allranks.extras import MissingExtraError, require
     from allranks.world import World
 
     try:
+        if plot:
+            require("matplotlib", "allranks bench --plot")
         if also_ranks is not None and also_ranks < 1:
             raise bench.BenchError(f"The other world would have {also_ranks} ranks; it needs at least 1.")
         call = bench.Call(collective.replace("-", "_"), dtype, op, root, algorithm)
@@ -68,6 +71,8 @@ def command(
         # one rank has no link to fit, nor to foretell
         known = other is not None and len(found.rows) >= 3 and min(found.ranks, other.ranks) > 1
         carried = other.prediction(found.fit()) if known else None
+    except MissingExtraError as error:
+        raise Sentence(str(error)) from None
     except (CourseError, CostError) as error:
         raise Sentence(sentence(error)) from None
     except (OSError, ValueError) as error:

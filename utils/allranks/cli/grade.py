@@ -66,9 +66,12 @@ def command(
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
     is 0 where all are graded, 1 where some could not be, and 2 where nothing could be done.
     """
+    from allranks.extras import MissingExtraError, require
+
     lab = lab.rstrip("/")  # a shell completes it with one
     rows: list[dict] = []
     try:
+        require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
         students = find_students(root, lab, only)
         if cluster is None:
@@ -79,7 +82,7 @@ def command(
             for row in grade(root, lab, students, where, force):
                 rows.append(row)
                 tell(in_words(row))
-    except GradeError as error:
+    except (GradeError, MissingExtraError) as error:
         if as_json:
             click.echo(json.dumps({"lab": lab, "students": rows, "reason": str(error)}))
         else:

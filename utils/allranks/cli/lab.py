@@ -32,7 +32,12 @@ def command(no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
     """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`)."""
     from allranks.engines.kernels import warm_for_jupyter
     from allranks.engines.parent import ParentError, forking_is_safe
+    from allranks.extras import MissingExtraError, require
 
+    try:
+        require("jupyterlab", "allranks lab")
+    except MissingExtraError as error:
+        raise click.ClickException(str(error)) from None
     root = course_directory()
     if forking_is_safe():
         try:

@@ -34,7 +34,7 @@ KINDS = {
 
 
 class GradeError(Exception):
-    """Nothing can be graded; the message is one sentence with the mend."""
+    """Nothing can be graded; the message is one sentence that says what to do."""
 
 
 @click.command(name="grade")

@@ -12,7 +12,7 @@ export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks site bench lint clean
+.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
 	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks      build every .ipynb from its percent script"
+	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
 	@echo "make bench          measure what the README quotes"
 
@@ -64,6 +65,9 @@ coverage: $(STAMP)
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py $(ARGS)
+
+api: $(STAMP)
+	$(BIN)/python tools/api.py $(ARGS)
 
 .venv/.allranks-site: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"

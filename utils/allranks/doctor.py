@@ -453,6 +453,8 @@ CHECKS: tuple[Callable[[], Check], ...] = (
 def examine() -> list[Check]:
     """Runs every check; their results, in order. A check that raises counts as failed, with the error as what was found.
 
+    The last check starts a world of two ranks, and so ends this process's running world.
+
     Example (needs ranks):
         >>> [check.name for check in doctor.examine() if check.status == "fail"]
         []

@@ -75,6 +75,11 @@ class Player(anywidget.AnyWidget):
     set and linked; `answers` holds what was answered.
 
     Raises PlayerError for anything else than a Schedule or Trace and for unknown settings.
+
+    Example:
+        >>> player = Player(schedules.ring_all_reduce(4), compare=schedules.tree_all_reduce(4), nbytes=1 << 20)
+        >>> player.axis
+        'step'
     """
 
     _esm = LOADER

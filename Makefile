@@ -14,7 +14,7 @@ export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks js js-tools site bench lint clean
+.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks      build every .ipynb from its percent script"
 	@echo "make js             format, check and bundle the player's JavaScript after a change; needs Node.js 20"
+	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
 	@echo "make bench          measure what the README quotes"
 
@@ -76,6 +77,9 @@ js-tools: $(JS_TOOLS)
 
 js: $(JS_TOOLS)
 	for script in fix types test build; do npm --prefix $(JS) run --silent $$script || exit 1; done
+
+api: $(STAMP)
+	$(BIN)/python tools/api.py $(ARGS)
 
 .venv/.allranks-site: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"

@@ -15,7 +15,7 @@ OURS = ("ring", "rabenseifner", "recursive doubling", "double binary tree", "tre
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """In each round every algorithm runs every size; a time is the median call of the slowest rank."""
     from allranks import World
-    from allranks.bench import Call, measure
+    from allranks.bench.sweeps import Call, measure
     from allranks.schedules import find
 
     with World(ranks=RANKS) as world:
@@ -25,7 +25,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
             schedule = find("all_reduce", algorithm)(RANKS) if algorithm else None
             call = Call("all_reduce", algorithm=algorithm)
             parts = world.run(measure, call, schedule, nbytes // 4, 20, 2, 2.0, False)
-            return max(statistics.median(part["seconds"]) for part in parts)
+            return max(statistics.median(part["times_s"]) for part in parts)
 
         result = Result(
             f"The course's all-reduces against {backend}'s own, {RANKS} ranks",

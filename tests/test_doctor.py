@@ -1,4 +1,4 @@
-"""The doctor: each check can pass, and each has a machine on which it warns or fails, with a mend."""
+"""The doctor: each check can pass, and each has a machine on which it warns or fails, and says how to fix it."""
 
 import json
 import resource
@@ -50,12 +50,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named_with_its_mend(name):
+def test_what_is_wrong_is_named_with_its_fix(name):
     check, status, words = BAD[name]
     found = check()
     assert found.status == status
-    assert words in found.mend
-    assert found.found and "\n" not in found.found + found.mend
+    assert words in found.fix
+    assert found.found and "\n" not in found.found + found.fix
     assert found.name == " ".join(w for w in name.split() if w in found.name.split())
 
 
@@ -63,13 +63,13 @@ def test_the_run_directory_must_be_private(short_path, monkeypatch):
     (short_path / "r").mkdir(mode=0o755)
     monkeypatch.setenv("ALLRANKS_RUN_DIR", str(short_path / "r"))
     found = doctor.run_directory()
-    assert found.status == "fail" and "chmod 700" in found.mend
+    assert found.status == "fail" and "chmod 700" in found.fix
 
 
 def test_an_exchange_that_students_can_not_write_is_named(tmp_path):
     tmp_path.chmod(0o755)
     found = doctor.exchange(tmp_path)
-    assert found.status == "warn" and "chmod" in found.mend
+    assert found.status == "warn" and "chmod" in found.fix
     tmp_path.chmod(0o777)
     assert doctor.exchange(tmp_path).status == "pass"
     assert doctor.exchange(tmp_path / "none").status == "pass"
@@ -96,7 +96,7 @@ def test_every_check_has_a_test_that_makes_it_fail():
 )
 def test_a_machine_in_order_passes(check, words):
     found = check()
-    assert found.status == "pass" and not found.mend
+    assert found.status == "pass" and not found.fix
     assert words in found.found
 
 

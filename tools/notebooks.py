@@ -49,7 +49,7 @@ CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class NotebookError(Exception):
-    """A percent script that can't be built; the message names the file, the cell and the mend."""
+    """A percent script that can't be built; the message names the file, the cell and how to fix it."""
 
 
 def read_script(text: str, where: str) -> NotebookNode:

@@ -75,7 +75,7 @@ def main() -> int:
         return 1
     steps = (
         lambda: install_torch(kind, pin),
-        lambda: pip("install", "-q", "-c", ROOT / "constraints.txt", "-e", f"{ROOT}[{kind},dev]"),
+        lambda: pip("install", "-q", "-c", ROOT / "constraints.txt", "-e", f"{ROOT}[{kind},lab,grading,dev]"),
     )
     for step in steps:
         if not step():

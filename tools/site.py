@@ -51,7 +51,7 @@ article summary { cursor: pointer; }
 
 
 class SiteError(Exception):
-    """Why there is no site; the message says what to mend."""
+    """Why the site can't be built; the message says what to fix."""
 
 
 def fingerprint(notebook: Path, root: Path) -> str:

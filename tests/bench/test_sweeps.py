@@ -103,8 +103,8 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence(make, words):
         make()
 
 
-@pytest.mark.parametrize("op", bench.OPS)
-@pytest.mark.parametrize("dtype", bench.DTYPES)
+@pytest.mark.parametrize("op", sweeps.OPS)
+@pytest.mark.parametrize("dtype", sweeps.DTYPES)
 def test_what_is_wanted_is_what_torch_gives(op, dtype):
     if op == "avg" and "int" in dtype:
         return
@@ -143,8 +143,8 @@ def test_every_collective_comes_out_right_on_real_ranks():
             found = bench.sweep(world, Call(collective, root=1), [8, 100, 5000], progress=count, **few)
             assert calls == 3
             assert found.wrong == 0 and all(r.time_us > 0 and r.iterations == 2 for r in found.rows)
-            assert [r.size for r in found.rows][-1] == (4992 + 8 * (collective not in bench.IN_PARTS))
-            assert len(found.rows) == (2 if collective in bench.IN_PARTS else 3)
+            assert [r.size for r in found.rows][-1] == (4992 + 8 * (collective not in sweeps.IN_PARTS))
+            assert len(found.rows) == (2 if collective in sweeps.IN_PARTS else 3)
         for op, dtype in (
             ("max", "int64"),
             ("avg", "float32"),

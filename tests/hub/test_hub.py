@@ -25,15 +25,15 @@ PROGRAMS = {
 
 
 def what_is_missing() -> str | None:
-    """Why the scene can't be played here, with the mend; None where it can."""
+    """Why the scene can't be played here, and how to fix it; None where it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "making real Unix users takes root on Linux"
     for module in ("jupyterhub", "jupyterhub_idle_culler", "systemdspawner"):
         if importlib.util.find_spec(module) is None:
             return f"{module} is not installed: pip install -c constraints.txt -e '.[hub]'"
-    for program, mend in PROGRAMS.items():
+    for program, fix in PROGRAMS.items():
         if shutil.which(program) is None:
-            return f"{program} is not installed: {mend}"
+            return f"{program} is not installed: {fix}"
     if not Path("/etc/pam.d/login").is_file():
         return "PAM has no rules for logins: apt install login"
     tried = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True, check=False)

@@ -17,9 +17,10 @@ _FROM = {
     "CourseError": "allranks.errors",
     "Drill": "allranks.widgets",
     "Event": "allranks.trace",
-    "Executor": "allranks.bench",
+    "Executor": "allranks.bench.executor",
     "Plan": "allranks.cost.plan",
     "Player": "allranks.player",
+    "Question": "allranks.widgets",
     "Quiz": "allranks.widgets",
     "RankDied": "allranks.world",
     "RanksError": "allranks.world",
@@ -32,7 +33,7 @@ _FROM = {
     "WorldError": "allranks.world",
     "ask": "allranks.widgets",
     "check": "allranks.exercises",
-    "execute": "allranks.bench",
+    "execute": "allranks.bench.executor",
     "plan": "allranks.cost.plan",
     "run_schedule": "allranks.simulator",
     "simulate": "allranks.simulator",
@@ -53,10 +54,17 @@ __all__ = [*_FROM, *_MODULES]
 
 
 def __getattr__(name: str):
-    if name in _FROM:
-        return getattr(importlib.import_module(_FROM[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
+    if name in __all__:
+        try:
+            if name in _MODULES:
+                return importlib.import_module(_MODULES[name])
+            return getattr(importlib.import_module(_FROM[name]), name)
+        except ModuleNotFoundError as error:
+            from allranks.extras import extra_of, missing
+
+            if extra_of(error.name or "") is None:
+                raise
+            raise missing(error.name, name) from None
     if name == "__version__":
         from importlib.metadata import version
 

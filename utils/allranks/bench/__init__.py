@@ -1,45 +1,17 @@
-"""Measures: sweeps of a collective over sizes on live ranks, and a schedule run for real.
+"""Measures collectives on live ranks: a sweep over sizes with nccl-tests' columns, or the seconds that any calls take.
 
-from allranks import World, bench
-bench.sweep(World(ranks=4), "all_reduce", bench.sizes(8, 1 << 20))
+A schedule of the course can be measured too: the same moves as real sends and receives (`allranks.Executor`).
 """
 
-from allranks.bench.executor import Executor, execute
-from allranks.bench.sweeps import (
-    COLLECTIVES,
-    COLUMNS,
-    DTYPES,
-    IN_PARTS,
-    OPS,
-    REDUCING,
-    ROOTED,
-    BenchError,
-    Call,
-    Prediction,
-    Row,
-    Sweep,
-    measure,
-    seconds_of,
-    sizes,
-    sweep,
-)
+from allranks.bench.sweeps import COLLECTIVES, BenchError, Call, Prediction, Row, Sweep, seconds_of, sizes, sweep
 
 __all__ = [
     "COLLECTIVES",
-    "COLUMNS",
-    "DTYPES",
-    "IN_PARTS",
-    "OPS",
-    "REDUCING",
-    "ROOTED",
     "BenchError",
     "Call",
-    "Executor",
     "Prediction",
     "Row",
     "Sweep",
-    "execute",
-    "measure",
     "seconds_of",
     "sizes",
     "sweep",

@@ -1,4 +1,4 @@
-"""A schedule run for real: its moves as sends and receives of torch.distributed, on any backend and on the wire."""
+"""Runs a schedule on real ranks: each move is a send and a receive of torch.distributed, on any backend and on the wire."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from allranks.schedules import Schedule, ScheduleError
 @dataclass(frozen=True, slots=True)
 class _Message:
     peer: int
-    places: tuple[int, ...]  # of its chunks among those that this rank touches
-    together: bool  # they lie side by side in the buffer
+    places: tuple[int, ...]  # of its chunks, among the chunks that this rank sends, receives or returns
+    together: bool  # whether those chunks are neighbours in the buffer
     reduce: bool
 
 
 class Executor:
-    """Runs a schedule on this rank; made once, called with a tensor as often as you like.
+    """Runs a schedule on this rank. Make it once, then call it with a tensor as often as you like.
 
-    Every rank of `group` makes one of the same schedule and calls it with a tensor of the same number of elements.
-    Raises ScheduleError where the group has another number of ranks than the schedule.
+    Every rank of `group` makes an Executor of the same schedule, and calls it with a tensor of the same number of elements.
+    Raises ScheduleError where the number of ranks differs between the group and the schedule.
+
+    Example (needs ranks):
+        >>> def ring():
+        ...     run = Executor(schedules.ring_all_reduce(4))
+        ...     return run(torch.full((4,), float(dist.get_rank()))).tolist()
+        >>> world.run(ring)[0]
+        [6.0, 6.0, 6.0, 6.0]
     """
 
     def __init__(self, schedule: Schedule, group=None) -> None:
@@ -53,11 +60,12 @@ class Executor:
                 self._steps.append((sends, receives))
 
     def __call__(self, tensor=None):
-        """What the collective promises this rank, as a new flat tensor; None where it promises nothing.
+        """Runs the schedule once; the result of the collective on this rank, as a new flat tensor, or None without a result.
 
-        `tensor` is the full vector, of which a rank gives what it owns (its part in gather and all_gather, on the root
-        alone in broadcast and scatter); in all_to_all it is what this rank sends in all. It stays as it was. The result is
-        the whole vector, this rank's part of it (scatter, reduce_scatter), or what it received (all_to_all).
+        `tensor` is the full vector, on every rank: only what this rank owns of it is sent (its part in gather and all_gather,
+        all of it on the root of broadcast and scatter). In all_to_all it is everything that this rank sends. It is not
+        changed. The result is the whole vector, this rank's part of it (scatter, reduce_scatter), or what this rank received
+        (all_to_all).
         """
         import torch
         import torch.distributed as dist
@@ -83,7 +91,7 @@ class Executor:
                 load = whole(m) if m.together else torch.cat([views[i] for i in m.places])
                 operations.append(dist.P2POp(dist.isend, load, m.peer, self.group))
             for m in receives:
-                # straight into its place, unless what is there is still needed
+                # receive into the buffer itself, unless its old content is still needed
                 direct = m.together and not m.reduce and leaving.isdisjoint(m.places)
                 load = whole(m) if direct else buffer.new_empty(sum(views[i].numel() for i in m.places))
                 operations.append(dist.P2POp(dist.irecv, load, m.peer, self.group))
@@ -98,7 +106,7 @@ class Executor:
         return torch.cat([views[place] for place in self._promised])
 
     def _parts(self, vector) -> Callable:
-        """The function that gives this rank's own chunk of the vector by its number."""
+        """A function: number of a chunk -> that chunk of this rank's input."""
         import torch
 
         schedule = self.schedule
@@ -123,5 +131,12 @@ class Executor:
 
 
 def execute(schedule: Schedule, tensor=None, group=None):
-    """Runs the schedule once on this rank, with `tensor`; see `Executor`, which is for running it often."""
+    """Runs the schedule once on this rank: `Executor(schedule, group)(tensor)`, with its results and errors.
+
+    Example (needs ranks):
+        >>> def ring():
+        ...     return execute(schedules.ring_all_reduce(4), torch.ones(2)).tolist()
+        >>> world.run(ring)[0]
+        [4.0, 4.0]
+    """
     return Executor(schedule, group)(tensor)

@@ -1,11 +1,13 @@
 """Measured collectives: sweeps over sizes on a live world, with nccl-tests' columns and definitions, and their fits.
 
-`size` is the bytes of the full vector (all_gather, reduce_scatter, gather, scatter: of all ranks' parts together;
-all_to_all: what one rank sends), `count` the elements that a rank gives the call for one part, as nccl-tests prints them.
-`time` is the mean over the iterations, averaged over ranks; algbw = size / time; busbw = algbw times the collective's
-factor; `wrong` the elements of all ranks that differ from what local arithmetic says. Fits and predictions are about
-`best`: an iteration takes as long as its slowest rank, and the fastest iteration is the one that nobody disturbed.
-`seconds_of` times calls that are no single collective, on the ranks that make them.
+- `size`: bytes of the full vector (all_gather, reduce_scatter, gather, scatter: of all ranks' parts together; all_to_all: of
+  what one rank sends). `count`: elements that a rank passes for one part. Both as nccl-tests prints them.
+- `time`: the mean over iterations and ranks. algbw = size / time. busbw = algbw times the collective's factor.
+- `wrong`: elements, over all ranks, that differ from the same result computed locally.
+- `best`: the fastest iteration, where an iteration takes as long as its slowest rank. Fits and predictions use it, because other
+  programs disturbed it least.
+
+`seconds_of` times any calls, on the ranks that make them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from allranks.schedules import Schedule, ScheduleError, describe
 if TYPE_CHECKING:
     import torch
 
+# the collectives that can be measured
 COLLECTIVES = (
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter",
 )  # fmt: skip
@@ -37,12 +40,27 @@ COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "
 
 
 class BenchError(CourseError):
-    """A sweep that can't be made; one sentence with the reason."""
+    """A sweep that can't be measured; the message says why in one sentence.
+
+    Example:
+        >>> bench.sizes(64, 8)
+        Traceback (most recent call last):
+        ...
+        allranks.bench.sweeps.BenchError: The sizes go from 64 to 8 bytes; they start at 1 or more and don't shrink.
+    """
 
 
 @dataclass(frozen=True)
 class Call:
-    """One collective with its arguments, as a sweep measures it. `algorithm` None is the backend's own."""
+    """One collective with its arguments, for `sweep`.
+
+    `dtype` and `op` are names of torch ("float32"; "sum", "prod", "min", "max", "avg"). `algorithm` is one of the course's own, by
+    its name in `schedules.find`; None is the backend's own. Raises BenchError for an unknown name and for an impossible pair.
+
+    Example:
+        >>> bench.Call("all_gather", dtype="bfloat16").itemsize
+        2
+    """
 
     collective: str = "all_reduce"
     dtype: str = "float32"
@@ -68,20 +86,20 @@ class Call:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Bytes of one element."""
         return {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}.get(self.dtype, 4)
 
     def count(self, nbytes: int, ranks: int) -> int:
-        """The elements of one call of about `nbytes`: whole ones, and the same number for each part."""
+        """How many elements a rank passes for one part, where the size is at most `nbytes`."""
         elements = nbytes // self.itemsize
         return elements // ranks if self.collective in IN_PARTS else elements
 
     def nbytes(self, count: int, ranks: int) -> int:
-        """nccl-tests' size of a call of `count` elements."""
+        """The size in bytes, as nccl-tests defines it, of a call with `count` elements."""
         return count * self.itemsize * (ranks if self.collective in IN_PARTS else 1)
 
     def schedule(self, ranks: int) -> Schedule | None:
-        """The course's own algorithm for this call."""
+        """The schedule of the course's own algorithm; None for the backend's own."""
         if self.algorithm is None:
             return None
         known = describe(self.collective, self.algorithm)
@@ -91,7 +109,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Row:
-    """One size of a sweep. Times are in microseconds, bandwidths in 10^9 bytes a second."""
+    """One size of a sweep, with nccl-tests' columns. Times are in microseconds, bandwidths in 10^9 bytes a second.
+
+    `time_us` is the mean, `best_us` and `median_us` are over iterations, each as long as its slowest rank. `wrong` counts wrong
+    elements. `root` is -1 and `redop` "none" where the collective has none.
+
+    Example:
+        >>> row = bench.Row(1024, 256, "float32", "sum", -1, 50.0, 0.02048, 0.03072, 0, 41.0, 48.0, 20)
+        >>> row.best_us
+        41.0
+    """
 
     size: int
     count: int
@@ -109,7 +136,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The rows of one collective on one world, in the order of sizes."""
+    """What `sweep` measured: the rows of one collective on one world, in the order of sizes.
+
+    `about` names the torch version and the device.
+
+    Example (needs ranks):
+        >>> found = bench.sweep(world, bench.Call("all_reduce"), bench.sizes(8, 4096), iterations=2, warmups=1, passes=1)
+        >>> found.ranks, len(found.rows), found.wrong
+        (4, 10, 0)
+        >>> found.fit().alpha_s.value < 1
+        True
+    """
 
     call: Call
     ranks: int
@@ -119,27 +156,30 @@ class Sweep:
 
     @property
     def algorithm(self) -> str:
-        """What the fit supposes to have run: the course's own algorithm if asked for, else the textbook's."""
+        """The algorithm whose formula `fit` uses: the course's own where `call` names one, else the textbook's."""
         return self.call.algorithm or cost.TEXTBOOK[self.call.collective]
 
     @property
     def average_busbw_gb_per_s(self) -> float:
-        """The mean of the rows' busbw, which nccl-tests prints last."""
+        """The mean of busbw over the rows, which nccl-tests prints last."""
         return statistics.fmean(row.busbw_gb_per_s for row in self.rows)
 
     @property
     def wrong(self) -> int:
-        """Wrong elements in all."""
+        """The number of wrong elements of all rows."""
         return sum(row.wrong for row in self.rows)
 
     def fit(self, rows: Sequence[Row] | None = None) -> cost.Fit:
-        """Alpha and beta from the best times of the rows, or of some of them. Raises CostError for fewer than three."""
+        """Alpha and beta from the best times of `rows`, by default of all. Raises CostError for fewer than three rows."""
         rows = self.rows if rows is None else rows
-        seconds = [row.best_us / 1e6 for row in rows]
-        return cost.fit(self.call.collective, self.ranks, [row.size for row in rows], seconds, self.algorithm)
+        times_s = [row.best_us / 1e6 for row in rows]
+        return cost.fit(self.call.collective, self.ranks, [row.size for row in rows], times_s, self.algorithm)
 
     def prediction(self, fitted: cost.Fit | None = None) -> Prediction:
-        """What a fit says about rows that it has not seen: of every other row, or of another world's fit all rows."""
+        """What a fit predicts for rows that it was not fitted on.
+
+        Without `fitted`, the fit of every other row, for the rows between; with another world's fit, for all rows.
+        """
         if fitted is None:
             fitted, unseen = self.fit(self.rows[::2]), self.rows[1::2]
         else:
@@ -148,7 +188,7 @@ class Sweep:
         return Prediction(fitted.ranks, self.ranks, points)
 
     def to_dict(self) -> dict:
-        """The sweep as plain data, with its fit and prediction where there are sizes enough."""
+        """The sweep as plain data; with a fit from three sizes on, and with a prediction from six."""
         found = {
             **asdict(self.call),
             "ranks": self.ranks,
@@ -180,7 +220,12 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Times that a fit foretold beside those measured: `points` of (bytes, measured seconds, predicted seconds)."""
+    """Predicted times beside measured ones: `points` of (bytes, measured seconds, predicted seconds).
+
+    Example:
+        >>> bench.Prediction(fitted_ranks=2, ranks=4, points=((1024, 2e-5, 1e-5), (2048, 2e-5, 2e-5))).errors
+        [0.5, 0.0]
+    """
 
     fitted_ranks: int
     ranks: int
@@ -188,7 +233,7 @@ class Prediction:
 
     @property
     def errors(self) -> list[float]:
-        """|predicted / measured - 1| of each point."""
+        """For each point, how far the prediction is off: |predicted / measured - 1|."""
         return [abs(predicted / measured - 1) for _, measured, predicted in self.points]
 
     @property
@@ -198,7 +243,7 @@ class Prediction:
 
     @property
     def worst(self) -> tuple[int, float]:
-        """(bytes, error) of the worst point."""
+        """(bytes, error) of the point with the largest error."""
         return max(
             ((point[0], error) for point, error in zip(self.points, self.errors, strict=True)), key=lambda w: w[1]
         )
@@ -217,7 +262,12 @@ class Prediction:
 
 
 def sizes(first: int, last: int, factor: int = 2) -> list[int]:
-    """The sizes of a sweep: `first`, times `factor` each, up to `last`. Raises BenchError."""
+    """The sizes of a sweep in bytes: `first`, then `factor` times the one before, up to `last`. Raises BenchError.
+
+    Example:
+        >>> bench.sizes(8, 64)
+        [8, 16, 32, 64]
+    """
     if first < 1 or last < first:
         raise BenchError(f"The sizes go from {first} to {last} bytes; they start at 1 or more and don't shrink.")
     if factor < 2:
@@ -239,11 +289,16 @@ def sweep(
     budget_s: float = 2.0,
     progress: Callable[[], None] | None = None,
 ) -> Sweep:
-    """Measures `call` on `world` for each of the sizes; those too small for one element a part are left out.
+    """Measures `call` on `world` for each size in `nbytes`; leaves out sizes too small for one element in each part.
 
-    `iterations` are made per size, fewer where they would take longer than `budget_s`, spread over `passes` through all
-    sizes, so that a busy spell of the machine meets them all. `progress` is called len(nbytes) * passes times. Raises
-    BenchError, and what `world.run` raises.
+    Each size is timed `iterations` times, less often where that would take longer than `budget_s` seconds. The iterations are
+    spread over `passes` passes through all sizes, so that other programs disturb all sizes alike. `progress` is called
+    len(nbytes) * passes times. Raises BenchError, and what `world.run` raises.
+
+    Example (needs ranks):
+        >>> found = bench.sweep(world, bench.Call("broadcast"), [1024], iterations=2, warmups=1)
+        >>> found.rows[0].size, found.rows[0].wrong
+        (1024, 0)
     """
     if iterations < 1 or warmups < 0 or passes < 1:
         raise BenchError(
@@ -273,23 +328,23 @@ def sweep(
 
 
 def _row(call: Call, count: int, ranks: int, parts: list[list[dict]]) -> Row:
-    """`parts[pass][rank]` is what `measure` gave."""
+    """The row of one size, from what `measure` returned: `parts[pass][rank]`."""
     size = call.nbytes(count, ranks)
-    seconds = statistics.fmean(s for part in parts for rank in part for s in rank["seconds"])
-    slowest = [max(times) for part in parts for times in zip(*(rank["seconds"] for rank in part), strict=True)]
+    mean_s = statistics.fmean(time_s for part in parts for rank in part for time_s in rank["times_s"])
+    slowest_s = [max(times_s) for part in parts for times_s in zip(*(rank["times_s"] for rank in part), strict=True)]
     return Row(
         size=size,
         count=count,
         type=call.dtype,
         redop=call.op if call.collective in REDUCING else "none",
         root=call.root if call.collective in ROOTED else -1,
-        time_us=seconds * 1e6,
-        algbw_gb_per_s=cost.algbw_gb_per_s(size, seconds),
-        busbw_gb_per_s=cost.busbw_gb_per_s(call.collective, ranks, size, seconds),
+        time_us=mean_s * 1e6,
+        algbw_gb_per_s=cost.algbw_gb_per_s(size, mean_s),
+        busbw_gb_per_s=cost.busbw_gb_per_s(call.collective, ranks, size, mean_s),
         wrong=sum(rank["wrong"] for rank in parts[0]),
-        best_us=min(slowest) * 1e6,
-        median_us=statistics.median(slowest) * 1e6,
-        iterations=len(slowest),
+        best_us=min(slowest_s) * 1e6,
+        median_us=statistics.median(slowest_s) * 1e6,
+        iterations=len(slowest_s),
     )
 
 
@@ -299,7 +354,10 @@ def _row(call: Call, count: int, ranks: int, parts: list[list[dict]]) -> Row:
 def measure(
     call: Call, schedule: Schedule | None, count: int, iterations: int, warmups: int, budget_s: float, check: bool
 ) -> dict:
-    """Runs on every rank: checks one call, warms up, and times each iteration. Seconds, and this rank's wrong elements."""
+    """Runs on every rank: checks the result of one call, warms up, then times each iteration.
+
+    Returns the seconds of each iteration ("times_s"), the number of this rank's wrong elements, torch's version, and the device.
+    """
     import torch
     import torch.distributed as dist
 
@@ -311,29 +369,22 @@ def measure(
         result = _runner(call, schedule, _data(call, rank, numel, device), ranks, rank)()
         wrong = _wrong(call, result, ranks, rank, numel, device)
         del result
-    # zeros, so that sums of sums stay what they are
+    # zeros, so that repeated sums don't grow
     once = _runner(call, schedule, torch.zeros(numel, dtype=getattr(torch, call.dtype), device=device), ranks, rank)
-    longest = 0.0
+    last_s = 0.0
     for _ in range(max(1, warmups)):
-        began = time.perf_counter()
-        once()
-        finish()
-        longest = time.perf_counter() - began
-    agreed = torch.tensor([longest], dtype=torch.float64, device=device)
-    dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
-    fits = int(budget_s / max(agreed.item(), 1e-9))
-    iterations = min(iterations, max(1, fits))
+        last_s = _timed(once, finish)
+    # every rank must make the same number of iterations
+    slowest_s = torch.tensor([last_s], dtype=torch.float64, device=device)
+    dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX)
+    affordable = int(budget_s / max(slowest_s.item(), 1e-9))
+    iterations = min(iterations, max(1, affordable))
     dist.barrier()
     finish()
-    seconds = []
-    for _ in range(iterations):
-        began = time.perf_counter()
-        once()
-        finish()
-        seconds.append(time.perf_counter() - began)
+    times_s = [_timed(once, finish) for _ in range(iterations)]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     return {
-        "seconds": seconds,
+        "times_s": times_s,
         "wrong": wrong,
         "torch": torch.__version__,
         "device": name,
@@ -341,12 +392,20 @@ def measure(
 
 
 def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int = 1) -> list[float]:
-    """The seconds that each of these calls takes: the median of its iterations, each counted on its slowest rank.
+    """How many seconds each of these calls takes: the median over iterations, each as long as its slowest rank.
 
-    Every rank of the default group calls this with the same number of calls, each without arguments, and all get the same
-    figures. In each iteration the calls are timed one after the other, so that a busy spell of the machine meets them all.
+    Every rank of the default group must call this, with the same number of calls; each call takes no arguments. All ranks
+    get the same figures. An iteration times the calls one after the other, so that other programs disturb all of them alike.
     A barrier lets all ranks begin together; under NCCL the clock waits until the GPU is done. The first `warmups`
     iterations don't count. Raises BenchError where there is nothing to time.
+
+    Example (needs ranks):
+        >>> def time_it():
+        ...     x = torch.ones(1024)
+        ...     return bench.seconds_of(lambda: dist.all_reduce(x), lambda: dist.broadcast(x, src=0))
+        >>> all_reduce_s, broadcast_s = world.run(time_it)[0]
+        >>> all_reduce_s > 0
+        True
     """
     import torch
     import torch.distributed as dist
@@ -356,23 +415,28 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
             f"There are {len(calls)} calls, {iterations} iterations and {warmups} warm-ups; at least 1, 1 and 0 are needed."
         )
     device, finish = _clock()
-    seconds: list[list[float]] = []
+    times_s: list[list[float]] = []
     for _ in range(warmups + iterations):
-        seconds.append([])
+        times_s.append([])
         for call in calls:
             dist.barrier()
             finish()
-            began = time.perf_counter()
-            call()
-            finish()
-            seconds[-1].append(time.perf_counter() - began)
-    slowest = torch.tensor(seconds[warmups:], dtype=torch.float64, device=device)
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    return [statistics.median(column) for column in slowest.T.tolist()]
+            times_s[-1].append(_timed(call, finish))
+    slowest_s = torch.tensor(times_s[warmups:], dtype=torch.float64, device=device)
+    dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX)
+    return [statistics.median(column) for column in slowest_s.T.tolist()]
+
+
+def _timed(call: Callable[[], object], finish: Callable[[], None]) -> float:
+    """Seconds from the start of the call until `finish` says that the device has done its work."""
+    start_s = time.perf_counter()
+    call()
+    finish()
+    return time.perf_counter() - start_s
 
 
 def _clock() -> tuple[torch.device, Callable[[], None]]:
-    """The device that the default group's collectives run on, and what waits until it has done all it was given."""
+    """(device, finish): where the default group's collectives run, and a function that waits until that device is idle."""
     import torch
     import torch.distributed as dist
 
@@ -382,9 +446,10 @@ def _clock() -> tuple[torch.device, Callable[[], None]]:
 
 
 def _data(call: Call, rank: int, numel: int, device, start: int = 0):
-    """Small whole numbers that every dtype holds exactly, other ones on each rank; only 1 and 2 for products.
+    """Elements `start` to `start + numel` of the rank's input: small whole numbers, exact in every dtype.
 
-    Those from `start` on of what the rank has. They repeat, and are copied: working out each takes ten times as long.
+    They differ between ranks; for products they are 1 and 2. The numbers repeat: copying a block is ten times as fast as
+    computing each.
     """
     import torch
 
@@ -395,7 +460,7 @@ def _data(call: Call, rank: int, numel: int, device, start: int = 0):
 
 
 def _runner(call: Call, schedule: Schedule | None, vector, ranks: int, rank: int) -> Callable:
-    """The call on `vector` (the full one), its outputs made beforehand; called again and again, it gives the result."""
+    """A function that makes the call on `vector` (the full one) and returns its result; the outputs are allocated only once."""
     import torch
     import torch.distributed as dist
 
@@ -435,7 +500,7 @@ def _runner(call: Call, schedule: Schedule | None, vector, ranks: int, rank: int
 
 
 def _wrong(call: Call, result, ranks: int, rank: int, numel: int, device) -> int:
-    """How many elements of this rank's result differ from what local arithmetic gives."""
+    """How many elements of this rank's result differ from the same result computed locally."""
     import torch
 
     if call.collective in ("reduce", "gather") and rank != call.root:
@@ -463,6 +528,7 @@ def _wrong(call: Call, result, ranks: int, rank: int, numel: int, device) -> int
 
 
 def _reduced(call: Call, ranks: int, numel: int, device, start: int = 0):
+    """All ranks' inputs, reduced by the call's op, from element `start` on."""
     import torch
 
     total = _data(call, 0, numel, device, start)

@@ -45,9 +45,12 @@ def command(
     """
     from allranks import bench
     from allranks.errors import CourseError
+    from allranks.extras import require
     from allranks.world import World
 
     try:
+        if plot:
+            require("matplotlib", "allranks bench --plot")
         if also_ranks is not None and also_ranks < 1:
             raise bench.BenchError(f"The other world would have {also_ranks} ranks; it needs at least 1.")
         call = bench.Call(collective.replace("-", "_"), dtype, op, root, algorithm)

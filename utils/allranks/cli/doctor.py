@@ -1,4 +1,4 @@
-"""`allranks doctor`: one line a check, with the mend."""
+"""`allranks doctor`: one line for each check, and how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKS = {
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def command(as_json: bool) -> None:
-    """Look for what is wrong with this machine and say the mend; exit code 1 where a check fails."""
+    """Look for what is wrong with this machine and print how to fix it; exit code 1 where a check fails."""
     from allranks.doctor import examine
 
     checks = examine()
@@ -26,6 +26,6 @@ def command(as_json: bool) -> None:
     else:
         for check in checks:
             click.echo(f"{MARKS[check.status]}  {check.name:15}  {check.found}")
-            if check.mend:
-                click.echo(f"{'':6}{'':15}  -> {check.mend}")
+            if check.fix:
+                click.echo(f"{'':6}{'':15}  -> {check.fix}")
     raise SystemExit(int(any(check.status == "fail" for check in checks)))

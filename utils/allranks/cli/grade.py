@@ -36,7 +36,7 @@ KINDS = {
 
 
 class GradeError(CourseError):
-    """Nothing can be graded; the message is one sentence with the mend."""
+    """Nothing can be graded; the message is one sentence that says what to do."""
 
 
 @click.command(name="grade")
@@ -68,9 +68,12 @@ def command(
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
     is 0 where all are graded, 1 where some could not be, and 2 where nothing could be done.
     """
+    from allranks.extras import MissingExtraError, require
+
     lab = lab.rstrip("/")  # a shell completes it with one
     rows: list[dict] = []
     try:
+        require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
         students = find_students(root, lab, only)
         if cluster is None:
@@ -81,7 +84,7 @@ def command(
             for row in grade(root, lab, students, where, force):
                 rows.append(row)
                 tell(in_words(row))
-    except GradeError as error:
+    except (GradeError, MissingExtraError) as error:
         if as_json:
             click.echo(json.dumps({"lab": lab, "students": rows, "reason": str(error)}))
         else:

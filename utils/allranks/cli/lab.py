@@ -32,7 +32,9 @@ def command(no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
     """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`)."""
     from allranks.engines.forkserver import ForkServerError, forking_is_safe
     from allranks.engines.kernels import warm_for_jupyter
+    from allranks.extras import require
 
+    require("jupyterlab", "allranks lab")
     root = course_directory()
     if forking_is_safe():
         try:

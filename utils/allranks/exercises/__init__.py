@@ -45,6 +45,14 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
 
     The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks of its
     own, never in this process. Raises ExerciseError where there is no such exercise.
+
+    The Verdict has `passed`, `score` (0 to 1) and `text()`; a notebook shows it as a card.
+
+    Example (needs ranks):
+        >>> def ring_shift(tensor):
+        ...     return tensor
+        >>> check(ring_shift).passed
+        False
     """
     if not callable(function):
         raise ExerciseError(

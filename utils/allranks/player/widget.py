@@ -64,6 +64,11 @@ class Player(anywidget.AnyWidget):
     `quiz` can be set and linked; `answers` holds what was answered. js/src/data.js lists the traits with their types.
 
     Raises PlayerError for anything else than a Schedule or Trace and for unknown settings.
+
+    Example:
+        >>> player = Player(schedules.ring_all_reduce(4), compare=schedules.tree_all_reduce(4), nbytes=1 << 20)
+        >>> player.axis
+        'step'
     """
 
     _esm = LOADER

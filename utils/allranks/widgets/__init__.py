@@ -1,4 +1,7 @@
-"""Questions to a reader: `ask` takes a prediction; `Quiz` asks one question and `Drill` many, with a reason for every answer."""
+"""Questions to a reader: `ask` takes a prediction; `Quiz` asks one question and `Drill` many, with a reason for each answer.
+
+Calculator (calculator.py) and CheatSheet (cheatsheet.py) are taken from `allranks`: they import the cost model.
+"""
 
 from allranks.widgets.drill import Drill, DrillError, Question, Quiz
 from allranks.widgets.prediction import ask

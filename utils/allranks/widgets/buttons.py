@@ -1,4 +1,4 @@
-"""The radio buttons of predictions, quizzes and drills: how they look, and how the keyboard moves among them."""
+"""The radio buttons of predictions, quizzes and drills: their style, and how the keyboard moves between them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import ipywidgets
 
 
 class Options(ipywidgets.RadioButtons):
-    """Radio buttons one below the other, none of them chosen; options too long for the page wrap beside their button.
+    """Radio buttons in a column, with none of them chosen. The text of a long option wraps beside its button.
 
-    Screen readers name the group by `description`, else by `tooltip`, which nobody sees. They need a `Keys` in the box
-    around them, which brings their style too.
+    Screen readers name the group by `description`, else by `tooltip`, which is not visible. The box around the buttons must
+    also hold a `Keys`, which brings the style.
     """
 
     def __init__(self, options: Iterable[str], description: str = "", tooltip: str = "") -> None:
@@ -24,11 +24,11 @@ class Options(ipywidgets.RadioButtons):
 
 
 class Keys(anywidget.AnyWidget):
-    """Nothing to see: makes the radio buttons of the box around it one group for the keyboard and for screen readers.
+    """An invisible widget that makes each `Options` in its box one group for the keyboard and for screen readers.
 
-    That box is the one with the class `ar-drill`, else the VBox it stands in; each `Options` in it becomes a group of its
-    own. ipywidgets gives buttons no common name: Tab stops at each of them, where arrow keys lead is up to the browser, and
-    JupyterLab takes those keys too. With it comes the style of all questions, once for a page.
+    Its box is the nearest one with the class `ar-drill`, else the VBox that holds it. Without it, ipywidgets gives radio buttons
+    no common name: Tab stops at each button, browsers differ in where the arrow keys go, and JupyterLab uses the arrow keys too.
+    It also brings the style of all questions.
     """
 
     _esm = """
@@ -42,7 +42,7 @@ class Keys(anywidget.AnyWidget):
     };
     export default { render({ el }) {
       el.style.display = "none";
-      // rendered first, put on the page later: at once in a cell, when somebody opens it in a folded box
+      // a widget is rendered first and put on the page later: in a folded box, when a reader opens it
       const wait = setInterval(() => {
         if (!el.isConnected) return;
         clearInterval(wait);
@@ -57,7 +57,7 @@ class Keys(anywidget.AnyWidget):
     } };
     """
 
-    # ipywidgets gives a label the height of one line, so that a long option runs over the next, and puts its button after the text
+    # without this, ipywidgets gives a label the height of one line, so that a long option covers the next one
     _css = """
     .ar-options, .ar-options .widget-radio-box, .ar-options > .widget-label { height: auto; max-width: 100%; }
     .ar-options { margin: 2px 0 8px; padding-left: 4px; box-sizing: border-box; }

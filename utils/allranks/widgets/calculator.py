@@ -1,23 +1,26 @@
-"""An interactive calculator: what a step of training sends, by kind of parallelism, while you turn its knobs.
+"""A widget for `allranks.cost.plan`: what a training step sends, by kind of parallelism, as its reader changes the fields.
 
-A face for `allranks.cost.plan`, whose figures are those of `allranks.cost.workload`; nothing is computed here but widths of bars.
+The plan computes every figure; this file only reads fields and shows results.
 """
 
 from __future__ import annotations
 
 import html
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import ipywidgets
 import traitlets
 
 from allranks.cost.plan import MODELS, Model, Plan, custom_model, plan
-from allranks.cost.workload import ELEMENT_NBYTES, WorkloadError
+from allranks.cost.workload import ELEMENT_NBYTES, Traffic, WorkloadError
 from allranks.topology import PRESETS, Topology, TopologyError, uniform
+from allranks.widgets.fallback import with_fallback
 
-OWN = "own figures"
-EQUAL_LINKS = "equal links"  # a machine whose every pair of ranks has a link of its own, as in the formulas
+OWN = "own figures"  # the choice of a model whose fields the reader has changed
+EQUAL_LINKS = "equal links"  # a machine in which every pair of ranks has its own link, as the formulas assume
 _COLOURS = {"data": "#0072b2", "tensor": "#d55e00", "pipeline": "#009e73", "expert": "#cc79a7"}
 # field: (label, what it means)
 _MODEL_FIELDS = {
@@ -46,17 +49,25 @@ _STAGES = {"plain DDP": 0, "ZeRO-1": 1, "ZeRO-2": 2, "ZeRO-3": 3}
 
 
 class Calculator(ipywidgets.VBox):
-    """A widget with a field for each figure of a `Plan`; below them bytes, calls and seconds of a step.
+    """A widget with a field for each figure of a `Plan`; below them the bytes, calls and seconds of a training step.
 
-    `model` and `machine` are names of `plan.MODELS` and `topology.PRESETS`, or "equal links", whose `gb_per_s` and `alpha_us`
-    count; further arguments set fields by their names (dp, tp, pp, ep, zero_stage, bucket_mib, batch, ...). `set` does so later.
-    A figure that can't be leaves all fields as they are, shows one sentence, and keeps the last price. `plan` is the last plan
-    that could be priced, `problem` the sentence or None. Raises WorkloadError for a first plan that can't be.
+    `model` is "7B" or another preset of the field; `machine` a name of `topology.PRESETS`, or "equal links", for which the fields
+    `gb_per_s` and `alpha_us` count. Other arguments set fields by name: dp, tp, pp, ep, zero_stage, bucket_mib, batch,
+    microbatch, dtype, layers, ...; `set` does so later. For impossible figures the widget keeps the last price and shows one
+    sentence. `plan` is the last plan that has a price, `problem` that sentence or None. Raises WorkloadError where the first plan
+    is impossible.
+
+    Example:
+        >>> calculator = Calculator("7B", "dgx-h100", dp=8)
+        >>> calculator.plan.ranks
+        8
+        >>> calculator.set(tp=3).problem is None
+        False
     """
 
     problem = traitlets.Unicode(None, allow_none=True)
 
-    def __init__(self, model: str = "7B", machine: str = "dgx-h100", **figures) -> None:
+    def __init__(self, model: str = "7B", machine: str = "dgx-h100", **figures: Any) -> None:
         self.plan: Plan | None = None
         self._own: dict[str, float] | None = None
         self._quiet = False
@@ -70,8 +81,11 @@ class Calculator(ipywidgets.VBox):
         if self.plan is None:
             raise WorkloadError(self.problem)
 
-    def set(self, **figures) -> Calculator:
-        """Sets fields by name, all before anything is priced, and gives the calculator. Raises WorkloadError for an unknown one."""
+    def set(self, **figures: Any) -> Calculator:
+        """Sets fields by name, computes the price once, and returns the calculator.
+
+        Raises WorkloadError for an unknown field, an unknown choice and a value that is no number.
+        """
         for name, value in figures.items():
             if name not in self.fields:
                 raise WorkloadError(f"the calculator has no field {name!r}; it has {', '.join(self.fields)}")
@@ -80,8 +94,8 @@ class Calculator(ipywidgets.VBox):
             if options and value not in there:
                 raise WorkloadError(f"there is no {name} {value!r}; there are {', '.join(map(str, there))}")
         before = {name: field.value for name, field in self.fields.items()}
-        with self._still():
-            if "model" in figures:  # first, for it fills in figures that others may correct
+        with self._without_pricing():
+            if "model" in figures:  # first, because it fills fields that other arguments may change
                 self.fields["model"].value = figures["model"]
                 self._fill_in(figures["model"])
             for name, value in figures.items():
@@ -97,23 +111,22 @@ class Calculator(ipywidgets.VBox):
         return self
 
     def text(self) -> str:
-        """The table as plain text, with the sentence first where the fields can't be priced."""
-        lines = [self.problem, "The last price that there was:"] if self.problem else []
+        """The table as plain text; first the problem, where the fields have no price."""
+        lines = [self.problem, "The last price:"] if self.problem else []
         lines.append(_headline(self.plan))
-        for kind, what, calls, sent, seconds, _ in _rows(self.plan):
-            lines.append(f"{kind:<10}{what:<58}{calls:>10,} calls{_gb(sent):>12} GB{_ms(seconds):>12} ms".rstrip())
+        for kind, what, calls, sent, time_s, _ in _rows(self.plan):
+            lines.append(f"{kind:<10}{what:<58}{calls:>10,} calls{_gb(sent):>12} GB{_ms(time_s):>12} ms".rstrip())
         return "\n".join([*lines, *_remarks(self.plan)])
 
     def __repr__(self) -> str:
         return f"<Calculator: {_headline(self.plan)}>"
 
-    def _repr_mimebundle_(self, **kwargs) -> dict:
-        data = super()._repr_mimebundle_(**kwargs)
-        return {**data, "text/plain": self.text(), "text/html": self._result.value}
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        return with_fallback(super()._repr_mimebundle_(**kwargs), self.text(), self._result.value)
 
     @contextmanager
-    def _still(self):
-        """While fields are set one after the other, nothing is priced."""
+    def _without_pricing(self) -> Iterator[None]:
+        """Changes of fields in this block compute no price."""
         before, self._quiet = self._quiet, True
         try:
             yield
@@ -123,7 +136,7 @@ class Calculator(ipywidgets.VBox):
     def _changed(self, name: str) -> None:
         if self._quiet:
             return
-        with self._still():
+        with self._without_pricing():
             if name == "model":
                 self._fill_in(self.fields["model"].value)
             elif name in _MODEL_FIELDS:
@@ -131,21 +144,23 @@ class Calculator(ipywidgets.VBox):
         self._price()
 
     def _fill_in(self, name: str) -> None:
-        """The figures of a preset; those that were typed in come back with "own figures"."""
+        """Fills the model's fields: with a preset's figures, or with the reader's own where "own figures" is chosen."""
         figures = self._own if name == OWN else _figures(MODELS[name])
         for field, value in (figures or {}).items():
             self.fields[field].value = value
 
     def _is_own(self) -> None:
+        """Chooses "own figures", and remembers what the reader typed."""
         self.fields["model"].value = OWN
         self._own = {name: self.fields[name].value for name in _MODEL_FIELDS}
 
     def _price(self) -> None:
+        """Computes and shows the price, or says why the fields have none."""
         for name in _LINK_FIELDS:
             self.fields[name].disabled = self.fields["machine"].value != EQUAL_LINKS
         try:
             found = self._read()
-            found.prices  # noqa: B018  prices it, or says why not
+            found.prices  # noqa: B018  computed here: raises where the plan is impossible
             self.plan, self.problem = found, None
         except (WorkloadError, TopologyError) as error:
             self.problem = self._sentence(str(error))
@@ -153,12 +168,13 @@ class Calculator(ipywidgets.VBox):
             self._result.value = _html(self.plan, self.problem)
 
     def _sentence(self, text: str) -> str:
-        """The error as a sentence, with a field called by the name that stands before it on the page."""
+        """The error as a sentence; it names a field by its label on the page."""
         first, _, rest = text.partition(" ")
         name = self.fields[first].description if first in self.fields else first[:1].upper() + first[1:]
         return f"{name} {rest}."
 
     def _read(self) -> Plan:
+        """The plan that the fields describe. Raises WorkloadError and TopologyError."""
         value = {name: field.value for name, field in self.fields.items()}
         mib = value["bucket_mib"]
         if not 0 <= mib < math.inf:
@@ -197,24 +213,25 @@ _ROWS = (
 )
 
 
-def _field(kind, label: str, meaning: str, **options):
+def _field(kind: type[ipywidgets.DOMWidget], label: str, meaning: str, **options: Any) -> ipywidgets.DOMWidget:
+    """A field with its label; `meaning` is shown when the mouse is over it."""
     style = {"description_width": "100px"}
     return kind(description=label, tooltip=meaning, layout={"width": "200px"}, style=style, **options)
 
 
-def _row(fields: dict, names: tuple[str, ...]) -> ipywidgets.Box:
+def _row(fields: dict[str, ipywidgets.DOMWidget], names: tuple[str, ...]) -> ipywidgets.Box:
     return ipywidgets.HBox([fields[name] for name in names], layout={"flex_flow": "row wrap"})
 
 
 def _figures(model: Model) -> dict[str, float]:
-    """A model's figures as the fields have them."""
+    """A model's figures, by field."""
     return {
         "billions": model.parameters / 1e9, "layers": model.layers, "hidden": model.hidden, "sequence": model.sequence,
         "experts": model.experts, "top_k": model.top_k, "expert_billions": model.expert_parameters / 1e9,
     }  # fmt: skip
 
 
-def _model(value: dict) -> Model:
+def _model(value: dict[str, Any]) -> Model:
     if value["model"] != OWN:
         return MODELS[value["model"]]
     shape = {name: value[name] for name in ("layers", "hidden", "sequence", "experts", "top_k")}
@@ -222,14 +239,14 @@ def _model(value: dict) -> Model:
     return custom_model(MODELS["7B"], **shape, **billions)
 
 
-def _machine(value: dict) -> str | Topology:
+def _machine(value: dict[str, Any]) -> str | Topology:
     if value["machine"] != EQUAL_LINKS:
-        return value["machine"]
+        return str(value["machine"])
     return uniform(value["alpha_us"] / 1e6, value["gb_per_s"] * 1e9)
 
 
 def _rows(plan: Plan) -> list[tuple[str, str, int, float, float, float]]:
-    """(kind, what it sends, calls, bytes, seconds, share of the slowest kind), and the sum."""
+    """A row for each kind of parallelism: (kind, what it sends, calls, bytes, seconds, share of the slowest kind); then the sum."""
     slowest = max((price.seconds for price in plan.prices.values()), default=0.0)
     found = []
     for kind, price in plan.prices.items():
@@ -240,8 +257,8 @@ def _rows(plan: Plan) -> list[tuple[str, str, int, float, float, float]]:
     return [*found, ("in all", "", plan.calls, plan.bytes_sent, plan.seconds, 0.0)]
 
 
-def _together(parts: tuple) -> str:
-    """The collectives of a kind, each with how many calls."""
+def _together(parts: tuple[Traffic, ...]) -> str:
+    """The collectives of one kind of parallelism, each with its number of calls."""
     calls: dict[str, int] = {}
     for part in parts:
         calls[part.collective] = calls.get(part.collective, 0) + part.calls
@@ -278,10 +295,10 @@ _HEADS = '<th>parallel<th>a rank sends<th data-figure>calls<th data-figure>GB<th
 
 def _html(plan: Plan, problem: str | None) -> str:
     rows = []
-    for kind, what, calls, sent, seconds, share in _rows(plan):
+    for kind, what, calls, sent, time_s, share in _rows(plan):
         colour = _COLOURS.get(kind)
         bar = f'<div style="background:{colour};width:{100 * share:.1f}%"></div>' if colour else ""
-        figures = (("calls", f"{calls:,}"), ("gb", _gb(sent)), ("ms", _ms(seconds)))
+        figures = (("calls", f"{calls:,}"), ("gb", _gb(sent)), ("ms", _ms(time_s)))
         cells = "".join(f'<td data-figure="{name}">{text}</td>' for name, text in figures)
         rows.append(
             f'<tr data-kind="{kind}"><th scope="row">{kind}</th><td>{html.escape(what)}</td>{cells}'
@@ -289,7 +306,7 @@ def _html(plan: Plan, problem: str | None) -> str:
         )
     said = dim = ""
     if problem:
-        said = f'<p role="alert"><b>{html.escape(problem)}</b> Below: the last price that there was.</p>'
+        said = f'<p role="alert"><b>{html.escape(problem)}</b> Below: the last price.</p>'
         dim = ' style="opacity:0.5"'
     remarks = "".join(f"<p>{html.escape(text)}</p>" for text in _remarks(plan))
     return (
@@ -302,12 +319,12 @@ def _gb(nbytes: float) -> str:
     return _figure(nbytes / 1e9)
 
 
-def _ms(seconds: float) -> str:
-    return _figure(1e3 * seconds)
+def _ms(time_s: float) -> str:
+    return _figure(1e3 * time_s)
 
 
 def _figure(value: float) -> str:
-    """Four digits, without an exponent for what a reader may meet."""
+    """The value with about four digits, never with an exponent."""
     if value == 0 or value >= 1000:
         return f"{value:,.0f}"
     digits = next((d for d, least in ((1, 100), (2, 10), (3, 1)) if value >= least), 4)

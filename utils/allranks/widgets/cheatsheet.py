@@ -1,4 +1,4 @@
-"""The cheat sheet: every collective on one page, with what real ranks held before and after."""
+"""The cheat sheet: every collective on one page, with the numbers that live ranks held before and after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from allranks.schedules import ceil_lg
 
 @dataclass(frozen=True)
 class Amount:
-    """What a rank sends and receives, in units of n (the full vector): as words, and as a function of p."""
+    """How much a rank sends or receives, in units of n, the full vector: as text, and as a function of p."""
 
     text: str
     of: Callable[[int], Fraction | int]
@@ -29,10 +29,10 @@ TREE_TIMES = Amount("⌈lg p⌉·n", ceil_lg)
 
 @dataclass(frozen=True)
 class Entry:
-    """One collective: how it is called, where its result is, who sends and receives how much, what it costs, what it is for.
+    """One row of the sheet: how a collective is called, where its result is, its traffic, its cost and its use.
 
-    `example` is the algorithm that `root_sends` and the three after it describe; `short` and `long` are the algorithms
-    to compare for few and for many bytes. Without a root, `sends` and `receives` hold for every rank.
+    `example` is the algorithm whose traffic `root_sends`, `root_receives`, `sends` and `receives` describe. `short` and `long` are
+    the algorithms to compare for few and for many bytes. Without a root, `sends` and `receives` are those of every rank.
     """
 
     collective: str
@@ -50,18 +50,18 @@ class Entry:
 
     @property
     def rooted(self) -> bool:
-        """Whether one rank's part differs from the others'."""
+        """Whether one rank, the root, sends or receives another amount than the others."""
         return self.root_sends is not self.sends or self.root_receives is not self.receives
 
     def traffic(self) -> list[str]:
-        """One line for the root and one for the others, or one for all."""
+        """The traffic in words: one line for the root and one for the others, or one line for all ranks."""
         lines = [_flow("each", self.sends, self.receives)]
         if self.rooted:
             lines = [_flow("root", self.root_sends, self.root_receives), _flow("others", self.sends, self.receives)]
         return [line for line in lines if line]
 
     def costs(self) -> list[tuple[str, str]]:
-        """(algorithm, closed form), the one for few bytes first."""
+        """(algorithm, formula of its cost); the algorithm for few bytes first."""
         names = dict.fromkeys((self.short, self.long))
         return [(name, FORMULAS[self.collective, name].text) for name in names]
 
@@ -115,7 +115,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
 )  # fmt: skip
 
-# who has the data at first and what becomes of it, against who needs it afterwards
+# rows: who has the data before, and what happens to it; columns (NEEDS): who needs it afterwards
 CHOICE: tuple[tuple[str, tuple[str, str, str]], ...] = (
     ("one rank has it", ("send, recv", "broadcast", "scatter")),
     ("each has a piece: put side by side", ("gather", "all_gather", "all_to_all")),
@@ -150,17 +150,22 @@ body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padd
 
 
 class CheatSheet:
-    """The page. `held` has one dict a rank: collective -> (what it held before, what it held after), lists of numbers.
+    """The cheat sheet: every collective, with its call, its result, its bytes and its cost, and what your ranks held.
 
-    Shows itself as HTML in a notebook, on one page when printed, and as lines of text elsewhere. Collectives that `held`
-    lacks have empty cells.
+    `held` has one dict for each rank: collective -> (numbers before, numbers after). A collective that is missing there gets
+    empty cells. A notebook shows the sheet as HTML, which prints on one page; elsewhere it is text.
+
+    Example:
+        >>> sheet = CheatSheet([{"broadcast": ([7], [7])}, {"broadcast": ([0], [7])}])
+        >>> sheet.changes("broadcast")
+        ['7 → 7', '0 → 7']
     """
 
-    def __init__(self, held: Sequence[Mapping[str, tuple]]) -> None:
+    def __init__(self, held: Sequence[Mapping[str, tuple[object, object]]]) -> None:
         self.held = tuple(held)
 
     def changes(self, collective: str) -> list[str]:
-        """For each rank "before → after", or "" where the collective was not run."""
+        """For each rank the text "before → after"; "" for a rank that did not run the collective."""
         found = []
         for rank in self.held:
             before, after = rank.get(collective, (None, None))

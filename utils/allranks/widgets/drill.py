@@ -1,27 +1,35 @@
-"""Questions with an immediate reason for every answer: a quiz of one question, and a drill of many."""
+"""Questions that give a reason for every answer at once: a quiz of one question, and a drill of many."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ipywidgets
 import traitlets
 
 from allranks.errors import CourseError
 from allranks.widgets.buttons import Keys, Options
+from allranks.widgets.fallback import with_fallback
 
 
 class DrillError(CourseError, ValueError):
-    """A question that can't be asked: no options, no right one, an option without a reason."""
+    """A question that can't be asked: too few options, no right option, an option without a reason."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A situation, and for each option the reason why it is right or wrong.
+    """A question for `Quiz` and `Drill`: its text, and for each option the reason why it is right or wrong.
 
-    `right` names the option, or the options where several will do. Raises DrillError where that can't be asked.
+    `reasons` maps option -> reason; words in backticks are shown as code. `right` is the right option, or a tuple of right
+    options. Raises DrillError for fewer than two options, an option without a reason, and a right option that is no option.
+
+    Example:
+        >>> question = Question("Who holds the sum?", {"rank 0": "No: that is reduce.", "all ranks": "Yes."}, "all ranks")
+        >>> question.judge("rank 0")
+        (False, 'No: that is reduce.')
     """
 
     text: str
@@ -41,29 +49,39 @@ class Question:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What can be chosen, in order."""
+        """The options, in order."""
         return tuple(self.reasons)
 
     def judge(self, option: str) -> tuple[bool, str]:
-        """(whether it is right, the reason). Raises DrillError for an option that there is not."""
+        """(whether this option is right, the reason). Raises DrillError for an option that the question does not have."""
         if option not in self.reasons:
             raise DrillError(f"{option!r} is not an option; there are {', '.join(self.reasons)}")
         return option in self.right, self.reasons[option]
 
 
 class Quiz(ipywidgets.VBox):
-    """One question as radio buttons; whatever is chosen, its reason follows at once. Choosing again is allowed.
+    """A widget: one question as radio buttons. It shows the reason for an option as soon as the reader chooses it.
 
-        Quiz("Who holds the sum?", {"rank 0": "No: that is reduce.", "all": "Yes."}, right="all")
+    The reader may choose again. `tries` lists what was chosen, in order; `solved` becomes True with a right choice. Without a
+    kernel the question is shown with its answers folded. Arguments: a `Question`, or a question's text, reasons and right option.
+    Raises DrillError as `Question` does.
 
-    `tries` lists what was chosen, in order; `solved` turns True with a right choice. Arrow keys move between options, as
-    in every group of radio buttons; screen readers hear the reason. Without a kernel it shows question and answers as text.
+    Example:
+        >>> quiz = Quiz("Who holds the sum?", {"rank 0": "No: that is reduce.", "all ranks": "Yes."}, right="all ranks")
+        >>> quiz.solved, quiz.tries
+        (False, ())
     """
 
     solved = traitlets.Bool(False)
     tries = traitlets.Tuple()
 
-    def __init__(self, question: str | Question, reasons: Mapping[str, str] | None = None, right=(), **box_options):
+    def __init__(
+        self,
+        question: str | Question,
+        reasons: Mapping[str, str] | None = None,
+        right: str | tuple[str, ...] = (),
+        **box_options: Any,
+    ) -> None:
         if not isinstance(question, Question):
             question = Question(question, reasons or {}, right)
         self.question = question
@@ -73,11 +91,11 @@ class Quiz(ipywidgets.VBox):
         self.ask(question)
 
     def ask(self, question: Question) -> None:
-        """Shows another question in the same place, unanswered."""
+        """Replaces the question by another one, without an answer yet."""
         self.question, self.tries, self.solved = question, (), False
         self._text.value = f"<b>{_prose(question.text)}</b>"
-        self.said.value = _said("", "")
-        # a new group of buttons: giving an old one new options would choose the first of them
+        self.said.value = ""
+        # new buttons each time: an old group that gets new options chooses the first of them
         old = getattr(self, "choice", None)
         self.choice = Options(question.options, tooltip=question.text.replace("`", ""))
         self.choice.observe(self._chosen, "value")
@@ -85,42 +103,46 @@ class Quiz(ipywidgets.VBox):
         if old is not None:
             old.close()
 
-    def _chosen(self, change) -> None:
+    def _chosen(self, change: dict[str, Any]) -> None:
         option = change["new"]
         if option is None:
             return
         right, reason = self.question.judge(option)
         self.tries = (*self.tries, option)
-        self.said.value = _said("right" if right else "wrong", reason, option)
+        self.said.value = _verdict(right, option, reason)
         self.solved = self.solved or right
 
     def text(self) -> str:
-        """The question and its options in words, without the answers."""
+        """The question and its options as plain text, without the answers."""
         return "\n".join([self.question.text, *(f"( ) {option}" for option in self.question.options)])
 
     def page(self) -> str:
-        """HTML that needs no kernel: the question, and every answer with its reason, folded."""
+        """HTML that needs no kernel: the question with every answer and its reason, folded."""
         return _page([self.question])
 
     def __repr__(self) -> str:
         return self.text()
 
-    def _repr_mimebundle_(self, **kwargs) -> dict:
-        found = super()._repr_mimebundle_(**kwargs)
-        data = found[0] if isinstance(found, tuple) else found
-        return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        return with_fallback(super()._repr_mimebundle_(**kwargs), self.text(), self.page())
 
 
 class Drill(ipywidgets.VBox):
-    """Questions one after another, with a count of those that were right at the first try.
+    """A widget: questions one after another, and a count of those that were right at the first try.
 
-    `place` is the question shown, from 0; `first_tries` what was first chosen for each question answered. "Again" goes
-    through those that were wrong at first.
+    `place` is the place of the question that is shown, from 0. `first_tries` maps a question's number to the option that was
+    chosen first. The button "Again" repeats the questions that were wrong at the first try. Raises DrillError without questions.
+
+    Example:
+        >>> drill = Drill(SITUATIONS)
+        >>> drill.go(1)
+        >>> drill.place, drill.right_at_once
+        (1, 0)
     """
 
     place = traitlets.Int(0)
 
-    def __init__(self, questions: Sequence[Question], **box_options) -> None:
+    def __init__(self, questions: Sequence[Question], **box_options: Any) -> None:
         self.questions = tuple(questions)
         if not self.questions:
             raise DrillError("a drill needs at least one question")
@@ -136,11 +158,11 @@ class Drill(ipywidgets.VBox):
         super().__init__([self.count, self.quiz, buttons], **box_options)
         self.add_class("ar-drill")
         self.quiz.observe(self._answered, "tries")
-        self._tell()
+        self._update_buttons()
 
     @property
     def right_at_once(self) -> int:
-        """How many were right at the first try."""
+        """How many questions were right at the first try."""
         return sum(option in self.questions[number].right for number, option in self.first_tries.items())
 
     @property
@@ -149,25 +171,26 @@ class Drill(ipywidgets.VBox):
         return [number for number, option in self.first_tries.items() if option not in self.questions[number].right]
 
     def go(self, place: int) -> None:
-        """Shows the question at this place; places that there are not are ignored."""
+        """Shows the question at this place, from 0. Does nothing for a place without a question."""
         if 0 <= place < len(self._order):
             self.place = place
             self.quiz.ask(self.questions[self._order[place]])
-            self._tell()
+            self._update_buttons()
 
     def repeat(self) -> None:
-        """Starts again with the questions that were wrong at the first try; with all where none was."""
+        """Starts again with the questions that were wrong at the first try, or with all where none was wrong."""
         wrong = self.wrong
         self._order = wrong or list(range(len(self.questions)))
         self.first_tries = {n: o for n, o in self.first_tries.items() if wrong and n not in wrong}
         self.go(0)
 
-    def _answered(self, change) -> None:
+    def _answered(self, change: dict[str, Any]) -> None:
         if change["new"]:
             self.first_tries.setdefault(self._order[self.place], change["new"][0])
-            self._tell()
+            self._update_buttons()
 
-    def _tell(self) -> None:
+    def _update_buttons(self) -> None:
+        """Enables the buttons that make sense now, and shows the count."""
         self.back.disabled = self.place == 0
         self.next.disabled = self.place == len(self._order) - 1
         self.again.disabled = not self.first_tries
@@ -177,43 +200,42 @@ class Drill(ipywidgets.VBox):
         )
 
     def text(self) -> str:
-        """All questions in words, without the answers."""
+        """All questions as plain text, without the answers."""
         return "\n\n".join(f"{n}. {Quiz(q).text()}" for n, q in enumerate(self.questions, 1))
 
     def page(self) -> str:
-        """HTML that needs no kernel: every question, with its answers folded."""
+        """HTML that needs no kernel: every question with its answers and reasons, folded."""
         return _page(self.questions)
 
     def __repr__(self) -> str:
         return f"<Drill of {len(self.questions)} questions>"
 
-    def _repr_mimebundle_(self, **kwargs) -> dict:
-        found = super()._repr_mimebundle_(**kwargs)
-        data = found[0] if isinstance(found, tuple) else found
-        return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        return with_fallback(super()._repr_mimebundle_(**kwargs), self.text(), self.page())
 
 
-def _button(text: str, tooltip: str, does: Callable[[], None]) -> ipywidgets.Button:
+def _button(text: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
+    """A button that calls `action` without arguments."""
     button = ipywidgets.Button(description=text, tooltip=tooltip, layout=ipywidgets.Layout(width="auto"))
-    button.on_click(lambda _: does())
+    button.on_click(lambda _: action())
     return button
 
 
 def _prose(text: str) -> str:
-    """Escaped, with `code` as code."""
+    """The text as HTML, with what stands in backticks as code."""
     parts = html.escape(text, quote=False).split("`")
     return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
 
 
-def _said(kind: str, reason: str, option: str = "") -> str:
-    if not kind:
-        return ""
-    word = {"right": "✓ Right", "wrong": "✗ Not"}[kind]
-    # an alert is read aloud when it appears; a polite region would have to be there, empty, before
+def _verdict(right: bool, option: str, reason: str) -> str:
+    """HTML: whether the option is right, and why."""
+    kind, word = ("right", "✓ Right") if right else ("wrong", "✗ Not")
+    # role="alert": screen readers read it aloud when it appears; other roles need an empty element there before
     return f'<div role="alert" class="ar-drill-said ar-drill-{kind}"><b>{word}: {_prose(option)}.</b> {_prose(reason)}</div>'
 
 
 def _page(questions: Sequence[Question]) -> str:
+    """HTML: each question with its options; a click unfolds the reasons."""
     parts = []
     for number, question in enumerate(questions, 1):
         reasons = "".join(

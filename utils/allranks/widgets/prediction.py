@@ -1,22 +1,28 @@
-"""What a reader predicts before a cell runs: buttons that judge nothing; the cell after them reads what was chosen."""
+"""A reader's prediction before a cell runs: buttons without a right answer. The cell after them reads what was chosen."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import ipywidgets
 
 from allranks.widgets.buttons import Keys, Options
 from allranks.widgets.drill import DrillError
+from allranks.widgets.fallback import with_fallback
 
 
 def ask(*options: str, description: str = "") -> ipywidgets.RadioButtons:
-    """Radio buttons for a prediction, none of them chosen: `value` is None until one is, then that option's text.
+    """Radio buttons for a prediction. `value` is None until the reader chooses; then it is the text of the option.
 
-        guess = ask("the sum", "the mean", "an error")
+    `description` is shown above the buttons, for a cell that asks twice. Nothing is judged or graded: `Quiz` gives a reason for
+    each answer. Tab enters the buttons; arrow keys move between them and choose. Show them as a cell's result: inside another
+    widget's box they lack their style. Raises DrillError for fewer than two options, for an option that is empty or no text,
+    and for an option given twice.
 
-    Options too long for the page wrap. Tab enters the buttons, arrow keys move among them and choose. `description` stands
-    above the buttons, where one cell asks twice. Nothing is judged or graded: for a reason to each answer there is `Quiz`.
-    They look so where they are shown, not within another widget's box. Raises DrillError for fewer than two options, for one
-    that is not text or is empty, and for one that is there twice.
+    Example:
+        >>> guess = ask("the sum", "the mean", "an error")
+        >>> guess.value is None
+        True
     """
     for option in options:
         if not isinstance(option, str) or not option.strip():
@@ -30,11 +36,8 @@ def ask(*options: str, description: str = "") -> ipywidgets.RadioButtons:
 
 
 class _Prediction(Options):
-    """Options that bring their keys and style along when they are shown."""
+    """Options that are shown in a box with the `Keys` that they need."""
 
-    def _repr_mimebundle_(self, **kwargs) -> dict:
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         shown = ipywidgets.VBox([self, Keys()])._repr_mimebundle_(**kwargs)
-        return {
-            **shown,
-            "text/plain": "\n".join([*filter(None, [self.description]), *map("( ) {}".format, self.options)]),
-        }
+        return with_fallback(shown, "\n".join([*filter(None, [self.description]), *map("( ) {}".format, self.options)]))

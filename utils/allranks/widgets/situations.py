@@ -1,9 +1,10 @@
-"""Twenty situations from training, for the drill `chapters/92_which_collective`: which call does it with the fewest bytes?"""
+"""The twenty situations of the drill in chapters/92_which_collective: which call does it with the fewest bytes?"""
 
 from __future__ import annotations
 
 from allranks.widgets.drill import Question
 
+# twenty situations from training; each asks for the call that does it with the fewest bytes. `Drill(SITUATIONS)` asks them all
 SITUATIONS: tuple[Question, ...] = (
     Question(
         "64 ranks built the same model from different seeds. Before the first step all must hold rank 0's weights.",

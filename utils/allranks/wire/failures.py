@@ -88,7 +88,13 @@ class Failure:
         return self.message
 
     def text(self) -> str:
-        """The message, the student's line, and where every rank stood, for a terminal."""
+        """The message, the student's line, and where every rank stood, for a terminal.
+
+        Example (needs ranks):
+            >>> failure = wire.run(lambda: dist.recv(torch.empty(1), 1 - dist.get_rank()), ranks=2).failure
+            >>> failure.kind.name, failure.cycle
+            ('DEADLOCK', (0, 1))
+        """
         lines = [self.message]
         if self.source_line:
             lines.append(f"    line {self.line}: {self.source_line.strip()}")

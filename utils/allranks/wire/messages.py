@@ -52,7 +52,13 @@ def canonical(name: str) -> str:
 
 @dataclass(frozen=True)
 class Program:
-    """A student's source text; `function` is looked up in it. Executed inside the ranks only."""
+    """A student's source text; `function` is looked up in it. Executed inside the ranks only.
+
+    Example (needs ranks):
+        >>> program = wire.Program("def double(x): return 2 * x", "double")
+        >>> wire.run(program, ranks=2, args=(21,)).results
+        [42, 42]
+    """
 
     source: str
     function: str
@@ -64,6 +70,13 @@ class Rules:
     """What a program may do. `allow` are operation names (None: all); `peers` is "ring" (only rank-1 and rank+1), a
     function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do, and
     messages to oneself, as gloo does.
+
+    Raises ValueError for an unknown operation and for another `peers`.
+
+    Example:
+        >>> rules = wire.Rules(allow={"send", "recv"}, peers="ring")
+        >>> rules.allows("all_reduce"), rules.allows_peer(0, 3, ranks=4)
+        (False, True)
     """
 
     allow: frozenset[str] | None = None
@@ -105,6 +118,11 @@ class LogEntry:
     where it found no partner. `index` counts the rank's operations from 0, `call` the call of the function (see `calls`).
     `splits` are the bytes of each input of a collective (all_to_all: to each peer). `payload` are the raw bytes of a send or a collective's
     input up to 64 KiB, until 8 MiB of a run are kept.
+
+    Example (needs ranks):
+        >>> entry = wire.run(lambda: dist.all_reduce(torch.ones(4)), ranks=2).log[0]
+        >>> entry.rank, entry.op, entry.nbytes
+        (0, 'all_reduce', 16)
     """
 
     rank: int
@@ -131,7 +149,12 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileWritten:
-    """A file that a rank opened for writing while the program ran."""
+    """A file that a rank opened for writing while the program ran: its path, and the student's line.
+
+    Example (needs ranks):
+        >>> wire.run(lambda: open("/dev/null", "w").close(), ranks=1).files[0].path
+        '/dev/null'
+    """
 
     rank: int
     path: str

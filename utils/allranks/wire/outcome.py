@@ -20,6 +20,11 @@ class Outcome:
     `results[r]` is what rank r returned (None where it failed; a list with `calls`), `final_args[r]` its arguments
     after the last call, `output[r]` what it printed, `seconds` the virtual time, `log` the operations in
     order, `files` what was opened for writing. `wall_s` is the real time. The trace is made when first asked for.
+
+    Example (needs ranks):
+        >>> results, trace, deadlock = wire.run(dist.get_rank, ranks=3)
+        >>> results, trace.ranks, deadlock
+        ([0, 1, 2], 3, None)
     """
 
     results: list

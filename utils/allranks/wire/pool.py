@@ -96,7 +96,14 @@ class Ranks:
         output_bytes: int = 65536,
         name_line: NameLine = line_number,
     ) -> Outcome:
-        """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`."""
+        """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`. Raises WireError.
+
+        Example (needs ranks):
+            >>> with wire.Ranks(4) as pool:
+            ...     few, many = pool.run(dist.get_world_size, 2), pool.run(dist.get_world_size, 4)
+            >>> few.results, many.results
+            ([2, 2], [4, 4, 4, 4])
+        """
         if self._closed:
             raise WireError("These ranks were closed; make new ones.")
         ranks = self.size if ranks is None else ranks
@@ -214,6 +221,16 @@ def run(
     "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as rendezvous, but one rank runs at a time, in
     an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make the virtual clock. `name_line(4)` is what messages call
     line 4. A failure never raises: see `Outcome.failure`.
+
+    Raises WireError for arguments that can't be, and where the ranks can't be started.
+
+    Example (needs ranks):
+        >>> def total():
+        ...     x = torch.full((4,), float(dist.get_rank()))
+        ...     dist.all_reduce(x)
+        ...     return x.tolist()
+        >>> wire.run(total, ranks=4).results[3]
+        [6.0, 6.0, 6.0, 6.0]
     """
     with Ranks(ranks, spawner=spawner, launch=launch) as pool:
         return pool.run(fn, ranks, args, **options)

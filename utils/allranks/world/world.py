@@ -63,6 +63,11 @@ class World:
     process that started them.
 
     Raises WorldError or DeviceError, each one sentence with what to do, and leaves no process behind.
+
+    Example (needs ranks):
+        >>> world = World(ranks=4)
+        >>> world.run(dist.get_rank)
+        [0, 1, 2, 3]
     """
 
     _engines: Engines
@@ -279,6 +284,14 @@ class World:
         `fn` is plain torch.distributed code: the group is there, `dist.get_rank()` tells ranks apart. What ranks print
         is shown by rank. Raises RanksError where ranks raised, RanksStuck after the deadline or when the ranks wait
         for one that failed, RankDied when a process ended; after the last two the world has fresh ranks.
+
+        Example (needs ranks):
+            >>> def total():
+            ...     x = torch.tensor([float(dist.get_rank())])
+            ...     dist.all_reduce(x)
+            ...     return x.item()
+            >>> world.run(total)
+            [6.0, 6.0, 6.0, 6.0]
         """
         return self._call(fn, (fn, args, kwargs), deadline)
 
@@ -287,6 +300,11 @@ class World:
 
         The trace has each send, receive and collective with its bytes, its line and its times on this machine's clock;
         on GPUs, the times of the rank's stream. `Player(trace)` plays it.
+
+        Example (needs ranks):
+            >>> results, trace = world.trace(lambda: dist.all_reduce(torch.ones(1024)))
+            >>> trace.kind, trace.ranks
+            ('live', 4)
         """
         parts = self._call(fn, (live.record, (fn, args, kwargs), {}), deadline)
         return [result for result, _ in parts], live.join([part for _, part in parts])

@@ -100,12 +100,13 @@ def fit(
     design = np.stack([np.ones_like(n), n], axis=1) / t[:, None]
     values, half_widths = _least_squares(design)
     lows, highs = values - half_widths, values + half_widths
-    for other, gone in ((1, 0), (0, 1)):
-        if values[gone] < 0:
-            one, width = _least_squares(design[:, [other]])
-            values[[other, gone]] = one[0], 0
-            # the value is 0, but its interval reaches up to where it reached before
-            lows[[other, gone]], highs[[other, gone]] = (one[0] - width[0], 0), (one[0] + width[0], max(0, highs[gone]))
+    for other, negative in ((1, 0), (0, 1)):
+        if values[negative] < 0:
+            refitted, width = _least_squares(design[:, [other]])
+            values[[other, negative]] = refitted[0], 0
+            # the value is 0, but its interval still ends where it ended before
+            lows[[other, negative]] = refitted[0] - width[0], 0
+            highs[[other, negative]] = refitted[0] + width[0], max(0, highs[negative])
             break
     counts = terms(collective, algorithm, ranks, 1)
     divisors = [float(counts.messages) or math.inf, float(counts.nbytes) or math.inf]

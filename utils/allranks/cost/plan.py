@@ -25,9 +25,8 @@ __all__ = [
 ]
 
 Named = TypeVar("Named", "Model", Topology)
-OPTIMIZER_NBYTES = (
-    12  # a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, 3.1)
-)
+# a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, section 3.1)
+OPTIMIZER_NBYTES = 12
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,6 @@ _SPEC.loader.exec_module(api)
 
 ENTRIES = api.entries()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
-# rooms whose docstrings get their examples in another change
-PENDING = ("schedules.", "cost.", "topology.", "workload.", "plots.")
-PENDING_NAMES = ("wire.Wait", "Schedule", "Topology", "Trace", "Event", "plan", "Plan", "simulate", "run_schedule")
-
-
-def pending(entry) -> bool:
-    return entry.address.startswith(PENDING) or entry.address in PENDING_NAMES
 
 
 def named(entries: list) -> list:
@@ -62,18 +55,14 @@ def test_the_page_is_what_the_docstrings_say():
 
 
 @pytest.mark.parametrize("entry", named(ENTRIES))
-def test_a_public_name_is_described_by_a_sentence(entry, request):
-    if pending(entry) and entry.kind == "constant":
-        request.applymarker(pytest.mark.xfail(reason="a comment above the constant is missing", strict=False))
+def test_a_public_name_is_described_by_a_sentence(entry):
     for address, doc in entry.docs():
         first = doc.split("\n\n")[0]
         assert first if entry.kind == "constant" else first.endswith((".", ":")), f"{address}: {first!r}"
 
 
 @pytest.mark.parametrize("entry", named(called(ENTRIES)))
-def test_a_public_name_has_an_example(entry, request):
-    if pending(entry):
-        request.applymarker(pytest.mark.xfail(reason="written in another change", strict=False))
+def test_a_public_name_has_an_example(entry):
     assert any(examples(doc, address, {}).examples for address, doc in entry.docs())
 
 

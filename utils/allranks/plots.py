@@ -42,7 +42,7 @@ class PlotError(CourseError, ValueError):
 class Chart(Figure):
     """A figure that a notebook shows without pyplot.
 
-    >>> fit([(1000, 2e-6)], alpha=1e-6, beta=1e-9)
+    >>> plots.fit([(1000, 2e-6)], alpha=1e-6, beta=1e-9)
     <Chart size 640x400 with 1 Axes>
     """
 
@@ -59,7 +59,7 @@ def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, b
     is nothing to draw.
 
     >>> from allranks.schedules import ring_all_reduce
-    >>> scaling([ring_all_reduce(4)], sizes=[1000, 1_000_000], alpha=5e-6, beta=1e-9).axes[0].get_xlabel()
+    >>> plots.scaling([ring_all_reduce(4)], sizes=[1000, 1_000_000], alpha=5e-6, beta=1e-9).axes[0].get_xlabel()
     'bytes of the full vector'
     """
     _require(schedules, "a scaling plot needs at least one schedule")
@@ -84,7 +84,7 @@ def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: f
     `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError where
     there is nothing to draw, or a figure is not above 0.
 
-    >>> chart = bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5)
+    >>> chart = plots.bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5)
     >>> chart.axes[0].get_legend_handles_labels()[1]
     ['ring, busbw', 'ring, algbw']
     """
@@ -112,7 +112,7 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 
     Raises PlotError where there is nothing to draw, or a figure is not above 0.
 
-    >>> chart = fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
+    >>> chart = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
     >>> chart.axes[0].get_legend_handles_labels()[1]
     ['measured', '1 µs + n / (1 GB/s), worst 20% off']
     """
@@ -134,7 +134,7 @@ def timeline(trace: Trace) -> Chart:
     PlotError for a trace with neither times nor steps.
 
     >>> from allranks.schedules import ring_all_reduce
-    >>> len(timeline(ring_all_reduce(3).trace()).axes[0].collections)
+    >>> len(plots.timeline(ring_all_reduce(3).trace()).axes[0].collections)
     24
     """
     # (event, start, length): in seconds, or in steps of nearly 1

@@ -39,7 +39,7 @@ class Link:
 
     Raises TopologyError where a figure is impossible.
 
-    >>> Link("100 Gb/s Ethernet", alpha_s=50e-6, bytes_per_s=12.5e9).beta_s_per_byte
+    >>> topology.Link("100 Gb/s Ethernet", alpha_s=50e-6, bytes_per_s=12.5e9).beta_s_per_byte
     8e-11
     """
 
@@ -79,7 +79,7 @@ class Topology:
     share of its bandwidth that others use). `failed` are (kind, node or leaf switch, index) of links that have failed; see
     `with_failure`. Raises TopologyError where the figures do not fit together.
 
-    >>> pair = Topology("pair", ranks_per_node=2, inside=Link("NVLink", 2e-6, 240e9), nic=Link("InfiniBand", 5e-6, 25e9))
+    >>> pair = Topology("pair", ranks_per_node=2, inside=topology.Link("NVLink", 2e-6, 240e9), nic=topology.Link("InfiniBand", 5e-6, 25e9))
     >>> pair.links(0, 2)
     (('nic out', 0, 0), ('nic in', 1, 0))
     """
@@ -309,7 +309,7 @@ def round_robin(ranks: int, ranks_per_node: int, together: int = 1) -> list[int]
     Seat s is a place on node s // ranks_per_node; a launcher that fills node after node gives rank r seat r. Raises
     TopologyError where the ranks do not fill the nodes, or `together` does not divide a node.
 
-    >>> round_robin(8, ranks_per_node=4)
+    >>> topology.round_robin(8, ranks_per_node=4)
     [0, 4, 1, 5, 2, 6, 3, 7]
     """
     if min(ranks, ranks_per_node, together) < 1 or ranks % ranks_per_node or ranks_per_node % together:
@@ -327,7 +327,7 @@ def round_robin(ranks: int, ranks_per_node: int, together: int = 1) -> list[int]
 def uniform(alpha_s: float, bytes_per_s: float) -> Topology:
     """A machine in which each pair of ranks has a link of its own. Raises TopologyError.
 
-    >>> uniform(alpha_s=5e-6, bytes_per_s=1e9).seconds(0, 9, nbytes=1000)
+    >>> topology.uniform(alpha_s=5e-6, bytes_per_s=1e9).seconds(0, 9, nbytes=1000)
     6e-06
     """
     return Topology("uniform", 1 << 30, Link("the link", alpha_s, bytes_per_s))
@@ -372,7 +372,7 @@ PRESETS: dict[str, Topology] = {
 def preset(name: str) -> Topology:
     """A preset by its name. Raises TopologyError, which lists the names that exist.
 
-    >>> preset("dgx-h100").nic.name
+    >>> topology.preset("dgx-h100").nic.name
     'InfiniBand 4x NDR'
     """
     try:

@@ -13,7 +13,7 @@ def bus_factor(collective: str, ranks: int) -> Fraction:
     all_reduce 2(p-1)/p; reduce_scatter, all_gather, all_to_all, gather and scatter (p-1)/p; broadcast and reduce 1. Raises
     CostError for a barrier, which moves no bytes.
 
-    >>> bus_factor("all_reduce", 8)
+    >>> cost.bus_factor("all_reduce", 8)
     Fraction(7, 4)
     """
     check_collective(collective)
@@ -33,7 +33,7 @@ def algbw_gb_per_s(nbytes: int, seconds: float) -> float:
 
     Raises CostError where the time is not above 0.
 
-    >>> algbw_gb_per_s(10**9, 0.01)
+    >>> cost.algbw_gb_per_s(10**9, 0.01)
     100.0
     """
     if not seconds > 0:
@@ -44,7 +44,7 @@ def algbw_gb_per_s(nbytes: int, seconds: float) -> float:
 def busbw_gb_per_s(collective: str, ranks: int, nbytes: int, seconds: float) -> float:
     """Bus bandwidth in 10^9 bytes a second: algbw times `bus_factor`. Raises CostError.
 
-    >>> busbw_gb_per_s("all_reduce", 8, 10**9, 0.01)
+    >>> cost.busbw_gb_per_s("all_reduce", 8, 10**9, 0.01)
     175.0
     """
     return algbw_gb_per_s(nbytes, seconds) * float(bus_factor(collective, ranks))

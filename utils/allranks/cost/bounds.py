@@ -14,7 +14,7 @@ def lower_bound(collective: str, ranks: int, nbytes: Number) -> Terms:
     Each of the three terms is a bound by itself; no algorithm need reach all of them. They do not hold for reduction inside
     switches (SHARP, NVLS). Raises CostError. Chan et al. 2007; for all_reduce Patarasuk & Yuan 2009.
 
-    >>> lower_bound("all_reduce", 4, 1000).nbytes
+    >>> cost.lower_bound("all_reduce", 4, 1000).nbytes
     Fraction(1500, 1)
     """
     check_collective(collective)

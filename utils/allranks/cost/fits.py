@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Estimate:
     """A fitted value with its 95 % confidence interval.
 
-    >>> Estimate(5e-6, low=4e-6, high=6e-6).value
+    >>> cost.Estimate(5e-6, low=4e-6, high=6e-6).value
     5e-06
     """
 
@@ -35,7 +35,7 @@ class Estimate:
 class Fit:
     """time = latency_s + nbytes * s_per_byte, fitted; and alpha and beta of a link, if `algorithm` is what ran.
 
-    >>> fit("broadcast", 2, sizes=[0, 1000, 2000], seconds=[2.0, 3.0, 4.0]).points
+    >>> cost.fit("broadcast", 2, sizes=[0, 1000, 2000], seconds=[2.0, 3.0, 4.0]).points
     3
     """
 
@@ -83,7 +83,7 @@ def fit(
     `TEXTBOOK`): the two fitted numbers, divided by its counts, are alpha and beta. A fitted value below zero is set to zero,
     and the other one is fitted again. Raises CostError for fewer than three times, a single size, or a time not above 0.
 
-    >>> found = fit("all_reduce", 4, sizes=[0, 1000, 4000], seconds=[6.0, 7.5, 12.0])
+    >>> found = cost.fit("all_reduce", 4, sizes=[0, 1000, 4000], seconds=[6.0, 7.5, 12.0])
     >>> round(found.alpha_s.value, 6), round(found.beta_s_per_byte.value, 6)
     (1.0, 0.001)
     """
@@ -138,7 +138,7 @@ def student_t(probability: float, freedom: int) -> float:
 
     Exact for 1 and 2, else by the Cornish-Fisher expansion, within 0.3 %. Raises CostError for fewer than 1.
 
-    >>> round(student_t(0.975, freedom=2), 3)
+    >>> round(cost.student_t(0.975, freedom=2), 3)
     4.303
     """
     if freedom < 1:

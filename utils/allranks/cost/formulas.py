@@ -28,7 +28,7 @@ DERIVED = "derived in docs/cost_model.md"
 class Formula:
     """The closed form of one algorithm: `text` for readers, `terms(p, n, **options)` for programs.
 
-    >>> FORMULAS["all_reduce", "ring"]
+    >>> cost.FORMULAS["all_reduce", "ring"]
     <Formula all_reduce, ring: 2(p-1)α + 2n(p-1)/p·β + n(p-1)/p·γ>
     """
 
@@ -251,7 +251,7 @@ FORMULAS: dict[tuple[str, str], Formula] = {(row[0], row[1]): Formula(*row) for 
 def formula(collective: str, algorithm: str) -> Formula:
     """The closed form of an algorithm, by the names of `schedules.find`. Raises CostError.
 
-    >>> formula("broadcast", "binomial").text
+    >>> cost.formula("broadcast", "binomial").text
     '⌈lg p⌉(α + nβ)'
     """
     try:
@@ -266,7 +266,7 @@ def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options
 
     `options` and their defaults are those of the schedule: `segments`, `ranks_per_node`, `columns`. Raises CostError.
 
-    >>> terms("all_reduce", "tree", ranks=5, nbytes=1000)
+    >>> cost.terms("all_reduce", "tree", ranks=5, nbytes=1000)
     Terms(messages=Fraction(6, 1), nbytes=Fraction(6000, 1), reduced_nbytes=Fraction(3000, 1))
     """
     found = formula(collective, algorithm)
@@ -299,7 +299,7 @@ def price(
 
     `options` as in `terms`. Raises CostError.
 
-    >>> price("all_gather", "bruck", ranks=5, nbytes=1000, alpha=10, beta=1)
+    >>> cost.price("all_gather", "bruck", ranks=5, nbytes=1000, alpha=10, beta=1)
     Fraction(830, 1)
     """
     return terms(collective, algorithm, ranks, nbytes, **options).seconds(alpha, beta, gamma)
@@ -313,7 +313,7 @@ def two_level(
     For m nodes of g ranks, each rank with its own link between nodes: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 +
     2(n/g)(m-1)/m b2.
 
-    >>> two_level(nodes=2, ranks_per_node=4, nbytes=800, inner=(1, 1), outer=(10, 2))
+    >>> cost.two_level(nodes=2, ranks_per_node=4, nbytes=800, inner=(1, 1), outer=(10, 2))
     Fraction(1626, 1)
     """
     m, g = nodes, ranks_per_node
@@ -325,7 +325,7 @@ def two_level(
 def best_segments(ranks: int, nbytes: float, alpha: float, beta: float) -> int:
     """The number of segments with which the pipelined chain is fastest: √((p-2)nβ/α), rounded; from 1 to one for each byte.
 
-    >>> best_segments(10, nbytes=1_000_000, alpha=5e-6, beta=1e-9)
+    >>> cost.best_segments(10, nbytes=1_000_000, alpha=5e-6, beta=1e-9)
     40
     """
     check_size(ranks, nbytes)

@@ -28,7 +28,7 @@ def nccl_latency_us(algorithm: str, protocol: str, ranks: int, nodes: int = 1, l
     intra + lg(nodes) net], with a chain inside each node. The factor 1.4 for large Simple messages between nodes is left
     out. `link` is "NVLink" or "PCIe". Raises CostError.
 
-    >>> round(nccl_latency_us("ring", "LL", 8), 3)
+    >>> round(cost.nccl_latency_us("ring", "LL", 8), 3)
     15.0
     """
     key = _nccl_key(algorithm, protocol)
@@ -50,7 +50,7 @@ def nccl_bandwidth_gb_per_s(algorithm: str, protocol: str, ranks: int, bus_gb_pe
     In 10^9 bytes a second. ring: bus * p / 2(p-1) times the protocol's factor; tree: bus / 2 times the factor. The limits on
     LL and the tree's correction by size are left out, so that trees are faster here than in NCCL. Raises CostError.
 
-    >>> nccl_bandwidth_gb_per_s("ring", "Simple", 8, bus_gb_per_s=371.0)
+    >>> cost.nccl_bandwidth_gb_per_s("ring", "Simple", 8, bus_gb_per_s=371.0)
     212.0
     """
     _nccl_key(algorithm, protocol)
@@ -67,7 +67,7 @@ def nccl_time_us(
 ) -> float:
     """Microseconds that the tuner predicts in one node: latency + nbytes / (1000 * bandwidth in GB/s). Raises CostError.
 
-    >>> round(nccl_time_us("ring", "Simple", 8, nbytes=212_000_000, bus_gb_per_s=371.0))
+    >>> round(cost.nccl_time_us("ring", "Simple", 8, nbytes=212_000_000, bus_gb_per_s=371.0))
     1056
     """
     bandwidth = nccl_bandwidth_gb_per_s(algorithm, protocol, ranks, bus_gb_per_s)
@@ -77,7 +77,7 @@ def nccl_time_us(
 def nccl_choice(ranks: int, nbytes: float, bus_gb_per_s: float, link: str = "NVLink") -> tuple[str, str, float]:
     """(algorithm, protocol, microseconds) of the fastest pair, as the tuner chooses in one node. Raises CostError.
 
-    >>> nccl_choice(8, nbytes=8, bus_gb_per_s=371.0)[:2]
+    >>> cost.nccl_choice(8, nbytes=8, bus_gb_per_s=371.0)[:2]
     ('ring', 'LL')
     """
     options = [(a, p, nccl_time_us(a, p, ranks, nbytes, bus_gb_per_s, link)) for a, p in NCCL_BASE_US]

@@ -41,7 +41,7 @@ class Cluster:
 
     A network card of 200 Gb/s has 25e9 bytes a second. Raises WorkloadError for impossible figures.
 
-    >>> Cluster(ranks=8, bytes_per_s=25e9)
+    >>> workload.Cluster(ranks=8, bytes_per_s=25e9)
     Cluster(ranks=8, bytes_per_s=25000000000.0, alpha_s=0.0)
     """
 
@@ -62,7 +62,7 @@ class Cluster:
 class Traffic:
     """`calls` calls of one collective of `nbytes` each (as in `cost`; "send" is one message), and what a rank sends in them.
 
-    >>> pipeline_parallel(4, 1, 2048, 4096, Cluster(2, 25e9)).parts[0].collective
+    >>> workload.pipeline_parallel(4, 1, 2048, 4096, workload.Cluster(2, 25e9)).parts[0].collective
     'send'
     """
 
@@ -81,7 +81,7 @@ class Price:
     `exposed_s` is the seconds that no computing can hide; None where the backward pass was not given. `efficiency` is
     computing over computing plus exposed seconds.
 
-    >>> zero(1, 1e9, Cluster(8, 25e9)).bytes_sent
+    >>> workload.zero(1, 1e9, workload.Cluster(8, 25e9)).bytes_sent
     3500000000.0
     """
 
@@ -143,7 +143,7 @@ def ddp(
     bucket, or communication - backward (1 - 1/K), whichever is longer. That communication slows computing is left out.
     `compute_s` is the computing of the whole step, in seconds. Raises WorkloadError.
 
-    >>> ddp(7e9, Cluster(8, 25e9), bucket_nbytes=None).seconds
+    >>> workload.ddp(7e9, workload.Cluster(8, 25e9), bucket_nbytes=None).seconds
     0.98
     """
     total = _positive("parameters", parameters) * nbytes_of(dtype)
@@ -167,7 +167,7 @@ def zero(
     pass, again before the backward pass if `reshard_after_forward`, and reduce_scatter of the gradients. Raises
     WorkloadError.
 
-    >>> [part.collective for part in zero(3, 7e9, Cluster(8, 25e9)).parts]
+    >>> [part.collective for part in workload.zero(3, 7e9, workload.Cluster(8, 25e9)).parts]
     ['all_gather', 'all_gather', 'reduce_scatter']
     """
     if stage not in (1, 2, 3):
@@ -200,7 +200,7 @@ def tensor_parallel(
     activations, 2 more. With `sequence_parallel`, each is a reduce_scatter and an all_gather: the same bytes. Raises
     WorkloadError.
 
-    >>> tensor_parallel(32, 1, 2048, 4096, Cluster(8, 240e9)).calls
+    >>> workload.tensor_parallel(32, 1, 2048, 4096, workload.Cluster(8, 240e9)).calls
     128
     """
     nbytes = math.prod(
@@ -219,7 +219,7 @@ def pipeline_parallel(
     It sends the activations of each microbatch to the next stage, and their gradients to the stage before. `efficiency` is
     m / (m + p - 1) for m microbatches, where all stages take equally long: only the bubble counts. Raises WorkloadError.
 
-    >>> pipeline_parallel(7, 1, 2048, 4096, Cluster(4, 25e9)).efficiency
+    >>> workload.pipeline_parallel(7, 1, 2048, 4096, workload.Cluster(4, 25e9)).efficiency
     0.7
     """
     m = int(_positive("microbatches", microbatches))
@@ -254,7 +254,7 @@ def expert_parallel(
     rank sends tokens * top_k * hidden elements, of which (p-1)/p leave it; `capacity` above 1 pads them. Raises
     WorkloadError.
 
-    >>> expert_parallel(4096, 2, 4096, Cluster(8, 25e9), layers=32).calls
+    >>> workload.expert_parallel(4096, 2, 4096, workload.Cluster(8, 25e9), layers=32).calls
     128
     """
     values = (("tokens", tokens), ("top_k", top_k), ("hidden", hidden), ("layers", layers), ("capacity", capacity))
@@ -272,7 +272,7 @@ def expert_parallel(
 def nbytes_of(dtype: str) -> int:
     """Bytes of one element. Raises WorkloadError.
 
-    >>> nbytes_of("bf16")
+    >>> workload.nbytes_of("bf16")
     2
     """
     names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8"}

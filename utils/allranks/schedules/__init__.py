@@ -97,7 +97,7 @@ class Algorithm:
     `build(ranks, **options)` takes what `options` names: `root`, `segments` (of a pipeline), `ranks_per_node`, `columns`.
     The values of `options` are the defaults.
 
-    >>> Algorithm("broadcast", "binomial", binomial_broadcast, {"root": 0}).build(8, root=3)
+    >>> schedules.Algorithm("broadcast", "binomial", schedules.binomial_broadcast, {"root": 0}).build(8, root=3)
     <Schedule binomial broadcast: 8 ranks, 1 chunks, 3 steps, 7 messages>
     """
 
@@ -125,7 +125,7 @@ _OTHER_NAMES = {
 def algorithms(collective: str) -> dict[str, Callable[..., Schedule]]:
     """The functions that build a collective's schedules, by algorithm. Raises ScheduleError for an unknown collective.
 
-    >>> list(algorithms("reduce_scatter"))
+    >>> list(schedules.algorithms("reduce_scatter"))
     ['ring', 'pairwise', 'recursive halving']
     """
     return {entry.name: entry.build for entry in _of(collective)}
@@ -134,7 +134,7 @@ def algorithms(collective: str) -> dict[str, Callable[..., Schedule]]:
 def find(collective: str, algorithm: str) -> Callable[..., Schedule]:
     """The function that builds an algorithm's schedule. Names and errors are those of `describe`.
 
-    >>> find("all_reduce", "recursive-doubling")(8).steps
+    >>> schedules.find("all_reduce", "recursive-doubling")(8).steps
     3
     """
     return describe(collective, algorithm).build
@@ -145,7 +145,7 @@ def describe(collective: str, algorithm: str) -> Algorithm:
 
     Raises ScheduleError, which lists the names that exist.
 
-    >>> describe("broadcast", "pipelined-chain").options
+    >>> schedules.describe("broadcast", "pipelined-chain").options
     {'root': 0, 'segments': 8}
     """
     asked = _OTHER_NAMES.get(_plain(algorithm), _plain(algorithm))

@@ -10,7 +10,7 @@ def binomial_broadcast(ranks: int, root: int = 0) -> Schedule:
 
     ceil(lg p) steps of whole vectors: ceil(lg p)(a + nb).
 
-    >>> binomial_broadcast(8).by_step[1]
+    >>> schedules.binomial_broadcast(8).by_step[1]
     (Move(step=1, src=0, dst=2, chunks=(0,), reduce=False), Move(step=1, src=1, dst=3, chunks=(0,), reduce=False))
     """
     check_ranks(ranks, root)
@@ -25,7 +25,7 @@ def binomial_broadcast(ranks: int, root: int = 0) -> Schedule:
 def binomial_reduce(ranks: int, root: int = 0) -> Schedule:
     """Binomial-tree reduce: the broadcast's messages in reverse, each added where it arrives. ceil(lg p)(a + nb + ng).
 
-    >>> binomial_reduce(4).bytes_sent(100)
+    >>> schedules.binomial_reduce(4).bytes_sent(100)
     [0, 100, 100, 100]
     """
     tree = binomial_broadcast(ranks, root)
@@ -37,7 +37,7 @@ def binomial_reduce(ranks: int, root: int = 0) -> Schedule:
 def tree_all_reduce(ranks: int, root: int = 0) -> Schedule:
     """All-reduce as a binomial reduce to `root`, then a binomial broadcast from it: 2 ceil(lg p) steps of whole vectors.
 
-    >>> tree_all_reduce(8)
+    >>> schedules.tree_all_reduce(8)
     <Schedule tree all_reduce: 8 ranks, 1 chunks, 6 steps, 14 messages>
     """
     up, down = binomial_reduce(ranks, root), binomial_broadcast(ranks, root)
@@ -50,7 +50,7 @@ def binomial_scatter(ranks: int, root: int = 0) -> Schedule:
 
     ceil(lg p) steps, and the root sends each part but its own once: ceil(lg p)a + n(p-1)/p b.
 
-    >>> [(m.src, m.dst, m.chunks) for m in binomial_scatter(4).moves]
+    >>> [(m.src, m.dst, m.chunks) for m in schedules.binomial_scatter(4).moves]
     [(0, 2, (2, 3)), (0, 1, (1,)), (2, 3, (3,))]
     """
     check_ranks(ranks, root)
@@ -60,7 +60,7 @@ def binomial_scatter(ranks: int, root: int = 0) -> Schedule:
 def binomial_gather(ranks: int, root: int = 0) -> Schedule:
     """Binomial-tree gather: the scatter's messages in reverse. ceil(lg p)a + n(p-1)/p b.
 
-    >>> [(m.src, m.dst, m.chunks) for m in binomial_gather(4).moves]
+    >>> [(m.src, m.dst, m.chunks) for m in schedules.binomial_gather(4).moves]
     [(3, 2, (3,)), (1, 0, (1,)), (2, 0, (2, 3))]
     """
     check_ranks(ranks, root)

@@ -15,7 +15,7 @@ def scatter_allgather_broadcast(ranks: int, root: int = 0) -> Schedule:
 
     (ceil(lg p) + p-1)a + 2n(p-1)/p b for any p (MPICH): twice the lower bound of bytes, for vectors of any length.
 
-    >>> scatter_allgather_broadcast(8).steps
+    >>> schedules.scatter_allgather_broadcast(8).steps
     10
     """
     check_ranks(ranks, root)
@@ -28,7 +28,7 @@ def scatter_doubling_broadcast(ranks: int, root: int = 0) -> Schedule:
 
     2 lg p a + 2n(p-1)/p b for powers of two (MPICH); for other world sizes see the fold in `schedules.doubling`.
 
-    >>> scatter_doubling_broadcast(8).steps
+    >>> schedules.scatter_doubling_broadcast(8).steps
     6
     """
     check_ranks(ranks, root)
@@ -44,7 +44,7 @@ def pipelined_chain_broadcast(ranks: int, root: int = 0, segments: int = SEGMENT
     (p+k-2)(a + nb/k) for k segments. The best k is sqrt((p-2)nb/a), with which long vectors take close to nb
     (`cost.best_segments`).
 
-    >>> pipelined_chain_broadcast(4, segments=6).steps
+    >>> schedules.pipelined_chain_broadcast(4, segments=6).steps
     8
     """
     check_ranks(ranks, root)

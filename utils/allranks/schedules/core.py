@@ -36,7 +36,7 @@ class ScheduleError(CourseError, ValueError):
 class Move:
     """One message: in step `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores them.
 
-    >>> Move(0, 1, 2, (3,))
+    >>> schedules.Move(0, 1, 2, (3,))
     Move(step=0, src=1, dst=2, chunks=(3,), reduce=False)
     """
 
@@ -56,7 +56,7 @@ class Schedule:
     rank s has for rank d. In a barrier chunk r says that rank r has come; it has no bytes. `root` is None where the
     collective and the algorithm have none; `meta` holds the options with which the schedule was built.
 
-    >>> Schedule("broadcast", "by hand", ranks=2, chunks=1, moves=(Move(0, 0, 1, (0,)),), root=0).verify()
+    >>> Schedule("broadcast", "by hand", ranks=2, chunks=1, moves=(schedules.Move(0, 0, 1, (0,)),), root=0).verify()
     """
 
     collective: str
@@ -267,7 +267,7 @@ class Schedule:
 def ceil_lg(ranks: int) -> int:
     """ceil(log2(ranks)), the steps of a binomial tree over `ranks` ranks, computed in whole numbers.
 
-    >>> [ceil_lg(p) for p in (1, 2, 5, 8)]
+    >>> [schedules.ceil_lg(p) for p in (1, 2, 5, 8)]
     [0, 1, 3, 3]
     """
     return (ranks - 1).bit_length()

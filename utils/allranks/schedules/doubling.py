@@ -54,7 +54,7 @@ def recursive_doubling_all_reduce(ranks: int) -> Schedule:
 
     lg p(a + nb + ng) for powers of two; else the fold adds a step of a + nb + ng before and one of a + nb after.
 
-    >>> [recursive_doubling_all_reduce(p).steps for p in (4, 8, 9)]
+    >>> [schedules.recursive_doubling_all_reduce(p).steps for p in (4, 8, 9)]
     [2, 3, 5]
     """
     fold = _fold(ranks)
@@ -73,7 +73,7 @@ def recursive_doubling_all_gather(ranks: int) -> Schedule:
     lg p a + n(p-1)/p b for powers of two. Else the fold: a rank first sends its part to its partner, which in the last step
     sends it all other parts, n(p-1)/p bytes more.
 
-    >>> [len(step[0].chunks) for step in recursive_doubling_all_gather(8).by_step]
+    >>> [len(step[0].chunks) for step in schedules.recursive_doubling_all_gather(8).by_step]
     [1, 2, 4]
     """
     fold = _fold(ranks)
@@ -97,7 +97,7 @@ def recursive_halving_reduce_scatter(ranks: int) -> Schedule:
     lg p a + n(p-1)/p (b + g) for powers of two. Else the fold: whole vectors go to the partners first and parts come back
     last; in between, ranks that act for two move more.
 
-    >>> [len(step[0].chunks) for step in recursive_halving_reduce_scatter(8).by_step]
+    >>> [len(step[0].chunks) for step in schedules.recursive_halving_reduce_scatter(8).by_step]
     [4, 2, 1]
     """
     fold = _fold(ranks)
@@ -120,7 +120,7 @@ def rabenseifner_all_reduce(ranks: int) -> Schedule:
 
     2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two; else the fold adds 2a + 2nb + ng (Thakur et al. 2005).
 
-    >>> rabenseifner_all_reduce(8)
+    >>> schedules.rabenseifner_all_reduce(8)
     <Schedule rabenseifner all_reduce: 8 ranks, 8 chunks, 6 steps, 48 messages>
     """
     fold = _fold(ranks)
@@ -133,7 +133,7 @@ def rabenseifner_reduce(ranks: int, root: int = 0) -> Schedule:
 
     2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two; else the fold adds a + nb + ng.
 
-    >>> rabenseifner_reduce(8).steps
+    >>> schedules.rabenseifner_reduce(8).steps
     6
     """
     check_ranks(ranks, root)

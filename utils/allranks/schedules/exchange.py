@@ -10,7 +10,7 @@ def pairwise_reduce_scatter(ranks: int) -> Schedule:
 
     (p-1)a + n(p-1)/p (b + g) for any p (MPICH). Unlike in a ring, no rank sends on what it received.
 
-    >>> [(m.src, m.dst, m.chunks) for m in pairwise_reduce_scatter(3).by_step[0]]
+    >>> [(m.src, m.dst, m.chunks) for m in schedules.pairwise_reduce_scatter(3).by_step[0]]
     [(0, 1, (1,)), (1, 2, (2,)), (2, 0, (0,))]
     """
     check_ranks(ranks)
@@ -26,7 +26,7 @@ def pairwise_all_to_all(ranks: int) -> Schedule:
     In step i rank r exchanges with rank r xor i where p is a power of two; else it sends to r+i and receives from r-i
     (MPICH).
 
-    >>> [(m.src, m.dst) for m in pairwise_all_to_all(4).by_step[0]]
+    >>> [(m.src, m.dst) for m in schedules.pairwise_all_to_all(4).by_step[0]]
     [(0, 1), (1, 0), (2, 3), (3, 2)]
     """
     check_ranks(ranks)
@@ -45,7 +45,7 @@ def bruck_all_gather(ranks: int) -> Schedule:
 
     ceil(lg p)a + n(p-1)/p b for any p (MPICH). A real implementation also rotates its buffer once at the end.
 
-    >>> [len(step[0].chunks) for step in bruck_all_gather(6).by_step]
+    >>> [len(step[0].chunks) for step in schedules.bruck_all_gather(6).by_step]
     [1, 2, 2]
     """
     check_ranks(ranks)
@@ -62,7 +62,7 @@ def bruck_all_to_all(ranks: int) -> Schedule:
 
     ceil(lg p) steps of about n/2: ceil(lg p)a + (n/2)lg p b for powers of two. For small messages only.
 
-    >>> bruck_all_to_all(8).bytes_sent(800)[0]
+    >>> schedules.bruck_all_to_all(8).bytes_sent(800)[0]
     1200
     """
     check_ranks(ranks)
@@ -85,7 +85,7 @@ def dissemination_barrier(ranks: int) -> Schedule:
 
     ceil(lg p)a (MPICH); its messages have no bytes.
 
-    >>> dissemination_barrier(9).steps
+    >>> schedules.dissemination_barrier(9).steps
     4
     """
     check_ranks(ranks)

@@ -8,7 +8,7 @@ from allranks.schedules.core import Move, Schedule, check_ranks
 def flat_broadcast(ranks: int, root: int = 0) -> Schedule:
     """Flat broadcast: the root sends the whole vector to each of the others in turn. (p-1)(a + nb).
 
-    >>> [(m.step, m.src, m.dst) for m in flat_broadcast(4, root=1).moves]
+    >>> [(m.step, m.src, m.dst) for m in schedules.flat_broadcast(4, root=1).moves]
     [(0, 1, 0), (1, 1, 2), (2, 1, 3)]
     """
     check_ranks(ranks, root)
@@ -19,7 +19,7 @@ def flat_broadcast(ranks: int, root: int = 0) -> Schedule:
 def flat_reduce(ranks: int, root: int = 0) -> Schedule:
     """Flat reduce: the root adds the others' vectors one by one. (p-1)(a + nb + ng).
 
-    >>> flat_reduce(4).bytes_sent(100)
+    >>> schedules.flat_reduce(4).bytes_sent(100)
     [0, 100, 100, 100]
     """
     check_ranks(ranks, root)
@@ -30,7 +30,7 @@ def flat_reduce(ranks: int, root: int = 0) -> Schedule:
 def flat_scatter(ranks: int, root: int = 0) -> Schedule:
     """Flat scatter: the root sends each rank its part. (p-1)a + n(p-1)/p b.
 
-    >>> flat_scatter(4).bytes_sent(100)
+    >>> schedules.flat_scatter(4).bytes_sent(100)
     [75, 0, 0, 0]
     """
     check_ranks(ranks, root)
@@ -41,7 +41,7 @@ def flat_scatter(ranks: int, root: int = 0) -> Schedule:
 def flat_gather(ranks: int, root: int = 0) -> Schedule:
     """Flat gather: the root receives each rank's part. (p-1)a + n(p-1)/p b.
 
-    >>> flat_gather(4).bytes_sent(100)
+    >>> schedules.flat_gather(4).bytes_sent(100)
     [0, 25, 25, 25]
     """
     check_ranks(ranks, root)
@@ -54,7 +54,7 @@ def flat_all_reduce(ranks: int, root: int = 0) -> Schedule:
 
     2(p-1) steps of whole vectors: 2(p-1)(a + nb) + (p-1)ng.
 
-    >>> flat_all_reduce(4).steps
+    >>> schedules.flat_all_reduce(4).steps
     6
     """
     check_ranks(ranks, root)

@@ -16,7 +16,7 @@ def hierarchical_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Sc
     m nodes, a1 and b1 inside a node, a2 and b2 between nodes: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m b2, since
     each rank sends only n/g to other nodes.
 
-    >>> hierarchical_all_reduce(16, ranks_per_node=8).steps
+    >>> schedules.hierarchical_all_reduce(16, ranks_per_node=8).steps
     16
     """
     g = group_size(ranks, ranks_per_node)
@@ -28,7 +28,7 @@ def torus_all_reduce(ranks: int, columns: int | None = None) -> Schedule:
 
     With c columns and d rows: [2(c-1) + 2(d-1)]a + 2n(p-1)/p b; the columns move only n/c (Mikami et al. 2018).
 
-    >>> torus_all_reduce(12, columns=4).steps
+    >>> schedules.torus_all_reduce(12, columns=4).steps
     10
     """
     c = group_size(ranks, columns, "columns", "rows")
@@ -41,7 +41,7 @@ def leader_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule
     With m nodes of g ranks, a leader alone sends 2n(m-1)/m to other nodes: g times as much as a rank in
     `hierarchical_all_reduce`.
 
-    >>> leader_all_reduce(8, ranks_per_node=4).bytes_sent(800)
+    >>> schedules.leader_all_reduce(8, ranks_per_node=4).bytes_sent(800)
     [2400, 1600, 800, 800, 2400, 1600, 800, 800]
     """
     g = group_size(ranks, ranks_per_node)
@@ -63,7 +63,7 @@ def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Sc
     Then ranks of the same place in different nodes exchange. With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 +
     n(m-1)/m b2. A rank sends m-1 messages to other nodes instead of (m-1)g, each g times as large.
 
-    >>> hierarchical_all_to_all(16, ranks_per_node=4).steps
+    >>> schedules.hierarchical_all_to_all(16, ranks_per_node=4).steps
     6
     """
     g = group_size(ranks, ranks_per_node)

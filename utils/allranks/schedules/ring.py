@@ -10,7 +10,7 @@ def ring_reduce_scatter(ranks: int) -> Schedule:
 
     At the end rank i holds the sum of chunk i. (p-1)a + n(p-1)/p (b + g); Patarasuk & Yuan 2009.
 
-    >>> [(m.src, m.dst, m.chunks) for m in ring_reduce_scatter(3).by_step[0]]
+    >>> [(m.src, m.dst, m.chunks) for m in schedules.ring_reduce_scatter(3).by_step[0]]
     [(0, 1, (2,)), (1, 2, (0,)), (2, 0, (1,))]
     """
     check_ranks(ranks)
@@ -22,7 +22,7 @@ def ring_all_gather(ranks: int) -> Schedule:
 
     (p-1)a + n(p-1)/p b.
 
-    >>> ring_all_gather(4).bytes_sent(400)
+    >>> schedules.ring_all_gather(4).bytes_sent(400)
     [300, 300, 300, 300]
     """
     check_ranks(ranks)
@@ -35,7 +35,7 @@ def ring_all_reduce(ranks: int) -> Schedule:
     2(p-1)a + 2n(p-1)/p b + n(p-1)/p g. Each rank sends 2n(p-1)/p bytes, which no algorithm over point-to-point links can
     beat (Patarasuk & Yuan 2009).
 
-    >>> ring_all_reduce(4).bytes_sent(400)
+    >>> schedules.ring_all_reduce(4).bytes_sent(400)
     [600, 600, 600, 600]
     """
     check_ranks(ranks)

@@ -28,7 +28,7 @@ def binary_tree_all_reduce(ranks: int, root: int = 0, segments: int = SEGMENTS) 
     A rank exchanges with its left and its right child in turns, so that it receives two segments for each one that it sends
     up: about 2nb up and 2nb down, and O(lg p)a. The exact price is in `cost.FORMULAS`.
 
-    >>> binary_tree_all_reduce(7, segments=4)
+    >>> schedules.binary_tree_all_reduce(7, segments=4)
     <Schedule binary tree all_reduce: 7 ranks, 4 chunks, 20 steps, 48 messages>
     """
     check_ranks(ranks, root)
@@ -50,7 +50,7 @@ def double_binary_tree_all_reduce(ranks: int, segments: int = SEGMENTS) -> Sched
     No rank has children in both trees. Each edge is used in odd steps only or in even steps only, so that a rank sends at
     most one segment and receives at most one in each step: about 2nb, and O(lg p)a (Sanders, Speck & Traeff 2009).
 
-    >>> double_binary_tree_all_reduce(7, segments=4)
+    >>> schedules.double_binary_tree_all_reduce(7, segments=4)
     <Schedule double binary tree all_reduce: 7 ranks, 8 chunks, 20 steps, 96 messages>
     """
     check_ranks(ranks)
@@ -69,7 +69,7 @@ def two_trees(ranks: int) -> tuple[Tree, Tree]:
     first with every rank replaced by the next one. For an even number, the first has the last rank as its root, and the second
     is its mirror image.
 
-    >>> first, second = two_trees(7)
+    >>> first, second = schedules.two_trees(7)
     >>> first.parent
     (1, 3, 1, None, 5, 3, 5)
     >>> second.parent

@@ -1,15 +1,15 @@
-"""JupyterHub for one shared machine: real users, nbgrader with its exchange, limits, idle culling. Runs as shipped.
+"""JupyterHub for one shared machine: Unix users, nbgrader with its exchange, limits, idle culling. Works unchanged.
 
     sudo /opt/allranks/.venv/bin/jupyterhub -f /opt/allranks/deploy/jupyterhub_config.py
 
-docs/jupyterhub.md has the administrator's steps. Who is who is decided by Unix groups, and by nothing else:
+docs/jupyterhub.md has the administrator's steps. Only Unix groups decide what an account may do:
 
     allranks-students      may log in
-    allranks-instructors   may log in, and into the grader's server, where formgrader is
+    allranks-instructors   may log in, and may use the grader's server with formgrader
     allranks-admins        are also the hub's administrators
 
-What differs between machines is set by the environment variables below, or in /etc/allranks/hub.py, a file of the
-same kind that is read last.
+To change settings for a machine, use the environment variables below, or /etc/allranks/hub.py, a file like this one
+that is read last.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from jupyterhub.auth import PAMAuthenticator
 
-c = get_config()  # noqa: F821 - JupyterHub puts it here
+c = get_config()  # noqa: F821 - JupyterHub defines it
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -32,8 +32,8 @@ SETTINGS = os.environ
 GRADER = SETTINGS.get("ALLRANKS_HUB_GRADER", "allranks-grader")  # a Unix account without a password
 STATE = Path(SETTINGS.get("ALLRANKS_HUB_STATE", "/var/lib/allranks/hub"))
 EXCHANGE = Path(SETTINGS.get("ALLRANKS_HUB_EXCHANGE", "/var/lib/allranks/exchange"))
-# not in /tmp, of which the systemd spawner gives each person one of their own. A hub that isn't root has no place for it
-# that all accounts share, nor that spawner: worlds then take their own default
+# not in /tmp, because with the systemd spawner each person has a separate /tmp. A hub that is not root has no folder
+# that all accounts share, and can't use that spawner: then worlds use their default
 LEASES = SETTINGS.get("ALLRANKS_LEASES") or ("/var/lib/allranks/leases" if os.geteuid() == 0 else "")
 MEMORY = SETTINGS.get("ALLRANKS_HUB_MEMORY", "6G")  # a person's
 CORES = float(SETTINGS.get("ALLRANKS_HUB_CORES", "2"))  # likewise
@@ -43,7 +43,7 @@ LOCAL = Path("/etc/allranks/hub.py")
 
 
 def account(name: str) -> pwd.struct_passwd:
-    """The Unix account; ends with one sentence where there is none."""
+    """The Unix account; exits with a message if there is none."""
     try:
         return pwd.getpwnam(name)
     except KeyError:
@@ -51,14 +51,14 @@ def account(name: str) -> pwd.struct_passwd:
 
 
 def open_to_all(path: Path) -> None:
-    """Ends with one sentence where other accounts can't get to `path`, which every server is started from."""
+    """Exits with a message if other accounts can't read `path`, from which every server is started."""
     for directory in (*reversed(path.parents), path):
         if not directory.stat().st_mode & 0o001:
             sys.exit(f"Other accounts can't enter {directory}, and their servers are started from {path}: move it.")
 
 
 def unix_groups(username: str) -> set[str]:
-    """The names of the Unix groups that the account is in; empty where there is no such account."""
+    """The names of the account's Unix groups; empty if there is no such account."""
     try:
         found = pwd.getpwnam(username)
     except KeyError:
@@ -76,23 +76,26 @@ def unix_groups(username: str) -> set[str]:
 
 
 class UnixAuthenticator(PAMAuthenticator):
-    """PAM's passwords; the hub's groups follow the Unix groups, also for people who are logged in already."""
+    """Checks passwords with PAM; the hub's groups follow the Unix groups, also while people are logged in."""
 
     def hub_groups(self, username: str) -> list[str]:
-        """nbgrader's names for what the account may do in this course."""
+        """nbgrader's names of the account's groups in this course."""
         groups = unix_groups(username)
         names = {STUDENTS: f"nbgrader-{COURSE}", INSTRUCTORS: f"formgrade-{COURSE}"}
         return [hub for unix, hub in names.items() if unix in groups]
 
     async def authenticate(self, handler, data):
-        """As PAM says, with the groups."""
+        """PAM's answer, with the hub's groups."""
         name = await super().authenticate(handler, data)
         return name and {"name": name, "groups": self.hub_groups(name)}
 
     async def refresh_user(self, user, handler=None):
-        """Asked every `auth_refresh_age` seconds: who has left the groups is logged out, who changed them is moved."""
+        """The user's new groups; False, which logs the user out, if none allows to log in.
+
+        JupyterHub calls it every `auth_refresh_age` seconds.
+        """
         if user.name != GRADER and not unix_groups(user.name) & self.allowed_groups:
-            user.sync_groups([])  # a token of theirs is not asked to log in again: it loses what the groups gave
+            user.sync_groups([])  # a token needs no new login, so take away what the groups allowed
             return False
         return {"name": user.name, "groups": self.hub_groups(user.name)}
 
@@ -102,13 +105,13 @@ c.Authenticator.manage_groups = True
 c.Authenticator.auth_refresh_age = REFRESH_S
 c.LocalAuthenticator.allowed_groups = {STUDENTS, INSTRUCTORS, ADMINS}
 c.Authenticator.blocked_users = {"root"}
-with contextlib.suppress(KeyError):  # PAMAuthenticator refuses everyone where the group is missing
-    grp.getgrnam(ADMINS)  # asked by name: a directory service may not list its groups
+with contextlib.suppress(KeyError):  # with a group that does not exist, PAMAuthenticator refuses everyone
+    grp.getgrnam(ADMINS)  # look it up by name: a directory service may not list its groups
     c.PAMAuthenticator.admin_groups = {ADMINS}
-c.PAMAuthenticator.open_sessions = False  # of no use to a server, and denied in many containers
+c.PAMAuthenticator.open_sessions = False  # a server does not need a session, and many containers refuse it
 
-# The grader is an account of its own, which no one logs in to: it owns the gradebook and the submissions. Instructors
-# reach its server at /user/allranks-grader/formgrader, through this role; students have no way to it.
+# The grader is a separate account without login; it owns the gradebook and the submissions. With the role below
+# instructors reach its server at /user/allranks-grader/formgrader; students can't.
 account(GRADER)
 open_to_all(CHECKOUT)
 open_to_all(Path(sys.base_prefix).resolve())
@@ -145,7 +148,7 @@ c.Spawner.server_token_scopes = [
 
 STATE.mkdir(mode=0o700, parents=True, exist_ok=True)
 STATE.chmod(0o700)
-# on loopback: docs/jupyterhub.md says how to put TLS before it
+# on loopback only: docs/jupyterhub.md says how to put TLS in front of it
 c.JupyterHub.bind_url = SETTINGS.get("ALLRANKS_HUB_URL", "http://127.0.0.1:8000")
 c.JupyterHub.db_url = f"sqlite:///{STATE / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
@@ -154,18 +157,18 @@ c.ConfigurableHTTPProxy.command = [
     shutil.which("configurable-http-proxy")
     or sys.exit("JupyterHub needs its proxy: npm install -g configurable-http-proxy")
 ]
-c.JupyterHub.cleanup_servers = False  # a restart of the hub interrupts nobody
+c.JupyterHub.cleanup_servers = False  # people's servers continue when the hub restarts
 c.JupyterHub.template_vars = {"announcement_login": "All Ranks: log in with your account on this machine."}
 
-# nbgrader's exchange. nbgrader wants its root open to all; sticky, so that nobody but the grader moves the course's
-# folder, which is made here, before anyone else can.
+# nbgrader's exchange. nbgrader needs a root that all can write to. The sticky bit prevents others from moving the
+# course's folder, and making the folder here prevents others from making it first.
 EXCHANGE.mkdir(parents=True, exist_ok=True)
 EXCHANGE.chmod(0o1777)
 (EXCHANGE / COURSE).mkdir(exist_ok=True)
 (EXCHANGE / COURSE).chmod(0o755)
 os.chown(EXCHANGE / COURSE, account(GRADER).pw_uid, account(GRADER).pw_gid)
 
-# Who has which GPU: each person's worlds lock files of theirs there, as in /tmp.
+# GPU leases: each person's worlds lock their own files in this folder, as in /tmp.
 if LEASES:
     Path(LEASES).mkdir(parents=True, exist_ok=True)
     if os.geteuid() in (0, Path(LEASES).stat().st_uid):
@@ -173,12 +176,12 @@ if LEASES:
 
 # ------------------------------------------------------------------------------------------------ each one's server
 
-# The server is started by a script, as its user: it closes the home, lays out the chapters, warms the engines.
+# A script starts the server, as its user: it closes the home to others, copies the chapters, warms the engines.
 c.Spawner.cmd = [sys.executable, str(CHECKOUT / "deploy" / "singleuser.py")]
 c.Spawner.notebook_dir = "~/allranks"
 c.Spawner.default_url = "/lab/tree/chapters/00_start_here.ipynb"
 c.Spawner.args = [
-    # Unix sockets in a closed directory instead of ports on loopback, which any account of the machine can connect to
+    # Unix sockets in a closed directory; any account of the machine could connect to ports on loopback
     "--KernelManager.transport=ipc",
     f"--MappingKernelManager.cull_idle_timeout={IDLE_S}",  # a kernel's world ends with it
     f"--MappingKernelManager.cull_interval={max(1, min(60, IDLE_S // 3))}",
@@ -197,7 +200,7 @@ c.Spawner.env_keep = ["LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES
 
 
 def role_of(spawner) -> None:
-    """Tells the script whose server it starts: the grader's has formgrader, all others are a learner's."""
+    """Sets the environment variable that tells the script whose server it starts: the grader's or a learner's."""
     grader = spawner.user.name == GRADER
     spawner.environment = {**spawner.environment, "ALLRANKS_HUB_ROLE": "grader" if grader else "learner"}
     if grader:
@@ -207,8 +210,8 @@ def role_of(spawner) -> None:
 
 c.Spawner.pre_spawn_hook = role_of
 
-# Limits hold for everything a person runs, by cgroups, where systemd runs and jupyterhub-systemdspawner is installed.
-# Elsewhere the script sets what a process can set: memory per process, cores, processes. That is weaker, and said.
+# If systemd runs and jupyterhub-systemdspawner is installed, cgroups limit everything that a person runs. Otherwise the
+# script sets the limits of a process: memory per process, cores, processes. These are weaker (docs/jupyterhub.md).
 SPAWNER = SETTINGS.get("ALLRANKS_HUB_SPAWNER", "systemd" if Path("/run/systemd/system").is_dir() else "local")
 if SPAWNER == "systemd":
     c.JupyterHub.spawner_class = "systemd"
@@ -240,4 +243,4 @@ c.JupyterHub.last_activity_interval = max(1, min(60, IDLE_S // 3))
 c.JupyterHub.activity_resolution = max(1, min(30, IDLE_S // 3))
 
 if LOCAL.is_file():
-    load_subconfig(str(LOCAL))  # noqa: F821 - JupyterHub puts it here
+    load_subconfig(str(LOCAL))  # noqa: F821 - JupyterHub defines it

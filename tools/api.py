@@ -180,12 +180,13 @@ def signature(function: Callable, name: str, skip_first: bool = False) -> str:
     except (TypeError, ValueError):
         return name
     parameters = list(found.parameters.values())[skip_first:]
-    plain = [
-        parameter.replace(annotation=_Text(parameter.annotation))
-        if isinstance(parameter.annotation, str)
-        else parameter
-        for parameter in parameters
-    ]
+    plain = []
+    for parameter in parameters:
+        if isinstance(parameter.annotation, str):
+            parameter = parameter.replace(annotation=_Text(parameter.annotation))
+        if inspect.isroutine(parameter.default):  # by name: its repr has an address, which differs in each process
+            parameter = parameter.replace(default=_Text(parameter.default.__name__))
+        plain.append(parameter)
     result = found.return_annotation
     back = f" -> {result}" if isinstance(result, str) and result != "None" else ""
     call = str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))

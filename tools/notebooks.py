@@ -1,4 +1,4 @@
-"""Builds every notebook from its percent script, byte-equal each time. `--check` compares instead of writing.
+"""Builds every notebook from its percent script; the same script always gives the same bytes. `--check` only compares.
 
     chapters/source/NAME.py       ->  chapters/NAME.ipynb
     solutions/LAB/source/NAME.py  ->  solutions/LAB/NAME.ipynb  ->  labs/LAB/NAME.ipynb (nbgrader's own steps)
@@ -11,9 +11,10 @@ first line under its marker, so that linters read the rest as plain Python:
     dist.all_reduce(x)
 
 The two lines differ by a blank: `# %%` followed by a space or by nothing is a marker, `# %%word` is a cell magic.
-jupytext would also uncomment a column-0 comment that looks like a shell command (`# copy the chunk`); such a line is
-refused by name. A cell's id is its nbgrader grade_id, else its `name`, else its order. Of nbgrader's metadata only
-what is not the default need be written: `# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
+jupytext would also uncomment a comment at the line's start that looks like a shell command (`# copy the chunk`); the
+build refuses such a line and shows it. A cell's id is its nbgrader grade_id, or else its `name`, or else its number.
+Write only those of nbgrader's metadata that are not defaults:
+`# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import nbformat
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
-# One fixed set, without versions: a notebook must not change because somebody's Python did.
+# fixed and without versions, so that another version of Python does not change the notebooks
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {
@@ -41,19 +42,19 @@ METADATA = {
     },
 }
 NBGRADER = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False}
-# a chapter's folded answer to what its reader is to write
+# a chapter's folded answer to an exercise
 ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\n?", re.DOTALL)
-# jupytext's bookkeeping of blank lines and of how prose was quoted: of no use to a reader of the notebook
+# jupytext's own metadata about blank lines and quoting, which the notebook does not need
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class NotebookError(Exception):
-    """A percent script that can't be built; the message names the file, the cell and how to fix it."""
+    """A percent script that can't be built; the message names the file and the cell, and says how to fix it."""
 
 
 def read_script(text: str, where: str) -> NotebookNode:
-    """The notebook that a percent script describes: ids and metadata set, no outputs, no execution counts."""
+    """The notebook of a percent script, with ids and metadata, without outputs and execution counts."""
     percent = {"extension": ".py", "format_name": "percent"}
     parsed = jupytext.reads(text, percent)
     commented = jupytext.reads(text, percent | {"comment_magics": False})
@@ -109,9 +110,9 @@ def _refuse_unclear_grading(kind: str, metadata: dict, place: str) -> None:
 
 
 def release(solution: NotebookNode, config_file: Path) -> NotebookNode:
-    """The students' version of a solution notebook, by the steps of `nbgrader generate_assignment`, in its order.
+    """The students' version of a solution notebook, equal to what `nbgrader generate_assignment` writes.
 
-    Only the step that writes to the gradebook is left out; so this equals what the command itself would write.
+    It runs that command's steps in the same order, except the one that writes to the gradebook.
     """
     from nbgrader.converters import GenerateAssignment
     from nbgrader.preprocessors import SaveCells
@@ -126,15 +127,15 @@ def release(solution: NotebookNode, config_file: Path) -> NotebookNode:
 
 
 def as_text(notebook: NotebookNode) -> str:
-    """The notebook as the bytes to be committed: sorted keys, one newline at the end."""
+    """The notebook as the text to commit: sorted keys, one newline at the end."""
     nbformat.validate(notebook)
     return nbformat.writes(notebook).rstrip("\n") + "\n"
 
 
 def build(root: Path = ROOT, only: list[Path] | None = None) -> dict[Path, str]:
-    """What each .ipynb under `root` must contain, by its path relative to `root`; nothing is written.
+    """The text that each .ipynb under `root` must have, by its path relative to `root`; writes nothing.
 
-    `only` limits it to some percent scripts. Raises NotebookError for a script that can't be built.
+    With `only`, just for these percent scripts. Raises NotebookError for a script that can't be built.
     """
     scripts = sorted([*root.glob("chapters/source/*.py"), *root.glob("solutions/*/source/*.py")])
     if only is not None:
@@ -155,9 +156,9 @@ def build(root: Path = ROOT, only: list[Path] | None = None) -> dict[Path, str]:
 
 
 def without_answers(texts: dict[Path, str], folder: Path) -> dict[Path, str]:
-    """The chapters among `texts`, by their path in `folder`, less the folded answers: for courses whose labs are marked.
+    """The chapters of `texts` without folded answers, by their path in `folder`, for courses that mark the labs.
 
-    Raises NotebookError where an answer stands otherwise than folded away by itself, for it would stay.
+    Raises NotebookError if an answer is not in its own <details> block, because it would stay in the chapter.
     """
     less = {}
     for path, text in texts.items():
@@ -168,13 +169,13 @@ def without_answers(texts: dict[Path, str], folder: Path) -> dict[Path, str]:
             cell.source = ANSWER.sub("", cell.source).rstrip("\n")
             if "<b>An answer" in cell.source:
                 raise NotebookError(f"{path}, cell {cell.id!r}: this answer's <details> has no end.")
-        notebook.cells = [cell for cell in notebook.cells if cell.source]  # some held nothing else
+        notebook.cells = [cell for cell in notebook.cells if cell.source]  # some cells had only an answer
         less[folder / path.name] = as_text(notebook)
     return less
 
 
 def differences(root: Path, texts: dict[Path, str]) -> list[str]:
-    """One sentence for each notebook in `texts` that the tree has not, or has otherwise."""
+    """One sentence for each notebook in `texts` that is missing in `root` or has another text there."""
     found = []
     for path, text in sorted(texts.items()):
         if not (root / path).exists():
@@ -185,14 +186,14 @@ def differences(root: Path, texts: dict[Path, str]) -> list[str]:
 
 
 def orphans(root: Path, texts: dict[Path, str]) -> list[str]:
-    """One sentence for each notebook of the course that nothing builds."""
+    """One sentence for each notebook of the course without a percent script."""
     patterns = ("chapters/*.ipynb", "solutions/*/*.ipynb", "labs/*/*.ipynb")
     there = {path.relative_to(root) for pattern in patterns for path in root.glob(pattern)}
     return [f"{path} has no percent script; delete it or write one." for path in sorted(there - set(texts))]
 
 
 def write(root: Path, texts: dict[Path, str]) -> list[Path]:
-    """Writes the notebooks that differ; returns their paths."""
+    """Paths of the notebooks that differed, which it has written."""
     written = []
     for path, text in texts.items():
         target = root / path
@@ -204,7 +205,7 @@ def write(root: Path, texts: dict[Path, str]) -> list[Path]:
 
 
 def with_outputs(paths: list[Path]) -> list[str]:
-    """One sentence for each of these notebooks that holds outputs or execution counts."""
+    """One sentence for each of these notebooks that has outputs or execution counts."""
     found = []
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
@@ -215,15 +216,15 @@ def with_outputs(paths: list[Path]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
+    """The exit code of the command line."""
     parser = argparse.ArgumentParser(description="Builds every notebook from its percent script.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 naming each file that differs")
-    parser.add_argument("--no-outputs", action="store_true", help="only look whether the given .ipynb hold outputs")
+    parser.add_argument("--no-outputs", action="store_true", help="only check that the given .ipynb have no outputs")
     parser.add_argument(
         "--without-answers",
         type=Path,
         metavar="FOLDER",
-        help="write only the chapters, into FOLDER, less their answers",
+        help="write only the chapters, without their answers, into FOLDER",
     )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     parser.add_argument(

@@ -1,8 +1,8 @@
-"""Creates .venv and installs All Ranks into it. Needs nothing but Python 3.11 or newer; run by `make setup`.
+"""Creates .venv and installs All Ranks into it. Needs only Python 3.11 or newer; `make setup` runs it.
 
-Chooses torch: with an NVIDIA driver the CUDA build (which brings NCCL 2.30), else the CPU build. The CPU build is not
-on PyPI for Linux under its plain version, so it is asked for by its local version first (a mirror or wheel folder that
-pip is configured with), then through uv, which knows PyTorch's own index, and only then taken as PyPI has it.
+With an NVIDIA driver it installs the CUDA build of torch (with NCCL 2.30), otherwise the CPU build. For Linux PyPI has
+no CPU build under the plain version, so it tries three ways: first the local version (`+cpu`), which a mirror or wheel
+folder in pip's configuration may have; then uv, which knows PyTorch's own index; last PyPI's build.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ PYTHON = VENV / "bin" / "python"
 
 
 def has_nvidia_driver() -> bool:
-    """Whether this machine runs the NVIDIA kernel driver (asked without CUDA, which may be missing)."""
+    """Whether this machine has the NVIDIA kernel driver; does not use CUDA, which may be missing."""
     return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 
 def run(*command: object, quiet: bool = False) -> bool:
-    """Runs a command; True where it succeeded. `quiet` hides what it prints."""
+    """Runs a command; True if it succeeded. `quiet` hides its output."""
     sink = subprocess.DEVNULL if quiet else None
     return subprocess.run([str(part) for part in command], stdout=sink, stderr=sink).returncode == 0
 
 
 def pip(*arguments: object, quiet: bool = False) -> bool:
-    """pip inside the new environment."""
+    """Runs pip of the new environment; True if it succeeded."""
     return run(PYTHON, "-m", "pip", "--disable-pip-version-check", *arguments, quiet=quiet)
 
 
 def install_torch(kind: str, pin: str) -> bool:
-    """Installs the pinned torch: the CUDA build, or the lightest CPU build that can be had."""
+    """Installs the pinned torch, the CUDA build or the smallest CPU build available; True if it succeeded."""
     if kind == "gpu" or sys.platform == "darwin":
         return pip("install", pin)
     if pip("install", "-q", f"{pin}+cpu", quiet=True):
@@ -45,7 +45,7 @@ def install_torch(kind: str, pin: str) -> bool:
         PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "--torch-backend", "cpu", pin
     ):
         return True
-    print("No CPU build of torch could be had; taking PyPI's, which brings several gigabytes of CUDA.", flush=True)
+    print("Found no CPU build of torch; installing PyPI's, with several gigabytes of CUDA.", flush=True)
     return pip("install", pin)
 
 
@@ -54,10 +54,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch", choices=("cpu", "gpu"), help="instead of looking for an NVIDIA driver")
     options = parser.parse_args()
-    if sys.version_info < (3, 11):  # noqa: UP036 - this file is what an older Python meets first
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python runs this file first
         print(
             f"All Ranks needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. "
-            "Say `make setup PYTHON=python3.12`, or whichever you have."
+            "Run `make setup PYTHON=python3.12`, or with another version that you have."
         )
         return 2
     import tomllib  # new in 3.11, so after the check
@@ -65,7 +65,7 @@ def main() -> int:
     kind = options.torch or ("gpu" if has_nvidia_driver() else "cpu")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [pin] = project["optional-dependencies"][kind]
-    size = "about 200 MB" if kind == "cpu" else "about 3 GB, NCCL and the CUDA libraries with it"
+    size = "about 200 MB" if kind == "cpu" else "about 3 GB, with NCCL and the CUDA libraries"
     print(
         f"Setting up {VENV.name}: {pin} for {kind.upper()} ({size}), JupyterLab and the rest (about 260 MB).",
         flush=True,
@@ -79,7 +79,7 @@ def main() -> int:
     )
     for step in steps:
         if not step():
-            print("The installation stopped at the command above; what is there is kept. Run `make setup` again.")
+            print("The command above failed, and the installation stopped. Run `make setup` again; it continues.")
             return 1
     (VENV / ".allranks-setup").touch()
     os.utime(VENV / ".allranks-setup")

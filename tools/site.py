@@ -1,10 +1,11 @@
 """Builds the executed course as a static site: `make site`, then open site/index.html. No kernel, no network needed.
 
     make site                                        every chapter, executed on live ranks (several minutes the first time)
-    make site ARGS=chapters/07_all_reduce.ipynb      executes only these; the others as they were run last, or without outputs
+    make site ARGS=chapters/07_all_reduce.ipynb      executes only these; the others keep their last outputs, if any
 
-A chapter is executed again only when it or the package has changed: what was run is kept in build/site/executed. Sphinx with
-myst-nb makes the pages; players come as what they show without a kernel, and other widgets as the choices that they offer.
+It executes a chapter again only if the chapter or the package has changed; executed chapters are kept in
+build/site/executed. Sphinx with myst-nb makes the pages. They show players as they are without a kernel, and the
+choices of other widgets.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ body {
   --mystnb-source-border-color: var(--color-background-border);
   --jp-ui-font-family: var(--font-stack); --jp-code-font-family: var(--font-stack--monospace);
 }
-.main { min-width: 0; }  /* else a wide table or line of code widens the page, not its own box */
+.main { min-width: 0; }  /* otherwise a wide table or line of code makes the page wider, not only its own box */
 .content { width: min(60em, 100%); min-width: 0; box-sizing: border-box; }
 article details { margin: 0.5em 0; padding: 0.3em 0.8em; border-left: 3px solid var(--color-background-border); }
 article summary { cursor: pointer; }
@@ -51,11 +52,11 @@ article summary { cursor: pointer; }
 
 
 class SiteError(Exception):
-    """Why the site can't be built; the message says what to fix."""
+    """The site can't be built; the message says what to fix."""
 
 
 def fingerprint(notebook: Path, root: Path) -> str:
-    """Changes when the notebook or the package does."""
+    """A hash of the notebook and the package: it changes if one of them changes."""
     digest = hashlib.sha256(notebook.read_bytes())
     for path in sorted((root / "utils" / "allranks").rglob("*")):
         if path.suffix in (".py", ".js", ".css", ".json"):
@@ -65,7 +66,7 @@ def fingerprint(notebook: Path, root: Path) -> str:
 
 @functools.cache
 def warm() -> None:
-    """Has kernels forked from a fork server from now on, where one can be had."""
+    """Starts a fork server, if possible, from which all later kernels are forked."""
     from allranks.engines.forkserver import ForkServerError
     from allranks.engines.kernels import warm_for_jupyter
 
@@ -74,7 +75,7 @@ def warm() -> None:
 
 
 def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
-    """The notebook with the outputs of a run, from `kept` where nothing has changed since. Raises SiteError."""
+    """The notebook with outputs, from `kept` if nothing has changed, else from a new run. Raises SiteError."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
@@ -102,15 +103,15 @@ def executed(notebook: Path, kept: Path, root: Path) -> NotebookNode:
 
 
 def last_run(notebook: Path, kept: Path) -> NotebookNode:
-    """The notebook as it was run last, or without outputs."""
+    """The notebook with the outputs of its last run, or without outputs if it was never run."""
     old = sorted(kept.glob(f"{notebook.stem}.*.ipynb"))
     return nbformat.read(old[-1] if old else notebook, as_version=4)
 
 
 def without_kernel(output: NotebookNode, states: dict) -> NotebookNode | None:
-    """An output as a page without a kernel can show it; None where it has nothing to show.
+    """The output in a form for a page without a kernel; None if there is nothing to show.
 
-    `states` is what the notebook knows of its widgets: model id -> {"state": traits}.
+    `states` are the notebook's widgets: model id -> {"state": traits}.
     """
     data = output.get("data", {})
     if WIDGET not in data:
@@ -125,7 +126,7 @@ def without_kernel(output: NotebookNode, states: dict) -> NotebookNode | None:
 
 
 def choices(model: str, states: dict) -> str:
-    """What a widget of ipywidgets asks, as HTML: the options to choose from, the label of a field; "" for others."""
+    """The options of an ipywidgets widget, or the label of its field, as HTML; "" for other widgets."""
     state = states.get(model.removeprefix("IPY_MODEL_"), {}).get("state", {})
     if children := state.get("children"):
         return "".join(choices(child, states) for child in children)
@@ -135,7 +136,7 @@ def choices(model: str, states: dict) -> str:
 
 
 def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
-    """Writes what Sphinx reads into `source`: notebooks with outputs, pages, the files that they link to, an index."""
+    """Writes Sphinx's input into `source`: notebooks with outputs, pages, the files to which they link, an index."""
     shutil.rmtree(source, ignore_errors=True)
     pages = [path.relative_to(root) for pattern in PAGES for path in sorted(root.glob(pattern))]
     pages = [page for page in pages if ".ipynb_checkpoints" not in page.parts]
@@ -164,7 +165,10 @@ def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
 
 
 def relinked(text: str, page: Path, pages: list[Path], root: Path, source: Path) -> str:
-    """The text with links that work on the site: pages stay, files come along as downloads, what isn't there is named only."""
+    """The text with links that work on the site.
+
+    Links to pages stay; files become downloads; a link to something that is not there becomes plain text.
+    """
 
     def change(match: re.Match) -> str:
         picture, words, link, anchor = match.groups()
@@ -197,18 +201,18 @@ def title(path: Path) -> str:
 
 
 def question(path: Path) -> str:
-    """What a chapter asks: the first paragraph in bold of its first cell."""
+    """A chapter's question: the first paragraph in bold of its first cell."""
     found = re.search(r"^\*\*(.+?)\*\*$", nbformat.read(path, as_version=4).cells[0].source, flags=re.M | re.S)
     return " ".join(found.group(1).split()) if found else ""
 
 
 def index(source: Path, pages: list[Path]) -> str:
-    """The first page: each chapter with its question, then labs and documents; and the navigation."""
+    """The first page: each chapter with its question, and the navigation with labs and documents."""
     lines = [
         "# All Ranks",
         "",
         "An interactive course on collective communication, for people who train models on many GPUs. These pages show every chapter as it ran "
-        "on real ranks; players play. To run them yourself, change them and have your own code judged, take the notebooks: `make lab` in the repository.",
+        "on real ranks; the players work here. To run and change the chapters and to check your own code, use the notebooks: `make lab` in the repository.",
         "",
     ]
     trees = []
@@ -227,7 +231,10 @@ def index(source: Path, pages: list[Path]) -> str:
 
 
 def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[str]:
-    """Builds the site into `output`, by way of `work`, where runs are kept; Sphinx's warnings, each of which is a fault of a page. Raises SiteError."""
+    """Builds the site into `output` and keeps runs in `work`. Raises SiteError.
+
+    Returns Sphinx's warnings, each of which is a fault of a page.
+    """
     try:
         import furo  # noqa: F401
         import myst_nb  # noqa: F401
@@ -254,13 +261,13 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
         "nb_ipywidgets_js": {},
         "nb_merge_streams": True,
         "nb_mime_priority_overrides": [("html", "text/html", 0), ("html", "image/png", 5)],
-        # what ranks say when they fail is no Python, and is shown without colours
+        # a failing rank's report is not Python; show it without colours
         "suppress_warnings": ["misc.highlighting_failure", "myst.header", "mystnb.unknown_mime_type"],
         "templates_path": [],
         "exclude_patterns": [],
     }
     warnings = io.StringIO()
-    pages = work / "html"  # myst-nb keeps pictures in a folder beside the pages, where nobody wants them
+    pages = work / "html"  # myst-nb keeps pictures in a folder beside the pages, which should not be in `output`
     shutil.rmtree(pages, ignore_errors=True)
     with patch_docutils(), docutils_namespace():
         app = Sphinx(
@@ -281,7 +288,7 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns the exit code."""
+    """The exit code of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("chapters", nargs="*", type=Path, help="execute only these notebooks (default: all chapters)")
     parser.add_argument("--output", type=Path, default=ROOT / "site", help="where the pages go (default: site)")
@@ -299,7 +306,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     for fault in faults:
         print(fault, file=sys.stderr)
-    print(f"{options.output / 'index.html'} is there{f'; {len(faults)} warnings' if faults else ''}.")
+    print(f"wrote {options.output / 'index.html'}{f'; {len(faults)} warnings' if faults else ''}.")
     return 1 if faults else 0
 
 

@@ -368,7 +368,7 @@ print(f"all_reduce took {communicate_ms:.0f} ms")
 
 # %% name="distributed_mean"
 def distributed_mean(tensor):
-    total = tensor.clone(memory_format=torch.contiguous_format)  # collectives want no gaps
+    total = tensor.clone(memory_format=torch.contiguous_format)  # collectives need contiguous memory
     dist.all_reduce(total)
     count = torch.ones(1, dtype=tensor.dtype)
     dist.all_reduce(count)
@@ -386,7 +386,7 @@ check(distributed_mean)
 #
 # ```python
 # def distributed_mean(tensor):
-#     total = tensor.clone(memory_format=torch.contiguous_format)  # collectives want no gaps
+#     total = tensor.clone(memory_format=torch.contiguous_format)  # collectives need contiguous memory
 #     dist.all_reduce(total)
 #     return total / dist.get_world_size()
 # ```

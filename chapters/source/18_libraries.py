@@ -305,8 +305,8 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # $$T = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta$$
 #
 # `bench.sweep` times your library's all-reduce and fits both; the fit does not use the last two sizes of the table, so they test the model. The table
-# also shows what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are 0.6 µs a
-# hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
+# also shows what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are
+# 0.6 µs a hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
 
 # %% name="guess_price"
 flag_times, bucket_times = FloatText(description="flag:"), FloatText(description="bucket:")

@@ -1,7 +1,8 @@
 # %% [markdown] name="title"
 # # Topology
 #
-# **32 GPUs on four nodes sum 1 GB in 9 ms or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you predict it for a machine that is new to you?**
+# **32 GPUs on four nodes sum 1 GB in 9 ms, or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you
+# predict it for a machine that is new to you?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
 
@@ -123,7 +124,7 @@ for machine, guess in ((dgx, best_dgx), (cloud, best_cloud)):
 # With two levels it takes 9 ms, and each rank sends as many bytes as in the ring. The two levels use all eight cards, each for an eighth. The leader
 # is not faster: it sends the whole vector over *its* card.
 #
-# In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside take 56 ms
+# In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms
 # on PCIe: there the plain ring is faster. **Two levels help most if a node has more cards than one ring uses.**
 
 # %% name="two_formula"
@@ -406,7 +407,7 @@ for what, machine in ill.items():
 # <details><summary>2. A node has eight GPUs and one 100 Gb/s card: what does a two-level all-reduce save?</summary>
 #
 # It saves messages, and bytes if there are few nodes: the card carries $2\frac{m-1}{m}n$ instead of the ring's nearly $2n$, half as much on two nodes
-# and hardly less on many. Whether it is faster depends on the time of the steps inside: on two cloud nodes it is, with 136 ms instead of 152.
+# and hardly less on many. Whether it saves time depends on the steps inside: on two cloud nodes it does, 136 ms against 152.
 # </details>
 #
 # <details><summary>3. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. What is the most likely cause?</summary>

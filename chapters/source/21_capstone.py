@@ -505,7 +505,7 @@ print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * le
 # %% [markdown] name="dgx_explained"
 # (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. The row shows ZeRO-1, which keeps whole gradients; ZeRO-2, which frees each at once, needs a third less, 24 GB.)
 #
-# (DDP and ZeRO-1 send the same bytes. The difference of 14 ms is the $\alpha$ of 492 buckets of 25 MiB. DDP does not split a matrix, so it would make
+# (DDP and ZeRO-1 send the same bytes. The 14 ms between them are the $\alpha$ of 492 buckets of 25 MiB. DDP does not split a matrix, so it would make
 # fewer buckets; ZeRO is priced here as two calls, while an implementation makes more.)
 #
 # Our CPUs could not show three of these facts. DDP's state does not fit into a GPU of 80 GB. DDP's bytes hide behind backward, but most of tensor

@@ -341,6 +341,7 @@ def _infiniband(name: str, gb_per_s: float) -> Link:
     return Link(f"InfiniBand {name}", 5e-6, gb_per_s * 1e9, f"line rate; {ALPHA_NOTE}")
 
 
+# The machines by name, each with the source of its bandwidths.
 PRESETS: dict[str, Topology] = {
     topology.name: topology
     for topology in (

@@ -61,6 +61,7 @@ class Fit:
         return float(found.messages) * self.alpha_s.value + float(found.nbytes) * nbytes * self.beta_s_per_byte.value
 
 
+# The algorithm that `fit` assumes for each collective when none is named.
 TEXTBOOK = {
     "all_reduce": "ring",
     "all_gather": "ring",

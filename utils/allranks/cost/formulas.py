@@ -245,6 +245,7 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
     ),
     ("barrier", "dissemination", "⌈lg p⌉α", MPICH, "any p", lambda p, n: Terms(Fraction(ceil_lg(p)))),
 )  # fmt: skip
+# The closed forms by (collective, algorithm), with the names that `schedules` uses.
 FORMULAS: dict[tuple[str, str], Formula] = {(row[0], row[1]): Formula(*row) for row in _ROWS}
 
 

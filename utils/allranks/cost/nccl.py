@@ -6,8 +6,10 @@ import math
 
 from allranks.cost.terms import CostError, check_size
 
+# NCCL 2.30.7: microseconds that a call takes before its first step, by (algorithm, protocol) (src/graph/tuning.cc).
 NCCL_BASE_US = {("tree", "LL"): 6.8, ("tree", "LL128"): 14.0, ("tree", "Simple"): 8.4,
                 ("ring", "LL"): 6.6, ("ring", "LL128"): 14.0, ("ring", "Simple"): 8.4}  # fmt: skip
+# NCCL 2.30.7: microseconds of one step over each kind of link, by (algorithm, protocol) (src/graph/tuning.cc).
 NCCL_HOP_US = {
     "NVLink": {("tree", "LL"): 0.6, ("tree", "LL128"): 1.25, ("tree", "Simple"): 4.0,
                ("ring", "LL"): 0.6, ("ring", "LL128"): 1.9, ("ring", "Simple"): 3.4},
@@ -16,6 +18,7 @@ NCCL_HOP_US = {
     "network": {("tree", "LL"): 5.0, ("tree", "LL128"): 8.5, ("tree", "Simple"): 14.0,
                 ("ring", "LL"): 2.7, ("ring", "LL128"): 4.0, ("ring", "Simple"): 14.0},
 }  # fmt: skip
+# NCCL 2.30.7: the bandwidth in GB/s that NCCL expects of all NVLinks of one GPU together (src/graph/topo.h).
 NCCL_NVLINK_GB_PER_S = {"V100": 120.0, "A100": 240.0, "H100": 371.0, "B200": 722.0}
 _NCCL_RING_FACTOR = {"LL": 0.5, "LL128": 0.92, "Simple": 1.0}
 _NCCL_TREE_FACTOR = {"LL": 0.92 / 3.8, "LL128": 0.92 * 7 / 9, "Simple": 0.92}

@@ -68,7 +68,7 @@ class Plan:
     ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
     computes batch / dp of them, `microbatch` at a time. Raises WorkloadError where these numbers do not fit together.
 
-    >>> split = Plan(MODELS["7B"], topology.PRESETS["dgx-h100"], dp=4, tp=8)
+    >>> split = plan("7B", "dgx-h100", dp=4, tp=8)
     >>> split.ranks, list(split.prices)
     (32, ['data', 'tensor'])
     """

@@ -17,6 +17,7 @@ class CostError(CourseError, ValueError):
 class Terms:
     """A price as a sum: `messages` times alpha, `nbytes` times beta, `reduced_nbytes` times gamma.
 
+    >>> from fractions import Fraction
     >>> cost.Terms(Fraction(2), Fraction(100)).seconds(alpha=5, beta=1)
     Fraction(110, 1)
     """

@@ -28,7 +28,8 @@ __all__ = [
 ]
 
 ELEMENT_NBYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8": 1}
-DDP_BUCKET_NBYTES = 25 << 20  # torch's bucket_cap_mb
+# The size of DDP's gradient buckets in bytes: torch's default for bucket_cap_mb.
+DDP_BUCKET_NBYTES = 25 << 20
 
 
 class WorkloadError(CourseError, ValueError):

@@ -51,6 +51,7 @@ from allranks.schedules.grouped import (
 from allranks.schedules.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from allranks.schedules.trees import binary_tree_all_reduce, double_binary_tree_all_reduce, two_trees
 
+# Every algorithm by the name of the function that builds its schedule.
 ALGORITHMS: dict[str, Callable[..., Schedule]] = {
     f.__name__: f
     for f in (

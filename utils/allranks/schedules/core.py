@@ -11,6 +11,7 @@ from functools import cached_property
 from allranks.errors import CourseError
 from allranks.trace import Event, Trace
 
+# The collectives that a schedule can be for.
 COLLECTIVES = (
     "broadcast",
     "scatter",
@@ -22,6 +23,7 @@ COLLECTIVES = (
     "all_to_all",
     "barrier",
 )
+# The largest number of ranks of a schedule.
 MAX_RANKS = 65536
 
 # a figure of the cost model: exact where all figures are Fractions or integers

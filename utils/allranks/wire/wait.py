@@ -29,6 +29,10 @@ class Wait:
 
     `peer` is the first of `peers`; both are empty where the rank waits for nobody (it computes, or it has returned).
     `op` is the operation's name, also "wait() of isend"; `place` is the line in words, such as "line 4".
+
+    Example:
+        >>> print(wire.Wait(rank=2, op="recv", peer=1, place="line 4", peers=(1,)))
+        rank 2 waits for rank 1 in recv, line 4
     """
 
     rank: int

@@ -64,9 +64,9 @@ def test_check_knows_what_is_no_exercise():
         check("ring_all_reduce")
     with pytest.raises(ExerciseError, match="lambda"):
         check(lambda tensor: None)
-    with pytest.raises(ExerciseError, match="no exercise 'sums': say which one it is for"):
+    with pytest.raises(ExerciseError, match="no exercise 'sums': name the exercise"):
         check(sums)
-    with pytest.raises(ExerciseError, match="type partial has no name: say which"):
+    with pytest.raises(ExerciseError, match="type partial has no name: name the exercise"):
         check(functools.partial(sums))
 
 

@@ -78,8 +78,8 @@ MESSAGES = [
     [{"do": "compute", "seconds": float("nan")}],
     [{"do": "compute", "seconds": float("inf")}],
     [{"do": "compute", "seconds": "long"}],
-    [{"do": "done", "value": {"p": 0}, "sizes": [3]}],
-    [{"do": "done", "value": {"x": ["float32", [2**40], [1], 0, 0, 0, 0, None]}, "sizes": [0]}],
+    [{"do": "done", "value": {"pickle": 0}, "sizes": [3]}],
+    [{"do": "done", "value": {"tensor": ["float32", [2**40], [1], 0, 0, 0, 0, None]}, "sizes": [0]}],
     [{"do": "done", "value": [1, 2], "sizes": []}],
     [{"do": "done"}],
     [{"do": "fault", "kind": "NO_SUCH_KIND", "message": 3, "where": [1, "x"]}],
@@ -297,7 +297,7 @@ def test_a_rank_can_not_pickle_its_way_into_the_router(tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "owned"), "w"))
 
-    message = {"value": {"p": 0}, "sizes": [len(pickle.dumps(Evil()))]}
+    message = {"value": {"pickle": 0}, "sizes": [len(pickle.dumps(Evil()))]}
     with pytest.raises(CodecError):
         unpack(message, Body(pickle.dumps(Evil())))
     assert not (tmp_path / "owned").exists()
@@ -385,4 +385,4 @@ def test_values_survive_random_json(seed):
             unpack(changed, body)
         except (CodecError, KeyError, TypeError):
             pass  # the pool takes these three for a rank's nonsense
-    assert decode({"l": [1]}, []) == [1]
+    assert decode({"list": [1]}, []) == [1]

@@ -1,1 +1,1 @@
-"""The machinery that every exercise shares: inputs, the run on the wire, the judgement, the verdict."""
+"""What every exercise uses: cases and inputs, the runs on the wire, the causes, the score, the verdict."""

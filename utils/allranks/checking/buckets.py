@@ -1,4 +1,4 @@
-"""Gradients in buckets: what the exercises on data parallelism share."""
+"""What the exercises on gradient buckets share."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Parameter, Setup, plain
 from allranks.checking.exercise import Run
 
-SOME = ((4,), (2, 3), (5,), (3,), (2, 2))
-_SIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}  # what an element's size is mistaken for
+SHAPES = ((4,), (2, 3), (5,), (3,), (2, 2))
+_WRONG_ITEMSIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}
 
 Make = Callable[[int, int], torch.Tensor | None]
 
 
 def trainable(args: Args) -> dict[int, Parameter]:
-    """The parameters that have gradients, by their first place in the list: neither frozen ones nor tied ones again."""
+    """The parameters that have gradients, by their first index in the list; frozen ones are left out, tied ones come once."""
     return {i: p for i, p in enumerate(args[0]) if isinstance(p, Parameter) and p.grad is not None}
 
 
 def buckets(args: Args, itemsize: int | None = None) -> list[list[int]]:
-    """The places of the parameters by bucket: filled from the last one on, closed before the cap would be passed.
+    """The parameters' indices in each bucket: filled from the last parameter on, closed before it would exceed the cap.
 
-    With `itemsize` as if every element had so many bytes.
+    `itemsize` replaces the real bytes of an element.
     """
     cap, room = args[1], 0
     found: list[list[int]] = []
@@ -39,24 +39,24 @@ def buckets(args: Args, itemsize: int | None = None) -> list[list[int]]:
 
 
 def numels(args: Args, itemsize: int | None = None) -> list[int]:
-    """The number of elements of each of these buckets."""
+    """The number of elements in each bucket."""
     found = trainable(args)
     return [sum(found[i].grad.tensor().numel() for i in bucket) for bucket in buckets(args, itemsize)]
 
 
 def own(args: Sequence[Args]) -> list[dict[int, torch.Tensor]]:
-    """Each rank's gradients, by place."""
+    """Each rank's gradients, by the parameter's index."""
     return [{i: plain(p.grad) for i, p in trainable(a).items()} for a in args]
 
 
 def means(args: Sequence[Args]) -> dict[int, torch.Tensor]:
-    """The mean gradients, by place, in float64."""
+    """The mean gradients, by the parameter's index, in float64."""
     ranks = own(args)
     return {i: torch.stack([grads[i].double() for grads in ranks]).mean(0) for i in ranks[0]}
 
 
 def expect(setup: Setup, args: Sequence[Args], make: Make) -> list[Expected]:
-    """What each rank must end with where `make(place, rank)` is a gradient there, or None where it stays as it was."""
+    """What each rank must end with where `make(index, rank)` is a gradient there, or None where it is unchanged."""
     kind = args[0][0][0].data.base.dtype
     made = []
     for rank in range(setup.ranks):
@@ -73,27 +73,27 @@ def mean_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Every gradient is the sum over the ranks: nobody divided."""
+    """Every gradient is the sum over the ranks, not divided."""
     right = means(args)
     return expect(setup, args, lambda i, rank: right[i] * setup.ranks)
 
 
 def last_left_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The last bucket is as it was."""
+    """The last bucket is unchanged, all others are right."""
     right, mine, last = means(args), own(args), buckets(args[0])[-1]
     return expect(setup, args, lambda i, rank: mine[rank][i] if i in last else right[i])
 
 
 def reduces(run: Run, rank: int, call: int) -> list:
-    """The rank's all_reduces of one call, in the order in which it launched them."""
+    """The rank's all_reduces of one call, in the order of their launch."""
     return sorted((e for e in run.collectives if e.rank == rank and e.call == call), key=lambda e: e.index)
 
 
 def one_all_reduce_each(run: Run) -> str | None:
-    """A rule: one all_reduce for each bucket, full and in order."""
-    missing = rules.no_messages(run)
-    if missing:
-        return missing
+    """A rule: one all_reduce for each bucket, each bucket full, in order."""
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
     for call, args in enumerate(run.args):
         right, cap = numels(args[0]), args[0][1]
         base = args[0][0][0].data.base
@@ -110,10 +110,15 @@ def one_all_reduce_each(run: Run) -> str | None:
                     f"rank {rank} sends {sum(counts)} elements{at}, where there are {sum(right)}: the tied parameter is in "
                     "the list twice, but it has one gradient"
                 )
-            # one bucket for all may have many causes
-            way = next((w for b, w in _SIZES.items() if counts == numels(args[0], b) and len(counts) > 1), None)
-            if way:
-                return f"rank {rank} fills its buckets as if {way}{at}: an element of {kind} has {size} bytes, ask element_size()"
+            # a single bucket may have other causes than a wrong element size
+            mistaken = next(
+                (m for b, m in _WRONG_ITEMSIZES.items() if counts == numels(args[0], b) and len(counts) > 1), None
+            )
+            if mistaken:
+                return (
+                    f"rank {rank} fills its buckets as if {mistaken}{at}: an element of {kind} has {size} bytes, "
+                    "as element_size() says"
+                )
             over = next((n for n in counts if n * size > cap and n not in right), None)
             if over is not None:
                 return (
@@ -124,13 +129,13 @@ def one_all_reduce_each(run: Run) -> str | None:
                 return f"the buckets of rank {rank} go in the wrong order{at}: the last parameter's gradient is ready first"
             if again:
                 return (
-                    f"the buckets of rank {rank} are other ones{at}: a tied parameter's gradient is complete only at its "
+                    f"rank {rank} has other buckets{at}: a tied parameter's gradient is complete only at its "
                     "first place in the list, which the backward pass reaches last"
                 )
             many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
-            alone = ", also where that one is larger than the cap by itself" if many == "fewer" else ""
+            alone = ", also where that gradient alone is larger than the cap" if many == "fewer" else ""
             return (
                 f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
-                f"from the last parameter on, and close it when the next gradient would pass the cap, and only then{alone}"
+                f"from the last parameter on, and close it only when the next gradient would exceed the cap{alone}"
             )
     return None

@@ -11,15 +11,20 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed
 from allranks.checking.exercise import FaultKind, Group, Mistake, ResultFault, Run
 
+Make = Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]  # (all ranks' inputs, rank, setup)
+
 
 def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """For functions that replace their first tensor by its sum over the ranks."""
+    """The oracle of functions that replace their first tensor by its sum over the ranks."""
     total, atol = summed([plain(a[0]) for a in args])
     return [Expected(None, {(0,): total}, atol) for _ in args]
 
 
-def in_place(cause: str, make: Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]) -> Mistake:
-    """A mistake of a function that works in place: `make(tensors, rank, setup)` is what it would leave on that rank."""
+def in_place(cause: str, make: Make) -> Mistake:
+    """A mistake of a function that works in place: `make(tensors, rank, setup)` is what it leaves in the rank's tensor.
+
+    None stands for an unchanged tensor. `tensors` are all ranks' inputs.
+    """
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         tensors = [plain(a[0]) for a in args]
@@ -30,8 +35,8 @@ def in_place(cause: str, make: Callable[[list[torch.Tensor], int, Setup], torch.
     return Mistake(cause, oracle)
 
 
-def returning(cause: str, make: Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]) -> Mistake:
-    """A mistake of a function that returns a tensor: `make(tensors, rank, setup)` is what it would return there."""
+def returning(cause: str, make: Make) -> Mistake:
+    """A mistake of a function that returns a tensor: `make(tensors, rank, setup)` is what it returns on that rank."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         tensors = [plain(a[0]) for a in args]
@@ -43,10 +48,10 @@ def returning(cause: str, make: Callable[[list[torch.Tensor], int, Setup], torch
 
 
 def sum_mistakes() -> tuple[Mistake, ...]:
-    """What goes wrong in any function that sums in place."""
+    """The typical mistakes of functions that sum in place."""
     mean = "the mean instead of the sum: an all-reduce adds and does not divide"
 
-    def floored(tensors, rank, setup):
+    def floored(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
         return torch.div(summed(tensors)[0], len(tensors), rounding_mode="floor").to(tensors[0].dtype)
 
     return (
@@ -60,7 +65,7 @@ def sum_mistakes() -> tuple[Mistake, ...]:
 
 
 def explain_sum(run: Run, fault: ResultFault) -> str | None:
-    """By provenance: the first step that sent something wrong, else what is missing at the end."""
+    """By provenance: the first step that sent something wrong, else what is wrong at the end."""
     if fault.kind is not FaultKind.VALUES:
         return None
     words = rules.first_wrong_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
@@ -92,7 +97,7 @@ CIRCUMSTANCES = (
 )
 
 
-# an exercise on rows of logits: shifted and scaled so that a naive exp overflows
+# rows of logits, shifted and scaled so that exp without a maximum subtracted overflows
 LOGIT_GROUPS = (
     Group(
         "stable",
@@ -113,7 +118,7 @@ LOGIT_GROUPS = (
 
 
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
-    """The setups with a root, and every one with the options given."""
+    """The same setups with this root, or with their last rank where they have fewer ranks."""
     return tuple(replace(s, root=min(root, s.ranks - 1)) for s in setups)
 
 
@@ -123,7 +128,7 @@ def every_root(ranks: int, size: int) -> tuple[Setup, ...]:
 
 
 def rooted_groups(first: str, dtypes: Sequence[Setup]) -> tuple[Group, ...]:
-    """The groups of an exercise whose tensor goes from or to one root; `first` names the plainest."""
+    """The groups of an exercise with a root; `first` is the name of the first group."""
     return (
         Group(first, 3, with_root((Setup(2, 3), Setup(3, 4), Setup(4, 5)), 0)),
         Group("every root", 2, (*every_root(2, 3), *every_root(3, 3), *every_root(5, 2))),

@@ -1,7 +1,8 @@
-"""The student's file, read but never run: what of it the ranks may execute, and where each line came from.
+"""Reads the student's file, never runs it: which statements the ranks may execute, and where each line came from.
 
-Only the definitions, imports and assignments that the function reaches by name are kept. Calls to `check`, `World`,
-magics and prints stay behind, so that a whole notebook or percent script can be handed in. Imports without torch.
+Only the definitions, imports and assignments that the function uses, directly or through others, are kept. Calls to
+`check` and `World`, magics and prints are dropped, so that a student can hand in a whole notebook or percent script.
+This file imports no torch.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _MAGIC = re.compile(r"^(\s*)([%!]|\?|\w[\w.]*\?\s*$)")
 
 
 class SourceError(CourseError):
-    """A file that can't be marked, in one sentence with the mend."""
+    """A file that can't be checked; the message says how to fix it."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Text for the ranks, with the student's line numbers kept. `cells` maps the first line of each cell to its number."""
+    """Text for the ranks, with the student's line numbers. `cells` are (first line, number) of each notebook cell."""
 
     text: str
     function: str
@@ -51,9 +52,9 @@ class Source:
 
 
 def read_source(file: str | Path | dict, function: str, filename: str | None = None) -> Source:
-    """The student's function with the helpers it may use, from a .py or .ipynb path or a notebook already parsed.
+    """The student's function with all that it uses, from a .py or .ipynb path or a notebook already parsed.
 
-    Raises SourceError when there is nothing to mark: no such file, no Python, or no function of that name.
+    Raises SourceError where there is nothing to check: no such file, no Python, or no function of that name.
     """
     if isinstance(file, dict):
         return _from_notebook(file, function, filename or "notebook.ipynb")
@@ -87,7 +88,7 @@ def read_source(file: str | Path | dict, function: str, filename: str | None = N
 
 
 def from_text(text: str, function: str, filename: str) -> Source:
-    """The same from Python text."""
+    """The student's function with all that it uses, from Python text. Raises SourceError as `read_source` does."""
     text = _without_magics(text)
     return Source(_keep(_parse(text, filename), text, function, filename, whole_file=True), function, filename)
 
@@ -96,7 +97,7 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise SourceError(f"{filename} is not a notebook of format 4: open it in JupyterLab and save it again.")
-    # the first line is for what cells import from __future__: a notebook may do so in any of them, a file at its start only
+    # line 1 collects the imports from __future__: a notebook may have them in any cell, a file only at its start
     lines = [""]
     starts, features = [], set()
     number = 0
@@ -117,7 +118,7 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             if re.search(rf"\bdef\s+{re.escape(function)}\b", text):
                 raise SourceError(_syntax(error, filename, f"cell {number}")) from None
-            text = "\n" * text.count("\n")  # another cell that does not parse is none of this exercise's business
+            text = "\n" * text.count("\n")  # another cell may have any mistake
         text, found = _without_future(text)
         features |= found
         lines += text.split("\n")
@@ -129,7 +130,7 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
 
 
 def _without_future(text: str) -> tuple[str, set[str]]:
-    """The text of a cell with `pass` for its imports from __future__, and what they import."""
+    """The text of a cell with `pass` in place of its imports from __future__, and the names that they import."""
     lines, found = text.split("\n"), set()
     for node in reversed(ast.parse(text).body):  # the last first, so that columns stay right
         if isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.end_lineno is not None:
@@ -142,7 +143,7 @@ def _without_future(text: str) -> tuple[str, set[str]]:
 
 
 def _without_magics(text: str) -> str:
-    """IPython's lines made empty, but only where the text is no Python as it stands."""
+    """The text with `pass` in place of IPython's lines, if it is not Python already."""
     try:
         ast.parse(text)
         return text
@@ -165,24 +166,24 @@ def _parse(text: str, filename: str) -> ast.Module:
 
 
 def _keep(tree: ast.Module, text: str, function: str, filename: str, whole_file: bool) -> str:
-    """The text with everything blanked but the imports, definitions and assignments that the function reaches.
+    """The text with empty lines in place of all statements that the function does not use.
 
-    A file on its own (`whole_file`) also keeps imports of what is not there: it would not run anywhere.
+    A file on its own (`whole_file`) also keeps imports of missing packages: the student must see that error.
     """
     bound = [name for statement in tree.body for name in _binds(statement)]
     if function not in bound:
         names = sorted({s.name for s in tree.body if isinstance(s, ast.FunctionDef)})
         found = f"it defines {', '.join(names[:6])}" if names else "it defines no function"
         raise SourceError(
-            f"{filename} has no function {function}: {found}. Name yours {function}, or say --function NAME."
+            f"{filename} has no function {function}: {found}. Name your function {function}, or use --function NAME."
         )
     dropped: set[str] = set()
     kept: list[ast.stmt] = []
     imported = {n for s in ast.walk(tree) if isinstance(s, ast.Import | ast.ImportFrom) for n in _binds(s)}
     for statement in tree.body:
         if isinstance(statement, ast.Expr) and imported & set(_binds(statement)):
-            continue  # torch.manual_seed(0): a call, not a change of a name
-        if _allowed(statement, imported) and not _of_the_course(statement, dropped):
+            continue  # such as torch.manual_seed(0), which changes no name
+        if _allowed(statement, imported) and not _uses_course_tools(statement, dropped):
             kept.append(statement)
             dropped -= set(_binds(statement))
         else:
@@ -223,15 +224,15 @@ def _all_allowed(statements: list[ast.stmt], imported: set[str]) -> bool:
 
 
 def _receiver(statement: ast.AST) -> str | None:
-    """The name of what a statement calls a method of, as in ANSWERS.update(...); None for any other."""
+    """The name whose method the statement calls, as in ANSWERS.update(...); None for other statements."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
             return name
     return None
 
 
-def _of_the_course(statement: ast.stmt, dropped: set[str]) -> bool:
-    """Whether the statement imports the course's own tools or, as an assignment, uses something that was left out."""
+def _uses_course_tools(statement: ast.stmt, dropped: set[str]) -> bool:
+    """Whether the statement imports the course's own tools, or is an assignment that uses a dropped name."""
     if isinstance(statement, ast.Import):
         return all(alias.name.split(".")[0] in COURSE for alias in statement.names)
     if isinstance(statement, ast.ImportFrom):
@@ -246,7 +247,7 @@ def _loads(node: ast.AST) -> set[str]:
 
 
 def _binds(statement: ast.stmt) -> list[str]:
-    """The names that a statement gives a meaning at the top level."""
+    """The names that a statement defines or changes at the top level."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return [statement.name]
@@ -269,8 +270,8 @@ def _first_line(statement: ast.stmt) -> int:
     return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
 
 
-def _takes(statement: ast.stmt, lines: list[str]) -> set[str]:
-    """The names that a statement takes from the top level; a function's own variables are none of them."""
+def _uses(statement: ast.stmt, lines: list[str]) -> set[str]:
+    """The names that a statement uses from the top level, without a function's own variables."""
     text = "\n".join(lines[_first_line(statement) - 1 : statement.end_lineno])
     try:
         table = symtable.symtable(text, "", "exec")
@@ -286,7 +287,7 @@ def _takes(statement: ast.stmt, lines: list[str]) -> set[str]:
 
 
 def _needed(statements: list[ast.stmt], lines: list[str], function: str) -> set[int]:
-    """The ids of the statements that the function reaches by name, and of those that change what it reaches."""
+    """The ids of the statements that the function uses, and of those that change what it uses."""
     by_name: dict[str, list[ast.stmt]] = {}
     for statement in statements:
         for name in _binds(statement):
@@ -301,20 +302,19 @@ def _needed(statements: list[ast.stmt], lines: list[str], function: str) -> set[
 
 
 def _reached(statements: list[ast.stmt], lines: list[str], by_name: dict[str, list[ast.stmt]]) -> dict[int, ast.stmt]:
-    """These statements and all that they take from the top level, themselves or through others; by their ids."""
+    """These statements and all top-level statements that they use, directly or through others; by their ids."""
     found: dict[int, ast.stmt] = {}
     todo = list(statements)
     while todo:
         statement = todo.pop()
         if id(statement) not in found:
             found[id(statement)] = statement
-            todo += [s for name in _takes(statement, lines) for s in by_name.get(name, ())]
+            todo += [s for name in _uses(statement, lines) for s in by_name.get(name, ())]
     return found
 
 
 def _registers(statement: ast.stmt, lines: list[str], by_name: dict[str, list[ast.stmt]], found: set[int]) -> bool:
-    """Whether a decorator or a base class of the student's, which the function reaches or which changes what it reaches, may
-    have taken note of this definition."""
+    """Whether this definition may be in a registry that the function uses: by a decorator or a base class of the student's."""
     if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return False
     taken = [*statement.decorator_list, *getattr(statement, "bases", ())]
@@ -324,7 +324,7 @@ def _registers(statement: ast.stmt, lines: list[str], by_name: dict[str, list[as
 
 
 def _missing(statement: ast.stmt) -> bool:
-    """Whether it imports a package that can't be found; none of it is run for that."""
+    """Whether it imports a package that can't be found. Nothing is imported to find out."""
     if isinstance(statement, ast.ImportFrom):
         names = [statement.module] if statement.module and not statement.level else []
     elif isinstance(statement, ast.Import):

@@ -1,4 +1,4 @@
-"""The verdict: what passed, what did not and why, as plain data, as text and as a card in the notebook."""
+"""The verdict: which cases passed, which failed and why, as plain data, as text and as a card in the notebook."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _in_a_kernel() -> bool:
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:
-    """The card as a widget, under it a button that opens the student's own run in the player; {} without widgets."""
+    """The card as a widget, with a button that plays the student's own messages; {} where ipywidgets is not installed."""
     try:
         import ipywidgets
 

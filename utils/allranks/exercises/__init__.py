@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExerciseError(CourseError):
-    """An exercise that does not exist, or something that is no function."""
+    """There is no such exercise, or what was given is not a function."""
 
 
 def names() -> list[str]:
@@ -31,7 +31,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Exercise:
-    """The exercise of that name. Raises ExerciseError, which names the nearest one, where there is none."""
+    """The exercise of that name. Raises ExerciseError where there is none; its message has the nearest name."""
     known = names()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -43,8 +43,8 @@ def get(name: str) -> Exercise:
 def check(function: Callable, exercise: str | None = None, **options: Any) -> Verdict:
     """The verdict on a function: which cases pass, and the cause where one does not.
 
-    The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks of its
-    own, never in this process. Raises ExerciseError where there is no such exercise.
+    The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks, never in
+    this process. `options` are those of `allranks.checking.judging.judge`. Raises ExerciseError where there is no such exercise.
 
     The Verdict has `passed`, `score` (0 to 1) and `text()`; a notebook shows it as a card.
 
@@ -62,7 +62,7 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
     if not exercise and name not in names() and not difflib.get_close_matches(name, names(), n=1):
         what = "A lambda" if name == "<lambda>" else f"An object of type {type(function).__name__}"
         why = f"{what} has no name" if name in ("", "<lambda>") else f"There is no exercise {name!r}"
-        raise ExerciseError(f'{why}: say which one it is for, check(fn, exercise="ring_all_reduce").')
+        raise ExerciseError(f'{why}: name the exercise, check(fn, exercise="ring_all_reduce").')
     from allranks.checking.judging import judge
 
     return judge(get(name), function, **options)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from allranks.checking import buckets
-from allranks.checking.buckets import SOME
+from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule
 
@@ -28,7 +29,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
 
 
 def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right mean, but a rank that did not use a parameter is left without a gradient for it."""
+    """The right mean, but a rank that did not use a parameter has no gradient for it."""
     if not setup.option("_unused"):
         raise ValueError("every rank uses every parameter")
     right = buckets.means(args)
@@ -36,7 +37,7 @@ def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return buckets.expect(setup, args, lambda i, rank: None if here[rank][i].absent else right[i])
 
 
-def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more) -> Setup:
+def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more: Any) -> Setup:
     own = {f"_{name}": more.pop(name) for name in ("frozen", "unused", "tied") if name in more}
     sizes = ", ".join(str(math.prod(s)) for s in shapes)
     words = [f"sizes {sizes}"]
@@ -52,28 +53,28 @@ EXERCISE = Exercise(
     name="bucketed_gradients",
     promise="averages the gradients over the ranks, bucket by bucket from the last parameter on",
     groups=(
-        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SOME, 40), _case(4, SOME, 32))),
-        Group("any rank count", 1, (_case(1, SOME, 40), _case(5, SOME, 40), _case(8, ((3,), (4,)), 16))),
+        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SHAPES, 40), _case(4, SHAPES, 32))),
+        Group("any rank count", 1, (_case(1, SHAPES, 40), _case(5, SHAPES, 40), _case(8, ((3,), (4,)), 16))),
         Group(
             "any bucket size",
             2,
             (
-                _case(3, SOME, 4),
-                _case(3, SOME, 20),
-                _case(2, SOME, 10**6),
+                _case(3, SHAPES, 4),
+                _case(3, SHAPES, 20),
+                _case(2, SHAPES, 10**6),
                 _case(3, ((2,), (30,), (2,)), 24),
                 _case(2, ((4,), (4,), (4,), (4,)), 32),
             ),
         ),
-        Group("frozen parameters", 1, (_case(3, SOME, 40, frozen=(1,)), _case(2, SOME, 24, frozen=(0, 4)))),
+        Group("frozen parameters", 1, (_case(3, SHAPES, 40, frozen=(1,)), _case(2, SHAPES, 24, frozen=(0, 4)))),
         Group(
             "parameters unused on some ranks",
             2,
-            (_case(3, SOME, 40, unused={1: (2,)}), _case(4, SOME, 24, unused={0: (4,), 3: (0,)})),
+            (_case(3, SHAPES, 40, unused={1: (2,)}), _case(4, SHAPES, 24, unused={0: (4,), 3: (0,)})),
         ),
-        Group("tied parameters", 2, (_case(3, SOME, 40, tied=(0,)), _case(2, ((4,), (3,), (2,)), 24, tied=(0,)))),
-        Group("any dtype", 1, (_case(3, SOME, 64, "float64", values="random"), _case(2, SOME, 16, "bfloat16"))),
-        Group("any circumstances", 1, (_case(3, SOME, 40, times=2), _case(3, SOME, 40, outer_world=True))),
+        Group("tied parameters", 2, (_case(3, SHAPES, 40, tied=(0,)), _case(2, ((4,), (3,), (2,)), 24, tied=(0,)))),
+        Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
+        Group("any circumstances", 1, (_case(3, SHAPES, 40, times=2), _case(3, SHAPES, 40, outer_world=True))),
     ),
     inputs=_inputs,
     oracle=buckets.mean_oracle,
@@ -85,12 +86,12 @@ EXERCISE = Exercise(
             "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends",
             buckets.last_left_oracle,
         ),
-        Mistake("a rank that did not use a parameter must get the others' mean too: give it a .grad", _others_only),
+        Mistake("a rank that did not use a parameter must get the mean too: give it a .grad", _others_only),
     ),
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed",
     chunking="none",
-    demo_setup=_case(4, SOME, 40),
+    demo_setup=_case(4, SHAPES, 40),
     forbidden_advice="One dist.all_reduce a bucket is all that it needs.",
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
@@ -25,8 +25,8 @@ def _parts(args: Sequence[Args]) -> tuple[torch.Tensor, list[torch.Tensor], list
     return plain(args[0][0]).double(), [plain(a[1]).double() for a in args], [plain(a[2]).double() for a in args]
 
 
-def _making(make):
-    """An oracle from `make(x, columns, rows, rank)`, computed in float64."""
+def _oracle_from(make: Callable[[torch.Tensor, list[torch.Tensor], list[torch.Tensor], int], torch.Tensor]) -> Oracle:
+    """An oracle from `make(x, columns, rows, rank)`, which computes in float64."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         kind = args[0][0].base.dtype
@@ -40,27 +40,27 @@ def _making(make):
     return oracle
 
 
-def _right(x, columns, rows, rank):
-    return sum(torch.relu(x @ c) @ r for c, r in zip(columns, rows, strict=True))
+def _right(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
+    return torch.stack([torch.relu(x @ c) @ r for c, r in zip(columns, rows, strict=True)]).sum(0)
 
 
-def _partial(x, columns, rows, rank):
+def _partial(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.relu(x @ columns[rank]) @ rows[rank]
 
 
-def _without_relu(x, columns, rows, rank):
-    return sum(x @ c @ r for c, r in zip(columns, rows, strict=True))
+def _without_relu(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
+    return torch.stack([x @ c @ r for c, r in zip(columns, rows, strict=True)]).sum(0)
 
 
-def _relu_late(x, columns, rows, rank):
+def _relu_late(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.relu(_without_relu(x, columns, rows, rank))
 
 
-def _relu_again(x, columns, rows, rank):
+def _relu_again(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.relu(_right(x, columns, rows, rank))
 
 
-def _mean(x, columns, rows, rank):
+def _mean(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return _right(x, columns, rows, rank) / len(columns)
 
 
@@ -93,17 +93,18 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
     ),
     inputs=_inputs,
-    oracle=_making(_right),
+    oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("exactly one all_reduce", 4, _one),),
     mistakes=(
         Mistake(
-            "each rank's partial product: the all_reduce is missing, or what it brought is not used", _making(_partial)
+            "each rank's partial product: the all_reduce is missing, or what it brought is not used",
+            _oracle_from(_partial),
         ),
-        Mistake("relu is missing between the two products, or its result is not used", _making(_without_relu)),
-        Mistake("relu came after the second product: it belongs between the two", _making(_relu_late)),
-        Mistake("relu was applied to the result too", _making(_relu_again)),
-        Mistake("the mean instead of the sum of the partial products", _making(_mean)),
+        Mistake("relu is missing between the two products, or its result is not used", _oracle_from(_without_relu)),
+        Mistake("relu came after the second product: it belongs between the two", _oracle_from(_relu_late)),
+        Mistake("relu was applied to the result too", _oracle_from(_relu_again)),
+        Mistake("the mean instead of the sum of the partial products", _oracle_from(_mean)),
     ),
     unit="row",
     collective="all_reduce",

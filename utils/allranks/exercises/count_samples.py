@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
@@ -17,7 +17,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return [(View.of(draw(setup, rng, n, 2)),) for n in counts]
 
 
-def _saying(make):
+def _oracle_from(make: Callable[[torch.Tensor, int], torch.Tensor]) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         counts = [a[0].size[0] for a in args]
         return [Expected(make(torch.tensor(counts), rank)) for rank in range(setup.ranks)]
@@ -43,22 +43,22 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 9, times=2), Setup(3, 9, outer_world=True), Setup(3, 9, "float64"))),
     ),
     inputs=_inputs,
-    oracle=_saying(lambda counts, rank: counts),
+    oracle=_oracle_from(lambda counts, rank: counts),
     allow=COLLECTIVES,
     rules=(Rule("at most 8 bytes x p received", 1, _bytes),),
     mistakes=(
         Mistake(
             "counts are whole numbers: the tensors that they are received into have a dtype too",
-            _saying(lambda counts, rank: counts.float()),
+            _oracle_from(lambda counts, rank: counts.float()),
         ),
         Mistake("the number of elements instead of the number of samples, which is the length", _elements),
         Mistake(
             "each rank's own count only: the others' are missing",
-            _saying(lambda counts, rank: counts[rank].repeat(len(counts))),
+            _oracle_from(lambda counts, rank: counts[rank].repeat(len(counts))),
         ),
-        Mistake("the sum of the counts", _saying(lambda counts, rank: counts.sum().reshape(1))),
+        Mistake("the sum of the counts", _oracle_from(lambda counts, rank: counts.sum().reshape(1))),
     ),
-    unit="sample at the most",
+    unit="sample at most",
     collective="all_gather",
     chunking="none",
     demo_setup=Setup(4, 9),

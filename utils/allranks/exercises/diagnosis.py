@@ -1,7 +1,7 @@
 """diagnosis(program) -> (rank, line, kind): what is wrong with each of the broken programs of lab 10.
 
-Called on every rank, so that the rank to blame can depend on the number of ranks. A diagnosis counts as a whole: which of
-its three parts is wrong is not told.
+It is called on every rank, so that the rank to blame can depend on the number of ranks. The verdict does not say which of the
+three parts is wrong.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from enum import IntEnum
 
 import torch
 
-from allranks.checking.cases import AllOrNothing, Args, Expected, Setup
+from allranks.checking.cases import AllOrNothing, Args, Expected, Oracle, Setup
 from allranks.checking.exercise import Exercise, Group, Mistake
 
-EVERY = -1  # instead of a rank, where all do the same wrong thing
+EVERY = -1  # in place of a rank, where every rank does the same wrong thing
 
 
 class Kind(IntEnum):
-    """What can be wrong with a program whose every single rank looks right; the lab lists them with the same numbers."""
+    """What can be wrong between ranks; the lab lists the same kinds with the same numbers."""
 
     DTYPE = 1  # tensors that meet have different dtypes
     SHAPE = 2  # ... different shapes
@@ -26,9 +26,12 @@ class Kind(IntEnum):
     ROOT = 4  # ranks name different roots
     DEADLOCK = 5  # a circle of ranks that wait for each other
     BUFFER = 6  # a buffer that is still in use is written to
-    NEVER_WAITED = 7  # nobody waits for what was started
+    NEVER_WAITED = 7  # no rank waits for an operation that it started
     EARLY = 8  # a rank leaves before a call that the others make
     GROUP = 9  # a group that only some ranks make
+
+
+Change = Callable[[int, int, int, Setup], tuple[int, int, int]]  # (rank, line, kind, setup) -> another diagnosis
 
 
 def _first_without(ranks: int) -> int:
@@ -54,7 +57,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return [(setup.option("_program"),) for _ in range(setup.ranks)]
 
 
-def _saying(change: Callable[[int, int, int, Setup], tuple[int, int, int]]):
+def _oracle_from(change: Change) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         blame, line, kind, _ = TRUTH[setup.option("_program")]
         told = change(blame(setup.ranks), line, int(kind), setup)
@@ -76,8 +79,8 @@ def _noticing(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, 
     return rank, notices, kind
 
 
-def _deadlock(hangs: bool):
-    """Who calls a program a deadlock that is none, though it hangs, or because it doesn't."""
+def _deadlock(hangs: bool) -> Change:
+    """Calls a program a deadlock that is not one: one that hangs, or one that does not."""
 
     def change(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
         if kind == Kind.DEADLOCK or (setup.option("_program") in HANGS) is not hangs:
@@ -99,15 +102,18 @@ EXERCISE = Exercise(
         for name in TRUTH
     ),
     inputs=_inputs,
-    oracle=_saying(lambda rank, line, kind, setup: (rank, line, kind)),
+    oracle=_oracle_from(lambda rank, line, kind, setup: (rank, line, kind)),
     allow=frozenset(),
     mistakes=(
-        Mistake("right for 4 ranks only: say which rank it is among p", _saying(_as_for_four)),
-        Mistake("rank 0 is the first to complain, not the one to blame", _saying(_victim)),
-        Mistake("this line notices what another one did", _saying(_noticing)),
-        Mistake("lines are counted from 1", _saying(lambda rank, line, kind, setup: (rank, line - 1, kind))),
-        Mistake("not all that hangs is a deadlock: is there a circle of waits?", _saying(_deadlock(hangs=True))),
-        Mistake("it does not hang, so it is no deadlock", _saying(_deadlock(hangs=False))),
+        Mistake("right for 4 ranks only: compute the rank from the number of ranks", _oracle_from(_as_for_four)),
+        Mistake("rank 0 is the first to complain, not the one to blame", _oracle_from(_victim)),
+        Mistake("this line only shows what another line did wrong", _oracle_from(_noticing)),
+        Mistake("lines are counted from 1", _oracle_from(lambda rank, line, kind, setup: (rank, line - 1, kind))),
+        Mistake(
+            "a program can hang without a deadlock: do ranks wait for each other in a circle?",
+            _oracle_from(_deadlock(hangs=True)),
+        ),
+        Mistake("it does not hang, so it is not a deadlock", _oracle_from(_deadlock(hangs=False))),
     ),
     unit="program",
     chunking="none",

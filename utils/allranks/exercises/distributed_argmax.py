@@ -43,7 +43,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return made
 
 
-def _best(args: Sequence[Args]) -> tuple[torch.Tensor, int, int]:
+def _best(args: Sequence[Args]) -> tuple[float, int, int]:
     best = None
     for rank, (view,) in enumerate(args):
         for index, value in enumerate(plain(view).reshape(-1).tolist()):
@@ -52,7 +52,7 @@ def _best(args: Sequence[Args]) -> tuple[torch.Tensor, int, int]:
     return best
 
 
-def _tuples(value, rank, index, setup):
+def _tuples(value: float, rank: int, index: int, setup: Setup) -> list[Expected]:
     return [Expected((value, rank, index)) for _ in range(setup.ranks)]
 
 
@@ -61,7 +61,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _local_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right value with the wrong place: the index in the concatenation of all ranks."""
+    """The right value with the index in the concatenation of all ranks' tensors."""
     value, rank, index = _best(args)
     before = sum(plain(a[0]).numel() for a in args[:rank])
     return _tuples(value, rank, before + index, setup)
@@ -173,10 +173,12 @@ EXERCISE = Exercise(
     rules=(Rule("at most 16 bytes x p received", 3, _bytes),),
     mistakes=(
         Mistake("each rank's own maximum: compare over all ranks", _own),
-        Mistake("the index is one into all ranks' tensors joined: it must be the flat index on its rank", _local_index),
-        Mistake("the index in the value's dtype, which can't hold it: send each in a dtype of its own", _rounded_index),
+        Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),
+        Mistake(
+            "the index was sent in the value's dtype, which can't hold it: send it in its own dtype", _rounded_index
+        ),
         Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
-        Mistake("NaN was passed over: as in torch.argmax it wins", _without_nan),
+        Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
         Mistake("the largest magnitude instead of the maximum", _magnitude),
         Mistake("the minimum instead of the maximum", _least),
     ),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
@@ -26,7 +26,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return [(View.of(part, setup.layout), View.of(targets)) for part in parts]
 
 
-def _everywhere(losses: Rows):
+def _oracle_from(losses: Rows) -> Oracle:
     """An oracle that gives every rank what `losses(rows, targets, width)` makes of the whole rows, in float64."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -122,12 +122,12 @@ EXERCISE = Exercise(
         *LOGIT_GROUPS,
     ),
     inputs=_inputs,
-    oracle=_everywhere(_losses),
+    oracle=_oracle_from(_losses),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("at most three values a row, in three all_reduces", 3, _three_small),),
     mistakes=(
         Mistake(
-            "the logarithm of a probability that vanished: log(sum) - x needs no probability",
+            "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability",
             _of_probability,
         ),
         Mistake(
@@ -135,31 +135,31 @@ EXERCISE = Exercise(
             _unstable,
         ),
         Mistake(
-            "every rank added a logit for the target: only the rank that holds its column may, the others add 0",
-            _everywhere(_without_mask(lambda targets, rank, width: (targets - rank * width).clamp(0, width - 1))),
+            "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
+            _oracle_from(_without_mask(lambda targets, rank, width: (targets - rank * width).clamp(0, width - 1))),
         ),
         Mistake(
-            "every rank added a logit for the target: only the rank that holds its column may, the others add 0",
-            _everywhere(_without_mask(lambda targets, rank, width: targets % width)),
-        ),
-        Mistake(
-            "the target's logit is missing: this is the logarithm of the sum alone",
-            _everywhere(lambda rows, targets, width: torch.logsumexp(rows, -1)),
+            "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
+            _oracle_from(_without_mask(lambda targets, rank, width: targets % width)),
         ),
         Mistake(
             "the target's logit is missing: this is the logarithm of the sum alone",
-            _everywhere(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
+        ),
+        Mistake(
+            "the target's logit is missing: this is the logarithm of the sum alone",
+            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
         ),
         Mistake(
             "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
             _own_maximum,
         ),
         Mistake("the sum is over each rank's own columns: add it over all ranks", _own_sum),
-        Mistake("the sign is turned round: the loss is positive", _everywhere(lambda *a: -_losses(*a))),
-        Mistake("the mean over the rows came back: return one loss a row", _everywhere(lambda *a: _losses(*a).mean())),
+        Mistake("the sign is wrong: the loss is positive", _oracle_from(lambda *a: -_losses(*a))),
+        Mistake("the mean over the rows came back: return one loss a row", _oracle_from(lambda *a: _losses(*a).mean())),
         Mistake(
             "the target's probability came back, not its negative logarithm",
-            _everywhere(lambda *a: torch.exp(-_losses(*a))),
+            _oracle_from(lambda *a: torch.exp(-_losses(*a))),
         ),
     ),
     unit="row",

@@ -16,7 +16,7 @@ def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     tensors = [plain(a[0]) for a in args]
     kind = tensors[0].dtype
     wide = torch.stack([t.to(torch.complex128 if kind.is_complex else torch.float64) for t in tensors])
-    # the order of adding, and whether one divides before or after, is free
+    # any order of adding is right, and so is dividing before or after
     atol = wide.abs().sum(0) * torch.finfo(kind).eps * 2
     return [Expected(wide.mean(0).to(kind), {}, atol) for _ in args]
 
@@ -32,7 +32,7 @@ def _one_all_reduce(run: Run) -> str | None:
         return broken
     wanted = run.setup.size
     for entry in run.collectives:
-        # complex numbers may travel as pairs: torch.view_as_real by hand, or by the functional collectives
+        # complex numbers may be sent as pairs: torch.view_as_real by hand, or by the functional collectives
         pairs = 2 if run.setup.dtype.startswith("complex") and not entry.dtype.startswith("complex") else 1
         if entry.numel not in (wanted, pairs * wanted):
             return (

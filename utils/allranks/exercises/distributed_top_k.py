@@ -98,7 +98,7 @@ def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _values_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right values from whichever places."""
+    """The right values with any ranks and indices."""
     return [Expected((wanted.returns[0], None, None)) for wanted in _oracle(setup, args)]
 
 
@@ -157,20 +157,21 @@ EXERCISE = Exercise(
     rules=(Rule("at most 16 bytes x k x p received", 3, _bytes, lambda s: s.ranks > 1 and s.option("k") > 0),),
     mistakes=(
         Mistake("each rank's own top k: compare over all ranks", _own),
+        Mistake("the indices count through all ranks' tensors: each must be the flat index on its rank", _joined_index),
         Mistake(
-            "the indices are into all ranks' tensors joined: each must be the flat index on its rank", _joined_index
+            "the indices were sent in the values' dtype, which can't hold them: send them in their own dtype",
+            _rounded_index,
         ),
-        Mistake("indices in the values' dtype, which can't hold them: send each in a dtype of its own", _rounded_index),
         Mistake("only the best of each rank took part: several of the top k may be on one rank", _one_from_each),
         Mistake("the k smallest instead of the largest", _smallest),
-        Mistake("smallest first: the largest comes first", _ascending),
+        Mistake("smallest first: the largest must come first", _ascending),
         Mistake("ties go to the lowest rank, then the lowest index", _late_ties),
         Mistake(
-            "the right values from other places: ties go to the lowest rank, then the lowest index, and neither torch.topk "
+            "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither torch.topk "
             "nor a sort that is not stable promises that",
             _values_only,
         ),
-        Mistake("NaN was passed over: as in torch.topk it is the largest", _without_nan),
+        Mistake("NaN was ignored: it is the largest, as in torch.topk", _without_nan),
     ),
     collective="all_gather",
     chunking="none",

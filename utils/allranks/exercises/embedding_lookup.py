@@ -16,8 +16,10 @@ from allranks.wire import LogEntry
 
 WIDTH = 3
 _WHOLE = ("int32", "int64")
-_DEALT_OUT = "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)"
-_MOST = 1 << 16  # no id, count or place is larger; the bits of a row's numbers are
+_OWNER_BY_MODULO = (
+    "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)"
+)
+_MOST = 1 << 16  # larger than every id, count or index, smaller than the bits of a row's numbers read as whole numbers
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
@@ -46,7 +48,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right rows in the order of their owners."""
+    """The right rows, in the order of the ranks that own them."""
     table, rows = _rows(args), setup.option("rows", 4)
     made = []
     for a in args:
@@ -56,7 +58,7 @@ def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _unsorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The ids are cut by how many each rank owns, but lie as they came: each is looked up where its place leads."""
+    """The ids are cut by how many each rank owns, but are not sorted: each is looked up on the rank that its index leads to."""
     table, rows = _rows(args), setup.option("rows", 4)
     made = []
     for a in args:
@@ -65,7 +67,7 @@ def _unsorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _dealt_out(place: Callable[[torch.Tensor, int, int], torch.Tensor]) -> Oracle:
+def _owner_by_modulo(place: Callable[[torch.Tensor, int, int], torch.Tensor]) -> Oracle:
     """Asks rank id % p, which looks at `place(ids, rows, ranks)` of its shard."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -87,11 +89,11 @@ def _own_shard(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _no_row_twice(run: Run) -> str | None:
-    missing = rules.no_messages(run)
-    if missing:
-        return missing
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
     kind = run.args[0][0][1].base.dtype
-    of_rows = {e.match for e in run.collectives if not _says_where(e) and _has_room_for_a_row(e, kind)}
+    of_rows = {e.match for e in run.collectives if not _carries_ids(e) and _has_room_for_a_row(e, kind)}
     carrying = [e for e in run.collectives if e.match in of_rows]
     others = [e for e in run.collectives if e.match not in of_rows]
     for call, args in enumerate(run.args):
@@ -116,25 +118,25 @@ def _no_row_twice(run: Run) -> str | None:
 
 
 def _numbers_enough(args: Sequence[Args]) -> int:
-    """A rank needs no more numbers than these to learn what it is asked for: three rounds of counts, and of every rank each
-    different id with two words about it, or its ids padded to one length, or a flag for each row."""
+    """The most numbers that a rank needs to learn which rows to send: three rounds of counts, and from every rank each different id
+    with two more numbers, or its ids padded to one length, or a flag for each row."""
     ids, p, rows = [plain(a[0]) for a in args], len(args), len(plain(args[0][1]))
     return 3 * p + max(3 * sum(len(i.unique()) for i in ids), p * max(len(i) for i in ids), p * rows)
 
 
 def _row_nbytes(entry: LogEntry, kind: torch.dtype) -> int:
-    """Bytes of a row in this message: floating numbers may have been cast, whole ones may be the bytes of a row."""
+    """Bytes of a row in this message: floating numbers may have been cast to another dtype; whole numbers may be a row's raw bytes."""
     sent = DTYPES.get(entry.dtype or "", kind)
     return WIDTH * (sent if sent.is_floating_point else kind).itemsize
 
 
 def _has_room_for_a_row(entry: LogEntry, kind: torch.dtype) -> bool:
-    """Whether a piece of it is longer than a number, such as a count, and as long as a row."""
+    """Whether some part of it is longer than one number and at least as long as a row."""
     return max(entry.splits, default=0) >= max(_row_nbytes(entry, kind), 9)
 
 
-def _says_where(entry: LogEntry) -> bool:
-    """Whether it carries ids or counts: whole numbers by their type, which may be claimed, and by their values."""
+def _carries_ids(entry: LogEntry) -> bool:
+    """Whether it carries ids or counts: whole numbers by their dtype, and, since the dtype may be a pretence, by their values."""
     numbers = provenance.numbers(entry) if entry.dtype in _WHOLE else None
     return numbers is not None and bool(((-_MOST < numbers) & (numbers < _MOST)).all())
 
@@ -176,8 +178,8 @@ EXERCISE = Exercise(
         Mistake("in the order of the ranks that own the rows: put them back into the order of ids", _sorted),
         Mistake("each row once: an id that comes again needs its row again", _unique),
         Mistake("looked up in the rank's own shard: each row is on rank id // len(shard)", _own_shard),
-        Mistake(_DEALT_OUT, _dealt_out(lambda ids, rows, p: ids % rows)),
-        Mistake(_DEALT_OUT, _dealt_out(lambda ids, rows, p: ids // p)),
+        Mistake(_OWNER_BY_MODULO, _owner_by_modulo(lambda ids, rows, p: ids % rows)),
+        Mistake(_OWNER_BY_MODULO, _owner_by_modulo(lambda ids, rows, p: ids // p)),
         Mistake(
             "ids cut by the sizes without being sorted: sort them by owner, id // len(shard), before they are sent",
             _unsorted,

@@ -1,18 +1,18 @@
 """fit_line(points) -> (alpha, beta): the model of a link from measured times, right at short and at long messages.
 
-The links and their times are made here, other ones for each rank: what a student measured at home nobody else can know. No
-messages travel.
+The links and their times are made up here, different ones for each rank, since the true alpha and beta of a student's machine
+are unknown. The ranks send no messages.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from allranks.checking.cases import Args, Expected, Setup
+from allranks.checking.cases import Args, Expected, Oracle, Setup
 from allranks.checking.exercise import Exercise, Group, Mistake
 
 NOISE = 0.03  # of a measured time, up or down
@@ -60,7 +60,7 @@ def _weighted(points: Points, power: int) -> tuple[float, float]:
     return alpha, beta
 
 
-def _saying(make: Callable[[Points], tuple[float, ...]], off: float = 1e-6):
+def _oracle_from(make: Callable[[Points], tuple[float, ...]], off: float = 1e-6) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         fits = [Fit(*make(points)) for (points,) in args]
         return [Expected(fit, {}, tuple(off * abs(x) for x in fit)) for fit in fits]
@@ -84,7 +84,7 @@ def _power_law(points: Points) -> tuple[float, float]:
     return math.exp(start), slope
 
 
-def _links(*links: str, ranks: int = 2, size: int = 8, **more) -> tuple[Setup, ...]:
+def _links(*links: str, ranks: int = 2, size: int = 8, **more: Any) -> tuple[Setup, ...]:
     return tuple(Setup(ranks, size, **more).with_options(link=link) for link in links)
 
 
@@ -102,23 +102,25 @@ EXERCISE = Exercise(
         Group("twice in a row", 1, _links("two GPUs", times=2)),
     ),
     inputs=_inputs,
-    oracle=_saying(_best, OFF),
+    oracle=_oracle_from(_best, OFF),
     allow=frozenset(),
     mistakes=(
         Mistake(
-            "plain least squares: the longest messages have all the say, and alpha is lost among their errors. Make the *relative* error small",
-            _saying(lambda points: _weighted(points, 0)),
+            "plain least squares: the errors of the longest messages hide alpha. Make the *relative* errors small",
+            _oracle_from(lambda points: _weighted(points, 0)),
         ),
-        Mistake("alpha and beta changed places", _saying(lambda points: _best(points)[::-1], OFF)),
+        Mistake("alpha and beta are swapped", _oracle_from(lambda points: _best(points)[::-1], OFF)),
         Mistake(
             "a bandwidth instead of beta: beta is seconds a byte",
-            _saying(lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF),
+            _oracle_from(lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF),
         ),
-        Mistake("microseconds instead of seconds", _saying(lambda points: tuple(1e6 * x for x in _best(points)), OFF)),
-        Mistake("a line through zero: even an empty message takes alpha", _saying(_through_zero, OFF)),
+        Mistake(
+            "microseconds instead of seconds", _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF)
+        ),
+        Mistake("a line through zero: even an empty message takes alpha", _oracle_from(_through_zero, OFF)),
         Mistake(
             "a power law: a line through the logarithms of n and t says t = a n^b, where the model is t = alpha + n beta",
-            _saying(_power_law),
+            _oracle_from(_power_law),
         ),
     ),
     unit="point",

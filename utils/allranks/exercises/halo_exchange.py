@@ -1,17 +1,17 @@
-"""halo_exchange(edge) -> (from_left, from_right): the edges of both neighbours on the ring, with no circle of waits."""
+"""halo_exchange(edge) -> (from_left, from_right): the edges of both neighbours on the ring, without a deadlock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule
 
 
-def _from(left: int, right: int):
-    """What comes of taking the edges of the ranks so many places on."""
+def _from(left: int, right: int) -> Oracle:
+    """An oracle: the edges of the ranks r + left and r + right."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         edges, p = [plain(a[0]) for a in args], setup.ranks
@@ -35,9 +35,9 @@ EXERCISE = Exercise(
     oracle=_from(-1, 1),
     allow=P2P,
     rules=(Rule("ring neighbours only", 2, rules.ring_messages),),
-    blocking_weight=44,  # the exercise is a deadlock to be mended: the broken program gets a fifth
+    blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
     mistakes=(
-        Mistake("left and right are exchanged: the left neighbour's edge comes first", _from(1, -1)),
+        Mistake("left and right are swapped: the left neighbour's edge comes first", _from(1, -1)),
         Mistake("the left neighbour's edge came twice", _from(-1, -1)),
         Mistake("the right neighbour's edge came twice", _from(1, 1)),
         Mistake("each rank's own edge came back", _from(0, 0)),

@@ -22,9 +22,9 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _own_rows(run: Run) -> str | None:
-    missing = rules.no_messages(run)
-    if missing:
-        return missing
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
     row = run.setup.size * run.itemsize
     for entry in run.sends:
         if entry.rank != 0:
@@ -35,7 +35,11 @@ def _own_rows(run: Run) -> str | None:
             )
     sent = len(run.sends)
     wanted = run.setup.times * (run.ranks - 1)
-    return None if sent == wanted else f"rank 0 sends {sent} messages, where one to each of the others makes {wanted}"
+    return (
+        None
+        if sent == wanted
+        else f"rank 0 sends {sent} messages, where one to each of the others is enough, {wanted} in all"
+    )
 
 
 EXERCISE = Exercise(

@@ -6,13 +6,16 @@ Node i holds the ranks i*g to (i+1)*g - 1. Messages between two ranks and collec
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import Make, explain_sum, in_place, sum_mistakes, sum_oracle
 from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
+from allranks.wire.messages import OpKind
+from allranks.wire.wait import name_ranks
 
 # bytes that one of m members sends for a buffer of n bytes, as a multiple of n, on a bandwidth-optimal algorithm
 _SHARES = {
@@ -31,25 +34,27 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
 
 
-def _node_sum(tensors, rank, setup):
+def _node_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
     g = setup.option("ranks_per_node")
     first = rank // g * g
     return summed(tensors[first : first + g])[0]
 
 
-def _across_sum(tensors, rank, setup):
+def _across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
     return summed(tensors[rank % setup.option("ranks_per_node") :: setup.option("ranks_per_node")])[0]
 
 
-def _rounded_up(flat, g):
+def _rounded_up(flat: torch.Tensor, g: int) -> list[torch.Tensor]:
     length = -(-len(flat) // g)
     return [flat[i * length : (i + 1) * length] for i in range(g)]
 
 
-def _never_gathered(cut, rest):
-    """The rank's 1/g of the sum, as `cut` cuts it; elsewhere what `rest` makes of its own tensor."""
+def _never_gathered(
+    cut: Callable[[torch.Tensor, int], Sequence[torch.Tensor]], rest: Callable[[torch.Tensor], torch.Tensor]
+) -> Make:
+    """The rank's own part of the sum, as `cut` cuts it; the other parts are what `rest` makes of its own tensor."""
 
-    def make(tensors, rank, setup):
+    def make(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
         g = setup.option("ranks_per_node")
         made = rest(tensors[rank].flatten())
         cut(made, g)[rank % g].copy_(cut(summed(tensors)[0].flatten(), g)[rank % g])
@@ -59,33 +64,35 @@ def _never_gathered(cut, rest):
 
 
 def _between_nodes(run: Run) -> str | None:
-    missing = rules.no_messages(run) or rules.wrong_dtype(run)
-    if missing:
-        return missing
+    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    if broken:
+        return broken
     g = run.setup.option("ranks_per_node")
     m = run.ranks // g
     n = rules.nbytes_of(run) // run.itemsize
     limit = run.setup.times * 2 * (m - 1) * math.ceil(math.ceil(n / g) / m) * run.itemsize
     sent = [0.0] * run.ranks
     for entry in run.outcome.log:
-        if entry.kind == "send" and entry.peer // g != entry.rank // g:
+        if entry.kind is OpKind.SEND and entry.peer // g != entry.rank // g:
             sent[entry.rank] += entry.nbytes
-        if entry.kind != "collective" or entry.group is None:
+        if entry.kind is not OpKind.COLLECTIVE or entry.group is None:
             continue
         nodes = {r // g for r in entry.group}
         if len(nodes) == 1:
             continue
         if len(entry.group) > len(nodes):
             return (
-                f"rank {entry.rank} calls {entry.op} on ranks {', '.join(map(str, entry.group))}{run.at(entry.line)}: that group "
+                f"rank {entry.rank} calls {entry.op} on {name_ranks(entry.group)}{run.at(entry.line)}: that group "
                 "has several ranks of one node and spans nodes; use one group for each node and one for each place in it"
             )
         sent[entry.rank] += _SHARES.get(entry.op, lambda m: 1)(len(entry.group)) * entry.nbytes
     for rank, nbytes in enumerate(sent):
         if nbytes > limit:
-            silent = 0 in sent[rank // g * g : (rank // g + 1) * g]  # another rank of the node sends nothing across
+            silent = (
+                0 in sent[rank // g * g : (rank // g + 1) * g]
+            )  # some rank of the node sends nothing to other nodes
             whole = (
-                ", as if it spoke for its whole node"
+                ", as if it sent for its whole node"
                 if silent and nbytes >= run.setup.times * 2 * (m - 1) / m * n * run.itemsize
                 else ""
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import LAYOUTS
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
@@ -21,7 +21,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return made
 
 
-def _from(make):
+def _oracle_from(make: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]) -> Oracle:
     """An oracle from `make(losses, counts, rank)`, (p, ...) each, in float64."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -33,8 +33,8 @@ def _from(make):
     return oracle
 
 
-def _swapped(losses, counts, rank):
-    """The last rank's calls come in the other order: its loss meets the others' counts."""
+def _swapped(losses: torch.Tensor, counts: torch.Tensor, rank: int) -> torch.Tensor:
+    """The last rank makes its two calls in the other order, so its loss is added to the others' counts."""
     mixed = losses[:-1].sum(0) + counts[-1]
     other = counts[:-1].sum(0) + losses[-1]
     return other / mixed if rank == len(losses) - 1 else mixed / other
@@ -55,22 +55,23 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
     ),
     inputs=_inputs,
-    oracle=_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
+    oracle=_oracle_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("at most two all_reduces", 1, _two),),
     mistakes=(
         Mistake(
-            "the last rank's loss was added to the others' counts: all must make their calls in one order",
-            _from(_swapped),
+            "the last rank's loss was added to the others' counts: every rank must make its calls in the same order",
+            _oracle_from(_swapped),
         ),
         Mistake(
             "the mean of the ranks' means: a rank with many samples counts as one with few",
-            _from(lambda a, b, rank: (a / b).mean(0)),
+            _oracle_from(lambda a, b, rank: (a / b).mean(0)),
         ),
-        Mistake("the sum of the ranks' means", _from(lambda a, b, rank: (a / b).sum(0))),
-        Mistake("each rank's own mean", _from(lambda a, b, rank: a[rank] / b[rank])),
+        Mistake("the sum of the ranks' means", _oracle_from(lambda a, b, rank: (a / b).sum(0))),
+        Mistake("each rank's own mean", _oracle_from(lambda a, b, rank: a[rank] / b[rank])),
         Mistake(
-            "the counts were never summed, or their sum was not used", _from(lambda a, b, rank: a.sum(0) / b[rank])
+            "the counts were never summed, or their sum was not used",
+            _oracle_from(lambda a, b, rank: a.sum(0) / b[rank]),
         ),
     ),
     collective="all_reduce",

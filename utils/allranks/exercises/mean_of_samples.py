@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
@@ -17,7 +17,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     return [(View.of(samples[rank * each : (rank + 1) * each]),) for rank in range(setup.ranks)]
 
 
-def _from(make):
+def _oracle_from(make: Callable[[list[torch.Tensor], int], torch.Tensor]) -> Oracle:
     """An oracle from `make(samples of each rank, rank)`, in float64."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -29,16 +29,16 @@ def _from(make):
     return oracle
 
 
-def _by_ranks(shards, rank):
+def _by_ranks(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
     """The sum of the means over the number of ranks, an empty one counting as zero."""
     return sum((s.mean() for s in shards if len(s)), torch.zeros((), dtype=torch.float64)) / len(shards)
 
 
-def _empty_as_one(shards, rank):
+def _empty_as_one(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
 
 
-def _of_full_ranks(shards, rank):
+def _of_full_ranks(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
     full = [s.mean() for s in shards if len(s)]
     return torch.stack(full).mean()
 
@@ -58,15 +58,18 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(4, 9, times=2), Setup(4, 9, outer_world=True))),
     ),
     inputs=_inputs,
-    oracle=_from(lambda shards, rank: torch.cat(shards).mean()),
+    oracle=_oracle_from(lambda shards, rank: torch.cat(shards).mean()),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("at most two all_reduces", 1, _two),),
     mistakes=(
-        Mistake("an empty rank counted as one sample: its count is 0", _from(_empty_as_one)),
-        Mistake("the mean of the ranks' means, an empty rank counting as zero", _from(_by_ranks)),
-        Mistake("the mean of the ranks' means: a rank with many samples counts as one with few", _from(_of_full_ranks)),
-        Mistake("the sum instead of the mean", _from(lambda shards, rank: torch.cat(shards).sum())),
-        Mistake("each rank's own mean", _from(lambda shards, rank: shards[rank].mean())),
+        Mistake("an empty rank counted as one sample: its count is 0", _oracle_from(_empty_as_one)),
+        Mistake("the mean of the ranks' means, an empty rank counting as zero", _oracle_from(_by_ranks)),
+        Mistake(
+            "the mean of the ranks' means: a rank with many samples counts as one with few",
+            _oracle_from(_of_full_ranks),
+        ),
+        Mistake("the sum instead of the mean", _oracle_from(lambda shards, rank: torch.cat(shards).sum())),
+        Mistake("each rank's own mean", _oracle_from(lambda shards, rank: shards[rank].mean())),
     ),
     unit="sample",
     collective="all_reduce",

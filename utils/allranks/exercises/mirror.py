@@ -15,13 +15,13 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _one_each(run: Run) -> str | None:
-    missing = rules.no_messages(run)
-    if missing:
-        return missing
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
     for rank in range(run.ranks):
         mine = [e for e in run.sends if e.rank == rank]
         if len(mine) > run.setup.times:
-            return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, where one to its mirror image does"
+            return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, where one, to its mirror image, is enough"
     return None
 
 

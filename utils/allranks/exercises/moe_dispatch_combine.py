@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -24,12 +24,12 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
         tokens = draw(setup, rng, count, WIDTH)
         to = setup.option("all_to")
         experts = torch.randint(0, setup.ranks, (count,), generator=rng) if to is None else torch.full((count,), to)
-        # every expert computes something else, so that a token at the wrong one shows
+        # every expert computes something different, so that a token at the wrong expert is seen
         made.append((View.of(tokens, setup.layout), View.of(experts), Function(rank + 2, 100.0 * (rank + 1))))
     return made
 
 
-def _through(setup: Setup, args: Sequence[Args], expert_of) -> list[Expected]:
+def _through(setup: Setup, args: Sequence[Args], expert_of: Callable[[int, int], int]) -> list[Expected]:
     made = []
     for rank, (tokens, experts, _) in enumerate(args):
         rows = [
@@ -106,7 +106,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(
-            "the permutation was applied again where its inverse belongs: result[order] = what came back",
+            "the permutation was applied again instead of its inverse: result[order] = what came back",
             _permuted_twice,
         ),
         Mistake("every token was computed by its own rank's expert: send it to the rank of its expert", _home),

@@ -1,14 +1,15 @@
-"""overlapped_gradients(parameters, bucket_bytes, backward): averages every .grad while backward() still makes the others."""
+"""overlapped_gradients(parameters, bucket_bytes, backward): averages gradients while backward() computes others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from allranks.checking import buckets
-from allranks.checking.buckets import SOME
+from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
@@ -34,26 +35,27 @@ def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _once(run: Run) -> str | None:
-    """backward() must have been called once in each call, or there is no telling which gradient is which."""
+    """backward() must have been called once in each call; without that the times say nothing."""
     for rank in range(run.ranks):
         took = [e.end - e.start for e in run.outcome.trace if e.op == "compute" and e.rank == rank]
         wanted = [s for args in run.args for s in args[rank][2].seconds]
         if len(took) != len(wanted):
-            wrong = f"rank {rank} computes {len(took)} gradients, where there are {len(wanted)}"
-            return f"{wrong}: call backward(ready) once"
+            return (
+                f"rank {rank} computes {len(took)} gradients, where there are {len(wanted)}: call backward(ready) once"
+            )
         if not all(map(math.isclose, took, wanted)):  # a rank says itself how long it computes
-            return f"rank {rank} computes its gradients in other times than backward() takes"
+            return f"rank {rank} computes for other times than backward() does: use backward() as it is given"
     return None
 
 
 def _launched_when_ready(run: Run) -> str | None:
-    """Each bucket's all_reduce must start when the slowest rank has the last gradient of it and of those before it."""
+    """Each bucket's all_reduce must start as soon as the slowest rank has all gradients of it and of the buckets before."""
     works = _computing(run)
     for call, args in enumerate(run.args):
         plan = buckets.buckets(args[0])
         ready = [_ready(plan, args[rank][2].order, works[rank][call]) for rank in range(run.ranks)]
         for number, bucket in enumerate(plan):
-            launched = _launches(run, 0, call)[number]  # it starts when the last rank has launched it
+            launched = _launches(run, 0, call)[number]  # an all_reduce starts when the last rank has launched it
             if launched.start <= max(times[number] for times in ready):
                 continue
             late = [
@@ -65,12 +67,12 @@ def _launched_when_ready(run: Run) -> str | None:
                 f"{late[rank]} more gradients were computed before it. Launch it inside ready(), as soon as its last "
                 "gradient is there"
             )
-            if not late[rank]:  # then the last rank to launch it computed nothing meanwhile: it stood still
+            if not late[rank]:  # the last rank to launch it computed nothing in that time, so it waited
                 waited = next(e for e in run.outcome.trace if e.op == "wait" and e.end == launched.start)
                 rank = waited.rank
                 why = (
-                    f"rank {rank} stands still in a wait until then{run.at(waited.line)}. Launch all that is complete before "
-                    "any wait(), which belongs behind backward()"
+                    f"rank {rank} is in a wait until then{run.at(waited.line)}. Launch every complete bucket before "
+                    "any wait(), and call wait() after backward()"
                 )
             line = _launches(run, rank, call)[number].line
             return (
@@ -80,8 +82,8 @@ def _launched_when_ready(run: Run) -> str | None:
     return None
 
 
-def _nobody_waits(run: Run) -> str | None:
-    """Nobody may stand still before its last gradient is there: the wait belongs behind backward()."""
+def _no_early_wait(run: Run) -> str | None:
+    """No rank may wait before it has its last gradient: the wait belongs behind backward()."""
     works = _computing(run)
     for rank in range(run.ranks):
         idle = [e for e in run.outcome.trace if e.op == "wait" and e.rank == rank]
@@ -92,13 +94,13 @@ def _nobody_waits(run: Run) -> str | None:
                 left = sum(e > early.start for e in ends)
                 return (
                     f"rank {rank} waits for an all_reduce{run.at(early.line)} while {left} gradients are still to be computed: nothing "
-                    "overlaps that wait. Keep what async_op=True returns, and wait() behind backward()"
+                    "overlaps that wait. Keep the handles that async_op=True returns, and call wait() after backward()"
                 )
     return None
 
 
 def _computing(run: Run) -> list[list[list[float]]]:
-    """When each gradient was there, in virtual seconds: [rank][call], in the order in which they came."""
+    """When each gradient was ready, in virtual seconds: [rank][call], in the order of readiness."""
     made = []
     for rank in range(run.ranks):
         ends = [e.end for e in run.outcome.trace if e.op == "compute" and e.rank == rank]
@@ -108,7 +110,7 @@ def _computing(run: Run) -> list[list[list[float]]]:
 
 
 def _ready(plan: list[list[int]], order: Sequence[int], ends: Sequence[float]) -> list[float]:
-    """When each bucket may go: it and all buckets before it are complete, for all ranks must launch in one order."""
+    """When each bucket may be launched: it and all buckets before it are complete, since all ranks launch in one order."""
     at = dict(zip(order, ends, strict=True))
     times: list[float] = []
     for bucket in plan:
@@ -127,12 +129,12 @@ def _listed(places: Sequence[int]) -> str:
     return ", ".join(map(str, places))
 
 
-def _in_order(broken):
-    """The rule, where the buckets are as they should be: else that is told, by the rule before."""
-    return lambda run: None if buckets.one_all_reduce_each(run) else _once(run) or broken(run)
+def _if_buckets_right(breach: Callable[[Run], str | None]) -> Callable[[Run], str | None]:
+    """The rule, for runs whose buckets are right; the rule on buckets tells of the others."""
+    return lambda run: None if buckets.one_all_reduce_each(run) else _once(run) or breach(run)
 
 
-def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more) -> Setup:
+def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more: Any) -> Setup:
     own = {f"_{name}": more.pop(name) for name in ("orders", "slow") if name in more}
     words = ["sizes " + ", ".join(str(math.prod(s)) for s in shapes)]
     words += [f"on rank {r} they come in the order {_listed(order)}" for r, order in own.get("_orders", {}).items()]
@@ -145,30 +147,30 @@ EXERCISE = Exercise(
     name="overlapped_gradients",
     promise="averages the gradients over the ranks while backward() computes the others",
     groups=(
-        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SOME, 40), _case(4, SOME, 32))),
-        Group("any rank count", 1, (_case(1, SOME, 40), _case(5, SOME, 40), _case(8, ((3,), (4,)), 16))),
-        Group("any bucket size", 1, (_case(3, SOME, 4), _case(2, SOME, 20), _case(2, SOME, 10**6))),
+        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SHAPES, 40), _case(4, SHAPES, 32))),
+        Group("any rank count", 1, (_case(1, SHAPES, 40), _case(5, SHAPES, 40), _case(8, ((3,), (4,)), 16))),
+        Group("any bucket size", 1, (_case(3, SHAPES, 4), _case(2, SHAPES, 20), _case(2, SHAPES, 10**6))),
         Group(
             "gradients that come in another order",
             2,
             (
-                _case(3, SOME, 40, orders={1: (4, 2, 3, 1, 0)}),
-                _case(2, SOME, 16, orders={0: (3, 4, 1, 2, 0)}),
-                _case(3, SOME, 24, orders={2: (0, 1, 2, 3, 4)}),
+                _case(3, SHAPES, 40, orders={1: (4, 2, 3, 1, 0)}),
+                _case(2, SHAPES, 16, orders={0: (3, 4, 1, 2, 0)}),
+                _case(3, SHAPES, 24, orders={2: (0, 1, 2, 3, 4)}),
             ),
         ),
-        Group("a slow rank", 1, (_case(3, SOME, 32, slow={1: 3}), _case(4, SOME, 20, slow={3: 2}))),
-        Group("any dtype", 1, (_case(3, SOME, 64, "float64", values="random"), _case(2, SOME, 16, "bfloat16"))),
-        Group("any circumstances", 1, (_case(3, SOME, 40, times=2), _case(3, SOME, 40, outer_world=True))),
+        Group("a slow rank", 1, (_case(3, SHAPES, 32, slow={1: 3}), _case(4, SHAPES, 20, slow={3: 2}))),
+        Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
+        Group("any circumstances", 1, (_case(3, SHAPES, 40, times=2), _case(3, SHAPES, 40, outer_world=True))),
     ),
     inputs=_inputs,
     oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("one all_reduce a bucket, each full", 2, buckets.one_all_reduce_each),
-        # who waits too early launches too late for it: the wait is told first
-        Rule("nobody waits before backward is over", 4, _in_order(_nobody_waits)),
-        Rule("each bucket launched as soon as it is complete", 4, _in_order(_launched_when_ready)),
+        # a rank that waits too early also launches too late, so this rule comes first
+        Rule("no rank waits before backward is over", 4, _if_buckets_right(_no_early_wait)),
+        Rule("each bucket launched as soon as it is complete", 4, _if_buckets_right(_launched_when_ready)),
     ),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
@@ -184,6 +186,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="bucketed, overlapped",
     chunking="none",
-    demo_setup=_case(4, SOME, 32),
+    demo_setup=_case(4, SHAPES, 32),
     forbidden_advice="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
 )

@@ -1,4 +1,4 @@
-"""pairwise_all_to_all(chunks) -> list[Tensor]: chunks[i] goes to rank i; each pair of ranks meets once per direction.
+"""pairwise_all_to_all(chunks) -> list[Tensor]: chunks[i] goes to rank i; one message for each pair and direction.
 
 On rank r everything that arrives has the shape of its own chunks[r]; the chunks for different ranks may differ.
 """
@@ -52,9 +52,7 @@ def _once(run: Run) -> str | None:
     for (rank, peer), times in sorted(sent.items()):
         if times > run.setup.times:
             line = next(e.line for e in run.sends if (e.rank, e.peer) == (rank, peer))
-            return (
-                f"rank {rank} sends {times} messages to rank {peer}{run.at(line)}: each pair meets once per direction"
-            )
+            return f"rank {rank} sends {times} messages to rank {peer}{run.at(line)}: one message to each other rank is enough"
     for rank in range(run.ranks):
         for peer in range(run.ranks):
             nbytes = sum(e.nbytes for e in run.sends if (e.rank, e.peer) == (rank, peer))
@@ -83,7 +81,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("each pair once per direction", 3, _once),),
+    rules=(Rule("one message for each pair and direction", 3, _once),),
     blocking_weight=3,
     mistakes=(
         Mistake("each rank's own chunks came back: nothing was exchanged, or what arrived was not returned", _own),

@@ -11,6 +11,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, every_root, in_place, with_root
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.wire.wait import name_ranks
 
 ALPHA, BETA = 1.0, 0.25
 
@@ -23,7 +24,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): plain(args[setup.root][0])}) for _ in args]
 
 
-def _first_segment(tensors, rank, setup):
+def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
     """Only the first segment arrived."""
     if rank == setup.root:
         return tensors[rank]
@@ -33,22 +34,24 @@ def _first_segment(tensors, rank, setup):
 
 
 def _chain(run: Run) -> str | None:
-    missing = rules.no_messages(run) or rules.wrong_dtype(run)
-    if missing:
-        return missing
+    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    if broken:
+        return broken
     for rank in range(run.ranks):
         peers = {e.peer for e in run.sends if e.rank == rank}
         if len(peers) > 1:
             line = next(e.line for e in run.sends if e.rank == rank)
-            return f"rank {rank} sends to ranks {', '.join(map(str, sorted(peers)))}{run.at(line)}: on a chain each rank has one successor"
+            return (
+                f"rank {rank} sends to {name_ranks(list(peers))}{run.at(line)}: on a chain each rank has one successor"
+            )
         sources = {e.rank for e in run.sends if e.peer == rank}
         if len(sources) > 1:
-            return f"rank {rank} receives from ranks {', '.join(map(str, sorted(sources)))}: on a chain each rank has one predecessor"
+            return f"rank {rank} receives from {name_ranks(list(sources))}: on a chain each rank has one predecessor"
     return None
 
 
-def _stores_first(run: Run) -> bool:
-    """Whether ranks that pass on start to send only when they have received everything."""
+def _receives_all_first(run: Run) -> bool:
+    """Whether every rank that receives and sends starts to send only after it has received everything."""
     passing = {e.rank for e in run.sends} & {e.peer for e in run.sends}
     for rank in passing:
         mine = [e for e in run.outcome.trace if e.rank == rank and e.nbytes]
@@ -68,12 +71,12 @@ def _time(run: Run) -> str | None:
         return None
     pieces = max(Counter((e.rank, e.peer) for e in run.sends).values())
     if pieces > k:
-        why = f"{pieces} pieces travel where segments={k} asks for {k}, and each pays alpha"
+        why = f"{pieces} pieces are sent where segments={k} asks for {k}, and each takes alpha"
     elif k > 1 and 1 < pieces < min(k, n):
-        why = f"only {pieces} segments travel; tensor_split(k) makes k of them, split(k) makes them k long"
+        why = f"only {pieces} segments are sent; tensor_split(k) makes k segments, split(k) makes segments of length k"
     elif k > 1 and all(e.numel == n for e in run.sends):
-        why = "the vector travels whole; cut it into segments"
-    elif k > 1 and _stores_first(run):
+        why = "the vector is sent whole; cut it into segments"
+    elif k > 1 and _receives_all_first(run):
         why = "each rank passes on only after it has everything; pass a segment on while the next one comes"
     else:
         why = "receive the next segment while the last one is still being sent (isend or irecv)"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import torch
+
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, explain_sum, in_place, sum_mistakes, sum_oracle
@@ -20,8 +22,8 @@ def _rounds(run: Run) -> str | None:
 
 
 def _take_turns(run: Run) -> bool:
-    """Whether all but the folded ranks swap with a partner that sends only once it has received."""
-    seen: dict[tuple, list[int]] = {}  # by two messages that pass between two ranks one after the other
+    """Whether the ranks of each pair send one after the other. With a p that is no power of two the folded ranks do not count."""
+    seen: dict[tuple, list[int]] = {}  # by two messages between two ranks, one after the other
     for rank in range(run.ranks):
         mine = [e for e in run.outcome.trace.events if e.rank == rank and e.op in ("send", "recv")]
         for a, b in itertools.pairwise(mine):
@@ -35,11 +37,11 @@ def _bytes(run: Run) -> str | None:
     limit = (ceil_lg(run.ranks) + 1) * rules.nbytes_of(run)
     for rank, nbytes in enumerate(run.bytes_sent()):
         if nbytes > limit:
-            return f"rank {rank} sends {nbytes} bytes: one vector a round, {limit} bytes, are enough"
+            return f"rank {rank} sends {nbytes} bytes: one vector in each round is enough, {limit} bytes in all"
     return rules.wrong_dtype(run)
 
 
-def _first_round(tensors, rank, setup):
+def _first_round(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
     other = rank ^ 1
     return tensors[rank] + tensors[other] if other < len(tensors) else tensors[rank]
 

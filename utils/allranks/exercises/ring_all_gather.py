@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
@@ -16,15 +16,15 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(torch.cat([plain(a[0]) for a in args])) for _ in args]
 
 
-def _rotated(step: int):
-    """In order of arrival: the own tensor first, then the neighbour's and so on."""
+def _rotated(step: int) -> Make:
+    """In order of arrival: the rank's own tensor first, then the neighbour's, and so on."""
     return lambda tensors, rank, setup: torch.cat(
         [tensors[(rank + step * i) % len(tensors)] for i in range(len(tensors))]
     )
 
 
-def _own_sent(step: int):
-    """What comes of sending the own tensor in every step: the neighbour's in every place but one."""
+def _own_sent(step: int) -> Make:
+    """Where every rank sends its own tensor in every step: the neighbour's tensor in all places but one."""
     return lambda t, rank, setup: torch.cat(
         [t[rank] if i == rank else t[(rank + step) % len(t)] for i in range(len(t))]
     )
@@ -35,12 +35,12 @@ _ORDER = "in order of arrival instead of rank order: rank r's tensor belongs in 
 
 
 def _no_more_bytes(run: Run) -> str | None:
-    """Every rank passes on each of the others' tensors, or its own, once."""
+    """Every rank must send p-1 tensors and no more."""
     enough = run.setup.times * (run.ranks - 1) * rules.nbytes_of(run)
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > enough:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
-            return f"rank {rank} sends {sent} bytes{run.at(longest.line)}, where (p-1)n = {enough} do: pass on what came, and nothing else"
+            return f"rank {rank} sends {sent} bytes{run.at(longest.line)}, where (p-1)n = {enough} are enough: in each step send only the tensor that you received last"
     return None
 
 

@@ -6,26 +6,27 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, in_place, sum_mistakes, sum_oracle
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
-def _one_pass(step: int):
+def _one_pass(step: int) -> Make:
     return lambda tensors, rank, setup: tensors[rank] + tensors[(rank + step) % len(tensors)]
 
 
-def _reduce_scatter_only(shift: int, step: int):
-    """The state after p-1 steps of the ring: rank r holds chunk c with the contributions that had reached it by then."""
+def _reduce_scatter_only(shift: int, step: int) -> Make:
+    """The state after p-1 steps of the ring: each chunk on rank r with the contributions that had reached it."""
 
-    def make(tensors, rank, setup):
+    def make(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
         p = len(tensors)
         chunks = [t.reshape(-1).tensor_split(p) for t in tensors]
         parts = []
         for chunk in range(p):
-            # the chunk's walk starts on the rank that sends it first and adds one contribution a step
+            # the chunk starts on the rank that sends it first; each step adds one contribution
             start = (chunk + shift) % p
             distance = (step * (rank - start)) % p
-            parts.append(sum(chunks[(start + step * i) % p][chunk] for i in range(distance + 1)))
+            held = [chunks[(start + step * i) % p][chunk] for i in range(distance + 1)]
+            parts.append(sum(held[1:], held[0]))
         return torch.cat(parts).reshape(tensors[0].shape)
 
     return make
@@ -47,7 +48,7 @@ def _bytes(run: Run) -> str | None:
 
 _ONE_PASS = "only the neighbour's contribution was added: one pass instead of p-1 steps"
 _HALF = (
-    "the all-gather half is missing, or what comes in it is not stored: "
+    "the all-gather half is missing, or what it brings is not stored: "
     "after the reduce-scatter each rank has only one complete chunk"
 )
 

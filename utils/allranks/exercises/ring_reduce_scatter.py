@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
@@ -16,7 +16,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(chunk, {}, limit) for chunk, limit in zip(total.tensor_split(setup.ranks), limits, strict=True)]
 
 
-def _chunk(step: int):
+def _chunk(step: int) -> Make:
     return lambda tensors, rank, setup: summed(tensors)[0].tensor_split(setup.ranks)[(rank + step) % setup.ranks]
 
 

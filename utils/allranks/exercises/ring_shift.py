@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
@@ -22,8 +22,8 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(plain(args[(rank - k) % setup.ranks][0])) for rank in range(setup.ranks)]
 
 
-def _from(step):
-    """What comes of taking the tensor of rank r + step(k)."""
+def _from(step: Callable[[int], int]) -> Make:
+    """The tensor of rank r + step(k)."""
     return lambda tensors, rank, setup: tensors[(rank + step(setup.option("k", 1))) % setup.ranks]
 
 
@@ -63,7 +63,7 @@ EXERCISE = Exercise(
     blocking_weight=3,
     mistakes=(
         returning(
-            "shifted the wrong way round: rank r gets the tensor of rank r - k, so it sends to r + k",
+            "shifted in the wrong direction: rank r gets the tensor of rank r - k, so it sends to r + k",
             _from(lambda k: k),
         ),
         returning("shifted by 1, whatever k is", _from(lambda k: -1)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import LAYOUTS, MOVED_DTYPES, in_place
@@ -15,10 +17,10 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _one(run: Run) -> str | None:
-    return rules.calls(run, "broadcast", "one does", least=1, most=1)
+    return rules.calls(run, "broadcast", "one is enough", least=1, most=1)
 
 
-def _first_of_node(tensors, rank, setup):
+def _first_of_node(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
     return tensors[rank - rank % max(setup.ranks // 2, 1)]
 
 

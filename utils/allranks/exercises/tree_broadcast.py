@@ -34,7 +34,7 @@ def _once(run: Run) -> str | None:
     limit = rules.nbytes_of(run)
     for rank, nbytes in enumerate(received):
         if rank != root and nbytes > limit:
-            return f"rank {rank} receives {nbytes} bytes; the tensor has {limit}: each rank needs it once"
+            return f"rank {rank} receives {nbytes} bytes; the tensor has {limit}: each rank must receive it once"
     return rules.wrong_dtype(run)
 
 

@@ -30,7 +30,7 @@ def _bytes(run: Run) -> str | None:
     limit = rules.nbytes_of(run)
     for rank, nbytes in enumerate(run.bytes_sent()):
         if nbytes > limit:
-            return f"rank {rank} sends {nbytes} bytes; the tensor has {limit}: each rank hands its sum on once"
+            return f"rank {rank} sends {nbytes} bytes; the tensor has {limit}: each rank must send its sum once"
     return rules.wrong_dtype(run)
 
 
@@ -53,8 +53,8 @@ EXERCISE = Exercise(
     blocking_weight=1,
     mistakes=(
         in_place(
-            "dst's own contribution alone: what came was not added (`a.add(b)` makes a new tensor, `a += b` adds), "
-            "or nothing came",
+            "dst's own contribution only: what was received was not added (`a.add(b)` makes a new tensor, `a += b` adds), "
+            "or dst received nothing",
             lambda t, r, s: t[r] if r == s.root else None,
         ),
         *sum_mistakes(),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from allranks.checking import provenance, rules
-from allranks.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
@@ -24,7 +25,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     ]
 
 
-def _step(divide: int = 1, sign: int = -1, own: bool = False):
+def _step(divide: int = 1, sign: int = -1, own: bool = False) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         ranks = [plain(a[0]) for a in args]
         lr, kind = args[0][1], ranks[0][0][0].dtype
@@ -46,7 +47,7 @@ def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([t.flatten() for t in tensors])
 
 
-def _flat_step(values: torch.Tensor, like: Sequence[torch.Tensor], atol) -> Expected:
+def _flat_step(values: torch.Tensor, like: Sequence[torch.Tensor], atol: Any) -> Expected:
     """The parameters cut from one flat vector."""
     parts = values.split([t.numel() for t in like])
     pairs = zip(parts, like, strict=True)
@@ -59,7 +60,7 @@ def _shards(setup: Setup, count: int) -> list[slice]:
 
 
 def _first_shard_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each rank updated its shard of the flat vector, and nobody gathered."""
+    """Each rank updated its shard of the flat vector, and none was gathered."""
     made = []
     for rank, wanted in enumerate(_step()(setup, args)):
         before = [data for data, _ in plain(args[rank][0])]
@@ -82,9 +83,9 @@ def _owners_gradient(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _volume(run: Run) -> str | None:
-    missing = rules.no_messages(run)
-    if missing:
-        return missing
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
     for call, args in enumerate(run.args):
         total = sum(p.data.tensor().numel() for p in args[0][0])
         itemsize = args[0][0][0].data.base.element_size()
@@ -106,7 +107,7 @@ def _volume(run: Run) -> str | None:
 
 
 def _gathers_gradients(run: Run, call: int) -> bool:
-    """Whether the ranks hand round the sums or means of the gradients, and not the new parameters."""
+    """Whether the ranks gather sums or means of the gradients, and not the new parameters."""
     sent = [e for e in run.collectives if e.call == call and e.op in GATHERS]
     parts = [part.double() for e in sent if (part := provenance.numbers(e)) is not None]
     if not parts or len(parts) < len(sent):
@@ -119,34 +120,34 @@ def _gathers_gradients(run: Run, call: int) -> bool:
 
 
 def _among(wanted: torch.Tensor, numbers: torch.Tensor) -> bool:
-    """Whether each of them is there, up to rounding."""
+    """Whether each wanted number is among the others, up to rounding."""
     if not numbers.numel():
         return False
     return bool(((wanted[:, None] - numbers).abs().min(1).values <= 1e-5 * (1 + wanted.abs())).all())
 
 
-def _case(ranks: int, shapes: tuple, dtype: str = "float32", lr: float = 0.5, **more) -> Setup:
+def _case(ranks: int, shapes: tuple, dtype: str = "float32", lr: float = 0.5, **more: Any) -> Setup:
     return Setup(
         ranks, len(shapes), dtype, note="sizes " + ", ".join(str(math.prod(s)) for s in shapes), **more
     ).with_options(_shapes=shapes, lr=lr)
 
 
-SOME = ((4,), (2, 3), (5,))
+SHAPES = ((4,), (2, 3), (5,))
 
 EXERCISE = Exercise(
     name="zero_sgd_step",
     promise="does an averaged SGD step, each rank updating its shard",
     groups=(
         Group("right step", 3, (_case(2, ((4,),)), _case(3, ((6,), (3,))), _case(4, ((8,), (2, 2))))),
-        Group("any rank count", 1, (_case(1, SOME), _case(3, SOME), _case(5, SOME), _case(8, ((8, 2),)))),
+        Group("any rank count", 1, (_case(1, SHAPES), _case(3, SHAPES), _case(5, SHAPES), _case(8, ((8, 2),)))),
         Group(
             "any size",
             2,
-            (_case(2, ((3,),)), _case(4, ((1,),)), _case(4, SOME), _case(8, ((3,), (2,))), _case(3, ((7,), (1,)))),
+            (_case(2, ((3,),)), _case(4, ((1,),)), _case(4, SHAPES), _case(8, ((3,), (2,))), _case(3, ((7,), (1,)))),
         ),
         Group("any rate", 1, (_case(3, ((6,),), lr=0.125), _case(3, ((6,),), lr=2.0))),
-        Group("any dtype", 1, (_case(3, SOME, "float64", values="random"),)),
-        Group("any circumstances", 1, (_case(3, SOME, times=2), _case(3, SOME, outer_world=True))),
+        Group("any dtype", 1, (_case(3, SHAPES, "float64", values="random"),)),
+        Group("any circumstances", 1, (_case(3, SHAPES, times=2), _case(3, SHAPES, outer_world=True))),
     ),
     inputs=_inputs,
     oracle=_step(),
@@ -170,6 +171,6 @@ EXERCISE = Exercise(
     collective="reduce_scatter + all_gather",
     algorithm="ZeRO",
     chunking="none",
-    demo_setup=_case(4, SOME),
+    demo_setup=_case(4, SHAPES),
     forbidden_advice="It needs reduce_scatter and all_gather only.",
 )

@@ -1,20 +1,20 @@
 """The router: takes every rank's operations, matches them, and knows when nobody can go on.
 
 It is a state machine without sockets: `take(rank, operations, body)` changes the state, answers gather in `outbox`.
-What a rank claims is checked; the router never executes or unpickles anything of it.
+`requests.py` checks what a rank says; the router never executes or unpickles anything of it.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
 
-from allranks.wire import collectives
+from allranks.wire import collectives, requests
 from allranks.wire.codec import Body, CodecError
-from allranks.wire.failures import FailureKind, Misuse
+from allranks.wire.failures import FailureKind
 from allranks.wire.frames import Answer, FrameKind
-from allranks.wire.messages import COLLECTIVES, PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
+from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
 from allranks.wire.state import BLOCKED, Op, Phase, RankState, WireFault
 from allranks.wire.wait import name_ranks
 
@@ -23,31 +23,7 @@ MAX_OPERATIONS = 200_000
 MAX_UNDELIVERED_NBYTES = 2 << 30
 _LOGGED_NBYTES = 8 << 20  # payloads kept for the log, in all: a check keeps the logs of some 40 runs
 MAX_FILES = 1000  # that are told of one rank
-_FILE_NCHARS = 500
-_OWN_FAULTS = {  # what a rank may say of itself; all else is for the router to find
-    FailureKind.CHANGED_BEFORE_WAIT,
-    FailureKind.CPU_LIMIT,
-    FailureKind.WALL_LIMIT,
-    FailureKind.MEMORY,
-    FailureKind.FORKED,
-    FailureKind.EXCEPTION,
-    FailureKind.EXITED,
-    FailureKind.BAD_RESULT,
-    FailureKind.SYNTAX,
-    FailureKind.IMPORT,
-    FailureKind.NO_FUNCTION,
-}
 _POLLS = 1000
-_LONGEST_S = 1e9  # of virtual time, to compute once
-_MALFORMED = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    RuntimeError,  # a RecursionError among them, and torch's, of tensors that can't be what they are said to be
-    MemoryError,
-)
 
 
 class Router:
@@ -88,23 +64,18 @@ class Router:
                 return  # a rank at fault goes no further; what it had kept back is void
             try:
                 at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
-            except _MALFORMED as error:
+            except requests.MALFORMED as error:
                 raise CodecError(f"an operation is malformed: {error}") from None
 
     def _take_one(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
-        file, line = _place(op.get("where"))
+        file, line = requests.read_place(op)
         match op["do"]:
             case OpKind.SEND | OpKind.RECV | OpKind.COLLECTIVE:
-                known = self._new(rank, state, op, file, line)
-                size = op.get("nbytes", 0)
-                if size:
-                    if body.fd >= 0 and single and body.nbytes == size:
-                        known.body = body.again()
-                    elif body.fd < 0 and isinstance(size, int) and 0 < size <= body.nbytes - at:
-                        known.body = Body(bytes(body.read()[at : at + size]))
-                    else:
-                        raise CodecError("an operation has no payload of its size")
-                    at += size
+                known = requests.read_operation(op, rank, state)
+                state.ops[known.number] = known
+                self.log.append(known)
+                state.program.append(("post", known, line))
+                known.body, at = requests.read_payload(op, body, at, single)
                 self._post(rank, state, known)
             case FrameKind.WAIT:
                 waited = state.ops[op["number"]]
@@ -123,17 +94,13 @@ class Router:
                 state.on, state.file, state.line = state.ops[op["number"]], file, line
                 self._stop(state, Phase.POLLING)
             case FrameKind.GROUP:
-                members = tuple(int(m) for m in op["members"])
-                if rank not in members or not set(members) <= set(range(self.size)) or len(set(members)) < len(members):
-                    raise CodecError("a group has impossible members")
+                name, members = requests.read_group(op, rank, self.size)
                 if len(self.made) >= MAX_OPERATIONS:
                     raise CodecError("the ranks make too many groups")
-                state.groups[str(op["group"])] = (str(op["group"]), members)
-                self.made.append((rank, str(op["group"]), members, len(state.ops), file, line))
+                state.groups[name] = (name, members)
+                self.made.append((rank, name, members, len(state.ops), file, line))
             case FrameKind.COMPUTE:
-                seconds = op["seconds"]
-                if not isinstance(seconds, float) or not 0 <= seconds <= _LONGEST_S:
-                    raise CodecError("a time to compute is no time")
+                seconds = requests.read_seconds(op)
                 if len(state.work) >= MAX_OPERATIONS:
                     raise CodecError("a rank computes too often")
                 state.work[len(state.program)] = seconds
@@ -145,73 +112,15 @@ class Router:
             case FrameKind.WRITE:
                 state.files += 1
                 if state.files <= MAX_FILES:
-                    self.written.append((rank, str(op["path"])[:_FILE_NCHARS], file, line))
+                    self.written.append((rank, requests.read_path(op), file, line))
             case FrameKind.FAULT:
-                self._take_fault(rank, state, op, file, line)
+                self._fail(requests.read_fault(op, rank, state))
             case FrameKind.DONE:
                 state.result = (op, body)
                 self._stop(state, Phase.DONE)
             case _:
                 raise CodecError("an operation is unknown")
         return at
-
-    def _new(self, rank: int, state: RankState, op: dict, file, line) -> Op:
-        group = state.groups[str(op["group"])]
-        known = Op(
-            rank,
-            int(op["number"]),
-            len(state.ops),
-            state.call,
-            OpKind(op["do"]),
-            str(op["name"])[:40],
-            group,
-            file,
-            line,
-        )
-        if known.number in state.ops:
-            raise CodecError("an operation's number is used twice")
-        known.dtype, known.pairs = op.get("dtype"), bool(op.get("pairs"))
-        if known.dtype is not None and known.dtype not in collectives.ITEMSIZES:
-            raise CodecError("a dtype is unknown")
-        item = collectives.ITEMSIZES.get(known.dtype, 0)
-        if known.kind is OpKind.COLLECTIVE:
-            known.collective, known.reduce_op = str(op["collective"]), op.get("reduce_op")
-            if known.collective not in COLLECTIVES:  # the name by which it was called is checked for what is allowed
-                raise CodecError("a collective is unknown")
-            known.inputs = tuple(_size(c) for c in op["inputs"])
-            known.outputs = tuple(_size(c) for c in op["outputs"])
-            known.numel = sum(known.inputs)
-            known.root = None if op.get("root") is None else group[1][group[1].index(op["root"])]
-            known.peer = known.root
-            known.received_nbytes = sum(known.outputs) * item
-        else:
-            known.numel, known.tag = _size(op["numel"]), int(op["tag"])
-            known.peer = None if op["peer"] is None else group[1][group[1].index(op["peer"])]
-        known.nbytes = known.numel * item
-        if known.kind is not OpKind.RECV and op.get("nbytes", 0) != known.nbytes:
-            raise CodecError("a payload has another size than its operation says")
-        state.ops[known.number] = known
-        self.log.append(known)
-        state.program.append(("post", known, line))
-        return known
-
-    def _take_fault(self, rank: int, state: RankState, op: dict, file, line) -> None:
-        kind = FailureKind(op["kind"])
-        if kind not in _OWN_FAULTS:
-            raise CodecError("a rank reports what it can't know")
-        error, name, misuse, computed_s = (op.get(key) for key in ("error", "missing_name", "misuse", "computed_s"))
-        self.fault(
-            kind,
-            rank,
-            file,
-            line,
-            str(op.get("message", ""))[:500],
-            tuple(state.ops[number] for number in (op.get("number"), op.get("overwritten_by")) if number in state.ops),
-            error=error and str(error)[:80],
-            missing_name=name if isinstance(name, str) and name.isidentifier() and len(name) <= 80 else None,
-            misuse=Misuse(misuse) if misuse else None,
-            computed_s=computed_s if isinstance(computed_s, float) and 0 <= computed_s <= _LONGEST_S else None,
-        )
 
     # ----------------------------------------------------------------------------------------- rules and matching
 
@@ -407,14 +316,17 @@ class Router:
     # --------------------------------------------------------------------------------------------------- the end
 
     def fault(
-        self, kind: FailureKind, rank: int, file=None, line=None, message: str = "", ops: tuple = (), **more: Any
+        self, kind: FailureKind, rank: int, file=None, line=None, message: str = "", ops: Sequence[Op] = ()
     ) -> None:
         """Notes a fault of `rank`, which goes no further."""
-        state = self.ranks[rank]
+        self._fail(WireFault(kind, rank, len(self.ranks[rank].ops), file, line, message, tuple(ops)))
+
+    def _fail(self, fault: WireFault) -> None:
+        state = self.ranks[fault.rank]
         if state.state is Phase.RUNNING:
             self.running -= 1
         state.state = Phase.FAULT
-        self.faults.append(WireFault(kind, rank, len(state.ops), file, line, message, tuple(ops), **more))
+        self.faults.append(fault)
 
     def first_fault(self) -> WireFault | None:
         """The fault of the earliest operation; of equals the lowest rank's."""
@@ -451,16 +363,3 @@ def _other_group(lower: int, theirs: tuple[int, ...], members: tuple[int, ...]) 
         f"it makes a group of {name_ranks(members)} where rank {lower} makes one of {name_ranks(theirs)}. "
         "new_group is itself collective: every rank calls it for every group, in one order"
     )
-
-
-def _size(count: object) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 62:
-        raise CodecError("a size is no count")
-    return count
-
-
-def _place(where: object) -> tuple[str | None, int | None]:
-    if not isinstance(where, list) or len(where) != 2:
-        return None, None
-    file, line = where
-    return (file[:_FILE_NCHARS] if isinstance(file, str) else None), (line if isinstance(line, int) else None)

@@ -62,18 +62,18 @@ def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False,
         raise CodecError(f"a value is nested deeper than {MAX_DEPTH} levels")
     nested: dict[str, Any] = {"trusting": trusting, "guard": guard, "_depth": _depth + 1}
     if isinstance(value, torch.Tensor):
-        return {"x": _encode_tensor(value, buffers, nested)}
+        return {"tensor": _encode_tensor(value, buffers, nested)}
     if type(value) is list:
-        return {"l": [encode(v, buffers, **nested) for v in value]}
+        return {"list": [encode(v, buffers, **nested) for v in value]}
     if isinstance(value, tuple):
-        return {"t": [encode(v, buffers, **nested) for v in value]}
+        return {"tuple": [encode(v, buffers, **nested) for v in value]}
     if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {"d": [[k, encode(v, buffers, **nested)] for k, v in value.items()]}
+        return {"dict": [[k, encode(v, buffers, **nested)] for k, v in value.items()]}
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
     if trusting and isinstance(value, Pickled):
         buffers.append(value.data)
-        return {"p": len(buffers) - 1}
+        return {"pickle": len(buffers) - 1}
     if not trusting:
         raise CodecError(
             f"a {type(value).__name__} can't be returned; return tensors, numbers, strings, lists, tuples or dicts"
@@ -81,7 +81,7 @@ def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False,
     import cloudpickle
 
     buffers.append(cloudpickle.dumps(value))
-    return {"p": len(buffers) - 1}
+    return {"pickle": len(buffers) - 1}
 
 
 def _encode_tensor(tensor: torch.Tensor, buffers: list, nested: dict) -> list:
@@ -123,20 +123,20 @@ def decode(node, buffers: list, *, trusting: bool = False, _depth: int = 0):
     ((tag, inner),) = node.items()
     try:
         match tag:
-            case "l":
+            case "list":
                 return [decode(n, buffers, **nested) for n in inner]
-            case "t":
+            case "tuple":
                 return tuple(decode(n, buffers, **nested) for n in inner)
-            case "d":
+            case "dict":
                 return {str(k): decode(n, buffers, **nested) for k, n in inner}
-            case "x":
+            case "tensor":
                 return _decode_tensor(inner, buffers, nested)
-            case "p" if trusting:
+            case "pickle" if trusting:
                 import cloudpickle
 
                 return cloudpickle.loads(buffers[inner])
     except (TypeError, ValueError, IndexError, KeyError, RuntimeError, OverflowError) as error:
-        if tag == "p":
+        if tag == "pickle":
             raise
         raise CodecError(f"a value on the wire contradicts itself: {error}") from None
     raise CodecError("a value on the wire is not one of ours")

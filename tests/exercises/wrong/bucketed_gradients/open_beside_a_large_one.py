@@ -1,6 +1,6 @@
 """A gradient over the cap goes alone, and the bucket that was open stays open.
 
-Must get: also where that one is larger than the cap by itself
+Must get: also where that gradient alone is larger than the cap
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Counts in int32.
 
-Must get: the most: What rank 0 returned has dtype int32; it must be int64
+Must get: at most: What rank 0 returned has dtype int32; it must be int64
 Must not get: dtype of the input
 """
 

@@ -1,6 +1,6 @@
 """Calls everything a deadlock.
 
-Must get: it does not hang, so it is no deadlock
+Must get: it does not hang, so it is not a deadlock
 """
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 """Names the lines that notice.
 
-Must get: this line notices what another one did
+Must get: this line only shows what another line did wrong
 """
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 """NaN is never larger than anything.
 
-Must get: NaN was passed over
+Must get: NaN was ignored
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Stable sums, and the logarithm of a probability that is zero.
 
-Must get: the logarithm of a probability that vanished
+Must get: the logarithm of a probability that was rounded to 0
 """
 
 import torch

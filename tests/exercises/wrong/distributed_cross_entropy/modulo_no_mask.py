@@ -1,6 +1,6 @@
 """Every rank adds the logit at the target modulo its own width.
 
-Must get: only the rank that holds its column may
+Must get: only the rank that holds its column must add it
 """
 
 import torch

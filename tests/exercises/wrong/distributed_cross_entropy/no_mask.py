@@ -1,6 +1,6 @@
 """Every rank adds the logit that its clamped index points at.
 
-Must get: only the rank that holds its column may
+Must get: only the rank that holds its column must add it
 """
 
 import torch

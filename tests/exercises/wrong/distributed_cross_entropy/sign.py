@@ -1,6 +1,6 @@
 """The likelihood instead of the loss.
 
-Must get: the sign is turned round
+Must get: the sign is wrong
 """
 
 import torch

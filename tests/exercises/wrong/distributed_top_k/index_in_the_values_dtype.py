@@ -1,6 +1,6 @@
 """Values and indices travel in the tensor's dtype, and padding is the least finite number.
 
-Must get: indices in the values' dtype, which can't hold them
+Must get: the indices were sent in the values' dtype, which can't hold them
 """
 
 import torch

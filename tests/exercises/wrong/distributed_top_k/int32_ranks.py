@@ -1,7 +1,7 @@
 """The ranks come back as int32.
 
 Must get: k=3: Item 1 of what rank 0 returned has dtype int32; it must be int64
-Must not get: other places
+Must not get: other indices
 """
 
 import torch

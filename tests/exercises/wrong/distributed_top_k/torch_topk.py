@@ -1,6 +1,6 @@
 """torch.topk promises nothing about ties.
 
-Must get: the right values from other places
+Must get: the right values with other indices
 """
 
 import torch

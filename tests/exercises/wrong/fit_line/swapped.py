@@ -1,6 +1,6 @@
 """Slope first, as polyfit does.
 
-Must get: changed places
+Must get: alpha and beta are swapped
 """
 
 

@@ -1,6 +1,6 @@
 """Returns the right neighbour's edge first.
 
-Must get: left and right are exchanged
+Must get: left and right are swapped
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Only the first rank of each node speaks for it.
 
-Must get: as if it spoke for its whole node
+Must get: as if it sent for its whole node
 """
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 """Applies the permutation where its inverse belongs.
 
-Must get: its inverse belongs
+Must get: applied again instead of its inverse
 """
 
 import torch

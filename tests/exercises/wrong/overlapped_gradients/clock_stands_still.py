@@ -1,6 +1,6 @@
 """Averages everything after backward(), behind a clock of its own that stands still.
 
-Must get: in other times than backward() takes
+Must get: computes for other times than backward() does
 """
 
 import torch

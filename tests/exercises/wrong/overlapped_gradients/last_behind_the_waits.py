@@ -1,6 +1,6 @@
 """Launches the last bucket behind backward(), when the others have arrived.
 
-Must get: rank 0 stands still in a wait until then (line 40)
+Must get: rank 0 is in a wait until then (line 40)
 """
 
 import torch

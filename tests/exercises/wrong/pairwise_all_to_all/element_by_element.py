@@ -1,6 +1,6 @@
 """One message for every element.
 
-Must get: once per direction
+Must get: one message to each other rank is enough
 """
 
 import torch.distributed as dist

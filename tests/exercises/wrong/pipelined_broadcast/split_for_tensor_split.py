@@ -1,6 +1,6 @@
 """split(k) makes parts of k elements.
 
-Must get: only 4 segments travel
+Must get: only 4 segments are sent
 """
 
 import torch.distributed as dist

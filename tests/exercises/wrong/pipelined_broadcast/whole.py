@@ -1,6 +1,6 @@
 """Does not cut.
 
-Must get: travels whole
+Must get: the vector is sent whole
 """
 
 import torch.distributed as dist

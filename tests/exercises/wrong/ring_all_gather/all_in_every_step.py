@@ -1,6 +1,6 @@
 """Sends the whole buffer in every step.
 
-Must get: pass on what came, and nothing else
+Must get: are enough: in each step send only the tensor that you received last
 """
 
 import torch

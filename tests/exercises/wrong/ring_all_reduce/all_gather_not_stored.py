@@ -1,6 +1,6 @@
 """The all-gather half receives, and stores nothing.
 
-Must get: or what comes in it is not stored
+Must get: or what it brings is not stored
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Shifts to the left.
 
-Must get: shifted the wrong way round
+Must get: shifted in the wrong direction
 """
 
 import torch

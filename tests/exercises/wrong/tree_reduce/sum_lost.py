@@ -1,6 +1,6 @@
 """`add` makes a new tensor, which nobody keeps.
 
-Must get: what came was not added
+Must get: what was received was not added
 Must not get: nothing was received
 """
 

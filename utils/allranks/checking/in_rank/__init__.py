@@ -1,1 +1,1 @@
-"""What runs inside a rank beside the answer. A rank in the sandbox sees this folder of `checking` and nothing else of it."""
+"""What runs inside a rank with the answer. Of `checking`, ranks in the sandbox see only this folder."""

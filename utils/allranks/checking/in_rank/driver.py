@@ -1,6 +1,6 @@
-"""What runs inside a rank around the student's function: its arguments are built, its results handed back.
+"""Runs inside a rank: builds the arguments, calls the student's function, hands back the results.
 
-It decides nothing. Whatever a rank says here is only that rank's own answer, which the trusted process compares.
+A rank may hand back anything; the trusted process checks and compares it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def {wrapper}(case):
 def wrapped(text: str, function: str) -> str:
     """The student's text followed by the wrapper that a rank calls; the student's line numbers stay."""
     tail = _TAIL.format(wrapper=WRAPPER, function=function)
-    return f"{text}\n\nexec(compile({tail!r}, '<frozen allranks>', 'exec'))\n"  # its lines are not the student's
+    return f"{text}\n\nexec(compile({tail!r}, '<frozen allranks>', 'exec'))\n"  # a file name of our own, so that no message names these lines
 
 
 def call(function: Callable, case: dict) -> dict:
-    """Calls the student's function on this rank's arguments: what it returned, and every tensor as it was left."""
+    """What the student's function returned on this rank's arguments, and every tensor after the call."""
     for name, value in case["environ"].items():
         os.environ[name] = value
     handles: list = []
@@ -41,8 +41,8 @@ def call(function: Callable, case: dict) -> dict:
 
 
 def _build(spec: list, handles: list, before: list) -> Any:
-    """An argument from its description; `handles` collects every tensor with its storage, `before` is what stands to the
-    left of it, among the arguments or in its list."""
+    """An argument from its description. `handles` collects every tensor with its storage; `before` are the arguments, or the
+    items of the same list, to the left of it."""
     kind, *rest = spec
     if kind == "view":
         tensor, base = _view(rest)
@@ -75,7 +75,7 @@ def _build(spec: list, handles: list, before: list) -> Any:
 
 
 def _backward(parameters: list, gradients: list, order: list[int], seconds: list[float]) -> Callable:
-    """The function that makes gradients come one after the other, each after its time."""
+    """The function that computes one gradient after the other, in virtual time."""
 
     def backward(ready: Callable[[int], Any]) -> None:
         for place, time in zip(order, seconds, strict=True):
@@ -88,25 +88,25 @@ def _backward(parameters: list, gradients: list, order: list[int], seconds: list
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:
     base, size, stride, offset = spec
-    base = base.clone()  # what came over the wire may be read-only or shared
+    base = base.clone()  # the received tensor may be read-only or shared
     return torch.as_strided(base, tuple(size), tuple(stride), offset), base
 
 
 def _state(handle: tuple) -> list:
-    """The tensor's values now, and the storage that it was a window on."""
+    """The tensor's values now, and the storage that it was a window on before the call."""
     tensor, which, base, _ = handle
     tensor = tensor.grad if which == "grad" else tensor.detach()
     return [None if tensor is None else tensor.detach().clone(), base]
 
 
 def _plain(value: Any) -> Any:
-    """The returned value with nothing in it that can't be sent: ["tensor", t], ["list", [...]], ["number", n] ..."""
+    """The returned value as plain data: ["tensor", t], ["list", [...]], ["number", n], or ["other", its type's name]."""
     if isinstance(value, torch.Tensor):
         return ["tensor", value.detach().cpu().clone()]
     if isinstance(value, tuple | list):
         return ["tuple" if isinstance(value, tuple) else "list", [_plain(item) for item in value]]
     if value is None or isinstance(value, bool | int | float):
         return ["number", value]
-    if isinstance(value, numbers.Real):  # NumPy's, for one
+    if isinstance(value, numbers.Real):  # such as NumPy's
         return ["number", int(value) if isinstance(value, numbers.Integral) else float(value)]
     return ["other", type(value).__name__]

@@ -1,0 +1,142 @@
+"""Checks what a rank says and turns it into operations and faults; the router trusts nothing else of it.
+
+Each function takes a request as it came (see `frames.py`) and raises CodecError, or an error of MALFORMED, where it is none
+that our own code writes.
+"""
+
+from __future__ import annotations
+
+from allranks.wire import collectives
+from allranks.wire.codec import Body, CodecError
+from allranks.wire.failures import FailureKind, Misuse
+from allranks.wire.messages import COLLECTIVES, OpKind
+from allranks.wire.state import Op, RankState, WireFault
+
+FILE_NCHARS = 500
+MALFORMED = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RuntimeError,  # a RecursionError among them, and torch's, of tensors that can't be what they are said to be
+    MemoryError,
+)
+_OWN_FAULTS = {  # what a rank may report of itself; the router finds all others
+    FailureKind.CHANGED_BEFORE_WAIT,
+    FailureKind.CPU_LIMIT,
+    FailureKind.WALL_LIMIT,
+    FailureKind.MEMORY,
+    FailureKind.FORKED,
+    FailureKind.EXCEPTION,
+    FailureKind.EXITED,
+    FailureKind.BAD_RESULT,
+    FailureKind.SYNTAX,
+    FailureKind.IMPORT,
+    FailureKind.NO_FUNCTION,
+}
+_LONGEST_S = 1e9  # of virtual time, to compute once
+
+
+def read_operation(op: dict, rank: int, state: RankState) -> Op:
+    """A new operation of the rank, without its payload."""
+    group = state.groups[str(op["group"])]
+    file, line = read_place(op)
+    kind, name = OpKind(op["do"]), str(op["name"])[:40]
+    known = Op(rank, int(op["number"]), len(state.ops), state.call, kind, name, group, file, line)
+    if known.number in state.ops:
+        raise CodecError("an operation's number is used twice")
+    known.dtype, known.pairs = op.get("dtype"), bool(op.get("pairs"))
+    if known.dtype is not None and known.dtype not in collectives.ITEMSIZES:
+        raise CodecError("a dtype is unknown")
+    item = collectives.ITEMSIZES.get(known.dtype, 0)
+    if known.kind is OpKind.COLLECTIVE:
+        known.collective, known.reduce_op = str(op["collective"]), op.get("reduce_op")
+        if known.collective not in COLLECTIVES:  # the rules look at `name`, by which it was called
+            raise CodecError("a collective is unknown")
+        known.inputs = tuple(_size(c) for c in op["inputs"])
+        known.outputs = tuple(_size(c) for c in op["outputs"])
+        known.numel = sum(known.inputs)
+        known.root = None if op.get("root") is None else group[1][group[1].index(op["root"])]
+        known.peer = known.root
+        known.received_nbytes = sum(known.outputs) * item
+    else:
+        known.numel, known.tag = _size(op["numel"]), int(op["tag"])
+        known.peer = None if op["peer"] is None else group[1][group[1].index(op["peer"])]
+    known.nbytes = known.numel * item
+    if known.kind is not OpKind.RECV and op.get("nbytes", 0) != known.nbytes:
+        raise CodecError("a payload has another size than its operation says")
+    return known
+
+
+def read_payload(op: dict, body: Body, at: int, single: bool) -> tuple[Body | None, int]:
+    """The payload of an operation, which begins at byte `at` of the frame's body, and its end.
+
+    `single`: the frame holds no other request. Only then may the body be shared memory.
+    """
+    size = op.get("nbytes", 0)
+    if not size:
+        return None, at
+    if body.fd >= 0 and single and body.nbytes == size:
+        return body.again(), at + size
+    if body.fd < 0 and isinstance(size, int) and 0 < size <= body.nbytes - at:
+        return Body(bytes(body.read()[at : at + size])), at + size
+    raise CodecError("an operation has no payload of its size")
+
+
+def read_fault(op: dict, rank: int, state: RankState) -> WireFault:
+    """What the rank reports of itself."""
+    kind = FailureKind(op["kind"])
+    if kind not in _OWN_FAULTS:
+        raise CodecError("a rank reports what it can't know")
+    file, line = read_place(op)
+    error, name, misuse, computed_s = (op.get(key) for key in ("error", "missing_name", "misuse", "computed_s"))
+    return WireFault(
+        kind,
+        rank,
+        len(state.ops),
+        file,
+        line,
+        str(op.get("message", ""))[:500],
+        tuple(state.ops[number] for number in (op.get("number"), op.get("overwritten_by")) if number in state.ops),
+        error and str(error)[:80],
+        missing_name=name if isinstance(name, str) and name.isidentifier() and len(name) <= 80 else None,
+        misuse=Misuse(misuse) if misuse else None,
+        computed_s=computed_s if isinstance(computed_s, float) and 0 <= computed_s <= _LONGEST_S else None,
+    )
+
+
+def read_group(op: dict, rank: int, world_size: int) -> tuple[str, tuple[int, ...]]:
+    """The name and the members of a group that the rank has made."""
+    members = tuple(int(m) for m in op["members"])
+    if rank not in members or not set(members) <= set(range(world_size)) or len(set(members)) < len(members):
+        raise CodecError("a group has impossible members")
+    return str(op["group"]), members
+
+
+def read_seconds(op: dict) -> float:
+    """The virtual time that the rank computes."""
+    seconds = op["seconds"]
+    if not isinstance(seconds, float) or not 0 <= seconds <= _LONGEST_S:
+        raise CodecError("a time to compute is no time")
+    return seconds
+
+
+def read_path(op: dict) -> str:
+    """The file that the rank has opened for writing."""
+    return str(op["path"])[:FILE_NCHARS]
+
+
+def read_place(op: dict) -> tuple[str | None, int | None]:
+    """The file and the line that the request comes from, where it says so."""
+    where = op.get("where")
+    if not isinstance(where, list) or len(where) != 2:
+        return None, None
+    file, line = where
+    return (file[:FILE_NCHARS] if isinstance(file, str) else None), (line if isinstance(line, int) else None)
+
+
+def _size(count: object) -> int:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 1 << 62:
+        raise CodecError("a size is no count")
+    return count

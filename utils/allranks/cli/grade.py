@@ -21,9 +21,9 @@ from types import ModuleType
 import click
 
 MAX_JOBS = 64
-AHEAD = 2  # submissions that wait for a judge, so that none is idle while the gradebook is written
-ASK_S = 120.0  # for one request to the writer: a notebook can be made that takes it days to read
-TRIES = 2  # of a submission whose engine was lost
+AHEAD = 2  # submissions read in advance, so that no judge is idle while the gradebook is written
+ASK_S = 120.0  # for one request to the writer: a malicious notebook can take days to read
+TRIES = 2  # how often a submission is marked where its engine is lost
 KINDS = {
     "timed out": "ran out of time",
     "crashed": "crashed",
@@ -68,7 +68,7 @@ def command(
     """
     from allranks.extras import MissingExtraError, require
 
-    lab = lab.rstrip("/")  # a shell completes it with one
+    lab = lab.rstrip("/")  # a shell's completion adds one
     rows: list[dict] = []
     try:
         require("nbgrader", "allranks grade")
@@ -97,14 +97,14 @@ def command(
 
 
 def default_jobs() -> int:
-    """One judge for two cores of those that this process may use."""
+    """How many judges to run: one for every two cores that this process may use."""
     from allranks.engines.devices import usable_cores
 
     return max(1, min(MAX_JOBS, usable_cores() // 2))
 
 
 def find_course(start: Path) -> Path:
-    """The folder of the course that `start` is in. Raises GradeError where there is none."""
+    """The course's folder: `start` or a folder above it. Raises GradeError where none of them is a course."""
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / "autograder" / "nbgrader_config.py").is_file():
             return folder
@@ -112,9 +112,9 @@ def find_course(start: Path) -> Path:
 
 
 def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
-    """Who handed the lab in, by name. Raises GradeError where nobody did, or one that was asked for did not."""
+    """The names of the students who handed in the lab. Raises GradeError for an unknown lab, for none, and for a missing one of `only`."""
     labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
-    if lab not in labs:  # by its plain name only: nbgrader would take another path to it for a lab without a name
+    if lab not in labs:  # only its plain name: nbgrader would record another path as a lab without a name
         raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
     submitted = course / "autograder" / "submitted"
     found = sorted(path.name for path in submitted.glob("*") if os.path.lexists(path / lab))
@@ -131,7 +131,7 @@ def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class Judges:
-    """Where submissions are marked: an executor, the function that it calls with (requests, sandbox), and how many at once."""
+    """Where submissions are marked: an executor, the function that it calls with (requests, sandbox), and the number of judges."""
 
     executor: concurrent.futures.Executor
     mark: Callable
@@ -140,11 +140,11 @@ class Judges:
 
 @contextlib.contextmanager
 def in_threads(course: Path, count: int) -> Iterator[Judges]:
-    """Judges of this machine, each the child of a thread of ours."""
+    """Judges on this machine: each is a child process of one of our threads."""
     marker = of_course(str(course), "marking").Marker()
     executor = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="judge")
     try:
-        for _ in range(count):  # they warm up while the first submissions are read
+        for _ in range(count):  # starts the judges while the first submissions are read
             executor.submit(marker.mark, [], "bubblewrap")
         yield Judges(executor, marker.mark, count)
     finally:
@@ -155,9 +155,9 @@ def in_threads(course: Path, count: int) -> Iterator[Judges]:
 
 @contextlib.contextmanager
 def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
-    """Judges in the engines of an ipyparallel cluster, each engine's next submission given to whoever is free.
+    """Judges in the engines of an ipyparallel cluster; the next free engine gets the next submission.
 
-    Raises GradeError where the cluster can't be reached, has no engine, or one that does not see the course's folder.
+    Raises GradeError where the cluster can't be reached or has no engine, or where an engine does not see the course's folder.
     """
     import ipyparallel as ipp
 
@@ -194,7 +194,7 @@ class _MarkOnEngine:
 
 
 def sees_course(course: str) -> tuple[str, bool]:
-    """Runs on an engine: its host's name, and whether the course lies there."""
+    """Runs on an engine: the name of its host, and whether it sees the course's folder."""
     import platform
     from pathlib import Path
 
@@ -209,14 +209,14 @@ def mark_on_engine(course: str, requests: list[dict], sandbox: str) -> tuple[lis
 
 
 def of_course(course: str, name: str) -> ModuleType:
-    """A module of the autograder of a course: it belongs to the course's folder, and this package has none of its own."""
+    """A module of the autograder in the course's folder; this package has no autograder."""
     if course not in sys.path:
         sys.path.insert(0, course)
     return importlib.import_module(f"autograder.{name}")
 
 
 def rest_on_engine() -> None:
-    """Runs on an engine: its judge ends; the engine, which is somebody else's, stays."""
+    """Runs on an engine: ends its judge. The engine belongs to the cluster and keeps running."""
     import sys
 
     if "autograder.marking" in sys.modules:
@@ -227,9 +227,9 @@ def rest_on_engine() -> None:
 
 
 def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict]:
-    """Has every submission read, marked and recorded; yields each student's row as it is done.
+    """Reads, marks and records every submission; yields each student's row when it is recorded.
 
-    Many mark, one writes. Raises GradeError where nothing can be graded.
+    Many judges mark; one process writes the gradebook. Raises GradeError where nothing can be graded.
     """
     waiting = deque(students)
     marking: dict[concurrent.futures.Future, tuple[str, list[dict], int]] = {}
@@ -256,34 +256,34 @@ def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bo
             for future in done:
                 student, requests, tries = marking.pop(future)
                 try:
-                    verdicts, seconds = future.result()
+                    verdicts, marking_s = future.result()
                 except Exception as error:
-                    if _hopeless(error):
+                    if _no_judge_can_start(error):
                         raise GradeError(str(error)) from None
                     if tries > 1:
                         begin(student, requests, tries - 1)
                     else:
                         yield not_graded(student, f"its marking was lost ({type(error).__name__}: {error})")
                     continue
-                decided = {"requests": requests, "verdicts": verdicts, "seconds": seconds}
+                decided = {"requests": requests, "verdicts": verdicts, "seconds": marking_s}
                 recorded = writer.ask({"record": student, **decided})
                 yield recorded.get("row") or not_graded(student, recorded["ended"])
 
 
-def _hopeless(error: Exception) -> bool:
-    """Whether no judge can be made at all: the same would come of every submission. An engine's error has a name only."""
+def _no_judge_can_start(error: Exception) -> bool:
+    """Whether no judge can start, so that grading must stop. An error from an engine has only the name of its type."""
     return "NoJudge" in (type(error).__name__, getattr(error, "ename", ""))
 
 
-def not_graded(student: str, reason: str, seconds: float = 0.0) -> dict:
-    """The row of a submission on which nothing was decided, as `autograder.grading` gives it too."""
+def not_graded(student: str, reason: str, marking_s: float = 0.0) -> dict:
+    """The row of a submission that was not graded. `autograder.grading` uses it too."""
     incident = {"kind": "unreadable", "where": "", "what": reason}
-    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": seconds}
+    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": marking_s}
     return row | {"reason": reason, "incidents": [incident]}
 
 
 class _Writer:
-    """The process that reads submissions and writes the gradebook (`autograder.grading`); started anew where it ends."""
+    """The process that reads submissions and writes the gradebook (`autograder.grading`). It is started again where it ended."""
 
     def __init__(self, course: Path, lab: str, force: bool) -> None:
         self.course = course
@@ -292,7 +292,7 @@ class _Writer:
         self.log = tempfile.TemporaryFile(mode="w+", errors="replace")
 
     def prepare(self) -> dict:
-        """Starts it; how to mark the lab. Raises GradeError where the lab can't be recorded."""
+        """Starts the process; returns how to mark the lab. Raises GradeError where the lab can't be recorded."""
         paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
             self.command,
@@ -309,7 +309,7 @@ class _Writer:
         return said
 
     def ask(self, request: dict) -> dict:
-        """The writer's answer; {"ended": ...} where it ended, which the next one does not notice."""
+        """The writer's answer, or {"ended": why} where the process ended; the next request starts a new one."""
         if self.process is None:
             self.prepare()
         try:
@@ -335,7 +335,7 @@ class _Writer:
         process, self.process = self.process, None
         if process is None:
             return None
-        with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
+        with contextlib.suppress(OSError):  # flushing fails where the process ended before it read everything
             process.stdin.close()
         process.stdout.close()
         try:
@@ -354,12 +354,12 @@ class _Writer:
         self.log.close()
 
 
-# ---------------------------------------------------------------------------------------------------------- what is said
+# ----------------------------------------------------------------------------------------------------------- the output
 
 
 @contextlib.contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows how far it is, on a terminal; gives what prints a line above the bar."""
+    """Shows a progress bar on a terminal; gives the function that prints a line above it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -387,7 +387,7 @@ def in_words(row: dict) -> str:
 
 
 def report(rows: list[dict]) -> str:
-    """Who ran out of time, crashed, or did what a teacher may want to look at; "" where nobody did."""
+    """The students who ran out of time, crashed, or did what a teacher may want to look at; "" where there are none."""
     lines = []
     for kind, words in KINDS.items():
         theirs = [(row["student"], i) for row in rows for i in row["incidents"] if i["kind"] == kind]
@@ -400,5 +400,5 @@ def report(rows: list[dict]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what would move the cursor or break the line: names and reasons may be anybody's."""
+    """The text without control characters: a student chose the name, and a program the reason."""
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c).startswith("C") else c for c in text)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -69,7 +70,7 @@ def command(
     from allranks.extras import MissingExtraError, require
 
     lab = lab.rstrip("/")  # a shell's completion adds one
-    rows: list[dict] = []
+    rows: list[dict[str, Any]] = []
     try:
         require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
@@ -134,7 +135,7 @@ class Judges:
     """Where submissions are marked: an executor, the function that it calls with (requests, sandbox), and the number of judges."""
 
     executor: concurrent.futures.Executor
-    mark: Callable
+    mark: Callable[[list[dict[str, Any]], str], tuple[list[dict[str, Any]], float]]
     count: int
 
 
@@ -189,7 +190,7 @@ def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
 class _MarkOnEngine:
     course: str
 
-    def __call__(self, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
+    def __call__(self, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
         return mark_on_engine(self.course, requests, sandbox)
 
 
@@ -201,7 +202,7 @@ def sees_course(course: str) -> tuple[str, bool]:
     return platform.node(), (Path(course) / "autograder" / "marking.py").is_file()
 
 
-def mark_on_engine(course: str, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
+def mark_on_engine(course: str, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
     """Runs on an engine: what `Marker.mark` of `autograder.marking` does."""
     from allranks.cli.grade import of_course
 
@@ -226,17 +227,19 @@ def rest_on_engine() -> None:
 # ------------------------------------------------------------------------------------------------------------- the run
 
 
-def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict]:
+def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict[str, Any]]:
     """Reads, marks and records every submission; yields each student's row when it is recorded.
 
     Many judges mark; one process writes the gradebook. Raises GradeError where nothing can be graded.
     """
     waiting = deque(students)
-    marking: dict[concurrent.futures.Future, tuple[str, list[dict], int]] = {}
+    marking: dict[
+        concurrent.futures.Future[tuple[list[dict[str, Any]], float]], tuple[str, list[dict[str, Any]], int]
+    ] = {}
     with _Writer(course, lab, force) as writer:
         prepared = writer.prepare()
 
-        def begin(student: str, requests: list[dict], tries: int) -> None:
+        def begin(student: str, requests: list[dict[str, Any]], tries: int) -> None:
             future = judges.executor.submit(judges.mark, requests, prepared["sandbox"])
             marking[future] = student, requests, tries
 
@@ -275,7 +278,7 @@ def _no_judge_can_start(error: Exception) -> bool:
     return "NoJudge" in (type(error).__name__, getattr(error, "ename", ""))
 
 
-def not_graded(student: str, reason: str, marking_s: float = 0.0) -> dict:
+def not_graded(student: str, reason: str, marking_s: float = 0.0) -> dict[str, Any]:
     """The row of a submission that was not graded. `autograder.grading` uses it too."""
     incident = {"kind": "unreadable", "where": "", "what": reason}
     row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": marking_s}
@@ -288,10 +291,10 @@ class _Writer:
     def __init__(self, course: Path, lab: str, force: bool) -> None:
         self.course = course
         self.command = [sys.executable, "-m", "autograder.grading", lab, *(["--force"] if force else [])]
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen[str] | None = None
         self.log = tempfile.TemporaryFile(mode="w+", errors="replace")
 
-    def prepare(self) -> dict:
+    def prepare(self) -> dict[str, Any]:
         """Starts the process; returns how to mark the lab. Raises GradeError where the lab can't be recorded."""
         paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
@@ -308,7 +311,7 @@ class _Writer:
             raise GradeError(f"Nothing was graded: {said.get('error') or said['ended']}")
         return said
 
-    def ask(self, request: dict) -> dict:
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The writer's answer, or {"ended": why} where the process ended; the next request starts a new one."""
         if self.process is None:
             self.prepare()
@@ -378,7 +381,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
         yield tell
 
 
-def in_words(row: dict) -> str:
+def in_words(row: dict[str, Any]) -> str:
     """A student's row for a terminal."""
     if row["score"] is None:
         return printable(f"{row['student']}: not graded. {row['reason']}")
@@ -386,7 +389,7 @@ def in_words(row: dict) -> str:
     return printable(f"{row['student']}: {row['score']:g} of {row['max_score']:g}{late}, {row['seconds']:.1f} s")
 
 
-def report(rows: list[dict]) -> str:
+def report(rows: list[dict[str, Any]]) -> str:
     """The students who ran out of time, crashed, or did what a teacher may want to look at; "" where there are none."""
     lines = []
     for kind, words in KINDS.items():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from allranks.cli._shared import CommandError, Size, as_sentence
 
 
-def _common_options(function):
+def _common_options(function: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that all workloads have."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
@@ -123,7 +125,13 @@ def expert(
 
 
 def _show(
-    name: str, arguments: tuple, options: dict, ranks: int, bandwidth: float, alpha_s: float, as_json: bool
+    name: str,
+    arguments: tuple[float, ...],
+    options: dict[str, Any],
+    ranks: int,
+    bandwidth: float,
+    alpha_s: float,
+    as_json: bool,
 ) -> None:
     from allranks.cost import workload
 

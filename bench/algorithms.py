@@ -33,9 +33,9 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         )
         for nbytes in SIZES:
             variants = {name or backend: lambda name=name, n=nbytes: measured(name, n) for name in (None, *OURS)}
-            seconds = alternate(variants, rounds, lambda text, n=nbytes: progress(f"{n} bytes, {text}"))
-            own = seconds[backend]
-            cells = (f"{1e3 * median(seconds[name]):.2f} ({ratio(seconds[name], own):.2f})" for name in OURS)
+            times_s = alternate(variants, rounds, lambda text, n=nbytes: progress(f"{n} bytes, {text}"))
+            own = times_s[backend]
+            cells = (f"{1e3 * median(times_s[name]):.2f} ({ratio(times_s[name], own):.2f})" for name in OURS)
             result.rows.append((f"{nbytes:,}", f"{1e3 * median(own):.2f}", *cells))
     result.notes.append(
         f"{rounds} rounds in alternation; in brackets the median of the ratios to {backend}'s own time: above 1 is slower. "

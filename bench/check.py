@@ -32,10 +32,10 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
             lambda: subprocess.run(c, check=True, capture_output=True)
         )
         variants[f"check({name}), in a warm process"] = lambda e=exercise, s=source: clock(lambda: judge(e, s))
-    seconds = alternate(variants, rounds, progress)
+    times_s = alternate(variants, rounds, progress)
     result = Result("From an answer to its verdict", ("what", "median s", "spread s"))
     for name in sorted(variants):
-        result.rows.append((name, f"{median(seconds[name]):.2f}", spread(seconds[name])))
+        result.rows.append((name, f"{median(times_s[name]):.2f}", spread(times_s[name])))
     result.notes.append(
         f"{rounds} rounds in alternation. The command starts Python and torch, and forks ranks of its own."
     )

@@ -25,13 +25,13 @@ class Result:
 def alternate(
     variants: dict[str, Callable[[], float]], rounds: int, progress: Callable[[str], None]
 ) -> dict[str, list]:
-    """Seconds of each variant, measured in turns, so that a busy spell of the machine meets them all."""
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    """The seconds of each variant, measured in turns, so that other programs disturb all of them alike."""
+    times_s: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(rounds):
         for name, measure in variants.items():
             progress(f"round {number + 1} of {rounds}: {name}")
-            seconds[name].append(measure())
-    return seconds
+            times_s[name].append(measure())
+    return times_s
 
 
 def median(values: list[float]) -> float:
@@ -40,21 +40,21 @@ def median(values: list[float]) -> float:
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """The median of the ratios within each round: what drifts between rounds cancels."""
+    """The median of the ratios within each round: a machine that is slower in some rounds does not change it."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
-def compared(seconds: dict[str, list[float]]) -> list[tuple[str, ...]]:
-    """The rows of what `alternate` gave: name, median, spread, and how many times as long as the first it takes."""
-    first = next(iter(seconds.values()))
+def compared(times_s: dict[str, list[float]]) -> list[tuple[str, ...]]:
+    """Rows for what `alternate` returned: name, median, spread, and how many times as long as the first variant."""
+    first = next(iter(times_s.values()))
     return [
         (name, f"{median(values):.2f}", spread(values), "" if values is first else f"{ratio(values, first):.1f}")
-        for name, values in seconds.items()
+        for name, values in times_s.items()
     ]
 
 
 def spread(values: list[float]) -> str:
-    """Smallest to largest."""
+    """The smallest and the largest value, as text."""
     return f"{min(values):.2f} to {max(values):.2f}"
 
 
@@ -66,7 +66,7 @@ def clock(function: Callable[[], object]) -> float:
 
 
 def where() -> str:
-    """The machine, versions and date, for the head of every record."""
+    """The machine, the versions and the date, for the head of each page of results."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "ipyparallel", "ipykernel"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (

@@ -102,15 +102,15 @@ def run(rounds: int, progress) -> Result:
 
         for course in (ours, plain):
             _hand_in(course, rounds)
-        seconds = alternate({"allranks grade": allranks, "nbgrader autograde": nbgrader}, rounds, progress)
+        times_s = alternate({"allranks grade": allranks, "nbgrader autograde": nbgrader}, rounds, progress)
         _check(ours / "autograder" / "gradebook.db", rounds, 13.0)
         _check(plain / "gradebook.db", rounds, 13.0)
     result = Result(
         f"Grading: {rounds * BATCH} submissions of {LAB}, three exercises each",
         ("variant", "submissions a minute, median", "slowest to fastest batch", "allranks grade is this times as fast"),
     )
-    fast = seconds["allranks grade"]
-    for name, values in seconds.items():
+    fast = times_s["allranks grade"]
+    for name, values in times_s.items():
         rates = [60 * BATCH / value for value in values]
         times = "" if values is fast else f"{1 / ratio(fast, values):.1f}"
         result.rows.append((name, f"{median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}", times))

@@ -30,11 +30,11 @@ def run(rounds: int, progress) -> Result:
         client.start_channels()
         client.wait_for_ready(timeout=120)
         reply = client.execute_interactive(FIRST_CELL, timeout=120)
-        seconds = time.perf_counter() - began
+        elapsed_s = time.perf_counter() - began
         client.stop_channels()
         manager.shutdown_kernel(now=True)
         assert reply["content"]["status"] == "ok", reply  # noqa: S101 - a bench of a cell that failed is void
-        return seconds
+        return elapsed_s
 
     variants = {
         "forked from the fork server (`allranks lab`)": lambda: first_cell(
@@ -42,11 +42,11 @@ def run(rounds: int, progress) -> Result:
         ),
         "launched (any other Jupyter)": lambda: first_cell({}),
     }
-    seconds = alternate(variants, rounds, progress)
+    times_s = alternate(variants, rounds, progress)
     result = Result(
         "From a kernel's start to the end of `import torch; from allranks import World`",
         ("kernel", "median s", "spread s", "times as long as forked"),
     )
-    result.rows += compared(seconds)
+    result.rows += compared(times_s)
     result.notes.append(f"{rounds} rounds in alternation.")
     return result

@@ -47,14 +47,14 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         "a server's (`allranks lab`, the hub)": lambda: _first(lasting)[0],
         "one that a notebook started": lambda: _first(plain)[0],
     }
-    seconds = alternate(variants, rounds, progress)
+    times_s = alternate(variants, rounds, progress)
     for forkserver in (plain, lasting):
         forkserver.close()
     result = Result(
         "The first `torch.optim.SGD(...)` on 4 new ranks",
         ("forked from a fork server", "median s", "spread s", "times as long as from a server's"),
     )
-    result.rows += compared(seconds)
+    result.rows += compared(times_s)
     result.notes.append(
         f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's fork server imports it while it has no request."
     )
@@ -65,5 +65,5 @@ def _first(forkserver: ForkServer) -> tuple[float, bool]:
     """(seconds on the slowest rank and back, whether all ranks had the import from their fork server)"""
     environment = os.environ | {"ALLRANKS_FORKSERVER": str(forkserver.path)}
     said = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True)
-    seconds, warm = said.stdout.split()
-    return float(seconds), warm == "True"
+    first_s, warm = said.stdout.split()
+    return float(first_s), warm == "True"

@@ -31,7 +31,7 @@ def run(rounds: int, progress) -> Result:
 
     with World(ranks=4) as world:
         world.trace(many_all_reduces)
-        seconds = alternate(
+        times_s = alternate(
             {
                 "not recorded": lambda: max(world.run(many_all_reduces)),
                 "recorded": lambda: max(world.trace(many_all_reduces)[0]),
@@ -39,9 +39,9 @@ def run(rounds: int, progress) -> Result:
             4 * rounds,
             progress,
         )
-    more = ratio(seconds["recorded"], seconds["not recorded"]) - 1
+    more = ratio(times_s["recorded"], times_s["not recorded"]) - 1
     result = Result("Recording an all-reduce of 1 MiB on 4 gloo ranks", ("variant", "median ms", "spread ms"))
-    for name, values in seconds.items():
+    for name, values in times_s.items():
         milliseconds = [1e3 * v for v in values]
         result.rows.append((name, f"{median(milliseconds):.3f}", spread(milliseconds)))
     result.notes.append(

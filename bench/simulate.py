@@ -34,15 +34,15 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     def measure(name: str) -> float:
         program = PROGRAM.format(*CASES[name])
         ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-        seconds, used, peaks[name], answers[name] = json.loads(ran.stdout)
+        elapsed_s, used, peaks[name], answers[name] = json.loads(ran.stdout)
         busy[name].append(used)
-        return seconds
+        return elapsed_s
 
-    seconds = alternate({name: lambda name=name: measure(name) for name in CASES}, rounds, progress)
+    times_s = alternate({name: lambda name=name: measure(name) for name in CASES}, rounds, progress)
     result = Result(
         "Simulator: 1 GiB all-reduce", ("case", "median s", "spread s", "CPU s", "peak MiB", "simulated ms")
     )
-    for name, values in seconds.items():
+    for name, values in times_s.items():
         times = (f"{median(values):.2f}", spread(values), f"{median(busy[name]):.2f}")
         result.rows.append((name, *times, f"{peaks[name] / 1024:.0f}", f"{1e3 * answers[name]:.4g}"))
     result.notes.append(

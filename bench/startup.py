@@ -80,9 +80,9 @@ def run(rounds: int, progress) -> Result:
         began = time.perf_counter()
         world = World(ranks=RANKS)
         assert world.run(first_all_reduce) == [float(RANKS)] * RANKS  # noqa: S101 - a bench of a wrong sum is void
-        seconds = time.perf_counter() - began
+        elapsed_s = time.perf_counter() - began
         stops["ours"].append(clock(world.stop))
-        return seconds
+        return elapsed_s
 
     def torchrun() -> float:
         with tempfile.TemporaryDirectory() as directory:
@@ -111,10 +111,10 @@ def run(rounds: int, progress) -> Result:
             store = str(Path(directory) / "store")
             replies = [client[i].apply_async(join_and_reduce, i, RANKS, store) for i in range(RANKS)]
             assert [r.get() for r in replies] == [float(RANKS)] * RANKS  # noqa: S101
-            seconds = time.perf_counter() - began
+            elapsed_s = time.perf_counter() - began
             client.close()
             stops["ipyparallel"].append(clock(cluster.stop_cluster_sync))
-            return seconds
+            return elapsed_s
 
     def cold() -> float:
         command = [sys.executable, "-c", textwrap.dedent(COLD)]
@@ -132,12 +132,12 @@ def run(rounds: int, progress) -> Result:
     with_mpi = shutil.which("mpiexec") is not None and importlib.util.find_spec("mpi4py") is not None
     if with_mpi:
         variants["mpiexec, mpi4py and torch"] = mpiexec
-    seconds = alternate(variants, rounds, progress)
+    times_s = alternate(variants, rounds, progress)
     result = Result(
         f"Start-up: {RANKS} ranks to their first all-reduce (gloo)",
         ("variant", "median s", "spread s", "World, warm, is this times as fast"),
     )
-    result.rows += compared(seconds)
+    result.rows += compared(times_s)
     result.notes.append(
         f"{rounds} rounds in alternation. Stop: World {median(stops['ours']):.2f} s, ipyparallel as it comes "
         f"{median(stops['ipyparallel']):.2f} s. The cold World, like torchrun, includes Python's start and its end."

@@ -38,7 +38,7 @@ def test_size_and_count_are_nccl_tests(collective, size, count):
 @pytest.mark.parametrize(("collective", "factor"), [("all_reduce", 1.5), ("all_gather", 0.75), ("broadcast", 1.0)])
 def test_rows_follow_the_definitions(collective, factor):
     """Two passes on four ranks; time is the mean of all, best the fastest of the slowest ranks' iterations."""
-    fast, slow = {"seconds": [0.001, 0.003], "wrong": 1}, {"seconds": [0.002, 0.002], "wrong": 2}
+    fast, slow = {"times_s": [0.001, 0.003], "wrong": 1}, {"times_s": [0.002, 0.002], "wrong": 2}
     row = sweeps._row(Call(collective), 1000, 4, [[fast, slow, slow, slow], [slow, slow, slow, slow]])
     nbytes = 16000 if collective == "all_gather" else 4000
     assert row.size == nbytes and row.count == 1000

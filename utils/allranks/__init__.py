@@ -9,6 +9,7 @@ with what their `__all__` names. All of them load when they are first used: impo
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 # name: the module that defines it
 _FROM = {
@@ -53,7 +54,7 @@ _MODULES = {
 __all__ = [*_FROM, *_MODULES]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in __all__:
         try:
             if name in _MODULES:

@@ -414,7 +414,7 @@ def clock(skew_s: float | None = None) -> Check:
     return passed("clock", "the machine's and the disk's agree")
 
 
-def world(start: Callable[[], list] | None = None) -> Check:
+def world(start: Callable[[], list[float]] | None = None) -> Check:
     """Whether a world of two ranks starts, adds two numbers, and ends. Starts real processes, which takes seconds."""
     try:
         start_s = time.monotonic()
@@ -428,10 +428,10 @@ def world(start: Callable[[], list] | None = None) -> Check:
         return failed("world", str(error).splitlines()[0], "Fix what fails above; then try World(ranks=2) in Python.")
 
 
-def _try_world() -> list:
+def _try_world() -> list[float]:
     from allranks.world import World
 
-    def add():
+    def add() -> float:
         import torch
         import torch.distributed as dist
 

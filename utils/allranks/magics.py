@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from typing import TYPE_CHECKING
 
 from IPython.core.magic import Magics, cell_magic, magics_class
 
 from allranks.world import WorldError, current
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 class _Parser(argparse.ArgumentParser):
@@ -26,16 +30,16 @@ class RanksMagics(Magics):
         parser.add_argument("--deadline", type=float, default=None)
         options = parser.parse_args(line.split())
         world = current()
-        # the magic's own line counts as line 1, as the notebook's line numbers do
+        # the line of the magic is line 1, as in the notebook's line numbers
         source = "#\n" + cell
         self._expect_syntax(source)
         world.cell(source, options.deadline)
 
     def _expect_syntax(self, source: str) -> None:
-        """Finds a syntax error here and once, before any rank has seen the cell. `await` is one: a rank has no loop to wait in."""
+        """Raises WorldError for a syntax error, once and before any rank gets the cell. `await` counts: ranks run no event loop."""
         source = self.shell.transform_cell(source)
         try:
-            with warnings.catch_warnings():  # the ranks will say it
+            with warnings.catch_warnings():  # the ranks will print them
                 warnings.simplefilter("ignore")
                 compile(source, "%%ranks cell", "exec", dont_inherit=True)
         except SyntaxError as error:
@@ -45,6 +49,6 @@ class RanksMagics(Magics):
             raise WorldError(f"This cell is not valid Python, so no rank ran it: {error.msg}.{where}") from None
 
 
-def load_ipython_extension(shell) -> None:
+def load_ipython_extension(shell: InteractiveShell) -> None:
     """Registers the magics; called by `import allranks` inside IPython and by `%load_ext allranks.magics`."""
     shell.register_magics(RanksMagics)

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from allranks.schedules import Schedule, ScheduleError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Executor:
         [6.0, 6.0, 6.0, 6.0]
     """
 
-    def __init__(self, schedule: Schedule, group=None) -> None:
+    def __init__(self, schedule: Schedule, group: ProcessGroup | None = None) -> None:
         import torch.distributed as dist
 
         ranks = dist.get_world_size(group)
@@ -59,7 +64,7 @@ class Executor:
             if sends or receives:
                 self._steps.append((sends, receives))
 
-    def __call__(self, tensor=None):
+    def __call__(self, tensor: Tensor | None = None) -> Tensor | None:
         """Runs the schedule once; the result of the collective on this rank, as a new flat tensor, or None without a result.
 
         `tensor` is the full vector, on every rank: only what this rank owns of it is sent (its part in gather and all_gather,
@@ -81,7 +86,7 @@ class Executor:
         for place in self._first_held:
             views[place].copy_(parts(self._chunks[place]))
 
-        def whole(message: _Message):
+        def whole(message: _Message) -> Tensor:
             return buffer[ends[message.places[0]] : ends[message.places[-1] + 1]]
 
         for sends, receives in self._steps:
@@ -105,7 +110,7 @@ class Executor:
             return None
         return torch.cat([views[place] for place in self._promised])
 
-    def _parts(self, vector) -> Callable:
+    def _parts(self, vector: Tensor) -> Callable[[int], Tensor]:
         """A function: number of a chunk -> that chunk of this rank's input."""
         import torch
 
@@ -119,7 +124,8 @@ class Executor:
         return lambda chunk: parts[chunk - self.rank * per_rank]
 
     @staticmethod
-    def _store(message: _Message, load, views: list) -> None:
+    def _store(message: _Message, load: Tensor, views: list[Tensor]) -> None:
+        """Writes a received message into its chunks, or adds it to them."""
         start = 0
         for place in message.places:
             part = load[start : start + views[place].numel()]
@@ -130,7 +136,7 @@ class Executor:
                 views[place].copy_(part)
 
 
-def execute(schedule: Schedule, tensor=None, group=None):
+def execute(schedule: Schedule, tensor: Tensor | None = None, group: ProcessGroup | None = None) -> Tensor | None:
     """Runs the schedule once on this rank: `Executor(schedule, group)(tensor)`, with its results and errors.
 
     Example (needs ranks):

@@ -18,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allranks import cost
 from allranks.errors import CourseError
@@ -26,6 +26,8 @@ from allranks.schedules import Schedule, ScheduleError, describe
 
 if TYPE_CHECKING:
     import torch
+
+    from allranks.world import World
 
 # the collectives that can be measured
 COLLECTIVES = (
@@ -152,7 +154,7 @@ class Sweep:
     ranks: int
     backend: str
     rows: tuple[Row, ...]
-    about: dict = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
 
     @property
     def algorithm(self) -> str:
@@ -187,7 +189,7 @@ class Sweep:
         points = tuple((row.size, row.best_us / 1e6, fitted.seconds(row.size, self.ranks)) for row in unseen)
         return Prediction(fitted.ranks, self.ranks, points)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The sweep as plain data; with a fit from three sizes on, and with a prediction from six."""
         found = {
             **asdict(self.call),
@@ -248,7 +250,7 @@ class Prediction:
             ((point[0], error) for point, error in zip(self.points, self.errors, strict=True)), key=lambda w: w[1]
         )
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The prediction as plain data."""
         keys = ("bytes", "measured_s", "predicted_s")
         return {
@@ -279,7 +281,7 @@ def sizes(first: int, last: int, factor: int = 2) -> list[int]:
 
 
 def sweep(
-    world,
+    world: World,
     call: Call,
     nbytes: Sequence[int],
     *,
@@ -310,7 +312,7 @@ def sweep(
     counts = dict.fromkeys(count for size in nbytes if (count := call.count(size, world.ranks)))
     if not counts:
         raise BenchError(f"No size is large enough for one {call.dtype} element on each of {world.ranks} ranks.")
-    found: dict[int, list[list[dict]]] = {count: [] for count in counts}
+    found: dict[int, list[list[dict[str, Any]]]] = {count: [] for count in counts}
     passes = min(passes, iterations)
     for number in range(passes):
         share = iterations // passes + (number < iterations % passes)
@@ -327,7 +329,7 @@ def sweep(
     return Sweep(call, world.ranks, world.backend, rows, {"torch": first["torch"], "device": first["device"]})
 
 
-def _row(call: Call, count: int, ranks: int, parts: list[list[dict]]) -> Row:
+def _row(call: Call, count: int, ranks: int, parts: list[list[dict[str, Any]]]) -> Row:
     """The row of one size, from what `measure` returned: `parts[pass][rank]`."""
     size = call.nbytes(count, ranks)
     mean_s = statistics.fmean(time_s for part in parts for rank in part for time_s in rank["times_s"])
@@ -353,7 +355,7 @@ def _row(call: Call, count: int, ranks: int, parts: list[list[dict]]) -> Row:
 
 def measure(
     call: Call, schedule: Schedule | None, count: int, iterations: int, warmups: int, budget_s: float, check: bool
-) -> dict:
+) -> dict[str, Any]:
     """Runs on every rank: checks the result of one call, warms up, then times each iteration.
 
     Returns the seconds of each iteration ("times_s"), the number of this rank's wrong elements, torch's version, and the device.
@@ -445,7 +447,7 @@ def _clock() -> tuple[torch.device, Callable[[], None]]:
     return torch.device("cpu"), lambda: None
 
 
-def _data(call: Call, rank: int, numel: int, device, start: int = 0):
+def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:
     """Elements `start` to `start + numel` of the rank's input: small whole numbers, exact in every dtype.
 
     They differ between ranks; for products they are 1 and 2. The numbers repeat: copying a block is ten times as fast as
@@ -459,7 +461,9 @@ def _data(call: Call, rank: int, numel: int, device, start: int = 0):
     return block.repeat(-(-numel // len(block)))[:numel]
 
 
-def _runner(call: Call, schedule: Schedule | None, vector, ranks: int, rank: int) -> Callable:
+def _runner(
+    call: Call, schedule: Schedule | None, vector: torch.Tensor, ranks: int, rank: int
+) -> Callable[[], torch.Tensor | None]:
     """A function that makes the call on `vector` (the full one) and returns its result; the outputs are allocated only once."""
     import torch
     import torch.distributed as dist
@@ -499,7 +503,7 @@ def _runner(call: Call, schedule: Schedule | None, vector, ranks: int, rank: int
             return lambda: (dist.scatter(out, parts, src=root), out)[1]
 
 
-def _wrong(call: Call, result, ranks: int, rank: int, numel: int, device) -> int:
+def _wrong(call: Call, result: Any, ranks: int, rank: int, numel: int, device: torch.device | str) -> int:
     """How many elements of this rank's result differ from the same result computed locally."""
     import torch
 
@@ -527,7 +531,7 @@ def _wrong(call: Call, result, ranks: int, rank: int, numel: int, device) -> int
     return int(torch.count_nonzero(differ))
 
 
-def _reduced(call: Call, ranks: int, numel: int, device, start: int = 0):
+def _reduced(call: Call, ranks: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:
     """All ranks' inputs, reduced by the call's op, from element `start` on."""
     import torch
 

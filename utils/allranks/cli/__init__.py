@@ -7,23 +7,8 @@ import pkgutil
 
 import click
 
+from allranks.cli._shared import CommandError, as_sentence
 from allranks.errors import CourseError
-
-
-class Sentence(click.ClickException):
-    """One sentence on standard error and exit status 2."""
-
-    exit_code = 2
-
-    def show(self, file=None) -> None:
-        click.echo(self.message, err=True)
-
-
-def sentence(error: Exception) -> str:
-    """The error's message with a capital (where it begins with a plain word) and a full stop."""
-    text = str(error)
-    first = text.split(maxsplit=1)[0] if text else ""
-    return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")
 
 
 class _Commands(click.Group):
@@ -39,7 +24,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except CourseError as error:
-            raise Sentence(sentence(error)) from None
+            raise CommandError(as_sentence(error)) from None
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(ctx):

@@ -1,4 +1,4 @@
-"""`allranks bench`: nccl-tests' table for any collective on the live world, and what a link of it costs."""
+"""`allranks bench`: measures a collective on live ranks, prints nccl-tests' table, and fits alpha and beta of a link."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import contextlib
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from allranks.cli import Sentence
-from allranks.cli.simulate import Size
+from allranks.cli._shared import CommandError, Size, size_in_words
+
+if TYPE_CHECKING:
+    from allranks.bench import Call, Prediction, Sweep
+    from allranks.world import World
 
 _WIDTHS = (12, 12, 9, 6, 5, 11, 9, 9, 7)
 
@@ -39,9 +43,9 @@ def command(
     collective, algorithm, ranks, backend, min_bytes, max_bytes, factor, iterations, warmups, dtype, op, root,
     passes, also_ranks, csv_file, plot, as_json,
 ) -> None:  # fmt: skip
-    """Sweeps a collective over sizes on real ranks, as nccl-tests does, and fits alpha and beta.
+    """Measures a collective over sizes on live ranks, as nccl-tests does, and fits alpha and beta.
 
-    The exit status is 1 where an element came out wrong, and 2 where nothing could be measured.
+    The exit status is 1 where an element is wrong, and 2 where nothing could be measured.
     """
     from allranks import bench
     from allranks.errors import CourseError
@@ -56,45 +60,47 @@ def command(
         call = bench.Call(collective.replace("-", "_"), dtype, op, root, algorithm)
         sizes = bench.sizes(min_bytes, max_bytes, factor)
         options = {"iterations": iterations, "warmups": warmups, "passes": passes}
-        # a world says on standard output that it is there; here that belongs to the progress
+        # World prints on standard output that it is ready; standard output is for the result
         with contextlib.redirect_stdout(sys.stderr):
             with World(ranks, backend=backend) as world:
-                found = _watched(bench.sweep, world, call, sizes, options)
+                found = _swept(world, call, sizes, options)
             other = None
             if also_ranks is not None:
                 with World(also_ranks, backend=backend) as world:
-                    other = _watched(bench.sweep, world, call, sizes, options)
+                    other = _swept(world, call, sizes, options)
         if csv_file:
             csv_file.write_text(found.to_csv(), encoding="utf-8")
         if plot:
             _draw(found, plot)
-        # one rank has no link to fit, nor to foretell
+        # one rank has no link: there is nothing to fit and nothing to predict
         known = other is not None and len(found.rows) >= 3 and min(found.ranks, other.ranks) > 1
-        carried = other.prediction(found.fit()) if known else None
+        prediction = other.prediction(found.fit()) if known else None
     except CourseError:
         raise
     except (OSError, ValueError) as error:
         if not (csv_file or plot):
             raise
-        raise Sentence(f"The file can't be written: {error}.") from None
+        raise CommandError(f"The file can't be written: {error}.") from None
     if as_json:
         data = found.to_dict()
         if other is not None:
-            data |= {"also": other.to_dict(), "prediction_for_also": carried and carried.to_dict()}
+            data |= {"also": other.to_dict(), "prediction_for_also": prediction and prediction.to_dict()}
         click.echo(json.dumps(data))
     else:
         click.echo(report(found))
         if other is not None:
             click.echo(f"\n{report(other)}")
-        if carried is not None:
-            click.echo(f"\n{_foretold(carried)}")
+        if prediction is not None:
+            click.echo(f"\n{_predicted(prediction)}")
     sys.exit(1 if found.wrong or (other is not None and other.wrong) else 0)
 
 
-def _watched(sweep, world, call, sizes: list[int], options: dict):
-    """The sweep, with a progress bar on standard error."""
+def _swept(world: World, call: Call, sizes: list[int], options: dict[str, int]) -> Sweep:
+    """The sweep, measured with a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from allranks.bench import sweep
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(file=sys.__stderr__)
@@ -104,8 +110,8 @@ def _watched(sweep, world, call, sizes: list[int], options: dict):
         return sweep(world, call, sizes, progress=lambda: bar.advance(task), **options)
 
 
-def report(found) -> str:
-    """nccl-tests' table, and what the fit says."""
+def report(found: Sweep) -> str:
+    """The sweep for a terminal: nccl-tests' table, then the fit."""
     who = found.call.algorithm or f"{found.backend}'s own"
     about = ", ".join(f"{key} {value}" for key, value in found.about.items())
     lines = [f"# {found.call.collective} ({who}), {found.ranks} ranks, {found.backend}, {about}"]
@@ -125,7 +131,8 @@ def report(found) -> str:
     return "\n".join(lines)
 
 
-def _fitted(found) -> list[str]:
+def _fitted(found: Sweep) -> list[str]:
+    """The lines about the fit of alpha and beta."""
     fitted = found.fit()
     latency, slope, alpha, beta = fitted.latency_s, fitted.s_per_byte, fitted.alpha_s, fitted.beta_s_per_byte
     lines = [
@@ -137,33 +144,26 @@ def _fitted(found) -> list[str]:
     ]
     if fitted.half_nbytes is not None:
         lines.append(
-            f"  latency turns into bandwidth at {_words(fitted.half_nbytes)}: below it a call's time hardly depends on its "
+            f"  latency turns into bandwidth at {size_in_words(fitted.half_nbytes)}: below it a call's time hardly depends on its "
             "size, above it time grows with it"
         )
     if len(found.rows) >= 6:
         held = found.prediction()
         lines.append(
-            f"  fitted on every other size, the others come out with a median error of {held.median_error:.1%} "
-            f"(worst {held.worst[1]:.1%}, at {_words(held.worst[0])})"
+            f"  a fit of every other size predicts the sizes between with a median error of {held.median_error:.1%} "
+            f"(worst {held.worst[1]:.1%}, at {size_in_words(held.worst[0])})"
         )
     return lines
 
 
-def _foretold(prediction) -> str:
+def _predicted(prediction: Prediction) -> str:
     return (
-        f"the fit for {prediction.fitted_ranks} ranks foretells {prediction.ranks} ranks with a median error of "
-        f"{prediction.median_error:.1%} (worst {prediction.worst[1]:.1%}, at {_words(prediction.worst[0])})"
+        f"the fit for {prediction.fitted_ranks} ranks predicts {prediction.ranks} ranks with a median error of "
+        f"{prediction.median_error:.1%} (worst {prediction.worst[1]:.1%}, at {size_in_words(prediction.worst[0])})"
     )
 
 
-def _words(nbytes: float) -> str:
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.3g} B"
-
-
-def _draw(found, path: Path) -> None:
+def _draw(found: Sweep, path: Path) -> None:
     """Measured times and the fit over size, both axes logarithmic."""
     from matplotlib.figure import Figure
 

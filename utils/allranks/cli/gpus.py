@@ -1,4 +1,4 @@
-"""`allranks gpus`: who has which GPU, and who waits."""
+"""`allranks gpus`: who uses which GPU, and who waits for one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def command(as_json: bool) -> None:
-    """Show who has which GPU of this machine, until when, and who waits."""
+    """Show who uses which GPU of this machine, for how long, and who waits for one."""
     from allranks.engines.devices import Inventory
     from allranks.engines.leases import Ledger
 
@@ -45,5 +45,6 @@ def command(as_json: bool) -> None:
         click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, {wait} so far")
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 0 else f"over its slice by {-seconds / 60:.0f} min"
+def _minutes(left_s: float) -> str:
+    """The minutes left of somebody's time."""
+    return f"{left_s / 60:.0f} min" if left_s >= 0 else f"over its slice by {-left_s / 60:.0f} min"

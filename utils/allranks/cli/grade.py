@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 
 from allranks.errors import CourseError
 
 MAX_JOBS = 64
-AHEAD = 2  # submissions that wait for a judge, so that none is idle while the gradebook is written
-ASK_S = 120.0  # for one request to the writer: a notebook can be made that takes it days to read
-TRIES = 2  # of a submission whose engine was lost
+AHEAD = 2  # submissions read in advance, so that no judge is idle while the gradebook is written
+ASK_S = 120.0  # for one request to the writer: a malicious notebook can take days to read
+TRIES = 2  # how often a submission is marked where its engine is lost
 KINDS = {
     "timed out": "ran out of time",
     "crashed": "crashed",
@@ -70,8 +71,8 @@ def command(
     """
     from allranks.extras import MissingExtraError, require
 
-    lab = lab.rstrip("/")  # a shell completes it with one
-    rows: list[dict] = []
+    lab = lab.rstrip("/")  # a shell's completion adds one
+    rows: list[dict[str, Any]] = []
     try:
         require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
@@ -99,14 +100,14 @@ def command(
 
 
 def default_jobs() -> int:
-    """One judge for two cores of those that this process may use."""
+    """How many judges to run: one for every two cores that this process may use."""
     from allranks.engines.devices import usable_cores
 
     return max(1, min(MAX_JOBS, usable_cores() // 2))
 
 
 def find_course(start: Path) -> Path:
-    """The folder of the course that `start` is in. Raises GradeError where there is none."""
+    """The course's folder: `start` or a folder above it. Raises GradeError where none of them is a course."""
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / "autograder" / "nbgrader_config.py").is_file():
             return folder
@@ -114,9 +115,9 @@ def find_course(start: Path) -> Path:
 
 
 def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
-    """Who handed the lab in, by name. Raises GradeError where nobody did, or one that was asked for did not."""
+    """The names of the students who handed in the lab. Raises GradeError for an unknown lab, for none, and for a missing one of `only`."""
     labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
-    if lab not in labs:  # by its plain name only: nbgrader would take another path to it for a lab without a name
+    if lab not in labs:  # only its plain name: nbgrader would record another path as a lab without a name
         raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
     submitted = course / "autograder" / "submitted"
     found = sorted(path.name for path in submitted.glob("*") if os.path.lexists(path / lab))
@@ -133,20 +134,20 @@ def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class Judges:
-    """Where submissions are marked: an executor, the function that it calls with (requests, sandbox), and how many at once."""
+    """Where submissions are marked: an executor, the function that it calls with (requests, sandbox), and the number of judges."""
 
     executor: concurrent.futures.Executor
-    mark: Callable
+    mark: Callable[[list[dict[str, Any]], str], tuple[list[dict[str, Any]], float]]
     count: int
 
 
 @contextlib.contextmanager
 def in_threads(course: Path, count: int) -> Iterator[Judges]:
-    """Judges of this machine, each the child of a thread of ours."""
+    """Judges on this machine: each is a child process of one of our threads."""
     marker = of_course(str(course), "marking").Marker()
     executor = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="judge")
     try:
-        for _ in range(count):  # they warm up while the first submissions are read
+        for _ in range(count):  # starts the judges while the first submissions are read
             executor.submit(marker.mark, [], "bubblewrap")
         yield Judges(executor, marker.mark, count)
     finally:
@@ -157,9 +158,9 @@ def in_threads(course: Path, count: int) -> Iterator[Judges]:
 
 @contextlib.contextmanager
 def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
-    """Judges in the engines of an ipyparallel cluster, each engine's next submission given to whoever is free.
+    """Judges in the engines of an ipyparallel cluster; the next free engine gets the next submission.
 
-    Raises GradeError where the cluster can't be reached, has no engine, or one that does not see the course's folder.
+    Raises GradeError where the cluster can't be reached or has no engine, or where an engine does not see the course's folder.
     """
     import ipyparallel as ipp
 
@@ -191,19 +192,19 @@ def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
 class _MarkOnEngine:
     course: str
 
-    def __call__(self, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
+    def __call__(self, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
         return mark_on_engine(self.course, requests, sandbox)
 
 
 def sees_course(course: str) -> tuple[str, bool]:
-    """Runs on an engine: its host's name, and whether the course lies there."""
+    """Runs on an engine: the name of its host, and whether it sees the course's folder."""
     import platform
     from pathlib import Path
 
     return platform.node(), (Path(course) / "autograder" / "marking.py").is_file()
 
 
-def mark_on_engine(course: str, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
+def mark_on_engine(course: str, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
     """Runs on an engine: what `Marker.mark` of `autograder.marking` does."""
     from allranks.cli.grade import of_course
 
@@ -211,14 +212,14 @@ def mark_on_engine(course: str, requests: list[dict], sandbox: str) -> tuple[lis
 
 
 def of_course(course: str, name: str) -> ModuleType:
-    """A module of the autograder of a course: it belongs to the course's folder, and this package has none of its own."""
+    """A module of the autograder in the course's folder; this package has no autograder."""
     if course not in sys.path:
         sys.path.insert(0, course)
     return importlib.import_module(f"autograder.{name}")
 
 
 def rest_on_engine() -> None:
-    """Runs on an engine: its judge ends; the engine, which is somebody else's, stays."""
+    """Runs on an engine: ends its judge. The engine belongs to the cluster and keeps running."""
     import sys
 
     if "autograder.marking" in sys.modules:
@@ -228,17 +229,19 @@ def rest_on_engine() -> None:
 # ------------------------------------------------------------------------------------------------------------- the run
 
 
-def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict]:
-    """Has every submission read, marked and recorded; yields each student's row as it is done.
+def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict[str, Any]]:
+    """Reads, marks and records every submission; yields each student's row when it is recorded.
 
-    Many mark, one writes. Raises GradeError where nothing can be graded.
+    Many judges mark; one process writes the gradebook. Raises GradeError where nothing can be graded.
     """
     waiting = deque(students)
-    marking: dict[concurrent.futures.Future, tuple[str, list[dict], int]] = {}
+    marking: dict[
+        concurrent.futures.Future[tuple[list[dict[str, Any]], float]], tuple[str, list[dict[str, Any]], int]
+    ] = {}
     with _Writer(course, lab, force) as writer:
         prepared = writer.prepare()
 
-        def begin(student: str, requests: list[dict], tries: int) -> None:
+        def begin(student: str, requests: list[dict[str, Any]], tries: int) -> None:
             future = judges.executor.submit(judges.mark, requests, prepared["sandbox"])
             marking[future] = student, requests, tries
 
@@ -258,43 +261,43 @@ def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bo
             for future in done:
                 student, requests, tries = marking.pop(future)
                 try:
-                    verdicts, seconds = future.result()
+                    verdicts, marking_s = future.result()
                 except Exception as error:
-                    if _hopeless(error):
+                    if _no_judge_can_start(error):
                         raise GradeError(str(error)) from None
                     if tries > 1:
                         begin(student, requests, tries - 1)
                     else:
                         yield not_graded(student, f"its marking was lost ({type(error).__name__}: {error})")
                     continue
-                decided = {"requests": requests, "verdicts": verdicts, "seconds": seconds}
+                decided = {"requests": requests, "verdicts": verdicts, "seconds": marking_s}
                 recorded = writer.ask({"record": student, **decided})
                 yield recorded.get("row") or not_graded(student, recorded["ended"])
 
 
-def _hopeless(error: Exception) -> bool:
-    """Whether no judge can be made at all: the same would come of every submission. An engine's error has a name only."""
+def _no_judge_can_start(error: Exception) -> bool:
+    """Whether no judge can start, so that grading must stop. An error from an engine has only the name of its type."""
     return "NoJudge" in (type(error).__name__, getattr(error, "ename", ""))
 
 
-def not_graded(student: str, reason: str, seconds: float = 0.0) -> dict:
-    """The row of a submission on which nothing was decided, as `autograder.grading` gives it too."""
+def not_graded(student: str, reason: str, marking_s: float = 0.0) -> dict[str, Any]:
+    """The row of a submission that was not graded. `autograder.grading` uses it too."""
     incident = {"kind": "unreadable", "where": "", "what": reason}
-    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": seconds}
+    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": marking_s}
     return row | {"reason": reason, "incidents": [incident]}
 
 
 class _Writer:
-    """The process that reads submissions and writes the gradebook (`autograder.grading`); started anew where it ends."""
+    """The process that reads submissions and writes the gradebook (`autograder.grading`). It is started again where it ended."""
 
     def __init__(self, course: Path, lab: str, force: bool) -> None:
         self.course = course
         self.command = [sys.executable, "-m", "autograder.grading", lab, *(["--force"] if force else [])]
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen[str] | None = None
         self.log = tempfile.TemporaryFile(mode="w+", errors="replace")
 
-    def prepare(self) -> dict:
-        """Starts it; how to mark the lab. Raises GradeError where the lab can't be recorded."""
+    def prepare(self) -> dict[str, Any]:
+        """Starts the process; returns how to mark the lab. Raises GradeError where the lab can't be recorded."""
         paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
             self.command,
@@ -310,8 +313,8 @@ class _Writer:
             raise GradeError(f"Nothing was graded: {said.get('error') or said['ended']}")
         return said
 
-    def ask(self, request: dict) -> dict:
-        """The writer's answer; {"ended": ...} where it ended, which the next one does not notice."""
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The writer's answer, or {"ended": why} where the process ended; the next request starts a new one."""
         if self.process is None:
             self.prepare()
         try:
@@ -337,7 +340,7 @@ class _Writer:
         process, self.process = self.process, None
         if process is None:
             return None
-        with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
+        with contextlib.suppress(OSError):  # flushing fails where the process ended before it read everything
             process.stdin.close()
         process.stdout.close()
         try:
@@ -356,12 +359,12 @@ class _Writer:
         self.log.close()
 
 
-# ---------------------------------------------------------------------------------------------------------- what is said
+# ----------------------------------------------------------------------------------------------------------- the output
 
 
 @contextlib.contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows how far it is, on a terminal; gives what prints a line above the bar."""
+    """Shows a progress bar on a terminal; gives the function that prints a line above it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -380,7 +383,7 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
         yield tell
 
 
-def in_words(row: dict) -> str:
+def in_words(row: dict[str, Any]) -> str:
     """A student's row for a terminal."""
     if row["score"] is None:
         return printable(f"{row['student']}: not graded. {row['reason']}")
@@ -388,8 +391,8 @@ def in_words(row: dict) -> str:
     return printable(f"{row['student']}: {row['score']:g} of {row['max_score']:g}{late}, {row['seconds']:.1f} s")
 
 
-def report(rows: list[dict]) -> str:
-    """Who ran out of time, crashed, or did what a teacher may want to look at; "" where nobody did."""
+def report(rows: list[dict[str, Any]]) -> str:
+    """The students who ran out of time, crashed, or did what a teacher may want to look at; "" where there are none."""
     lines = []
     for kind, words in KINDS.items():
         theirs = [(row["student"], i) for row in rows for i in row["incidents"] if i["kind"] == kind]
@@ -402,5 +405,5 @@ def report(rows: list[dict]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what would move the cursor or break the line: names and reasons may be anybody's."""
+    """The text without control characters: a student chose the name, and a program the reason."""
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c).startswith("C") else c for c in text)

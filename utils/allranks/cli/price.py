@@ -1,16 +1,18 @@
-"""`allranks price`: what a step of training sends, by parallelism."""
+"""`allranks price`: what a training step sends, for one kind of parallelism."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from allranks.cli.simulate import Size
+from allranks.cli._shared import Size
 
 
-def _shared(function):
-    """The options that all workloads have."""
+def _common_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that all workloads have."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--alpha", "alpha_s", type=float, default=0.0, show_default=True, help="Seconds a message."),
@@ -29,7 +31,7 @@ _SHAPE = (click.option("--hidden", type=int, required=True), click.option("--seq
 
 @click.group(name="price")
 def command() -> None:
-    """Prices a step of training: bytes, calls and seconds of its communication for one rank."""
+    """Prices a training step: the bytes, calls and seconds of its communication, for one rank."""
 
 
 @command.command()
@@ -40,9 +42,9 @@ def command() -> None:
 )
 @click.option("--backward-seconds", "backward_s", type=float, help="Of the backward pass, for what it can hide.")
 @click.option("--compute-seconds", "compute_s", type=float, help="Of the whole step, for the efficiency.")
-@_shared
+@_common_options
 def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, bandwidth, alpha_s, as_json) -> None:
-    """Data parallel: one all_reduce a bucket."""
+    """Data parallel: one all_reduce for each bucket."""
     options = {"dtype": dtype, "bucket_nbytes": bucket or None, "backward_s": backward_s, "compute_s": compute_s}
     _show("ddp", (parameters,), options, ranks, bandwidth, alpha_s, as_json)
 
@@ -53,7 +55,7 @@ def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, bandwidth, alph
 @_DTYPE
 @click.option("--gradient-dtype", help="Default: that of the parameters.")
 @click.option("--keep-after-forward", is_flag=True, help="Stage 3 without resharding after forward.")
-@_shared
+@_common_options
 def zero(stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, bandwidth, alpha_s, as_json) -> None:
     """ZeRO and FSDP."""
     options = {"dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward}
@@ -68,7 +70,7 @@ def zero(stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, ba
 @_DTYPE
 @click.option("--recompute", is_flag=True, help="Full activation recomputation.")
 @click.option("--sequence-parallel", is_flag=True)
-@_shared
+@_common_options
 def tensor(
     layers, batch, sequence, hidden, dtype, recompute, sequence_parallel, ranks, bandwidth, alpha_s, as_json
 ) -> None:
@@ -83,7 +85,7 @@ def tensor(
 @_SHAPE[1]
 @_SHAPE[0]
 @_DTYPE
-@_shared
+@_common_options
 def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, bandwidth, alpha_s, as_json) -> None:
     """Pipeline parallel, one stage a rank."""
     arguments = (microbatches, microbatch, sequence, hidden)
@@ -99,7 +101,7 @@ def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, bandwidth
 @click.option("--combine-dtype", default="bfloat16", show_default=True)
 @click.option("--capacity", type=float, default=1.0, show_default=True)
 @click.option("--forward-only", is_flag=True)
-@_shared
+@_common_options
 def expert(
     tokens,
     top_k,
@@ -123,7 +125,13 @@ def expert(
 
 
 def _show(
-    name: str, arguments: tuple, options: dict, ranks: int, bandwidth: float, alpha_s: float, as_json: bool
+    name: str,
+    arguments: tuple[float, ...],
+    options: dict[str, Any],
+    ranks: int,
+    bandwidth: float,
+    alpha_s: float,
+    as_json: bool,
 ) -> None:
     from allranks.cost import workload
 
@@ -136,15 +144,15 @@ def _show(
         f"{found.name}, {ranks} ranks, {bandwidth / 1e9:g} GB/s a link and direction, alpha {alpha_s * 1e6:g} us"
     )
     for part in (*found.parts, None):
-        what, calls, sent, seconds = (
+        what, calls, sent, time_s = (
             (f"{part.what}: {part.collective}", part.calls, part.bytes_sent, part.seconds)
             if part
             else ("in all, for one rank", found.calls, found.bytes_sent, found.seconds)
         )
-        click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {seconds * 1e3:>11.4g} ms")
+        click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {time_s * 1e3:>11.4g} ms")
     if found.exposed_s is not None:
         click.echo(
-            f"  exposed: {found.exposed_s * 1e3:.4g} ms (where buckets become ready evenly; computing is slowed down a little too)"
+            f"  exposed: {found.exposed_s * 1e3:.4g} ms (if buckets become ready at equal intervals; communication also slows computing a little)"
         )
     if found.efficiency is not None:
         click.echo(f"  scaling efficiency: {found.efficiency:.1%}")

@@ -1,40 +1,20 @@
-"""`allranks simulate`: how long a collective takes on a machine that need not be here."""
+"""`allranks simulate`: how long a collective takes on a machine that you describe."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from allranks.cli import Sentence
+from allranks.cli._shared import CommandError, Size
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
-class Size(click.ParamType):
-    """Bytes: a number with k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024) behind it, and a B or not."""
-
-    name = "bytes"
-
-    def convert(self, value, param, ctx) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
-        if not found or (found[2] not in _UNITS):
-            raise Sentence(f"{value!r} is not a number of bytes; write for example 1048576, 1MiB or 25MB.")
-        if float(found[1]) >= 2**63:
-            raise Sentence(f"{value!r} is more bytes than there are.")
-        number = Fraction(found[1]) * _UNITS[found[2]]
-        if number < 0:
-            raise Sentence(f"The bytes are {value}; they can't be negative.")
-        if number != int(number):
-            raise Sentence(f"{value!r} is not a whole number of bytes.")
-        return int(number)
+if TYPE_CHECKING:
+    from allranks.simulator import Simulation
+    from allranks.topology import Topology
 
 
 @click.command(name="simulate")
@@ -65,7 +45,9 @@ class Size(click.ParamType):
 @click.option("--oversubscription", type=float, help="Bandwidth of a leaf's ports over that of its uplinks.")
 @click.option("--rails", is_flag=True, help="A leaf switch for each card number.")
 @click.option(
-    "--method", type=click.Choice(["events", "symmetry"]), help="Message by message, or one unit for all alike."
+    "--method",
+    type=click.Choice(["events", "symmetry"]),
+    help="Simulate each message, or only one of several equal parts of the machine.",
 )
 @click.option("--trace", type=click.Path(path_type=Path), help="Write the trace, for the player and Trace.load.")
 @click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
@@ -77,7 +59,7 @@ def command(
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
-    Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 where something can't be.
+    Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 where nothing can be simulated.
     """
     from allranks.cost import TEXTBOOK
     from allranks.simulator import simulate
@@ -90,7 +72,7 @@ def command(
         changes = {"nodes_per_leaf": nodes_per_leaf, "oversubscription": oversubscription, "rails": rails or None}
         machine = replace(machine, **{key: value for key, value in changes.items() if value is not None})
         if machine.nodes_per_leaf is None and (oversubscription is not None or rails):
-            raise Sentence(
+            raise CommandError(
                 f"--oversubscription and --rails are about leaf switches, and {machine.name} has none; give --nodes-per-leaf too."
             )
         machine = _disturbed(machine, straggler, background, fail)
@@ -105,23 +87,27 @@ def command(
         if chrome:
             found.trace.to_chrome(chrome)
     except OSError as error:
-        raise Sentence(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
+        raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
     click.echo(json.dumps(found.to_dict()) if as_json else _report(found))
 
 
-def _machine(name: str | None, bandwidth: float | None, alpha: float | None):
+def _machine(name: str | None, bandwidth: float | None, alpha: float | None) -> Topology:
+    """The machine of the options: a preset, or equal links. Raises CommandError."""
     from allranks.topology import preset, uniform
 
     if bandwidth is None:
         if alpha is not None:
-            raise Sentence("--alpha goes with --bandwidth; a preset has its own latencies.")
+            raise CommandError("--alpha goes with --bandwidth; a preset has its own latencies.")
         return preset(name or "dgx-h100")
     if name is not None:
-        raise Sentence("Give --topology or --bandwidth, not both.")
+        raise CommandError("Give --topology or --bandwidth, not both.")
     return uniform(0.0 if alpha is None else alpha, bandwidth)
 
 
-def _disturbed(machine, straggler: tuple[str, ...], background: tuple[str, ...], fail: tuple[str, ...]):
+def _disturbed(
+    machine: Topology, straggler: tuple[str, ...], background: tuple[str, ...], fail: tuple[str, ...]
+) -> Topology:
+    """The machine with slow ranks, busy links and failed links, as the options say. Raises CommandError."""
     for rank, factor in _parsed("--straggler", straggler, "=", "RANK=FACTOR, for example 3=2.5", int, float):
         machine = machine.with_straggler(rank, factor)
     for kind, share in _parsed("--background", background, "=", "KIND=SHARE, for example nic=0.3", str, float):
@@ -131,16 +117,20 @@ def _disturbed(machine, straggler: tuple[str, ...], background: tuple[str, ...],
     return machine
 
 
-def _parsed(option: str, values: tuple[str, ...], mark: str, form: str, *types: Callable):
+def _parsed(
+    option: str, values: tuple[str, ...], mark: str, form: str, *types: Callable[[str], Any]
+) -> Iterator[tuple[Any, ...]]:
+    """Each value, cut at `mark` into parts of these types. Raises CommandError, which shows `form`."""
     for value in values:
         parts = value.split(mark)
         try:
             yield tuple(kind(part) for kind, part in zip(types, parts, strict=True))
         except ValueError:
-            raise Sentence(f"{option} {value!r} can't be read; write {form}.") from None
+            raise CommandError(f"{option} {value!r} can't be read; write {form}.") from None
 
 
-def _report(found) -> str:
+def _report(found: Simulation) -> str:
+    """The result for a terminal."""
     words = [
         f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
         f"  time         {_time(found.seconds)}",
@@ -150,18 +140,20 @@ def _report(found) -> str:
     ]
     if found.busbw_gb_per_s is not None:
         words.append(f"  bandwidth    algbw {found.algbw_gb_per_s:.2f} GB/s, busbw {found.busbw_gb_per_s:.2f} GB/s")
-    how = "one unit of the machine stands for all" if found.method == "symmetry" else "message by message"
+    how = "one of several equal parts of the machine" if found.method == "symmetry" else "message by message"
     return "\n".join([*words, f"  simulated    {how}"])
 
 
-def _time(seconds: float) -> str:
+def _time(time_s: float) -> str:
+    """The time with the largest unit that fits."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"
+        if time_s >= scale:
+            return f"{time_s / scale:.4g} {unit}"
+    return f"{time_s * 1e9:.4g} ns"
 
 
-def _catalogue() -> dict:
+def _catalogue() -> dict[str, list[dict[str, Any]]]:
+    """Every algorithm with its formula, and every preset with its links."""
     from allranks.cost import FORMULAS
     from allranks.topology import PRESETS
 
@@ -179,7 +171,8 @@ def _catalogue() -> dict:
     }  # fmt: skip
 
 
-def _in_words(catalogue: dict) -> str:
+def _in_words(catalogue: dict[str, list[dict[str, Any]]]) -> str:
+    """The catalogue for a terminal."""
     lines = [f"{a['collective']:<15}{a['algorithm']:<20}{a['formula']}" for a in catalogue["algorithms"]]
     for t in catalogue["topologies"]:
         links = ", ".join(f"{x['link']} {x['bytes_per_s'] / 1e9:g} GB/s" for x in t["links"])

@@ -1,0 +1,58 @@
+"""What several commands share: how they fail, and how a number of bytes is read and printed."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import IO, Any
+
+import click
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+class CommandError(click.ClickException):
+    """Ends a command: one sentence on standard error, exit status 2."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Prints the sentence, without the word "Error" that click puts before it."""
+        click.echo(self.message, err=True)
+
+
+def as_sentence(error: Exception) -> str:
+    """The error's message with a full stop, and with a capital letter where it begins with a plain word."""
+    text = str(error)
+    first = text.split(maxsplit=1)[0] if text else ""
+    return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes: "1048576", "25MB" or "1MiB". k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti are powers of 1024."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes as a whole number. Raises CommandError."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([-+]?\d+(?:\.\d+)?(?:e\d+)?)\s*([kmgt]?i?)b?", str(value).strip().lower())
+        if not found or (found[2] not in _UNITS):
+            raise CommandError(f"{value!r} is not a number of bytes; write for example 1048576, 1MiB or 25MB.")
+        if float(found[1]) >= 2**63:
+            raise CommandError(f"{value!r} is more bytes than there are.")
+        number = Fraction(found[1]) * _UNITS[found[2]]
+        if number < 0:
+            raise CommandError(f"The bytes are {value}; they can't be negative.")
+        if number != int(number):
+            raise CommandError(f"{value!r} is not a whole number of bytes.")
+        return int(number)
+
+
+def size_in_words(nbytes: float) -> str:
+    """The bytes with the largest unit that fits: "1.5 MiB"."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.3g} B"

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 import nbformat
+from allranks.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.converters import Autograde
 from nbgrader.exchange.default import ExchangeCollect
@@ -38,7 +39,7 @@ MEANS_CHANGED = frozenset(
 SHOWABLE = frozenset({".ipynb", ".txt", ".png", ".jpg", ".jpeg", ".gif", ".csv", ".json"})
 
 
-class Refused(ValueError):
+class Refused(CourseError, ValueError):
     """A submission that is not marked; the message is one sentence that says why."""
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.engines.forkserver import die_with_parent, preload
+from allranks.errors import CourseError
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
@@ -49,7 +50,7 @@ INCIDENTS = {
 }
 
 
-class JudgeError(RuntimeError):
+class JudgeError(CourseError, RuntimeError):
     """The judge can't mark: our fault or the machine's, never the submission's."""
 
 
@@ -57,11 +58,11 @@ class NoJudge(JudgeError):
     """The judge can't even be started: nothing can be graded here."""
 
 
-class OutOfTime(Exception):
+class OutOfTime(CourseError):
     """The judge did not finish within the limit; it and all its ranks have been killed."""
 
 
-class Died(Exception):
+class Died(CourseError):
     """The judge ended while it marked; the message says how."""
 
 

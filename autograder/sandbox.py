@@ -23,6 +23,7 @@ import sysconfig
 from pathlib import Path
 
 from allranks.engines import forkserver
+from allranks.errors import CourseError
 
 from autograder import seccomp
 
@@ -39,7 +40,7 @@ HIDDEN = ("exercises", "checking", "bench")
 SHOWN = ("checking/__init__.py", "checking/in_rank")
 
 
-class SandboxError(RuntimeError):
+class SandboxError(CourseError, RuntimeError):
     """No sandbox can be made here, or it ended; the message says why and names the mend."""
 
 

@@ -7,11 +7,13 @@ import stat
 import tempfile
 from pathlib import Path
 
+from allranks.errors import CourseError
+
 # a Unix socket's path may have 107 bytes; ours adds at most 40 to the directory
 MAX_PATH = 64
 
 
-class RunDirError(RuntimeError):
+class RunDirError(CourseError, RuntimeError):
     """The run directory can't be had, or another user could reach it."""
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from allranks.errors import CourseError
 from allranks.player.animation import LAYOUTS, Animation, animate
 from allranks.player.still import still
 from allranks.schedules import Schedule
@@ -25,7 +26,7 @@ _LARGE = 400_000
 SPEEDS = (0.25, 0.5, 1, 2, 4)
 
 
-class PlayerError(ValueError):
+class PlayerError(CourseError, ValueError):
     """Something that the player can't play, or a setting that it doesn't know."""
 
 

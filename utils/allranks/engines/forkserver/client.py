@@ -29,11 +29,12 @@ from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir, sweep
+from allranks.errors import CourseError
 
 _numbers = itertools.count(1)  # of the fork servers that this process has started
 
 
-class ForkServerError(RuntimeError):
+class ForkServerError(CourseError, RuntimeError):
     """The fork server can't be started or reached, or refused a request."""
 
 

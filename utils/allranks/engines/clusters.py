@@ -15,6 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ipyparallel.cluster.launcher import SlurmEngineSetLauncher, SSHEngineLauncher, SSHEngineSetLauncher
 
@@ -42,12 +43,14 @@ class ClusterError(DeviceError):
     """A profile that can't be: unknown, without hosts, with settings that it doesn't know."""
 
 
-class SlurmEngines(SlurmEngineSetLauncher):
+class SlurmEngines(SlurmEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """ipyparallel's Slurm launcher; what Slurm says against a job becomes the error's words."""
 
-    def _run_command(self, command: list[str], **kwargs) -> str:
+    def _run_command(self, command: list[str], **kwargs: Any) -> str:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+            done: subprocess.CompletedProcess[str] = subprocess.run(
+                command, capture_output=True, text=True, timeout=120, **kwargs
+            )
         except OSError as error:
             raise ClusterError(
                 f"{command[0]} can't be run ({error.strerror}): World(profile='slurm') starts on a machine where jobs are "
@@ -67,10 +70,10 @@ class SlurmEngines(SlurmEngineSetLauncher):
         return " ".join(word for word in said if word != "None") or None
 
 
-class NumberedSSHEngine(SSHEngineLauncher):
+class NumberedSSHEngine(SSHEngineLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """Tells its engine which rank it is, and the name by which its host was given."""
 
-    def start(self, *args, **kwargs):
+    def start(self, *args: Any, **kwargs: Any) -> Any:
         """Starts the engine. Raises ClusterError where ssh can't reach the host, or there is no such Python."""
         try:
             return super().start(*args, **kwargs)
@@ -87,14 +90,14 @@ class NumberedSSHEngine(SSHEngineLauncher):
                 "--version` in a terminal, and name the Python there in settings={'python': ...}."
             ) from None
 
-    def get_env(self) -> dict:
+    def get_env(self) -> dict[str, str]:
         """The environment of the engine."""
         rank = list(self.parent.launchers).index(self.identifier)
         host = self.identifier.rpartition("/")[0].rpartition("@")[2]
         return {**super().get_env(), "RANK": str(rank), "ALLRANKS_HOST": host}
 
 
-class SSHEngines(SSHEngineSetLauncher):
+class SSHEngines(SSHEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """ipyparallel's SSH launcher, with numbered engines; it takes along what it brought."""
 
     launcher_class = NumberedSSHEngine
@@ -117,7 +120,7 @@ class Job:
     address: str
     wait_s: float
     launcher: type
-    traits: dict = field(default_factory=dict)
+    traits: dict[str, Any] = field(default_factory=dict)
 
 
 def job(
@@ -125,7 +128,7 @@ def job(
     ranks: int | None,
     nodes: int | None = None,
     backend: str | None = None,
-    settings: dict | None = None,
+    settings: dict[str, Any] | None = None,
     directory: Path | None = None,
 ) -> Job:
     """The job of a profile. Raises ClusterError, one sentence, for what can't be.
@@ -149,6 +152,10 @@ def job(
         ],
     }
     if profile == "slurm":
+        if ranks is None:
+            raise ClusterError(
+                "World(profile='slurm') needs ranks=, for example World(profile='slurm', ranks=8, nodes=2)."
+            )
         traits = _slurm(ranks, nodes, backend, settings, directory or Path("."))
         return Job(profile, ranks, address or own_address(), wait_s, SlurmEngines, engine | traits)
     hosts = _hosts(settings.pop("hosts", None), ranks, nodes)
@@ -198,9 +205,9 @@ def shared_directory() -> Path:
     return path
 
 
-def _slurm(ranks: int | None, nodes: int | None, backend: str | None, settings: dict, directory: Path) -> dict:
-    if ranks is None:
-        raise ClusterError("World(profile='slurm') needs ranks=, for example World(profile='slurm', ranks=8, nodes=2).")
+def _slurm(
+    ranks: int, nodes: int | None, backend: str | None, settings: dict[str, Any], directory: Path
+) -> dict[str, Any]:
     nodes = 1 if nodes is None else nodes
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or ranks % nodes:
         raise ClusterError(f"{ranks} ranks can't be dealt out evenly to nodes={nodes!r}.")

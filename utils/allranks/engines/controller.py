@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from typing import Any
 from unittest import mock
 
 from ipyparallel import util
@@ -29,7 +30,7 @@ def hold_ports(n: int) -> list[int]:
     return [holder.getsockname()[1] for holder in held]
 
 
-class EagerHeartMonitor(heartmonitor.HeartMonitor):
+class EagerHeartMonitor(heartmonitor.HeartMonitor):  # type: ignore[misc]  # ipyparallel has no types
     """Beats every 25 ms until all engines are known, for a registration waits for the next beat; then in its own time."""
 
     def start(self) -> None:
@@ -48,7 +49,7 @@ class EagerHeartMonitor(heartmonitor.HeartMonitor):
             self.caller.callback_time = self.period
 
 
-def run(args: dict, fds: list[int]) -> None:
+def run(args: dict[str, Any], fds: list[int]) -> None:
     """Runs the controller with the arguments in `args["argv"]`; its children die with it."""
     os.register_at_fork(after_in_child=die_with_parent)
     multiprocessing.set_start_method("fork", force=True)

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from importlib import metadata
+from types import ModuleType
 
 import psutil
 
@@ -189,7 +190,7 @@ def place(
     return Placement("nccl", mine, env, threads, " ".join(notes) or None, shares)
 
 
-def _on_cpu(ranks: int, have: Inventory, common: dict, threads: int, memory_bytes: int | None) -> Placement:
+def _on_cpu(ranks: int, have: Inventory, common: dict[str, str], threads: int, memory_bytes: int | None) -> Placement:
     count = len(have.gpus)
     # the host's own name may resolve to an address that other machines reach
     common["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
@@ -211,8 +212,9 @@ def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
     """What to say where several ranks use one card. Raises DeviceError where NCCL can't."""
     cards = {gpu.physical for gpu in have.gpus}
     mig = any(gpu.parent for gpu in have.gpus)
-    if have.nccl < SHARING_NCCL:
-        version = ".".join(map(str, have.nccl))
+    nccl = have.nccl or ()
+    if nccl < SHARING_NCCL:
+        version = ".".join(map(str, nccl))
         what = f"{_count(len(cards), 'GPU')} cut into {len(have.gpus)} MIG devices" if mig else _count(gpus, "GPU")
         raise DeviceError(
             f"{_count(ranks, 'rank')} on {what}: NCCL {version} takes one rank a GPU. Ask for "
@@ -229,7 +231,7 @@ def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
 
 def _spread(gpus: tuple[Gpu, ...]) -> list[Gpu]:
     """The GPUs in an order in which MIG devices of one card come as far apart as can be."""
-    before: Counter = Counter()
+    before: Counter[str] = Counter()
     turns = []
     for gpu in gpus:
         turns.append(before[gpu.physical])
@@ -298,7 +300,7 @@ def _gpus() -> list[Gpu]:
     return found
 
 
-def _gpu(pynvml, index: int, handle, parent: str | None = None) -> Gpu:
+def _gpu(pynvml: ModuleType, index: int, handle: object, parent: str | None = None) -> Gpu:
     uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
     try:
         memory_bytes = pynvml.nvmlDeviceGetMemoryInfo(handle).total
@@ -307,7 +309,7 @@ def _gpu(pynvml, index: int, handle, parent: str | None = None) -> Gpu:
     return Gpu(index, uuid, name, memory_bytes, parent)
 
 
-def _mig_devices(pynvml, handle) -> list | None:
+def _mig_devices(pynvml: ModuleType, handle: object) -> list[object] | None:
     """The handles of a GPU's MIG devices; None where it is not in MIG mode."""
     try:
         mode, _ = pynvml.nvmlDeviceGetMigMode(handle)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -13,7 +15,7 @@ class PythonGroup(dist.ProcessGroup):
 
     backend_name: str
 
-    def _get_backend(self, device) -> PythonGroup:  # type: ignore[override]
+    def _get_backend(self, device: torch.device) -> PythonGroup:  # type: ignore[override]
         """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
         return self
 
@@ -34,7 +36,7 @@ class Works(dist._Work):
         super().__init__()
         self.works = works
 
-    def wait(self, *timeout) -> bool:
+    def wait(self, *timeout: timedelta) -> bool:
         """Waits for all of them."""
         return all([work.wait(*timeout) for work in self.works])
 

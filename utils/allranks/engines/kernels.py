@@ -130,7 +130,7 @@ def _is_open(fd: int) -> bool:
     return False
 
 
-def kernel(args: dict, fds: list[int]) -> None:
+def kernel(args: dict[str, Any], fds: list[int]) -> None:
     """In the fork: runs ipykernel with the arguments `args["argv"]` until it is told to stop."""
     for fd, number in zip(fds, args["said"], strict=True):  # as a launched kernel's, it goes where the server's goes
         os.dup2(fd, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from typing import Any
 
 import psutil
 import zmq
@@ -25,7 +26,7 @@ from allranks.engines.rank import STACKS_ENV
 RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect
 
 
-class WarmLauncher(LocalProcessLauncher):
+class WarmLauncher(LocalProcessLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """Forks its process from the fork server, which also tells us when and how it ends."""
 
     target = ""
@@ -71,7 +72,7 @@ class WarmLauncher(LocalProcessLauncher):
             await self.join(timeout=self.stop_seconds_until_kill)
 
 
-class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
+class WarmControllerLauncher(WarmLauncher, ControllerLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """Forks ipyparallel's controller."""
 
     target = "allranks.engines.controller:run"
@@ -80,7 +81,7 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
         """The controller's arguments, its program's name first."""
         return ["ipcontroller", *self.cluster_args, *self.controller_args]
 
-    def get_env(self) -> dict:
+    def get_env(self) -> dict[str, str]:
         """CurveZMQ on: also on loopback another user of the machine could connect."""
         return {"IPP_ENABLE_CURVE": "1", RANKS_ENV: str(self.parent.n), **super().get_env()}
 
@@ -93,15 +94,15 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
             await self.join(timeout=self.stop_seconds_until_kill)
 
 
-class CurveControllerLauncher(LocalControllerLauncher):
+class CurveControllerLauncher(LocalControllerLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """ipyparallel's own controller, with CurveZMQ on: where forking is unsafe."""
 
-    def get_env(self) -> dict:
+    def get_env(self) -> dict[str, str]:
         """The environment, with encryption and authentication switched on."""
         return {"IPP_ENABLE_CURVE": "1", **super().get_env()}
 
 
-class WarmEngineLauncher(WarmLauncher, EngineLauncher):
+class WarmEngineLauncher(WarmLauncher, EngineLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """Forks one engine. ipyparallel's nanny process is not needed: the fork server reports exits, and signals go direct."""
 
     target = "allranks.engines.rank:engine"
@@ -119,7 +120,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
             "--HistoryManager.enabled=False",
         ]
 
-    def get_env(self) -> dict:
+    def get_env(self) -> dict[str, str]:
         """What differs from rank to rank, set before the engine starts."""
         return {
             **super().get_env(),
@@ -129,7 +130,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
         }
 
 
-class WarmEngineSetLauncher(LocalEngineSetLauncher):
+class WarmEngineSetLauncher(LocalEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """Forks a set of engines, one a rank, and can replace them all by fresh ones."""
 
     launcher_class = WarmEngineLauncher
@@ -140,11 +141,11 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):
     def start(self, n: int) -> list[int]:
         """Forks `n` engines; their pids."""
         self.environment["WORLD_SIZE"] = self.environment["LOCAL_WORLD_SIZE"] = str(n)
-        pids = super().start(n)
+        pids: list[int] = super().start(n)
         self.ranks = dict(self.launchers)
         return pids
 
-    def _notice_engine_stopped(self, data: dict) -> None:
+    def _notice_engine_stopped(self, data: dict[str, Any]) -> None:
         if self.announce:
             unregister(self.environment.get("IPP_CONNECTION_INFO"), int(data["identifier"]))
         if data["identifier"] in self.launchers:
@@ -164,7 +165,7 @@ def unregister(connection_info: str | None, engine_id: int) -> None:
     )
     server = info["curve_serverkey"].encode() if info.get("curve_serverkey") else None
     public, secret = zmq.curve_keypair() if server else (None, None)
-    peer: zmq.Socket = zmq.Context.instance().socket(zmq.DEALER)
+    peer: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     peer.LINGER = 1000
     util.connect(
         peer,

@@ -21,8 +21,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 
@@ -56,6 +57,9 @@ class Waiter:
     since: float
 
 
+Written = TypeVar("Written", Holder, Waiter)  # what a file of the ledger holds
+
+
 class Lease:
     """Some GPUs, ours until `release`, the end of this process, or an exec without us."""
 
@@ -85,7 +89,7 @@ class Lease:
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.release()
 
 
@@ -228,7 +232,7 @@ class Ledger:
                 with contextlib.suppress(OSError):
                     path.unlink()  # its process has ended; another's stays, and counts for nothing
         tickets.sort(key=lambda t: t[1])
-        before: Counter = Counter()
+        before: Counter[int] = Counter()
         ranked = []
         for uid, number, name in tickets:
             ranked.append((held[uid] + before[uid], number, name))
@@ -310,16 +314,16 @@ class Ledger:
         finally:
             os.close(descriptor)
 
-    def _read(self, path: Path, kind):
+    def _read(self, path: Path, kind: type[Written]) -> Written | None:
         """What a locked file says; None where it is free."""
         if not path.exists() or not self._is_locked(path):
             return None
         with contextlib.suppress(OSError, ValueError, TypeError):
             return kind(**json.loads(path.read_text(encoding="utf-8")))
-        return kind("?", *([0] * (len(kind.__dataclass_fields__) - 1)))
+        return kind("?", *([0] * (len(fields(kind)) - 1)))
 
 
-def _write(descriptor: int, data: dict) -> None:
+def _write(descriptor: int, data: dict[str, Any]) -> None:
     text = json.dumps(data).encode()
     try:
         os.ftruncate(descriptor, 0)

@@ -6,6 +6,7 @@ import os
 import socket
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from allranks.engines import ports
 from allranks.engines.devices import DeviceError, Inventory
@@ -25,7 +26,7 @@ class Seat:
     rank: int | None
 
 
-def look(engine_id: int) -> dict:
+def look(engine_id: int) -> dict[str, Any]:
     """Run on an engine: what `Seat` holds, as plain data."""
     have = Inventory.of_this_machine()
     said = os.environ.get("RANK", "")
@@ -41,9 +42,9 @@ def look(engine_id: int) -> dict:
 
 def number(seats: list[Seat]) -> list[Seat]:
     """The seats in the order of their ranks: as the launcher numbered them, else host by host."""
-    said = [seat.rank for seat in seats]
-    if sorted(r for r in said if r is not None) == list(range(len(seats))):
-        return sorted(seats, key=lambda seat: seat.rank)
+    by_rank = {seat.rank: seat for seat in seats if seat.rank is not None}
+    if by_rank.keys() == set(range(len(seats))):
+        return [by_rank[rank] for rank in range(len(seats))]
     return sorted(seats, key=lambda seat: (seat.host, seat.engine_id))
 
 
@@ -94,13 +95,15 @@ def address_towards(host: str) -> str:
     """Run on an engine: its own address on the network over which it reaches `host`."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
-        return probe.getsockname()[0]
+        address: str = probe.getsockname()[0]
+        return address
 
 
 def interface_of(address: str) -> str | None:
     """Run on an engine: the name of the network interface that has this address."""
     import psutil
 
+    name: str
     for name, addresses in psutil.net_if_addrs().items():
         if any(a.address == address for a in addresses):
             return name
@@ -112,7 +115,8 @@ def hold_port(address: str) -> int:
     before, _held[:] = list(_held), ports.hold(1, address)
     for holder in before:
         holder.close()
-    return _held[0].getsockname()[1]
+    port: int = _held[0].getsockname()[1]
+    return port
 
 
 def set_interface(towards: str) -> str | None:

@@ -9,9 +9,13 @@ import faulthandler
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 from allranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
 from allranks.engines.usercode import in_library
+
+if TYPE_CHECKING:
+    import torch
 
 STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
 WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
@@ -19,12 +23,12 @@ WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
 GROUP_TIMEOUT_S = 24 * 3600
 
 
-def engine(args: dict, fds: list[int]) -> None:
+def engine(args: dict[str, Any], fds: list[int]) -> None:
     """Runs ipyparallel's engine with the arguments in `args["argv"]` until it is told to stop."""
     from ipyparallel.engine.app import IPEngine
 
     arm_stack_dump()
-    sys.modules["debugpy"] = None  # a debugger can't reach a rank, and its import is half of an engine's start
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # a debugger can't reach a rank, and its import is half of an engine's start
     sys.argv = ["ipengine", *args["argv"]]
     IPEngine.launch_instance(args["argv"])
 
@@ -40,7 +44,7 @@ def arm_stack_dump() -> None:
 
 def join(
     rank: int, world_size: int, backend: str, meet: str, env: dict[str, str], threads: int, path: list[str] | None
-) -> dict:
+) -> dict[str, Any]:
     """Makes this engine one rank of a new default group, and its namespace ready; what it is, as `describe` says it.
 
     Every rank must call it at once. `meet` is torch's init_method: the rendezvous file, or an address, `env` what must be set before CUDA
@@ -96,7 +100,7 @@ def _limit_memory(limit: str | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 
 
-def _limit_gpu_memory(share: str | None, device) -> None:
+def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
     """Lets this rank's tensors fill that share of its GPU's memory; more is torch's own error, which names both sizes.
 
     What CUDA and NCCL take for themselves comes on top: some hundred MB a rank.
@@ -107,26 +111,26 @@ def _limit_gpu_memory(share: str | None, device) -> None:
         torch.cuda.set_per_process_memory_fraction(float(share), device)
 
 
-def describe() -> dict:
+def describe() -> dict[str, Any]:
     """This rank in plain data: rank, pid, device in words, backend, torch's and NCCL's versions."""
     import torch
     import torch.distributed as dist
 
     on_gpu = dist.get_backend() == "nccl"
     threads = torch.get_num_threads()
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None  # type: ignore[no-untyped-call]  # torch gives it no types
     return {
         "rank": dist.get_rank(),
         "pid": os.getpid(),
         "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
         "backend": dist.get_backend(),
         "torch": str(torch.__version__),  # plain: its own type would have whoever reads it import torch
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None,
+        "nccl": nccl,
     }
 
 
 def cell(source: str) -> bytes:
     """Runs the source of a `%%ranks` cell in this rank's interactive namespace; the outcome as `call` gives it."""
-    import cloudpickle
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -141,17 +145,15 @@ def cell(source: str) -> bytes:
             wait_for_gpu()
         except Exception as late:
             error = late
-    return cloudpickle.dumps(("value", None) if error is None else ("error", describe_error(error)))
+    return _dumps("value", None) if error is None else _dumps("error", describe_error(error))
 
 
 def pull(name: str) -> bytes:
     """The value of a variable that a `%%ranks` cell set on this rank, as `call` gives it."""
-    import cloudpickle
-
     namespace = _namespace()
     if name not in namespace:
-        error = {"type": "NameError", "message": f"there is no {name!r} on this rank", "hint": None, "frames": []}
-        return cloudpickle.dumps(("error", error))
+        message = f"there is no {name!r} on this rank"
+        return _dumps("error", {"type": "NameError", "message": message, "hint": None, "frames": []})
     return _pack(namespace[name], name)
 
 
@@ -166,12 +168,12 @@ def call(payload: bytes) -> bytes:
     try:
         function, args, kwargs = cloudpickle.loads(payload)
     except Exception as error:
-        return cloudpickle.dumps(("error", describe_error(error, hint="while the function was unpacked on the rank")))
+        return _dumps("error", describe_error(error, hint="while the function was unpacked on the rank"))
     try:
         result = function(*args, **kwargs)
         wait_for_gpu()
     except BaseException as error:
-        return cloudpickle.dumps(("error", describe_error(error)))
+        return _dumps("error", describe_error(error))
     return _pack(result, "the result")
 
 
@@ -179,25 +181,40 @@ def wait_for_gpu() -> None:
     """Waits until this rank's GPU has done what was queued: with NCCL a call returns though others never come."""
     import torch
 
-    if torch.cuda.is_initialized():
+    if _uses_gpu():
         torch.cuda.synchronize()
+
+
+def _uses_gpu() -> bool:
+    """Whether this process has started CUDA."""
+    import torch
+
+    started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch gives it no types
+    return started
+
+
+def _dumps(kind: str, value: object) -> bytes:
+    """The pair (`kind`, `value`), cloudpickled."""
+    import cloudpickle
+
+    packed: bytes = cloudpickle.dumps((kind, value))
+    return packed
 
 
 def _pack(value: object, what: str) -> bytes:
     """A value as `call` gives it; its CUDA tensors come to the CPU, for the notebook must not start CUDA."""
-    import cloudpickle
     import torch
     from torch.utils import _pytree
 
     try:
-        if torch.cuda.is_initialized():
+        if _uses_gpu():
             value = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), value)
-        return cloudpickle.dumps(("value", value))
+        return _dumps("value", value)
     except Exception as error:
-        return cloudpickle.dumps(("error", describe_error(error, hint=f"while {what} was packed to be sent back")))
+        return _dumps("error", describe_error(error, hint=f"while {what} was packed to be sent back"))
 
 
-def describe_error(error: BaseException, hint: str | None = None) -> dict:
+def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:
     """An exception as plain data: type, message, and its frames outside the libraries as (file, line, function, text)."""
     import linecache
     import traceback
@@ -217,7 +234,7 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict:
     }
 
 
-def _namespace() -> dict:
+def _namespace() -> dict[str, Any]:
     """The engine's interactive namespace, where `%%ranks` cells run."""
     from IPython import get_ipython
 

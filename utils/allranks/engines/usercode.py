@@ -24,7 +24,7 @@ def in_library(file: str) -> bool:
     return file.startswith(_LIBRARIES)
 
 
-def functions(fn: Any) -> list[Callable]:
+def functions(fn: Any) -> list[Callable[..., Any]]:
     """The functions in a callable: itself, or those that a partial binds, the student's before the one that drives it."""
     if isinstance(fn, functools.partial):
         bound = [f for value in (*fn.args, *fn.keywords.values()) if callable(value) for f in functions(value)]
@@ -40,8 +40,9 @@ def _reduce_cached(cached: Any) -> Any:
     return _cached, (cached.__wrapped__, cached.cache_parameters())
 
 
-def _cached(function: Callable, options: dict) -> Callable:
-    return functools.lru_cache(**options)(function)
+def _cached(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    cached: Callable[..., Any] = functools.lru_cache(**options)(function)
+    return cached
 
 
 @contextlib.contextmanager
@@ -58,7 +59,12 @@ def by_value(fn: object) -> Iterator[None]:
         module = sys.modules.get(getattr(function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
-        if file is not None and module.__name__ not in known and not in_library(os.path.abspath(file)):
+        if (
+            module is not None
+            and file is not None
+            and module.__name__ not in known
+            and not in_library(os.path.abspath(file))
+        ):
             cloudpickle.register_pickle_by_value(module)
             registered.append(module)
     try:

@@ -46,10 +46,10 @@ def _answer(listening: socket.socket) -> None:
             connection.sendall(json.dumps(status()).encode())
 
 
-def status() -> dict:
+def status() -> dict[str, Any]:
     """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text; or waits_for_gpu."""
-    found: dict = {}
-    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident)
+    found: dict[str, Any] = {}
+    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith(C10D) and name not in PLUMBING and not name.startswith("_"):
@@ -67,9 +67,10 @@ def status() -> dict:
     return found
 
 
-def _arguments(frame: FrameType) -> dict:
+def _arguments(frame: FrameType) -> dict[str, Any]:
     """Peer, shape and dtype of the call in a frame of torch.distributed, as far as it shows them."""
-    values, found = frame.f_locals, {}
+    values: dict[str, Any] = frame.f_locals
+    found: dict[str, Any] = {}
     peer = next((values[n] for n in _PEERS if isinstance(values.get(n), int)), None)
     if peer is not None and frame.f_code.co_name in ("send", "recv"):
         found["peer"] = peer
@@ -77,13 +78,13 @@ def _arguments(frame: FrameType) -> dict:
         tensor = values.get(name)
         if isinstance(tensor, (list, tuple)) and tensor:
             tensor = tensor[0]
-        if hasattr(tensor, "dtype") and hasattr(tensor, "shape"):
+        if tensor is not None and hasattr(tensor, "dtype") and hasattr(tensor, "shape"):
             found["shape"], found["dtype"] = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
             break
     return found | _counted(values.get("group"))
 
 
-def _counted(group: Any) -> dict:
+def _counted(group: Any) -> dict[str, Any]:
     """The collectives so far of a group, None for the default one, and its ranks."""
     found = {}
     with contextlib.suppress(Exception):

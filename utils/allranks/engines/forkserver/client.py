@@ -24,6 +24,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.mailbox import Child, Mailbox
@@ -48,7 +49,7 @@ class Connection:
     name: str
     error: type[Exception]
 
-    def __init__(self, connection: socket.socket, process: subprocess.Popen | None, thread_name: str) -> None:
+    def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | None, thread_name: str) -> None:
         self.process = process
         self.pid: int | None = None
         self.warm_s: float | None = None
@@ -64,11 +65,12 @@ class Connection:
 
     def wait_warm(self, timeout: float = 120) -> float:
         """Waits until the imports are done; the seconds that they took. Raises `error` where it ends before."""
-        if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
+        self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed)
+        if self.warm_s is None:
             raise self.error(f"{self.name} was not ready after {timeout:.0f} s. {self._hint()}")
         return self.warm_s
 
-    def _ask(self, request: dict, fds: Sequence[int], timeout: float) -> dict:
+    def _ask(self, request: dict[str, Any], fds: Sequence[int], timeout: float) -> dict[str, Any]:
         """The reply to a request. Raises `error` where none comes."""
         number = self._mail.number()
         self._send({"id": number, **request}, fds)
@@ -77,7 +79,7 @@ class Connection:
             raise self.error(f"{self.name} did not answer in {timeout:.0f} s. {self._hint()}")
         return reply
 
-    def _send(self, request: dict, fds: Sequence[int] = ()) -> None:
+    def _send(self, request: dict[str, Any], fds: Sequence[int] = ()) -> None:
         message = json.dumps(request).encode()
         if len(message) > MAX_MESSAGE:
             raise self.error(f"The request is {len(message)} bytes. {self.name} takes {MAX_MESSAGE}.")
@@ -136,7 +138,7 @@ class ForkServer(Connection):
     _current: ForkServer | None = None
     _guard = threading.Lock()
 
-    def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen | None = None) -> None:
+    def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen[bytes] | None = None) -> None:
         self.path = Path(path)
         self._lifeline = lifeline
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -28,7 +28,7 @@ class Client:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
 
-    def send(self, message: dict) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Sends a message, unless the client has gone."""
         with contextlib.suppress(OSError):
             self.connection.send(json.dumps(message).encode())
@@ -96,7 +96,7 @@ class ForkLoop:
         """`os.fork()`, with what must surround it."""
         return os.fork()
 
-    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
+    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
         """Called in the child: makes of it what the request asks for, `detach` among it."""
         raise NotImplementedError
 
@@ -126,10 +126,10 @@ class ForkLoop:
             for fd in fds:
                 os.close(fd)
 
-    def answer(self, client: Client, request: dict, fds: list[int]) -> None:
+    def answer(self, client: Client, request: dict[str, Any], fds: list[int]) -> None:
         """Forks, and replies."""
         try:
-            reply: dict = {"pid": self.fork(client, request, fds)}
+            reply: dict[str, Any] = {"pid": self.fork(client, request, fds)}
         except Exception as error:
             reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
         client.send({"id": request["id"], **reply})
@@ -142,7 +142,7 @@ class ForkLoop:
 
     # ----------------------------------------------------------------------------------------------------- children
 
-    def fork(self, client: Client, request: dict, fds: list[int]) -> int:
+    def fork(self, client: Client, request: dict[str, Any], fds: list[int]) -> int:
         """Forks a child that calls the request's target and then ends; its process id."""
         module, _, function = request["target"].partition(":")
         target = getattr(importlib.import_module(module), function)
@@ -166,7 +166,7 @@ class ForkLoop:
             finally:
                 os._exit(code)
 
-    def detach(self, request: dict) -> None:
+    def detach(self, request: dict[str, Any]) -> None:
         """In the child: a session, signals, an environment and random numbers of its own, and nothing that is the server's."""
         os.setsid()
         signal.set_wakeup_fd(-1)

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from allranks.engines.forkserver.process import describe_exit
 
@@ -51,7 +52,7 @@ class Mailbox:
         self.arrived = threading.Condition()
         self._children: dict[int, Child] = {}
         self._early: dict[int, int] = {}  # children that ended before we knew their pid
-        self._replies: dict[int, dict] = {}
+        self._replies: dict[int, dict[str, Any]] = {}
         self._next, self._closed = 0, False
 
     def number(self) -> int:
@@ -60,7 +61,7 @@ class Mailbox:
             self._next += 1
             return self._next
 
-    def take(self, message: dict) -> None:
+    def take(self, message: dict[str, Any]) -> None:
         """Files one message: {"exit": pid, "code": code}, or {"id": number, ...}, the reply to a request."""
         with self.arrived:
             if "exit" not in message:
@@ -81,7 +82,7 @@ class Mailbox:
                     return ready()
             return True
 
-    def reply(self, number: int, timeout: float, check: Callable[[], None]) -> dict | None:
+    def reply(self, number: int, timeout: float, check: Callable[[], None]) -> dict[str, Any] | None:
         """The reply to request `number`, or None where it did not come in time."""
         return self._replies.pop(number) if self.wait(lambda: number in self._replies, timeout, check) else None
 

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 from allranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.engines.forkserver.process import adopt_orphans, die_with_parent, kill_session
@@ -74,7 +75,7 @@ class Server(ForkLoop):
             if owner is client:
                 kill_session(pid)
 
-    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
+    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
         """Turns the forked process into a stranger to the server, which dies with it all the same."""
         die_with_parent()
         if os.getppid() != server_pid:

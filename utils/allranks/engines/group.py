@@ -1,4 +1,4 @@
-"""What torch.distributed asks of any process group in Python, whatever carries its messages: the wire's and the recorder's base."""
+"""The base of our process groups in Python, the wire's and the recorder's: what torch.distributed needs from each of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch.distributed import distributed_c10d as c10d
 
 
 class PythonGroup(dist.ProcessGroup):
-    """A process group in Python, which torch knows under the backend's name `backend_name`; subclasses bring the operations."""
+    """A process group in Python, with the backend's name `backend_name` for torch. Subclasses define the operations."""
 
     backend_name: str
 
     def _get_backend(self, device: torch.device) -> PythonGroup:  # type: ignore[override]
-        """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
+        """The group itself. torch 2.15 asks a group for the backend of a device before it batches sends."""
         return self
 
     @property
     def group_name(self) -> str:  # type: ignore[override]
-        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
+        """The name by which DTensor and the functional collectives find this group; torch sets no name on groups in Python."""
         return c10d._world.pg_names[self]
 
     def getBackendName(self) -> str:
@@ -30,7 +30,7 @@ class PythonGroup(dist.ProcessGroup):
 
 
 class Works(dist._Work):
-    """The handles of several operations as one."""
+    """One handle for several operations."""
 
     def __init__(self, works: Sequence[dist._Work]) -> None:
         super().__init__()

@@ -27,25 +27,25 @@ RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expec
 
 
 class WarmLauncher(LocalProcessLauncher):  # type: ignore[misc]  # ipyparallel has no types
-    """Forks its process from the fork server, which also tells us when and how it ends."""
+    """Forks a process from the fork server, which also reports when and how the process ends."""
 
     target = ""
     child = Instance(Child, allow_none=True)
 
     def start(self) -> int:
-        """Forks the process; its pid."""
+        """Forks the process and returns its pid."""
         self.child = ForkServer.ensure().spawn(
             self.target, args={"argv": self.args[1:]}, env=self.get_env(), log=self.output_file, cwd=self.work_dir
         )
         self.pid = self.child.pid
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already; the child will say how
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already; `child` knows how
             self.process = psutil.Process(self.pid)
         self.notify_start(self.pid)
         self._start_waiting()
         return self.pid
 
     def _wait(self) -> None:
-        if self.child is None:  # rebuilt from a cluster file in a process that did not fork it
+        if self.child is None:  # the launcher was read from a cluster file: another process forked the child
             super()._wait()
             return
         while not self._stop_waiting.is_set() and self.state == "running":
@@ -55,18 +55,18 @@ class WarmLauncher(LocalProcessLauncher):  # type: ignore[misc]  # ipyparallel h
         self.loop.add_callback(lambda: self.notify_stop(data))
 
     def poll(self) -> int | None:
-        """The exit code, or None while it runs."""
+        """The exit code, or None while the process runs."""
         return super().poll() if self.child is None else self.child.poll()
 
     def signal(self, sig: int) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal, unless the process has ended."""
         if self.child is None:
             super().signal(sig)
         else:
             self.child.kill(sig)
 
     async def stop(self) -> None:
-        """Kills it at once: a rank that hangs would not heed a gentler signal, and has nothing to save."""
+        """Kills the process at once: a rank that hangs ignores SIGTERM, and has nothing to save."""
         if self.state == "running":
             self.signal(9)
             await self.join(timeout=self.stop_seconds_until_kill)
@@ -78,15 +78,15 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):  # type: ignore[
     target = "allranks.engines.controller:run"
 
     def find_args(self) -> list[str]:
-        """The controller's arguments, its program's name first."""
+        """The controller's arguments; the first is the program's name."""
         return ["ipcontroller", *self.cluster_args, *self.controller_args]
 
     def get_env(self) -> dict[str, str]:
-        """CurveZMQ on: also on loopback another user of the machine could connect."""
+        """The environment, with CurveZMQ switched on: other users of the machine could connect to loopback too."""
         return {"IPP_ENABLE_CURVE": "1", RANKS_ENV: str(self.parent.n), **super().get_env()}
 
     async def stop(self) -> None:
-        """Ends it gently first, for it removes its connection files."""
+        """Sends SIGTERM, so that the controller removes its connection files, and SIGKILL if it still runs after 2 s."""
         if self.state == "running":
             self.signal(15)
             if self.child is not None and self.child.wait(2) is None:
@@ -95,7 +95,7 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):  # type: ignore[
 
 
 class CurveControllerLauncher(LocalControllerLauncher):  # type: ignore[misc]  # ipyparallel has no types
-    """ipyparallel's own controller, with CurveZMQ on: where forking is unsafe."""
+    """ipyparallel's own controller with CurveZMQ switched on, for systems where forking is unsafe."""
 
     def get_env(self) -> dict[str, str]:
         """The environment, with encryption and authentication switched on."""
@@ -103,12 +103,15 @@ class CurveControllerLauncher(LocalControllerLauncher):  # type: ignore[misc]  #
 
 
 class WarmEngineLauncher(WarmLauncher, EngineLauncher):  # type: ignore[misc]  # ipyparallel has no types
-    """Forks one engine. ipyparallel's nanny process is not needed: the fork server reports exits, and signals go direct."""
+    """Forks one engine.
+
+    It needs no nanny process: the fork server reports exits, and signals go directly to the engine.
+    """
 
     target = "allranks.engines.rank:engine"
 
     def find_args(self) -> list[str]:
-        """The engine's arguments, its program's name first. The id is asked for, so that it is the rank."""
+        """The engine's arguments; the first is the program's name. They ask for an id that equals the rank."""
         return [
             "ipengine",
             *self.cluster_args,
@@ -116,12 +119,12 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):  # type: ignore[misc]  #
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
-            "--IPEngine.max_heartbeat_misses=0",  # it dies with the fork server; a late beat must not end it
+            "--IPEngine.max_heartbeat_misses=0",  # 0 is no limit: the engine dies with the fork server, and a late beat must not end it
             "--HistoryManager.enabled=False",
         ]
 
     def get_env(self) -> dict[str, str]:
-        """What differs from rank to rank, set before the engine starts."""
+        """The environment, with the variables that differ from rank to rank."""
         return {
             **super().get_env(),
             "RANK": self.identifier,
@@ -131,15 +134,15 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):  # type: ignore[misc]  #
 
 
 class WarmEngineSetLauncher(LocalEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
-    """Forks a set of engines, one a rank, and can replace them all by fresh ones."""
+    """Forks a set of engines, one for each rank."""
 
     launcher_class = WarmEngineLauncher
     delay = 0.0
-    announce = Bool(True, help="tell the hub of an engine that ended, so that it is forgotten at once")
-    ranks = Dict(help="every engine's launcher by its rank; `launchers` loses those that have ended")
+    announce = Bool(True, help="tell the hub when an engine has ended, so that the hub forgets it at once")
+    ranks = Dict(help="the launcher of every engine, by rank; `launchers` holds only those that still run")
 
     def start(self, n: int) -> list[int]:
-        """Forks `n` engines; their pids."""
+        """Forks `n` engines and returns their pids."""
         self.environment["WORLD_SIZE"] = self.environment["LOCAL_WORLD_SIZE"] = str(n)
         pids: list[int] = super().start(n)
         self.ranks = dict(self.launchers)
@@ -153,7 +156,7 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):  # type: ignore[misc]  # ip
 
 
 def unregister(connection_info: str | None, engine_id: int) -> None:
-    """Tells the hub that an engine has gone, as ipyparallel's nanny does; else it waits for ten missed heartbeats."""
+    """Tells the hub that an engine has ended, as ipyparallel's nanny does; else the hub waits for ten missed heartbeats."""
     if not connection_info:
         return
     info = json.loads(connection_info)

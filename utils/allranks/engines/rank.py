@@ -1,6 +1,6 @@
-"""What runs inside the forked processes: ipyparallel's engine, and a rank's entry to torch.distributed.
+"""What runs inside a forked process: ipyparallel's engine, and the functions that make it a rank of torch.distributed.
 
-`join`, `call`, `cell` and `pull` are called over ipyparallel by `World`; students never see them.
+`World` calls `join`, `call`, `cell` and `pull` through ipyparallel; students never see them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from allranks.engines.usercode import in_library
 if TYPE_CHECKING:
     import torch
 
-STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
-WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
-# World's own deadline comes first; a group's time-out only poisons the group
+STACKS_ENV = "ALLRANKS_STACKS"  # the file to which a rank writes its stacks when it gets SIGUSR1
+WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which a rank reports what it is doing
+# so long that World's own deadline always comes first: after a time-out of torch the group can't be used any more
 GROUP_TIMEOUT_S = 24 * 3600
 
 
@@ -28,13 +28,13 @@ def engine(args: dict[str, Any], fds: list[int]) -> None:
     from ipyparallel.engine.app import IPEngine
 
     arm_stack_dump()
-    sys.modules["debugpy"] = None  # type: ignore[assignment]  # a debugger can't reach a rank, and its import is half of an engine's start
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # no debugger can reach a rank, and its import is slow
     sys.argv = ["ipengine", *args["argv"]]
     IPEngine.launch_instance(args["argv"])
 
 
 def arm_stack_dump() -> None:
-    """Lets SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, also while the main thread sits in C++."""
+    """Makes SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, even while the main thread waits in C++."""
     path = os.environ.get(STACKS_ENV)
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -45,11 +45,11 @@ def arm_stack_dump() -> None:
 def join(
     rank: int, world_size: int, backend: str, meet: str, env: dict[str, str], threads: int, path: list[str] | None
 ) -> dict[str, Any]:
-    """Makes this engine one rank of a new default group, and its namespace ready; what it is, as `describe` says it.
+    """Makes this engine one rank of a new default group and prepares its namespace; returns what `describe` returns.
 
-    Every rank must call it at once. `meet` is torch's init_method: the rendezvous file, or an address, `env` what must be set before CUDA
-    starts (CUDA_VISIBLE_DEVICES), `threads` how many threads torch may use in this rank, `path` the notebook's
-    sys.path, so that both find the same modules.
+    Every rank must call it at the same time. `meet` is torch's init_method: the rendezvous file or an address. `env`
+    holds variables that must be set before CUDA starts, such as CUDA_VISIBLE_DEVICES. torch uses `threads` threads in
+    this rank. `path` is the notebook's sys.path, so that both find the same modules.
     """
     from datetime import timedelta
 
@@ -65,7 +65,7 @@ def join(
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
-    if dist.is_initialized():  # an engine that a notebook joined before
+    if dist.is_initialized():  # another notebook used this engine before
         dist.destroy_process_group()
 
     torch.set_num_threads(threads)
@@ -75,7 +75,7 @@ def join(
         device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
         torch.cuda.set_device(device)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
-        torch.set_default_device(device)  # so that a cell's torch.ones(4) is on the GPU, and the text is one for both
+        torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
     dist.init_process_group(
         backend,
         init_method=meet,
@@ -84,14 +84,17 @@ def join(
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),
     )
     _namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
-    # the first collective connects everybody to everybody: paid here, not in the student's first cell
+    # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
     wait_for_gpu()
     return describe()
 
 
 def _limit_memory(limit: str | None) -> None:
-    """Lets this rank fill `limit` bytes; more is a MemoryError or torch's own, which names the size."""
+    """Limits this rank to `limit` bytes.
+
+    Beyond them, Python raises MemoryError; torch raises an error that names the size.
+    """
     if limit:
         import resource
 
@@ -101,9 +104,9 @@ def _limit_memory(limit: str | None) -> None:
 
 
 def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
-    """Lets this rank's tensors fill that share of its GPU's memory; more is torch's own error, which names both sizes.
+    """Limits this rank's tensors to a fraction of its GPU's memory. Beyond it, torch raises an error that names both sizes.
 
-    What CUDA and NCCL take for themselves comes on top: some hundred MB a rank.
+    CUDA and NCCL use more memory on top of that: some hundred MB for each rank.
     """
     if share:
         import torch
@@ -112,7 +115,7 @@ def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """This rank in plain data: rank, pid, device in words, backend, torch's and NCCL's versions."""
+    """This rank as plain data: rank, pid, device in words, backend, and the versions of torch and NCCL."""
     import torch
     import torch.distributed as dist
 
@@ -124,17 +127,17 @@ def describe() -> dict[str, Any]:
         "pid": os.getpid(),
         "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
         "backend": dist.get_backend(),
-        "torch": str(torch.__version__),  # plain: its own type would have whoever reads it import torch
+        "torch": str(torch.__version__),  # a plain text: to unpickle torch's own type, the notebook would import torch
         "nccl": nccl,
     }
 
 
 def cell(source: str) -> bytes:
-    """Runs the source of a `%%ranks` cell in this rank's interactive namespace; the outcome as `call` gives it."""
+    """Runs the source of a `%%ranks` cell in this rank's interactive namespace; returns the outcome in the form of `call`."""
     from IPython import get_ipython
 
     shell = get_ipython()
-    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows it, once for all ranks
+    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows errors, once for all ranks
     try:
         result = shell.run_cell(source, store_history=True)
     finally:
@@ -149,7 +152,7 @@ def cell(source: str) -> bytes:
 
 
 def pull(name: str) -> bytes:
-    """The value of a variable that a `%%ranks` cell set on this rank, as `call` gives it."""
+    """The value of a variable that a `%%ranks` cell set on this rank, in the form of `call`."""
     namespace = _namespace()
     if name not in namespace:
         message = f"there is no {name!r} on this rank"
@@ -158,10 +161,10 @@ def pull(name: str) -> bytes:
 
 
 def call(payload: bytes) -> bytes:
-    """Calls the function in `payload` (cloudpickled (function, args, kwargs)); the outcome, cloudpickled.
+    """Calls the function in `payload`, which is (function, args, kwargs), cloudpickled. Returns the outcome, cloudpickled.
 
-    The outcome is ("value", result) or ("error", {...}): an exception crosses as data, with the lines of the student's
-    own frames, so that the notebook can show it without a traceback of the plumbing.
+    The outcome is ("value", result) or ("error", {...}). An exception is sent as plain data, with only the lines of the
+    student's own code, so that the notebook can show it without the lines of our code (see `describe_error`).
     """
     import cloudpickle
 
@@ -178,7 +181,7 @@ def call(payload: bytes) -> bytes:
 
 
 def wait_for_gpu() -> None:
-    """Waits until this rank's GPU has done what was queued: with NCCL a call returns though others never come."""
+    """Waits until this rank's GPU has finished all queued work: with NCCL, a call returns even if other ranks never call."""
     import torch
 
     if _uses_gpu():
@@ -202,7 +205,7 @@ def _dumps(kind: str, value: object) -> bytes:
 
 
 def _pack(value: object, what: str) -> bytes:
-    """A value as `call` gives it; its CUDA tensors come to the CPU, for the notebook must not start CUDA."""
+    """A value in the form of `call`. Moves its CUDA tensors to the CPU, because the notebook must not start CUDA."""
     import torch
     from torch.utils import _pytree
 
@@ -215,7 +218,7 @@ def _pack(value: object, what: str) -> bytes:
 
 
 def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:
-    """An exception as plain data: type, message, and its frames outside the libraries as (file, line, function, text)."""
+    """An exception as plain data: type, message, hint, and the frames of the user's code as (file, line, function, text)."""
     import linecache
     import traceback
 

@@ -223,7 +223,7 @@ def test_only_one_writes(undisturbed):
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = subprocess.run(allranks(course, "--json"), capture_output=True, text=True, check=False)
     assert said.returncode == 2
-    assert "another `allranks grade` is at work in this course" in json.loads(said.stdout)["reason"]
+    assert "another `allranks grade` is running in this course" in json.loads(said.stdout)["reason"]
 
 
 def test_the_engines_of_a_cluster_mark_the_same(undisturbed, tmp_path):

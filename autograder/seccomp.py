@@ -62,9 +62,8 @@ def program() -> bytes:
         for name in (*NEW_PROCESSES, *UNCOUNTED_MEMORY, *COVERT_CHANNELS, *FILE_ATTRIBUTES, *SOCKETS, *KERNEL_SURFACE):
             refuse(name)
         refuse("clone", errno.EPERM, (0, _MASKED, _CLONE_THREAD, 0))
-        refuse(
-            "clone3", errno.ENOSYS
-        )  # a filter can't read its flags, which are in memory; the C library then calls clone
+        # a filter can't read the flags of clone3, which are in memory; refused, the C library calls clone
+        refuse("clone3", errno.ENOSYS)
         refuse("fcntl", errno.EPERM, (1, _GREATER, _FCNTL_LAST_ALLOWED))
         for command in _FCNTL_REFUSED:
             refuse("fcntl", errno.EPERM, (1, _EQUAL, command))

@@ -1,4 +1,4 @@
-"""Engines on other machines: the settings with which ipyparallel's Slurm and SSH launchers start one engine for each rank.
+"""Engines on other machines: the settings with which ipyparallel's Slurm and SSH launchers start an engine per rank.
 
 Slurm numbers its engines itself (`SLURM_PROCID`); engines over SSH are numbered in the order of the hosts. Each engine
 finds its number in `RANK` and its host in `ALLRANKS_HOST`. `allranks.engines.nodes` reads both, and gives the engine a
@@ -64,7 +64,7 @@ class SlurmEngines(SlurmEngineSetLauncher):  # type: ignore[misc]  # ipyparallel
         return done.stdout
 
     def queue_state(self) -> str | None:
-        """The job's state and its reason, as squeue prints them; None where squeue prints nothing or is not installed."""
+        """The job's state and its reason, as squeue prints them; None where squeue prints nothing or is missing."""
         try:
             said = self._run_command(["squeue", "--noheader", "--job", self.job_id, "--format=%T %r"]).split()
         except ClusterError:

@@ -1,4 +1,4 @@
-"""Runs ipyparallel's controller, changed in two ways: it registers engines faster, and it holds the ports that it chose.
+"""Runs ipyparallel's controller with two changes: it registers engines faster, and it holds the ports that it chose.
 
 A held port can't be taken by another controller that starts at the same time.
 """
@@ -37,7 +37,7 @@ def hold_ports(n: int) -> list[int]:
 
 
 class EagerHeartMonitor(heartmonitor.HeartMonitor):  # type: ignore[misc]  # ipyparallel has no types
-    """Beats every 25 ms until all engines are known, because a registration waits for the next beat; then as configured."""
+    """Beats every 25 ms until all engines are known: a registration waits for the next beat. Then beats as configured."""
 
     def start(self) -> None:
         """Starts the fast beats."""

@@ -71,7 +71,7 @@ class Inventory:
 
     @classmethod
     def of_this_machine(cls) -> Inventory:
-        """What this process may use. It respects `CUDA_VISIBLE_DEVICES`, the CPU affinity and a JupyterHub's `MEM_LIMIT`.
+        """What this process may use, by `CUDA_VISIBLE_DEVICES`, the CPU affinity and a JupyterHub's `MEM_LIMIT`.
 
         `ALLRANKS_INVENTORY` may name a JSON file of pretend GPUs instead, to try leases and placement without a GPU.
         """
@@ -141,7 +141,7 @@ def place(
     gpus: int | None = None,
     shared: bool = False,
 ) -> Placement:
-    """Where each rank of a new world runs: with NCCL, one rank on each GPU, where there are enough GPUs; else gloo on the CPU.
+    """Where each rank of a new world runs: one on each GPU, with NCCL, if there are enough GPUs; else on the CPU, with gloo.
 
     Without `ranks`, there is one rank for each GPU, or 4 ranks where there are fewer than two GPUs. Several ranks share
     a GPU only where backend="nccl" or `gpus` (how many GPUs to use) asks for it, and NCCL is 2.30 or later; the same is

@@ -1,4 +1,4 @@
-"""The base of our process groups in Python, the wire's and the recorder's: what torch.distributed needs from each of them."""
+"""The base of our process groups in Python, the wire's and the recorder's: what torch.distributed needs of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PythonGroup(dist.ProcessGroup):
 
     @property
     def group_name(self) -> str:  # type: ignore[override]
-        """The name by which DTensor and the functional collectives find this group; torch sets no name on groups in Python."""
+        """The name by which DTensor and functional collectives find this group; torch names no groups in Python."""
         return c10d._world.pg_names[self]
 
     def getBackendName(self) -> str:

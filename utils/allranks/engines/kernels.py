@@ -34,7 +34,7 @@ _connections: dict[str, ForkServer] = {}
 
 
 def warm_for_jupyter() -> None:
-    """Starts one fork server for all notebooks of this process's Jupyter: for their kernels and ranks. It ends with this process.
+    """Starts one fork server for the kernels and ranks of all notebooks of this process's Jupyter. It ends with this process.
 
     Raises ForkServerError where it can't be started.
     """

@@ -86,7 +86,7 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):  # type: ignore[
         return {"IPP_ENABLE_CURVE": "1", RANKS_ENV: str(self.parent.n), **super().get_env()}
 
     async def stop(self) -> None:
-        """Sends SIGTERM, so that the controller removes its connection files, and SIGKILL if it still runs after 2 s."""
+        """Sends SIGTERM, so that the controller removes its connection files; after 2 s, sends SIGKILL."""
         if self.state == "running":
             self.signal(15)
             if self.child is not None and self.child.wait(2) is None:
@@ -119,7 +119,7 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):  # type: ignore[misc]  #
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
-            "--IPEngine.max_heartbeat_misses=0",  # 0 is no limit: the engine dies with the fork server, and a late beat must not end it
+            "--IPEngine.max_heartbeat_misses=0",  # no limit: a late beat must not end it; the fork server's end does
             "--HistoryManager.enabled=False",
         ]
 
@@ -156,7 +156,7 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):  # type: ignore[misc]  # ip
 
 
 def unregister(connection_info: str | None, engine_id: int) -> None:
-    """Tells the hub that an engine has ended, as ipyparallel's nanny does; else the hub waits for ten missed heartbeats."""
+    """Tells the hub that an engine has ended, as ipyparallel's nanny does; else the hub waits for ten missed beats."""
     if not connection_info:
         return
     info = json.loads(connection_info)

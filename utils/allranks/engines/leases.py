@@ -119,9 +119,8 @@ class Ledger:
                     f"{self.directory} is not a directory; remove it, or set ALLRANKS_LEASES to another one."
                 )
             if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) != 0o1777:
-                os.chmod(
-                    self.directory, 0o1777
-                )  # as for /tmp: everyone may add files, only their owners may remove them
+                # as for /tmp: everyone may add files, only their owners may remove them
+                os.chmod(self.directory, 0o1777)
         except OSError as error:
             raise LeaseError(f"The directory of GPU leases {self.directory} can't be used: {error.strerror}.") from None
 
@@ -347,7 +346,7 @@ def _write(descriptor: int, data: dict[str, Any]) -> None:
 
 
 def _owner(path: Path) -> int:
-    """The uid of the user who holds the lock on a file, from the kernel, not from the file's text; -1 where it is unknown."""
+    """The uid of the user who holds the lock on a file, from the kernel, not from its text; -1 where it is unknown."""
     with contextlib.suppress(OSError, ValueError):
         inode = path.stat().st_ino
         for line in Path("/proc/locks").read_text().splitlines():

@@ -6,7 +6,7 @@ import socket
 
 
 def hold(n: int, address: str = "") -> list[socket.socket]:
-    """`n` sockets, each bound to a free port of `address`. No other process is given that port while the socket is open.
+    """`n` sockets, each bound to a free port of `address`. No other process gets that port while the socket is open.
 
     ipyparallel and Jupyter ask for a free port, close it, and listen on it later; in between, another process may be
     given the same port. A socket that is bound but does not listen prevents that: the system gives its port to no

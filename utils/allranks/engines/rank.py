@@ -34,7 +34,7 @@ def engine(args: dict[str, Any], fds: list[int]) -> None:
 
 
 def arm_stack_dump() -> None:
-    """Makes SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, even while the main thread waits in C++."""
+    """Makes SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, even while the main thread is in C++."""
     path = os.environ.get(STACKS_ENV)
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -104,7 +104,7 @@ def _limit_memory(limit: str | None) -> None:
 
 
 def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
-    """Limits this rank's tensors to a fraction of its GPU's memory. Beyond it, torch raises an error that names both sizes.
+    """Limits this rank's tensors to a fraction of its GPU's memory. Beyond it, torch's error names both sizes.
 
     CUDA and NCCL use more memory on top of that: some hundred MB for each rank.
     """
@@ -133,7 +133,7 @@ def describe() -> dict[str, Any]:
 
 
 def cell(source: str) -> bytes:
-    """Runs the source of a `%%ranks` cell in this rank's interactive namespace; returns the outcome in the form of `call`."""
+    """Runs the source of a `%%ranks` cell in this rank's namespace; returns the outcome in the form of `call`."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -161,7 +161,7 @@ def pull(name: str) -> bytes:
 
 
 def call(payload: bytes) -> bytes:
-    """Calls the function in `payload`, which is (function, args, kwargs), cloudpickled. Returns the outcome, cloudpickled.
+    """Calls the function in `payload`, cloudpickled (function, args, kwargs). Returns the outcome, cloudpickled.
 
     The outcome is ("value", result) or ("error", {...}). An exception is sent as plain data, with only the lines of the
     student's own code, so that the notebook can show it without the lines of our code (see `describe_error`).
@@ -181,7 +181,7 @@ def call(payload: bytes) -> bytes:
 
 
 def wait_for_gpu() -> None:
-    """Waits until this rank's GPU has finished all queued work: with NCCL, a call returns even if other ranks never call."""
+    """Waits until this rank's GPU has finished all queued work: with NCCL, a call returns even if other ranks never do."""
     import torch
 
     if _uses_gpu():
@@ -218,7 +218,7 @@ def _pack(value: object, what: str) -> bytes:
 
 
 def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:
-    """An exception as plain data: type, message, hint, and the frames of the user's code as (file, line, function, text)."""
+    """An exception as plain data: type, message, hint, and the user's frames as (file, line, function, text)."""
     import linecache
     import traceback
 

@@ -25,7 +25,7 @@ def in_library(file: str) -> bool:
 
 
 def functions(fn: Any) -> list[Callable[..., Any]]:
-    """The functions in a callable: itself or, for a partial, first the callables among its arguments, then its function."""
+    """The functions in a callable: itself or, for a partial, the callables among its arguments, then its function."""
     if isinstance(fn, functools.partial):
         bound = [f for value in (*fn.args, *fn.keywords.values()) if callable(value) for f in functions(value)]
         return [*bound, *functions(fn.func)]
@@ -33,7 +33,7 @@ def functions(fn: Any) -> list[Callable[..., Any]]:
 
 
 def _reduce_cached(cached: Any) -> Any:
-    """How to pickle a user's function behind functools.cache: whole, with an empty cache. cloudpickle would send its name."""
+    """How to pickle a user's function behind functools.cache: whole, with an empty cache. cloudpickle sends its name."""
     file = getattr(sys.modules.get(cached.__module__ or ""), "__file__", None)
     if cached.__module__ != "__main__" and file is not None and in_library(os.path.abspath(file)):
         return cached.__qualname__
@@ -47,7 +47,7 @@ def _cached(function: Callable[..., Any], options: dict[str, Any]) -> Callable[.
 
 @contextlib.contextmanager
 def by_value(fn: object) -> Iterator[None]:
-    """Pickles functions of the user's own modules whole: a rank may be unable to import them, or has an older version."""
+    """Pickles functions of the user's modules whole: a rank may be unable to import them, or has an older version."""
     import cloudpickle
 
     reducers = cloudpickle.Pickler.dispatch_table  # of cloudpickle only; pickle itself does not change

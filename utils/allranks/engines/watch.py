@@ -47,8 +47,9 @@ def _answer(listening: socket.socket) -> None:
 
 
 def status() -> dict[str, Any]:
-    """What the main thread is doing: some of op, peer, shape, dtype, group, seq (number of collectives that the group has begun),
-    file, line, text and waits_for_gpu.
+    """What the main thread is doing: some of op, peer, shape, dtype, group, seq, file, line, text and waits_for_gpu.
+
+    seq is how many collectives the group has begun.
     """
     found: dict[str, Any] = {}
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)

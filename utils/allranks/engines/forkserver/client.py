@@ -1,4 +1,4 @@
-"""The client's side of the fork server: a process that imports torch, ipykernel and ipyparallel once, and forks every rank.
+"""The client's side of the fork server, a process that imports torch and ipyparallel once and forks every rank.
 
 To import torch takes seconds of CPU in each process; to fork takes milliseconds. The fork server has one thread and
 never calls CUDA or a parallel operation, so it can be forked safely. It ends with the process that started it: only
@@ -152,7 +152,7 @@ class ForkServer(Connection):
 
     @classmethod
     def ensure(cls) -> ForkServer:
-        """The fork server of this process: the one in use, else the one that `ALLRANKS_FORKSERVER` names, else a new one.
+        """The fork server of this process: the one in use, else that of `ALLRANKS_FORKSERVER`, else a new one.
 
         Raises ForkServerError where none can be started.
         """
@@ -171,7 +171,7 @@ class ForkServer(Connection):
 
     @classmethod
     def start(cls, *, lasting: bool = False) -> ForkServer:
-        """Starts a new fork server that ends with this process. Returns at once; the first request waits for the imports.
+        """Starts a fork server that ends with this process. Returns at once; the first request waits for the imports.
 
         `lasting` is for a server of many notebooks: when no request comes, it also imports what optimizers need.
         """
@@ -226,7 +226,7 @@ class ForkServer(Connection):
         log: str | Path | None = None,
         timeout: float = 120,
     ) -> Child:
-        """Forks a process that calls `target` ("module:function") with (`args`, `fds`). `env` is added to our environment.
+        """Forks a process that calls `target` ("module:function") with (`args`, `fds`). `env` is added to ours.
 
         Its stdout and stderr are appended to the file `log`; without `log` they are dropped. Raises ForkServerError
         where the fork server has ended, the target can't be imported, or the request is too large.

@@ -35,7 +35,7 @@ class Client:
 
 
 class ForkLoop:
-    """Imports `modules`, then forks on request and reports how each child ended. It has one thread, so that a fork is safe.
+    """Imports `modules`, then forks on request and reports how each child ended. One thread makes forking safe.
 
     Messages are JSON over Unix sockets that keep message boundaries (SOCK_SEQPACKET):
 
@@ -167,7 +167,7 @@ class ForkLoop:
                 os._exit(code)
 
     def detach(self, request: dict[str, Any]) -> None:
-        """Called in the child: gives it its own session, signals, environment and random numbers, and closes the server's files."""
+        """Gives the child its own session, signals, environment and random numbers; closes the server's files."""
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):

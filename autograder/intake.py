@@ -56,7 +56,7 @@ def name_refusal(student: str) -> str | None:
 def check_files(folder: Path) -> None:
     """Raises Refused where a submission holds anything but files and folders, or holds too many or too large ones."""
     if folder.is_symlink():
-        raise Refused(f"{folder.name} is a symbolic link; a submission must be a folder of its own. It was not graded.")
+        raise Refused(f"{folder.name} is a symbolic link; hand in the folder itself. It was not graded.")
     _check_time(folder / "timestamp.txt")
     count = nbytes = 0
     for where, folders, files in os.walk(folder):
@@ -65,7 +65,7 @@ def check_files(folder: Path) -> None:
             about = path.lstat()
             shown = path.relative_to(folder)
             if stat.S_ISLNK(about.st_mode):
-                raise Refused(f"{shown} is a symbolic link; a submission must be files of its own. It was not graded.")
+                raise Refused(f"{shown} is a symbolic link; hand in the file itself. It was not graded.")
             if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
                 raise Refused(f"{shown} is a pipe, a socket or a device, not a file. It was not graded.")
             count, nbytes = count + 1, nbytes + about.st_size
@@ -148,9 +148,11 @@ def _json_of(raw: bytes, name: str) -> dict:
     try:
         found = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise Refused(f"{name} is no notebook: it holds no JSON in UTF-8. It was not graded.") from None
+        raise Refused(f"{name} is not a notebook: it holds no JSON in UTF-8. It was not graded.") from None
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list) or found.get("nbformat") != 4:
-        raise Refused(f"{name} is no notebook of format 4: open it in JupyterLab and save it again. It was not graded.")
+        raise Refused(
+            f"{name} is not a notebook of format 4: open it in JupyterLab and save it again. It was not graded."
+        )
     cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
     if len(found["cells"]) > MAX_CELLS:
         raise Refused(f"{name} has {len(found['cells'])} cells; the limit is {MAX_CELLS}. It was not graded.")

@@ -43,11 +43,11 @@ KINDS = ("timed out", "crashed", "tampered", "suspicious", "unreadable")
 INCIDENTS = {
     "cpu limit": ("timed out", "used up its processor time"),
     "wall limit": ("timed out", "did not end in time"),
-    "memory": ("crashed", "took more memory than there is for a rank"),
-    "killed": ("crashed", "a rank was killed or spoke nonsense to the router"),
+    "memory": ("crashed", "used more memory than a rank may use"),
+    "killed": ("crashed", "a rank was killed, or sent data that the router can't read"),
     "exited": ("crashed", "ended the process of its rank"),
-    "output": ("crashed", "printed without end"),
-    "forked": ("tampered", "made processes of its own"),
+    "output": ("crashed", "printed too much"),
+    "forked": ("tampered", "started other processes"),
 }
 
 

@@ -105,7 +105,8 @@ def test_one_command_marks_them_all_and_says_who_did_what(undisturbed):
         {"kind": "timed out", "where": GRADED, "what": "used up its processor time"}
     ]
     assert (
-        by_student["eve"]["reason"] == "all_reduce.ipynb is no notebook: it holds no JSON in UTF-8. It was not graded."
+        by_student["eve"]["reason"]
+        == "all_reduce.ipynb is not a notebook: it holds no JSON in UTF-8. It was not graded."
     )
     assert report(rows).splitlines() == [
         "1 ran out of time:",

@@ -1,4 +1,4 @@
-"""A verdict as the outputs of a graded cell: what a student reads, and the number that nbgrader takes for the grade."""
+"""Turns a verdict into the outputs of a graded cell: the feedback for the student, and the points for nbgrader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STYLE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
 
 
 def points_for(verdict: dict, max_points: float) -> float:
-    """The points that a verdict earns, to two decimals: the passed share; all of them only where all passed."""
+    """The points for a verdict, to two decimals: in proportion to the score, all of them only where all cases passed."""
     if verdict["passed"]:
         return float(max_points)
     share = min(max(float(verdict["score"]), 0.0), 1.0)
@@ -21,10 +21,10 @@ def points_for(verdict: dict, max_points: float) -> float:
 
 
 def outputs_for(verdict: dict, max_points: float) -> list[NotebookNode]:
-    """A display of every case, then the points as nbgrader reads them: the result of the cell, a plain number.
+    """Two outputs: a display of every case, then the points, a plain number as the result of the cell, for nbgrader.
 
-    Whatever a submission could have put into it (the messages of its exceptions) is escaped: an instructor reads it in
-    a browser that may write to the gradebook.
+    All text is escaped, because a submission chooses some of it (the messages of its exceptions), and an instructor
+    reads it in a browser that can change the gradebook.
     """
     points = points_for(verdict, max_points)
     shown = nbformat.v4.new_output(
@@ -47,12 +47,12 @@ def as_text(verdict: dict) -> str:
 
 
 def as_html(verdict: dict, points: float, max_points: float) -> str:
-    """The verdict as a table, one row a case, with the picture of what went wrong where there is one."""
+    """The verdict as a table with one row for each case, and a picture of what went wrong, where there is one."""
     parts = [f"<p><strong>{html.escape(_headline(verdict))}</strong> {points:g} of {max_points:g} points.</p>"]
     if verdict.get("reason") and not verdict["passed"]:
         parts.append(f"<p>{_escaped(verdict['reason'])}</p>")
     if verdict.get("svg"):
-        # as an image: a script in it would not run
+        # as an image, so that the browser runs no script in it
         data = base64.b64encode(verdict["svg"].encode()).decode()
         parts.append(f'<p><img alt="what the ranks did" src="data:image/svg+xml;base64,{data}"/></p>')
     if verdict["cases"]:
@@ -67,7 +67,7 @@ def as_html(verdict: dict, points: float, max_points: float) -> str:
 
 
 def _cases(verdict: dict) -> list[tuple[dict, str]]:
-    """Each case, and what is said of it: "" where it passed, or gave no reason."""
+    """Each case and its reason; "" where the case passed, or has no reason."""
     found = iter(verdict.get("already_said", ()))  # for the failed cases
     return [(c, "" if c["passed"] else next(found, "") or c.get("reason") or "") for c in verdict["cases"]]
 

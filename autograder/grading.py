@@ -1,17 +1,17 @@
-"""The one writer of `allranks grade`: it reads submissions, and records what was decided on them by nbgrader's own autograde.
+"""Writes the gradebook for `allranks grade`: reads submissions, and records verdicts by nbgrader's autograde.
 
     cd autograder; python -m autograder.grading LAB [--force]
 
-Reads a JSON object a line from stdin and answers each with one on stdout:
+Each line on stdin is a JSON object, and each is answered by one line on stdout:
 
-    {"prepare": true}                        records the lab in the gradebook where it is not yet: {} or {"error"}
-    {"read": "ada"}                          {"row"} where there is nothing to mark, else {"requests"}
+    {"prepare": true}                        adds the lab to the gradebook, if it is missing: {"sandbox"} or {"error"}
+    {"read": "ada"}                          {"row"} where there is nothing to mark, else {"requests"}, for the judges
     {"record": "ada", "requests": [...], "verdicts": [...], "seconds": 1.2}
-                                             {"row"}: what was decided is in the gradebook
+                                             {"row"}: the verdicts are now in the gradebook
 
-No line of a submission runs here; the judges are elsewhere, and as many as there are. A student whose grades are complete is
-not graded again, unless the submission is newer or --force is given, so that a run that was killed can simply be
-started again.
+This process never runs the code of a submission; the judges are other processes. A student whose grades are complete is
+not graded again, unless the submission is newer or --force is given. So a run that was killed can simply be started
+again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOCK_S = 10
 
 
 class Writer:
-    """nbgrader in this process, with the configuration of the folder that we were started in."""
+    """nbgrader in this process, configured by the nbgrader_config.py of the current folder."""
 
     def __init__(self, lab: str, force: bool) -> None:
         config = PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
@@ -52,12 +52,15 @@ class Writer:
         self.released: dict[str, dict] = {}
 
     def prepare(self) -> dict:
-        """Records the lab in the gradebook where it is not yet; how to mark it, or {"error": ...}."""
-        # nbgrader would take another path to a lab for one without a name, and remove the students' version of it
+        """Adds the lab to the gradebook, if it is missing.
+
+        Returns {"sandbox": ...}, which the judges need, or {"error": ...}.
+        """
+        # for a name that is a path, nbgrader would remove the students' version of that lab
         if self.lab not in os.listdir(Path(self.course.root) / self.course.source_directory):
             return {"error": f"there is no lab {self.lab!r}."}
         if not _lock(HERE / LOCK):
-            return {"error": "another `allranks grade` is at work in this course; wait for it, or stop it."}
+            return {"error": "another `allranks grade` is running in this course; wait for it, or stop it."}
         with self._gradebook() as gradebook:
             try:
                 known = bool(gradebook.find_assignment(self.lab).notebooks)
@@ -73,7 +76,7 @@ class Writer:
         return {"sandbox": self.step.sandbox}
 
     def read(self, student: str) -> dict:
-        """The questions that the submission puts to the judge; or its row, where there is none to put."""
+        """{"requests": ...}, what to ask the judge about a submission; or {"row": ...}, if there is nothing to ask."""
         began = time.monotonic()
         folder = Path(self.course.format_path(self.course.submitted_directory, student, self.lab))
         try:
@@ -98,7 +101,7 @@ class Writer:
         return {"requests": requests}
 
     def record(self, student: str, requests: list[dict], verdicts: list[dict], seconds: float) -> dict:
-        """Has nbgrader autograde the submission, with these verdicts on what was asked about it; its row."""
+        """Runs nbgrader's autograde on the submission, with a verdict for each request. Returns {"row": ...}."""
         began = time.monotonic() - seconds
         self.api.config.TrustedStep.given = dict(zip(map(key_of, requests), verdicts, strict=True))
         try:
@@ -113,10 +116,10 @@ class Writer:
         return Gradebook(self.course.db_url, self.course.course_id)
 
     def _complete(self, student: str, submitted: Path) -> bool:
-        """Whether everything that the machine has to give stands in the gradebook and, the same, in the graded notebook.
+        """Whether the submission was graded to the end: the gradebook and the graded notebook hold the same points.
 
-        nbgrader writes the notebook before it marks it, then the grades, then the notebook with its outputs: only where the
-        two agree did it come to the end.
+        nbgrader writes the notebook, then the grades, then the notebook with its outputs. Where a run was killed in
+        between, the two differ.
         """
         folder = Path(self.course.format_path(self.course.autograded_directory, student, self.lab))
         with self._gradebook() as gradebook:
@@ -133,7 +136,7 @@ class Writer:
             if not theirs.exists():
                 continue
             try:
-                # when it was put there: a copy, a move or an archive may have kept the date of its writing
+                # ctime is when the file came here; a copy, a move or an archive may have kept an older mtime
                 if graded.stat().st_mtime < theirs.stat().st_ctime:
                     return False
                 cells = [cell for cell in nbformat.read(graded, as_version=4).cells if is_graded(cell)]
@@ -161,9 +164,12 @@ def _seconds_since(began: float) -> float:
 
 
 def _lock(path: Path) -> bool:
-    """Holds the file for as long as this process lives; False where another process does and goes on to."""
+    """Locks the file until this process ends.
+
+    False where another process keeps the lock for more than `LOCK_S` seconds.
+    """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + LOCK_S  # one that was just killed may still be ending
+    deadline = time.monotonic() + LOCK_S  # a process that was just killed may still hold it
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -175,11 +181,11 @@ def _lock(path: Path) -> bool:
 
 
 def _last_error(done: dict) -> str:
-    """The one line of nbgrader's long report that says what was wrong."""
+    """The line of nbgrader's long report that says what was wrong."""
     lines = [line for line in (done.get("log", "") + "\n" + done.get("error", "")).splitlines() if line.strip()]
     raised = [line for line in lines if line[0].isalpha() and ("Error: " in line or "Exception: " in line)]
     first = next((line for line in raised if "NbGraderException" not in line), None)
-    return first.split(": ", 1)[-1] if first else (lines[-1] if lines else "nbgrader failed without a word")
+    return first.split(": ", 1)[-1] if first else (lines[-1] if lines else "nbgrader failed and printed nothing")
 
 
 def main(arguments: list[str]) -> None:
@@ -187,7 +193,7 @@ def main(arguments: list[str]) -> None:
     die_with_parent()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    # nbgrader starts alembic, which lies beside this Python
+    # nbgrader starts alembic, which is in the folder of this Python
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     writer = Writer(arguments[0], "--force" in arguments)
     for line in sys.stdin:
@@ -197,7 +203,7 @@ def main(arguments: list[str]) -> None:
             case {"read": student}:
                 try:
                     reply = writer.read(student)
-                except JudgeError as error:  # the instructor's notebook, or the secret: nothing can be graded
+                except JudgeError as error:  # the instructor's notebook or the secret is wrong: nothing can be graded
                     reply = {"error": str(error)}
             case {"record": student, "requests": requests, "verdicts": verdicts, "seconds": seconds}:
                 reply = writer.record(student, requests, verdicts, seconds)

@@ -1,7 +1,8 @@
-"""What comes in: the files of a submission and the notebook in it, before anything of them is believed.
+"""Checks the files of a submission, and the notebook in it, before anything else reads them.
 
-A submission is a folder that a student filled as they liked. Here it is refused where it holds links, devices, too much,
-or no notebook; and nbgrader, which would follow a link and copy what it finds, is kept from doing so.
+A submission is a folder that a student can fill with anything. It is refused where it holds links or devices, where it
+is too large, or where it holds no notebook. nbgrader would follow links and copy their targets; this module prevents
+that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 import nbformat
+from allranks.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.converters import Autograde
 from nbgrader.exchange.default import ExchangeCollect
@@ -29,8 +31,8 @@ MAX_TOTAL_BYTES = 64 << 20
 MAX_FILES = 200
 MAX_CELLS = 5000
 MAX_OUTPUTS = 5000
-MAX_TAGS = 50  # of a cell
-MAX_DEPTH = 20  # of folders in a submission
+MAX_TAGS = 50  # in one cell
+MAX_DEPTH = 20  # how deep folders may be nested
 CHANGED = "vanished or was changed while it was being collected"
 MEANS_CHANGED = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EEXIST, errno.ENXIO}
@@ -38,12 +40,12 @@ MEANS_CHANGED = frozenset(
 SHOWABLE = frozenset({".ipynb", ".txt", ".png", ".jpg", ".jpeg", ".gif", ".csv", ".json"})
 
 
-class Refused(ValueError):
-    """A submission that is not marked; the message is one sentence that says why."""
+class Refused(CourseError, ValueError):
+    """The submission is not marked; the message says why in one sentence."""
 
 
 def name_refusal(student: str) -> str | None:
-    """Why a folder's name can be nobody's, or None. nbgrader takes * ? [ for patterns and + for its own use."""
+    """Why a folder's name can't be a student's name, or None. nbgrader reads * ? [ as patterns and uses + itself."""
     if not student.isprintable() or set(student) & set("*?[]+/"):
         return "its folder's name holds one of * ? [ ] + or a character that can't be seen; rename it"
     if student.strip() != student or student.startswith("."):
@@ -52,9 +54,9 @@ def name_refusal(student: str) -> str | None:
 
 
 def check_files(folder: Path) -> None:
-    """Raises Refused where a submission's folder is or holds anything but folders and files, or too much of them."""
+    """Raises Refused where a submission holds anything but files and folders, or holds too many or too large ones."""
     if folder.is_symlink():
-        raise Refused(f"{folder.name} is a symbolic link; a submission must be a folder of its own. It was not graded.")
+        raise Refused(f"{folder.name} is a symbolic link; hand in the folder itself. It was not graded.")
     _check_time(folder / "timestamp.txt")
     count = nbytes = 0
     for where, folders, files in os.walk(folder):
@@ -63,9 +65,9 @@ def check_files(folder: Path) -> None:
             about = path.lstat()
             shown = path.relative_to(folder)
             if stat.S_ISLNK(about.st_mode):
-                raise Refused(f"{shown} is a symbolic link; a submission must be files of its own. It was not graded.")
+                raise Refused(f"{shown} is a symbolic link; hand in the file itself. It was not graded.")
             if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-                raise Refused(f"{shown} is a pipe, a socket or a device, and no file. It was not graded.")
+                raise Refused(f"{shown} is a pipe, a socket or a device, not a file. It was not graded.")
             count, nbytes = count + 1, nbytes + about.st_size
             if path.suffix == ".ipynb" and about.st_size > MAX_NOTEBOOK_BYTES:
                 raise Refused(
@@ -79,7 +81,7 @@ def check_files(folder: Path) -> None:
 
 
 def _check_time(path: Path) -> None:
-    """Raises Refused where it holds no time: nbgrader would only say that it has no attribute 'fail'."""
+    """Raises Refused where a timestamp.txt holds no time. nbgrader would only report: no attribute 'fail'."""
     if not stat.S_ISREG(_mode(path)):
         return
     try:
@@ -90,16 +92,16 @@ def _check_time(path: Path) -> None:
 
 
 def _parse_time(raw: bytes) -> datetime | None:
-    """The time in a timestamp.txt, None where it is empty. Raises ValueError where it holds anything else.
+    """The time in a timestamp.txt; None where it is empty. Raises ValueError where it holds anything else.
 
-    dateutil takes the name of a time zone for a path, and reads what lies there.
+    dateutil reads the file that a time zone names, so texts with a path are refused.
     """
     words = raw.decode("ascii").strip()
     if len(raw) > 100 or ".." in words or re.search(r"(^|[\s:])/", words):
         raise ValueError("no time")
     try:
         return parse_utc(words) if words else None
-    except Exception:  # dateutil takes no care of what it reads
+    except Exception:  # dateutil may raise any error on such a text
         raise ValueError("no time") from None
 
 
@@ -111,7 +113,7 @@ def _mode(path: Path) -> int:
 
 
 def read_notebook(path: Path) -> NotebookNode:
-    """The notebook in a file that anybody may have written. Raises Refused where it is none, and nothing else."""
+    """The notebook in a file with any content. Raises only Refused, where the file holds no notebook."""
     return parse_notebook(_bytes_of(path), path.name)
 
 
@@ -128,27 +130,29 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def parse_notebook(raw: bytes, name: str) -> NotebookNode:
-    """The same from bytes."""
+    """The notebook in these bytes of the file `name`. Raises only Refused."""
     found = _json_of(raw, name)
     try:
         notebook = nbformat.reads(raw.decode("utf-8-sig"), as_version=4)
-        # what can't be written can't be graded: a lone surrogate, a number that is none
+        # what can't be written can't be graded: a lone surrogate, a NaN
         nbformat.writes(notebook).encode()
         json.dumps(found, allow_nan=False)
-    except Exception as error:  # nbformat takes no care of what it reads
+    except Exception as error:  # nbformat may raise any error on such a file
         raise Refused(f"{name} is a damaged notebook ({type(error).__name__}). It was not graded.") from None
     check_shape(notebook, name)
     return notebook
 
 
 def _json_of(raw: bytes, name: str) -> dict:
-    """What is in a file, where nbformat can read it in a few seconds. Raises Refused where it can't."""
+    """The JSON in a file. Raises Refused where it is no notebook, or is so large that nbformat would take too long."""
     try:
         found = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise Refused(f"{name} is no notebook: it holds no JSON in UTF-8. It was not graded.") from None
+        raise Refused(f"{name} is not a notebook: it holds no JSON in UTF-8. It was not graded.") from None
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list) or found.get("nbformat") != 4:
-        raise Refused(f"{name} is no notebook of format 4: open it in JupyterLab and save it again. It was not graded.")
+        raise Refused(
+            f"{name} is not a notebook of format 4: open it in JupyterLab and save it again. It was not graded."
+        )
     cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
     if len(found["cells"]) > MAX_CELLS:
         raise Refused(f"{name} has {len(found['cells'])} cells; the limit is {MAX_CELLS}. It was not graded.")
@@ -157,7 +161,7 @@ def _json_of(raw: bytes, name: str) -> dict:
         raise Refused(
             f"{name} has {outputs} outputs; the limit is {MAX_OUTPUTS}. It was not graded: clear the outputs and hand it in again."
         )
-    for number, cell in enumerate(cells, 1):  # each tag is compared with each
+    for number, cell in enumerate(cells, 1):  # nbformat compares every tag with every other one
         about = cell.get("metadata")
         tags = about.get("tags") if isinstance(about, dict) else None
         if isinstance(tags, list) and len(tags) > MAX_TAGS:
@@ -166,7 +170,7 @@ def _json_of(raw: bytes, name: str) -> dict:
 
 
 def check_shape(notebook: NotebookNode, name: str) -> None:
-    """Raises Refused where a cell is none that a notebook editor writes."""
+    """Raises Refused where a cell does not have the form that notebook editors write."""
     for number, cell in enumerate(notebook.cells, 1):
         if (
             not isinstance(cell, dict)
@@ -182,23 +186,26 @@ def check_shape(notebook: NotebookNode, name: str) -> None:
 
 
 class Collect(ExchangeCollect):
-    """nbgrader's collect, which follows no link and takes nobody's work from somebody else.
+    """nbgrader's collect, but it follows no links, and collects from each student only what this student owns.
 
-    As it comes, a link to the instructor's solution, laid into the exchange, is collected as the solution itself; and a
-    folder in another student's name takes the place of what they handed in.
+    nbgrader's own collect would copy the instructor's solution where a student puts a link to it into the exchange. And
+    a student could make a folder in another student's name, which would replace the work of that student.
     """
 
     src_records: list[dict]
 
     def _path_to_record(self, path: str) -> dict:
-        """What the name of a folder says; anybody can make one there, so one that says nothing stops nobody."""
+        """Student, file name and time, from the name of a folder. Folder names that can't be parsed are skipped later.
+
+        They must not stop the collecting: anybody can make a folder there.
+        """
         try:
             return super()._path_to_record(path)
         except Exception:
             return {"username": "", "filename": os.path.basename(path), "timestamp": datetime.min}
 
     def init_src(self) -> None:
-        """Chooses what to collect, as nbgrader does, among what its student owns."""
+        """Chooses what to collect, as nbgrader does, but only folders that their student owns."""
         super().init_src()
         self.src_records = [record for record in self.src_records if self._is_theirs(record)]
 
@@ -207,9 +214,12 @@ class Collect(ExchangeCollect):
         return super()._sort_by_timestamp(honest or records)
 
     def _is_theirs(self, record: dict) -> bool:
-        """Whether it is its student's by now; what is copied is asked again, once it is open."""
+        """Whether the folder belongs to the student in its name.
+
+        `_copy` checks the owner again, when the folder is open.
+        """
         if not record["username"] or name_refusal(record["username"]):
-            self.log.error("%r says not whose it is; it is not collected", record["filename"])
+            self.log.error("%r names no student; it is not collected", record["filename"])
             return False
         try:
             stranger = self._stranger(record, Path(self.inbound_path, record["filename"]).lstat().st_uid)
@@ -221,7 +231,7 @@ class Collect(ExchangeCollect):
         return stranger is None
 
     def _stranger(self, record: dict, owner: int) -> str | None:
-        """Who handed it in, where that is neither the student nor we ourselves."""
+        """The owner's name, where the owner is neither the student nor the user who collects; else None."""
         if not self.check_owner or owner == os.getuid():
             return None
         try:
@@ -234,7 +244,7 @@ class Collect(ExchangeCollect):
         return _printable(os.path.join(self.inbound_path, record["filename"]))
 
     def copy_files(self) -> None:
-        """Collects what was chosen, each for itself: whatever one student does to theirs meanwhile, the others' is collected."""
+        """Collects each chosen folder by itself, so that a student who changes one folder can't stop the others."""
         if not self.src_records:
             course = self.coursedir.course_id
             self.log.warning("No submissions of %r for course %r to collect", self.coursedir.assignment_id, course)
@@ -258,18 +268,18 @@ class Collect(ExchangeCollect):
         unfinished = dest.with_name(f".{dest.name}.unfinished")
         dest.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.rmtree(unfinished, ignore_errors=True)  # of a collecting that was killed
+            shutil.rmtree(unfinished, ignore_errors=True)  # left by a collecting that was killed
             self._copy(record, unfinished)
             if earlier:
                 shutil.rmtree(dest)
             unfinished.rename(dest)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-            with contextlib.suppress(OSError):  # it holds something, but for who handed in nothing else
+            with contextlib.suppress(OSError):  # removed only if it is empty
                 dest.parent.rmdir()
 
     def _is_wanted(self, record: dict, earlier: datetime | None) -> bool:
-        """nbgrader's rule for what is to take the place of a submission of that time."""
+        """nbgrader's rule: whether this folder replaces a collected submission of the time `earlier`."""
         newer = earlier is None or record["timestamp"] > earlier
         return (self.update and newer) or (self.before_duedate and record["timestamp"] != earlier)
 
@@ -290,11 +300,11 @@ class Collect(ExchangeCollect):
 
 
 class Copier:
-    """Copies one submission, which its student may be changing meanwhile: what a name leads to is asked of what was opened.
+    """Copies one submission. Its student may change it meanwhile, so each file is opened first, and then checked.
 
-    Links are copied as links, which grading refuses; what is neither file, folder nor link stands in `left_out`. Nobody's
-    permissions are copied: a program that runs as its owner would run as ours. Raises Refused, or OSError, and leaves then
-    what it had copied.
+    Links are copied as links, which grading refuses. `left_out` names what is neither a file, a folder nor a link.
+    Permissions are not copied: a setuid program would then run as us. Raises Refused or OSError; what was copied until
+    then stays.
     """
 
     def __init__(self, max_nbytes: int, owner: int, groupshared: bool = False) -> None:
@@ -303,13 +313,13 @@ class Copier:
         self.left_out: list[str] = []
 
     def copy_folder(self, source: int, dest: Path, depth: int = 0) -> None:
-        """Copies an open folder to `dest`, which must not be there yet."""
+        """Copies an open folder to `dest`, which must not exist yet."""
         if depth > MAX_DEPTH:
-            raise Refused(f"has folders in folders, more than {MAX_DEPTH} deep")
+            raise Refused(f"has folders nested more than {MAX_DEPTH} deep")
         dest.mkdir()
         if self.groupshared:
             dest.chmod(0o2770 | dest.stat().st_mode & 0o777)
-        with os.scandir(source) as entries:  # it may be filled while we read: no list is made of it
+        with os.scandir(source) as entries:  # not a list: the student may add files without end
             for entry in entries:
                 self.count += 1
                 if self.count > MAX_FILES:
@@ -362,7 +372,7 @@ def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """What an error says of a submission, as the rest of a sentence."""
+    """Why a submission is not collected, as the rest of a sentence that begins with its name."""
     if isinstance(error, Refused):
         return str(error)
     if isinstance(error, OSError) and error.errno in MEANS_CHANGED:
@@ -371,12 +381,12 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _printable(name: str) -> str:
-    """A name that a student chose, for a line of the log."""
+    """A name that a student chose, safe to print in one line of the log."""
     return name if name.isprintable() else ascii(name)
 
 
 def _time_of(collected: Path) -> datetime | None:
-    """When what was collected before was handed in; None where it doesn't say. nbgrader would follow a link, or stop."""
+    """When a collected submission was handed in; None where that is unknown. nbgrader would follow a link here."""
     try:
         with _opened(str(collected / "timestamp.txt"), os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
             return _parse_time(os.read(handle, 101))
@@ -390,9 +400,10 @@ def _ours(autograde: Autograde, lab: str) -> Path:
 
 
 def guard_nbgrader() -> None:
-    """Has nbgrader's Autograde look at a submission's files, and into its notebooks, before it reads or copies one of them.
+    """Makes nbgrader's Autograde check a submission's files and notebooks before it reads or copies them.
 
-    It has no place of its own for that: its preprocessors come after the copying, and its hooks can't refuse.
+    This replaces two of its methods, because nbgrader offers no other place: its preprocessors run after the copying,
+    and its hooks can't refuse a submission.
     """
     if getattr(Autograde, "allranks", False):
         return
@@ -408,7 +419,7 @@ def guard_nbgrader() -> None:
 
     def cleared(self: Autograde, assignment_id: str, student_id: str) -> None:
         init_assignment(self, assignment_id, student_id)
-        # formgrader serves what lies beside a notebook to the instructor's browser
+        # formgrader serves the files beside a notebook to the instructor's browser
         ours, theirs = _ours(self, assignment_id), Path(self._format_dest(assignment_id, student_id))
         for path in [path for path in theirs.rglob("*") if path.is_file()]:
             if path.suffix.lower() not in SHOWABLE and not (ours / path.relative_to(theirs)).is_file():

@@ -1,15 +1,16 @@
-"""The judge: a process of its own that marks one exercise of one submission after the other.
+"""The judge: a separate process that marks exercises, one after the other.
 
-Started by `autograder.trusted`, one JSON object a line on stdin and stdout. It holds the inputs, the oracle and the
-router; a submission reaches it as text and runs only in the ranks, in the sandbox. The gradebook is elsewhere.
+`autograder.trusted` starts it and talks to it by JSON, one object in each line of stdin and stdout. The judge has the
+inputs, the right answers and the router, but no access to the gradebook. It gets a submission as text; that code runs
+only in the ranks, in the sandbox.
 
     {"exercise": "ring_all_reduce", "cells": ["import torch", ...], "filename": "all_reduce.ipynb", "secret": 7,
      "wall_s": 60}
     {"verdict": {"exercise": ..., "passed": ..., "score": ..., "cases": [...], "reason": ..., "svg": ..., "incidents": [...]}}
 
-The ranks of a submission stay from one of its exercises to the next; {"release": true} ends them, and is answered by {}.
+All exercises of a submission run on the same ranks; {"release": true} ends these ranks, and its answer is {}.
 
-An incident is {"kind", "what"}: what a teacher may want to look at. Its kinds are those of KINDS.
+An incident is {"kind", "what"}, with a kind of KINDS: something that a teacher should look at.
 """
 
 from __future__ import annotations
@@ -29,47 +30,48 @@ from pathlib import Path
 from typing import Any
 
 from allranks.engines.forkserver import die_with_parent, preload
+from allranks.errors import CourseError
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
 MAX_REPLY_BYTES = 8 << 20
 MAX_PICTURE_CHARACTERS = 200_000
 MAX_DRAWN_EVENTS = 2000
-GRACE_S = 20.0  # the judge keeps the limit itself; only one that is held up is killed after it
+GRACE_S = 20.0  # the judge keeps the time limit itself; a judge that hangs is killed so many seconds after it
 KINDS = ("timed out", "crashed", "tampered", "suspicious", "unreadable")
-# how a rank's end is told, by the wire's kind of failure
+# the incident for each kind of failure that the wire reports: its kind, and words for the teacher
 INCIDENTS = {
     "cpu limit": ("timed out", "used up its processor time"),
     "wall limit": ("timed out", "did not end in time"),
-    "memory": ("crashed", "took more memory than there is for a rank"),
-    "killed": ("crashed", "a rank was killed or spoke nonsense to the router"),
+    "memory": ("crashed", "used more memory than a rank may use"),
+    "killed": ("crashed", "a rank was killed, or sent data that the router can't read"),
     "exited": ("crashed", "ended the process of its rank"),
-    "output": ("crashed", "printed without end"),
-    "forked": ("tampered", "made processes of its own"),
+    "output": ("crashed", "printed too much"),
+    "forked": ("tampered", "started other processes"),
 }
 
 
-class JudgeError(RuntimeError):
-    """The judge can't mark: our fault or the machine's, never the submission's."""
+class JudgeError(CourseError, RuntimeError):
+    """The judge can't mark. The cause is our code or the machine, never the submission."""
 
 
 class NoJudge(JudgeError):
-    """The judge can't even be started: nothing can be graded here."""
+    """No judge can start; stop grading."""
 
 
-class OutOfTime(Exception):
-    """The judge did not finish within the limit; it and all its ranks have been killed."""
+class OutOfTime(CourseError):
+    """The judge did not finish in time. The judge and all its ranks were killed."""
 
 
-class Died(Exception):
-    """The judge ended while it marked; the message says how."""
+class Died(CourseError):
+    """The judge process ended while it marked; the message says how."""
 
 
 # ------------------------------------------------------------------------------------------------- the grader's side
 
 
 class Judge:
-    """The grader's hold on a judge process. `sandbox` is "bubblewrap" or "none"."""
+    """The grader's connection to a judge process. `sandbox` is "bubblewrap" or "none"."""
 
     _shared: Judge | None = None
 
@@ -81,7 +83,7 @@ class Judge:
 
     @classmethod
     def shared(cls, sandbox: str) -> Judge:
-        """The judge of this process; it keeps torch and the sandbox warm from one submission to the next."""
+        """The judge of this process. One judge marks all submissions, so that torch and the sandbox start only once."""
         if cls._shared is None or cls._shared.sandbox != sandbox:
             if cls._shared is not None:
                 cls._shared.close()
@@ -91,33 +93,36 @@ class Judge:
 
     @classmethod
     def release_shared(cls) -> None:
-        """`release`, where this process has a judge."""
+        """Calls `release` on the shared judge, if there is one."""
         if cls._shared is not None:
             cls._shared.release()
 
     def mark(self, request: dict, limit_s: float) -> dict:
-        """The verdict on a request. The limit counts from when the judge is warm.
+        """The verdict on a request. The time limit begins when the judge is warm.
 
-        Raises OutOfTime, Died, or JudgeError.
+        Raises OutOfTime, Died or JudgeError.
         """
         self.warm()
         reply = self._ask(request, limit_s)
         if "error" in reply:
-            self.close()  # whatever it stumbled over may still be in it: the next submission gets another one
+            self.close()  # its state may be damaged: the next submission gets a new judge
             raise JudgeError(reply["error"])
         return reply["verdict"]
 
     def warm(self) -> None:
-        """Starts the judge and its sandbox, where they don't run. Raises NoJudge."""
+        """Starts the judge and its sandbox, if they don't run. Raises NoJudge."""
         if self._process is None or self._process.poll() is not None:
             self._start()
 
     def verdict(self, request: dict) -> dict:
-        """The same within the request's own limit; none but a right answer survives a judge held up or brought down."""
+        """The verdict on a request, within the request's own time limit.
+
+        A timeout or a crash gives a failing verdict.
+        """
         try:
             return self.mark(request, request["wall_s"] + GRACE_S)
         except OutOfTime:
-            incident = {"kind": "timed out", "what": "held up the judge, which was stopped"}
+            incident = {"kind": "timed out", "what": "the judge hung and was killed"}
             reason = f"The marking was stopped after {request['wall_s']:g} s."
         except Died as how:
             incident = {"kind": "crashed", "what": f"the marking broke down: {how}"}
@@ -126,7 +131,7 @@ class Judge:
         return {**empty, "reason": reason, "incidents": [incident]}
 
     def release(self) -> None:
-        """Ends the ranks of the submission that was marked, so that nothing of it goes on while the next one is."""
+        """Ends the ranks of the marked submission, so that its code can't go on while the next one is marked."""
         if self._process is None or self._process.poll() is not None:
             return
         try:
@@ -135,14 +140,17 @@ class Judge:
             self.close()
 
     def close(self) -> None:
-        """Ends the judge, its sandbox and every rank. Any thread may: one that waits for an answer gets Died at once."""
+        """Ends the judge, its sandbox and every rank.
+
+        Any thread may call it; a thread that waits for an answer gets Died.
+        """
         process, self._process, self._pending = self._process, None, b""
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            with self._reading:  # a descriptor closed under a thread that waits for it would never wake that thread
-                with contextlib.suppress(OSError):  # what it was not there to read can't be flushed
+            with self._reading:  # after a close, a thread that still waits for the descriptor would never wake
+                with contextlib.suppress(OSError):  # closing flushes, which fails: the reader has ended
                     process.stdin.close()
                 process.stdout.close()
 
@@ -150,7 +158,7 @@ class Judge:
         self.close()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NBGRADER"))}
         environment["PYTHONPATH"] = str(COURSE)
-        # Its errors go where the grader's go: they are the instructor's to read.
+        # Its stderr is the grader's stderr, so that the instructor can read its errors.
         process = self._process = subprocess.Popen(
             [sys.executable, "-m", "autograder.judge", self.sandbox],
             stdin=subprocess.PIPE,
@@ -164,7 +172,7 @@ class Judge:
         except (OutOfTime, Died) as error:
             raise NoJudge(f"The judge could not be started: {error}.") from None
         if "error" in first:
-            self.close()  # it still ends: the next question would be taken for what ended it
+            self.close()  # it is still ending: a next request would be blamed for its end
             raise NoJudge(first["error"])
 
     def _ask(self, message: dict, limit_s: float) -> dict:
@@ -190,7 +198,7 @@ class Judge:
                     self.close()
                     raise OutOfTime(f"it took longer than {limit_s:g} s")
                 if not selector.select(min(left, 1.0)):
-                    if self._process is not process:  # and something of its keeps the pipe open
+                    if self._process is not process:  # it was closed, but a child of it still holds the pipe open
                         raise Died("the judge was stopped")
                     continue
                 part = os.read(process.stdout.fileno(), 65536)
@@ -217,9 +225,9 @@ class Judge:
 
 
 def serve(sandbox_kind: str) -> None:
-    """Reads requests from stdin until it closes, and writes a verdict to each."""
+    """Reads requests from stdin until it closes, and writes a verdict on each."""
     out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # whatever prints must not be taken for a reply
+    os.dup2(2, 1)  # prints go to stderr: on stdout they would be read as replies
 
     def reply(message: dict) -> None:
         out.write(json.dumps(message).encode() + b"\n")
@@ -274,13 +282,13 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
 
 
 def _secret(request: dict) -> int:
-    """Other inputs for every exercise and every text: what one run remembers or gives away is of no use in another."""
+    """The seed of the inputs. It differs for every exercise and text: what one run reveals can't help another run."""
     words = json.dumps([request["secret"], request["exercise"], request["cells"]])
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7], "big")
 
 
 class _SubmissionRanks:
-    """The ranks that a submission runs on, and nobody else's ever."""
+    """The ranks that a submission runs on. No rank ever runs the code of two submissions."""
 
     def __init__(self, spawner) -> None:
         self._spawner = spawner
@@ -288,7 +296,7 @@ class _SubmissionRanks:
         self._pool: Any = None
 
     def to(self, request: dict):
-        """A pool for this submission, and the set to which the kinds of its failures will be added, in the wire's words."""
+        """A pool for this submission, and a set to which the pool adds the wire's names of its failures."""
         from allranks.checking.judging import MAX_RANKS
         from allranks.wire import Ranks
 
@@ -315,7 +323,7 @@ class _SubmissionRanks:
 
 
 def _picture(verdict) -> str | None:
-    """What the ranks did, where it went wrong: the cycle of waits, or the messages of one case. It shows no input."""
+    """A picture of a wrong answer, as SVG: the cycle of waits, or the messages of one case. It shows no input."""
     if verdict.svg or verdict.passed or verdict.trace is None or not 0 < len(verdict.trace) <= MAX_DRAWN_EVENTS:
         return verdict.svg
     from allranks.player.animation import animate
@@ -323,13 +331,13 @@ def _picture(verdict) -> str | None:
 
     try:
         picture = still([animate(verdict.trace)])
-    except Exception:  # a trace of nonsense has no picture; the words stand without it
+    except Exception:  # some traces can't be drawn; the words of the verdict are enough
         return None
     return picture if len(picture) <= MAX_PICTURE_CHARACTERS else None
 
 
 def _limit_memory() -> None:
-    """Caps this process: what the ranks say comes in here."""
+    """Limits this process's memory, because the ranks send data to it."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -350,7 +358,7 @@ def _spawner(kind: str):
     except SandboxError as error:
         raise JudgeError(
             f"{error} Nothing was graded. (To grade without a sandbox, on a machine that holds nothing of value and "
-            'where you trust every submission, say `c.TrustedStep.sandbox = "none"`.)'
+            'where you trust every submission, set `c.TrustedStep.sandbox = "none"`.)'
         ) from None
     return sandbox
 

@@ -1,6 +1,7 @@
-"""Where the judges are: in threads of `allranks grade`, or in the engines of a cluster. The same call for both.
+"""Marks requests with judges, in threads of `allranks grade` or in the engines of a cluster.
 
-`Marker.mark` is what is sent to either, by `concurrent.futures.Executor`'s interface, which ipyparallel's views have too.
+Both run the same call, `Marker.mark`: threads and ipyparallel's views have the interface of
+`concurrent.futures.Executor`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ STOPPED = "The marking was stopped."
 
 
 class Marker:
-    """Judges that stay warm, one for each thread that marks."""
+    """The judges of this process, one for each thread that marks. They stay warm between calls."""
 
     def __init__(self) -> None:
         self._own = threading.local()
@@ -22,9 +23,9 @@ class Marker:
         self._over = False
 
     def mark(self, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
-        """The verdict on each request in turn, and the seconds that all took.
+        """The verdict on each request, in order, and the seconds that all of them took.
 
-        Raises JudgeError where nothing can be marked here.
+        Raises JudgeError where the judge can't mark.
         """
         began = time.monotonic()
         judge = getattr(self._own, "judge", None)
@@ -43,14 +44,14 @@ class Marker:
         return verdicts, time.monotonic() - began
 
     def rest(self) -> None:
-        """Ends every judge with its sandbox and its ranks, until something is to be marked again."""
+        """Ends every judge, its sandbox and its ranks. The next call of `mark` starts them again."""
         for judge in self._judges:
             judge.close()
 
     def stop(self) -> None:
-        """The same for good, whatever they are at."""
+        """Ends every judge at once; later calls of `mark` raise JudgeError."""
         self._over = True
         self.rest()
 
 
-HERE = Marker()  # an engine's, from one call to the next
+HERE = Marker()  # an engine keeps this one between calls

@@ -1,9 +1,9 @@
-"""nbgrader's configuration for this course; nbgrader reads it from the directory in which it is started.
+"""nbgrader's configuration for this course; nbgrader reads it from its current directory.
 
     cd autograder
     nbgrader autograde lab03_all_reduce
 
-The instructor's notebooks are in solutions/, what students get in labs/, everything about submissions in here.
+The instructor's notebooks are in solutions/, the students' in labs/, and all files about submissions in this folder.
 """
 
 import sys
@@ -14,7 +14,7 @@ COURSE = HERE.parent
 if str(COURSE) not in sys.path:  # so that nbgrader finds autograder.trusted
     sys.path.insert(0, str(COURSE))
 
-c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader puts it here
+c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
 
 c.CourseDirectory.course_id = "allranks"
 c.CourseDirectory.root = str(COURSE)
@@ -24,11 +24,11 @@ c.CourseDirectory.submitted_directory = "autograder/submitted"
 c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.feedback_directory = "autograder/feedback"
 c.CourseDirectory.db_url = f"sqlite:///{HERE / 'gradebook.db'}"
-# nbgrader copies a lab's other files to the students: source/, with the solutions' percent script, must not be among them
+# nbgrader copies all other files of a lab to the students: not source/, which holds the solutions
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py", "source"]
 
-# A submission is never executed beside its tests. Its notebook is first put back into the shape it was released in,
-# then marked by the trusted step, which takes the place of nbgrader's Execute and writes the graded cells' outputs.
+# nbgrader never executes a submission. RestoreCells first gives the notebook its released cells back. TrustedStep, in place
+# of nbgrader's Execute, then marks it and writes the outputs of the graded cells.
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
     "autograder.trusted.RestoreCells",
@@ -45,12 +45,12 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
-# Before that, the files: no links, no pipes, nothing that is not its student's, neither at collecting nor at grading.
+# Files are checked first, when they are collected and when they are graded: no links, no pipes, nothing of another user.
 from autograder.intake import guard_nbgrader  # noqa: E402 - the path above is needed
 
 c.ExchangeFactory.collect = "autograder.intake.Collect"
 guard_nbgrader()
 
-# What a student wrote is shown to people who may change grades: no script in it may run there.
+# People who can change grades read the students' text in a browser: scripts in it must not run there.
 c.HTMLExporter.preprocessors = ["autograder.safe_prose.SafeProse"]
 c.HTMLExporter.filters = {"markdown2html": "autograder.safe_prose.markdown2html"}

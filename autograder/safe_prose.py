@@ -1,9 +1,10 @@
-"""A submission's prose, made harmless before formgrader or a feedback page shows it.
+"""Makes the text cells of a submission harmless before formgrader or a feedback page shows them.
 
-Markdown may hold HTML, and HTML may hold scripts; in formgrader these would run in the browser of somebody who may
-change every grade. The files themselves are left as they are.
+Markdown may hold HTML, and HTML may hold scripts. In formgrader, a script would run in the browser of a person who can
+change every grade. The files themselves do not change.
 
-`SafeProse` looks at the Markdown, `markdown2html` at what has become of it: backslashes and entities are undone in between.
+`SafeProse` cleans the Markdown, and `markdown2html` the links in the HTML: the conversion decodes backslashes and
+entities, so that a link may become dangerous only then.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from nbformat import NotebookNode
 
 _RUNS = re.compile(r"(javascript|vbscript|data)(\s*(?::|&colon;|&#0*58;?|&#x0*3a;?))", re.IGNORECASE)
 _ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
-_UNSEEN = re.compile(r"[\x00-\x20]")  # which a browser leaves out of an address, wherever it stands
-# Markdown's time grows with the square of some texts: seconds for this many characters, days for what a file may hold
+_UNSEEN = re.compile(r"[\x00-\x20]")  # a browser ignores these characters in an address
+# for some texts the conversion takes quadratic time: seconds for so many characters, days for the largest file
 MAX_CELL_CHARACTERS = 50_000
 MAX_NOTEBOOK_CHARACTERS = 200_000
 _ELSEWHERE = re.compile(r"(?!https?:|mailto:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def markdown2html(source: str) -> str:
-    """HTML made of Markdown; what leads neither to a page nor to a mailbox leads nowhere."""
+    """The HTML of a Markdown text. Links lead only to web pages and mail addresses; all others are replaced by "#"."""
     return _ADDRESS.sub(_led_nowhere, MarkdownWithMath(_Renderer(escape=False)).render(source))
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's own, but an attachment, which `SafeProse` takes away, is an image that isn't there and no error."""
+    """nbconvert's renderer, but a missing attachment is no error: `SafeProse` removes attachments."""
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """The image's HTML."""
@@ -42,20 +43,20 @@ def _led_nowhere(found: re.Match) -> str:
 
 
 class SafeProse(SanitizeHTML):
-    """Escapes the HTML in text cells, breaks links that run something, and cuts what is too long to be shown.
+    """Escapes the HTML in text cells, breaks links that run scripts, and cuts cells that are too long to show.
 
-    Code cells hold only what the grader wrote.
+    It leaves code cells alone, because they hold only what the grader wrote.
     """
 
-    _left = MAX_NOTEBOOK_CHARACTERS  # that may still be shown of a notebook
+    _left = MAX_NOTEBOOK_CHARACTERS  # how many characters of this notebook may still be shown
 
     def preprocess(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """The notebook, harmless."""
+        """The notebook, made harmless."""
         self._left = MAX_NOTEBOOK_CHARACTERS
         return super().preprocess(notebook, resources)
 
     def preprocess_cell(self, cell: NotebookNode, resources: dict, index: int) -> tuple[NotebookNode, dict]:
-        """The cell, harmless."""
+        """The cell, made harmless."""
         if cell.cell_type == "code":
             return cell, resources
         self._cut(cell)
@@ -65,7 +66,10 @@ class SafeProse(SanitizeHTML):
         return cell, resources
 
     def _cut(self, cell: NotebookNode) -> None:
-        """Leaves out of a text what is too long, and says so above it, where no unclosed comment of the text's own hides it."""
+        """Cuts a text that is too long.
+
+        Puts the notice first, so that an unclosed comment in the text can't hide it.
+        """
         most, whole = min(MAX_CELL_CHARACTERS, self._left), len(cell.source)
         self._left -= min(whole, most)
         if whole > most:

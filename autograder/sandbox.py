@@ -4,9 +4,9 @@
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
         child.poll(), child.wait(timeout=1), child.kill()
 
-It has the interface of `allranks.engines.forkserver.ForkServer`, so that the wire forks its ranks in here instead. Its first
-process (`sandbox_forkserver.py`) imports torch once; every rank is a fork of it in namespaces of its own. Process ids are those of
-the sandbox: of use to nobody outside.
+It has the interface of `allranks.engines.forkserver.ForkServer`, so that the wire can fork its ranks here. The first
+process in the sandbox (`sandbox_forkserver.py`) imports torch once; every rank is a fork of it, with its own
+namespaces. Process ids are those inside the sandbox; they mean nothing outside.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ import sysconfig
 from pathlib import Path
 
 from allranks.engines import forkserver
+from allranks.errors import CourseError
 
 from autograder import seccomp
 
 FORKSERVER = Path(__file__).with_name("sandbox_forkserver.py")
 INSIDE = Path("/sandbox_forkserver.py")
 NOBODY = 65534
-# FSIZE times NOFILE is what a rank may hold in memfds
-# CPU is for those who switch off the clock of their own: no exercise takes so long in all
+# a rank can hold FSIZE times NOFILE bytes in memfds
+# CPU (seconds) stops a rank that has switched off its own time limit: no exercise takes so long
 LIMITS = {"CPU": 600, "NPROC": 128, "NOFILE": 64, "CORE": 0, "FSIZE": 8 << 20, "DATA": 1 << 30, "MAPPED": 5 << 28}
 
 
-# rooms of the package that could be asked for a right answer; `checking/in_rank` calls the answer and knows none
+# parts of the package that know right answers; `checking/in_rank`, which calls the student's answer, knows none
 HIDDEN = ("exercises", "checking", "bench")
 SHOWN = ("checking/__init__.py", "checking/in_rank")
 
 
-class SandboxError(RuntimeError):
-    """No sandbox can be made here, or it ended; the message says why and names the mend."""
+class SandboxError(CourseError, RuntimeError):
+    """No sandbox can be made here, or it ended; the message says why, and how to fix it."""
 
 
 class Child(forkserver.Child):
-    """A rank in the sandbox. `pid` is its number inside, so that only the sandbox can signal it."""
+    """A rank in the sandbox. `pid` is its process id inside, so only the sandbox can send it a signal."""
 
     def __init__(self, sandbox: Sandbox, pid: int) -> None:
         super().__init__(pid, log=None)
@@ -60,8 +61,8 @@ class Child(forkserver.Child):
 class Sandbox(forkserver.Connection):
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
-    `limits` are resource limits of each rank by name (without RLIMIT_); MAPPED is what it may map beyond what it starts with.
-    Raises SandboxError where none can be made.
+    `limits` are the resource limits of each rank, by name without RLIMIT_; MAPPED is how many bytes it may map after
+    its start. Raises SandboxError where no sandbox can be made.
     """
 
     name = "The sandbox"
@@ -71,7 +72,7 @@ class Sandbox(forkserver.Connection):
         start, refused = command(), _filter()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
-        # bubblewrap's --die-with-parent watches the thread that started it, so it must be one that lasts
+        # bubblewrap's --die-with-parent watches the thread that started it: that thread must live as long as the sandbox
         process = subprocess.Popen(
             [*start, str(theirs.fileno()), json.dumps(LIMITS | (limits or {})), refused.hex()],
             pass_fds=[theirs.fileno()],
@@ -84,10 +85,10 @@ class Sandbox(forkserver.Connection):
         super().__init__(ours, process, "allranks-sandbox")
 
     def spawn(self, target: str, *, args=None, env=None, fds=(), cwd=None, log=None, timeout: float = 120) -> Child:
-        """Forks a rank that calls `target` ("module:function") with (`args`, `fds`); `env` is all the environment it has.
+        """Forks a rank that calls `target` ("module:function") with (`args`, `fds`). `env` is added to `ENVIRONMENT`.
 
-        `cwd` and `log` are taken for the sake of ForkServer's interface: a rank's folder is its own /scratch, and what it prints
-        to its descriptors is dropped.
+        `cwd` and `log` are only there because ForkServer has them, and are ignored: a rank's folder is its own
+        /scratch, and what it prints is dropped.
         """
         reply = self._ask({"target": target, "args": args, "env": ENVIRONMENT | (env or {})}, fds, timeout)
         if "error" in reply:
@@ -111,7 +112,7 @@ class Sandbox(forkserver.Connection):
     def _raise_if_closed(self) -> None:
         if not self.alive:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)  # so that all that it said is in the log
+                self.process.wait(5)  # then the log holds everything that it printed
         super()._raise_if_closed()
 
     def _hint(self) -> str:
@@ -132,7 +133,7 @@ ENVIRONMENT = {
 
 
 def command() -> list[str]:
-    """The command line that starts the fork server; its three arguments are to be added.
+    """The command line that starts the fork server, without its three arguments.
 
     Raises SandboxError where there is no bubblewrap.
     """
@@ -142,7 +143,7 @@ def command() -> list[str]:
             "There is no sandbox here: bubblewrap is missing. Install it (Debian: apt install bubblewrap)."
         )
     folders = _folders()
-    # The fork server keeps its capabilities, which count within the sandbox only, to give each rank its own namespaces.
+    # The fork server keeps its capabilities, to give each rank its own namespaces; they have no effect outside.
     flags = "--unshare-all --die-with-parent --new-session --clearenv --cap-add ALL"
     line = [
         bwrap,
@@ -152,16 +153,16 @@ def command() -> list[str]:
     ]
     if not any(folder.is_relative_to("/tmp") for folder in folders):
         line += ["--symlink", "scratch", "/tmp"]
-    # Not --dev: its terminals would cost the fork server the right to make process namespaces of its own.
+    # Not --dev: with its terminals the fork server could not make process namespaces.
     for device in ("null", "zero", "full", "random", "urandom"):
         line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     line += "--proc /proc --dir /dev/shm --dir /scratch --remount-ro / --chdir /".split()
     for name, value in ENVIRONMENT.items():
         line += ["--setenv", name, value]
-    # Isolated mode: no site of the user, no folder of the script on the path.
+    # Isolated mode (-I): neither the user's packages nor the script's folder are on the path.
     line += ["--", sys.executable, "-I", "-B", str(INSIDE)]
     if os.getuid() == 0:
-        # The limit on processes does not bind root: become nobody in a view that nobody may read, and start from there.
+        # The limit on processes does not apply to root: first become the user nobody, in a view that nobody can read.
         outer = _view([(path, path) for path in folders] + [(FORKSERVER, FORKSERVER)])
         mounts = "--bind /proc /proc --dev-bind /dev /dev --perms 1777 --dir /tmp --chdir /".split()
         become_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
@@ -179,8 +180,10 @@ def _filter() -> bytes:
 
 
 def _folders() -> list[Path]:
-    """What a rank may read: the system's libraries, Python, its packages, ours (see `_without_oracles`). Nothing of the course,
-    of no user's home, and no data in /usr: nbgrader's exchange may lie in /usr/local/share."""
+    """The folders that a rank may read: the system's libraries, Python, its packages and ours (see `_without_oracles`).
+
+    Not the course, no user's home, and no data in /usr: nbgrader's exchange may be in /usr/local/share.
+    """
     import allranks
 
     system = [Path("/usr"), Path("/usr/local")]
@@ -197,7 +200,7 @@ def _folders() -> list[Path]:
 
 
 def _without_oracles() -> list[str]:
-    """bubblewrap's arguments that empty the rooms of `HIDDEN`, which know the right answers, but for `SHOWN`."""
+    """bubblewrap's arguments that hide the folders of `HIDDEN`, which know the right answers, except `SHOWN`."""
     import allranks
 
     package = Path(allranks.__file__).parent
@@ -217,7 +220,7 @@ def _without_oracles() -> list[str]:
 
 def _view(binds: list[tuple[Path, Path]]) -> list[str]:
     """bubblewrap's arguments that show these paths (outside, inside), and the system's usual links."""
-    # bubblewrap would make the folders on the way for its owner only
+    # bubblewrap would make the parent folders readable by their owner only
     on_the_way = sorted({parent for _, inside in binds for parent in inside.parents} - {Path("/")})
     arguments = [word for path in on_the_way for word in ("--perms", "0755", "--dir", str(path))]
     for outside, inside in binds:

@@ -1,10 +1,10 @@
-"""Runs inside the sandbox: imports torch once, then forks each rank into namespaces of its own.
+"""Runs inside the sandbox: imports torch once, then forks each rank into its own namespaces.
 
 `autograder.sandbox` starts it under bubblewrap, by its path, and talks to it over one inherited socket. A rank sees no
-other rank: it is process 1 of its own process namespace, has a network with no interfaces, a /proc of its own and private,
-small /scratch and /dev/shm, no capabilities, no descriptor but the ones that were passed for it, and a filter over its system
-calls (`seccomp.py`). So two ranks of one submission share nothing that they can write to; what they can only time or count
-is left (docs/instructor.md).
+other rank. It is process 1 of its own process namespace. It has a network without interfaces, its own /proc, and a
+small private /scratch and /dev/shm. It has no capabilities, and only the descriptors that were passed for it. A filter
+refuses some system calls (`seccomp.py`). So two ranks of one submission share nothing that they can write to. They can
+still measure times and loads that other ranks cause (docs/instructor.md).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _mount_empty(path: str, nbytes: int) -> None:
 
 
 def _own_view() -> None:
-    """Gives this process (the first of its process namespace) folders that nobody else has."""
+    """Gives this process, the first of its process namespace, its own private folders."""
     _call("mount", b"none", b"/", None, _REC | _PRIVATE, None)
     os.chdir("/")
     for path in ("/scratch", "/dev/shm"):
@@ -57,7 +57,7 @@ def _own_view() -> None:
 
 
 def _forbid_user_namespaces() -> None:
-    """Lets nobody in the sandbox make a user namespace, where it would have capabilities again."""
+    """Forbids user namespaces in the sandbox: in one, a process would have capabilities again."""
     _call("mount", b"none", b"/scratch", b"proc", _NOSUID | _NODEV | _NOEXEC, None)  # bubblewrap's own is read-only
     with open("/scratch/sys/user/max_user_namespaces", "w", encoding="ascii") as limit:
         limit.write("0")
@@ -65,7 +65,7 @@ def _forbid_user_namespaces() -> None:
 
 
 def _drop_capabilities() -> None:
-    """Gives up every capability for good, also over an exec."""
+    """Gives up every capability for ever, also for programs that it starts."""
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _call("prctl", _PR_CAP_AMBIENT, 4, 0, 0, 0)
     for capability in range(64):
@@ -79,12 +79,12 @@ class _SockFprog(ctypes.Structure):
 
 
 def _refuse_calls(program: bytes) -> None:
-    """Puts this process, its threads and children under a seccomp filter, for good."""
+    """Puts this process, its threads and its children under a seccomp filter, for ever."""
     _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_SockFprog(len(program) // 8, program)), 0, 0)
 
 
 class SandboxForkServer(ForkLoop):
-    """Serves the one client outside; makes each child the first process of namespaces of its own, and shuts it in."""
+    """Serves the one client outside the sandbox. Each child is the first process of its own namespaces."""
 
     def __init__(self, control: socket.socket, limits: dict[str, int], filter_program: bytes) -> None:
         super().__init__(WARM)
@@ -92,38 +92,38 @@ class SandboxForkServer(ForkLoop):
         self.own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
     def prepare(self) -> None:
-        """Before anything of Python's packages runs."""
+        """Forbids user namespaces, before any package of Python is imported."""
         _forbid_user_namespaces()
 
     def listen(self) -> None:
-        """Takes requests from outside."""
+        """Starts to take requests from outside the sandbox."""
         self.add_client(self.control)
 
     def answer(self, client: Client, request: dict, fds: list[int]) -> None:
-        """Forks; or signals a rank, which nobody outside can: {"kill": pid, "signal": number}."""
+        """Forks; or sends a signal to a rank, by {"kill": pid, "signal": number}: processes outside do not know its pid."""
         if "kill" not in request:
             super().answer(client, request, fds)
         elif request["kill"] in self.owners:
             os.kill(request["kill"], request["signal"])
 
     def drop(self, client: Client) -> None:
-        """Ends the sandbox: it ends with its first process, and every rank with it."""
+        """Ends this process, the first of the sandbox: the sandbox and every rank end with it."""
         os._exit(0)
 
     def fork_process(self) -> int:
-        """Forks a rank as the first process of a new process namespace; its process id as seen from here."""
-        _call("unshare", _NEWPID)  # for our next child; we stay where we are
+        """Forks a rank as the first process of a new process namespace; returns its process id in our namespace."""
+        _call("unshare", _NEWPID)  # the new namespace is for our next child, not for us
         pid = None
         try:
             pid = os.fork()
         finally:
             if pid != 0:
-                _call("setns", self.own_namespace, _NEWPID)  # else the next unshare would be refused
+                _call("setns", self.own_namespace, _NEWPID)  # else the kernel would refuse the next unshare
         return pid
 
     def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
-        """Shuts this process in."""
-        mapped_nbytes = _mapped_nbytes()  # while there is a /proc for certain
+        """Sets up the child: its own namespaces, limits and filter, and no capabilities or other descriptors."""
+        mapped_nbytes = _mapped_nbytes()  # read it now: later there may be no /proc
         _call("unshare", _NEWNS | _NEWUTS | _NEWIPC | _NEWNET)
         self.detach(request)
         _own_view()
@@ -148,9 +148,9 @@ def _mapped_nbytes() -> int:
 
 
 def _close_all_but(wanted: set[int]) -> None:
-    """Closes every descriptor that is not wanted, ours and those that bubblewrap left open."""
+    """Closes all descriptors except `wanted`: ours, and those that bubblewrap left open."""
     begin = 0
-    for fd in [*sorted(wanted), 0x7FFFFFFF]:  # not the limit: it may have been lowered since they were opened
+    for fd in [*sorted(wanted), 0x7FFFFFFF]:  # not the limit: descriptors may be above it, if it was lowered
         if begin < fd:  # an empty range would close them all
             os.closerange(begin, fd)
         begin = fd + 1

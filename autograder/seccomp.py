@@ -1,9 +1,14 @@
-"""The system calls that a rank in the sandbox is refused, as a seccomp filter; built by libseccomp, which knows their numbers.
+"""The system calls that are refused to a rank in the sandbox, as a seccomp filter. libseccomp builds it from names.
 
-Namespaces, limits and the missing capabilities hold what a rank could reach; this list is what they leave open: processes and
-programs beside the rank, memory that no limit of a process counts, and the kernel's notes that another rank could read (key
-rings; locks, hints, times, modes and attributes of files that all ranks see; sockets, in which descriptors can be parked that
-count for all of a user's processes). Everything else is allowed.
+Namespaces, limits and missing capabilities restrict a rank already. The filter closes what they leave open:
+
+- new processes and programs;
+- memory that no limit of a process counts;
+- data in the kernel that another rank could read: key rings; locks, hints, times, modes and attributes of files that
+  all ranks see;
+- new sockets: descriptors that are sent over a socket, but not received, count for all processes of a user.
+
+Everything else is allowed.
 """
 
 from __future__ import annotations
@@ -15,12 +20,12 @@ import os
 NEW_PROCESSES = ("fork", "vfork", "execve", "execveat")
 UNCOUNTED_MEMORY = ("shmget", "msgget", "semget", "mq_open", "memfd_secret", "io_uring_setup")
 COVERT_CHANNELS = ("add_key", "request_key", "keyctl", "flock", "inotify_init", "inotify_init1", "fanotify_init")
-# what stays with a file that others see: a device, or the memory in which a large message came
+# these change a file that other ranks see: a device, or the memory that holds a large message
 FILE_ATTRIBUTES = tuple(
     "utime utimes futimesat utimensat utimensat_time64 chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat "
     "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat".split()
 )
-SOCKETS = ("socket", "socketpair")  # a rank has the one that it came with
+SOCKETS = ("socket", "socketpair")  # a rank keeps the socket that it started with
 KERNEL_SURFACE = ("bpf", "perf_event_open", "userfaultfd", "ptrace", "process_vm_readv", "process_vm_writev")
 
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(0)
@@ -36,9 +41,9 @@ class _Comparison(ctypes.Structure):
 
 
 def program() -> bytes:
-    """The filter for this machine: instructions as `prctl(PR_SET_SECCOMP)` takes them, 8 bytes each.
+    """The filter for this machine: the instructions for `prctl(PR_SET_SECCOMP)`, 8 bytes each.
 
-    Calls of another architecture (32 bits, x32) end the rank. Raises OSError where there is no libseccomp, or it refuses.
+    A call of another architecture (32 bits, x32) ends the rank. Raises OSError where libseccomp is missing or fails.
     """
     library = ctypes.CDLL("libseccomp.so.2")
     library.seccomp_init.restype = ctypes.c_void_p
@@ -57,7 +62,8 @@ def program() -> bytes:
         for name in (*NEW_PROCESSES, *UNCOUNTED_MEMORY, *COVERT_CHANNELS, *FILE_ATTRIBUTES, *SOCKETS, *KERNEL_SURFACE):
             refuse(name)
         refuse("clone", errno.EPERM, (0, _MASKED, _CLONE_THREAD, 0))
-        refuse("clone3", errno.ENOSYS)  # its flags lie in memory; the C library then takes clone
+        # a filter can't read the flags of clone3, which are in memory; refused, the C library calls clone
+        refuse("clone3", errno.ENOSYS)
         refuse("fcntl", errno.EPERM, (1, _GREATER, _FCNTL_LAST_ALLOWED))
         for command in _FCNTL_REFUSED:
             refuse("fcntl", errno.EPERM, (1, _EQUAL, command))

@@ -1,7 +1,7 @@
-"""What in an answer no exercise asks for: reasons for a teacher to look, never for a grade.
+"""Finds code in an answer that no exercise needs. It is a reason for a teacher to look, and never changes a grade.
 
-The sandbox and the judge see to it that nothing of this gains a point. It is named all the same, since who tries to read
-the gradebook has told their teacher something.
+Such code gains no points: the sandbox and the judge prevent that. It is reported because a teacher should know, for
+example, that a student tried to read the gradebook.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ EXPECTED = frozenset(
     "heapq statistics random time warnings copy abc".split()
 )
 REACHING = frozenset("open exec eval compile __import__ globals vars breakpoint input exit quit get_ipython".split())
-# Modules that reach out of a rank's own work, and that other modules hold under their names (torch.os). Left out are those
-# whose names mean something else as well: copy, random, types, code, operator, select, signal, queue, io.
+# Modules with access to the system or to Python itself. Other modules hold them under these names (torch.os). Some are left
+# out, because their names have other meanings too: copy, random, types, code, operator, select, signal, queue, io.
 OUTSIDE = frozenset(
     "os sys gc ctypes _ctypes posix socket subprocess multiprocessing importlib builtins inspect mmap fcntl resource threading "
     "_thread pathlib shutil tempfile glob pickle marshal faulthandler runpy pkgutil linecache sqlite3 asyncio pdb".split()
 )
-# What begins with _ and is all the same what a program may need: torch's own advice and examples use it, and namedtuple's.
+# names with _ that an honest program may need: those in torch's documentation and examples, and namedtuple's
 HARMLESS = frozenset(
     "_utils _flatten_dense_tensors _unflatten_dense_tensors _functional_collectives _coalescing_manager _all_gather_base "
     "_reduce_scatter_base _assert _version _replace _asdict _fields _make _field_defaults".split()
 )
-_BY_NAME = frozenset({"attrgetter", "methodcaller"})  # of operator: they take the name as a text
+_BY_NAME = frozenset({"attrgetter", "methodcaller"})  # functions of operator that take a name as text
 MAX_TOLD = 12
 MAX_CHARACTERS = 120
 
@@ -45,7 +45,7 @@ def oddities(source: Source) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     except (RecursionError, MemoryError):
-        found.setdefault("is nested too deeply to be looked through")
+        found.setdefault("is nested too deeply to be examined")
     told = list(found)
     return told if len(told) <= MAX_TOLD else [*told[:MAX_TOLD], f"and {len(told) - MAX_TOLD} more of the kind"]
 
@@ -55,7 +55,7 @@ def _aliases(node: ast.AST) -> list[ast.alias]:
 
 
 def _sentence(words: str, place: str) -> str:
-    """The phrase with its place, no longer than a line."""
+    """The phrase with its place, cut to one line."""
     place = f" ({place})"
     room = max(0, MAX_CHARACTERS - len(place))
     return ((words if len(words) <= room else f"{words[: max(0, room - 4)]} ...") + place)[:MAX_CHARACTERS]
@@ -81,7 +81,10 @@ def _words(node: ast.AST, modules: set[str]) -> list[str]:
 
 
 def _reached(node: ast.AST, anything: bool) -> list[str]:
-    """The names by which something is reached that is not the answer's own; `anything` may have been imported by a star."""
+    """Phrases for names that give access beyond the answer.
+
+    `anything`: there is a star import, which may bring any name.
+    """
     match node:
         case ast.Name(id=name, ctx=ast.Load()):
             far = name in REACHING or (name.startswith("__") and name != "__name__") or (anything and name in OUTSIDE)
@@ -100,13 +103,13 @@ def _reached(node: ast.AST, anything: bool) -> list[str]:
 
 
 def _strange(module: str) -> bool:
-    """Whether an import is none that an exercise asks for."""
+    """Whether no exercise needs this import."""
     first, *rest = module.split(".")
     return first not in EXPECTED or any(part in OUTSIDE or _private(part) for part in rest)
 
 
 def _private(name: str) -> bool:
-    """Whether the name is for its owner alone: of Python's inner workings (but __name__), or of a library's."""
+    """Whether the name is internal to Python (except __name__) or to a library."""
     return (
         name.startswith("_")
         and name not in HARMLESS

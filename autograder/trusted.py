@@ -1,9 +1,9 @@
-"""The steps of `nbgrader autograde` that make a grade mean something; `nbgrader_config.py` puts them in.
+"""The steps of `nbgrader autograde` that make grades trustworthy; `nbgrader_config.py` adds them.
 
-`RestoreCells` gives a submission the shape in which it was released: its own text in its own cells, every graded cell as
-the gradebook knows it. `TrustedStep` takes the place of nbgrader's Execute: the text of the cells goes to the judge,
-another process; the judge's verdict becomes the outputs of the graded cells, where nbgrader looks for the points. No
-line of a submission ever runs in the process that writes the gradebook.
+`RestoreCells` gives a submission the form of the released notebook: graded and locked cells as the gradebook knows
+them, and the student's text in the other cells. `TrustedStep` replaces nbgrader's Execute: it sends the text of the
+cells to the judge, which is another process, and writes the verdict into the outputs of the graded cells, where
+nbgrader reads the points. The code of a submission never runs in the process that writes the gradebook.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from autograder.judge import Judge, JudgeError
 
 
 class RestoreCells(NbGraderPreprocessor):
-    """Puts a submission back into the shape of the released notebook, whatever was done to its cells' metadata."""
+    """Gives a submission the form of the released notebook again, however its cells' metadata was changed."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """The notebook with trusted metadata: known cells as the gradebook has them, all others without any."""
+        """The notebook with trusted metadata: from the gradebook for the cells that it knows, none for all others."""
         about = resources["nbgrader"]
         course = _coursedir(self)
         check_files(Path(course.format_path(course.submitted_directory, about["student"], about["assignment"])))
@@ -50,25 +50,25 @@ class TrustedStep(NbGraderPreprocessor):
     sandbox = Enum(
         ["bubblewrap", "none"],
         "bubblewrap",
-        help="What shuts in the ranks of a submission. With bubblewrap missing, nothing is graded. 'none' grades all the "
-        "same: a submission could then read and write whatever the instructor can.",
+        help="The sandbox for the ranks of a submission. If bubblewrap is missing, nothing is graded. 'none' grades without "
+        "a sandbox: a submission can then read and write all that the instructor can.",
     ).tag(config=True)
     seconds_per_cell = Float(
         60.0,
-        help="How long the judge may take for one graded cell; past it the cell gets no points. A cell whose metadata says "
-        '`allranks={"exercise": ..., "seconds": 120}` in the instructor\'s notebook has a limit of its own.',
+        help="How long the judge may take for one graded cell; after that, the cell gets no points. A cell can have its own "
+        'limit in the instructor\'s notebook, by the metadata `allranks={"exercise": ..., "seconds": 120}`.',
     ).tag(config=True)
     secret_file = Unicode(
         "autograder/secret.txt",
-        help="The file, relative to the course, that holds the number from which the hidden inputs are made. It is "
-        "made at the first use; keep it to yourself, and keep it: with the same one a regrading uses the same inputs.",
+        help="The file, relative to the course, with the number from which the hidden inputs are made. It is made at the "
+        "first use. Keep it secret, and do not delete it: with the same number, a regrading uses the same inputs.",
     ).tag(config=True)
-    given = Dict(help="Verdicts that `allranks grade` has already, by `key_of` their requests.").tag(config=True)
+    given = Dict(help="Verdicts that `allranks grade` already has, by the `key_of` their requests.").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """The notebook with outputs in its graded code cells, and none anywhere else.
+        """The notebook with outputs only in its graded code cells.
 
-        Raises JudgeError where nothing can be marked: then nbgrader leaves the submission without a grade.
+        Raises JudgeError where the judge can't mark; nbgrader then gives the submission no grade.
         """
         about = resources["nbgrader"]
         questions = self.questions(_coursedir(self), nb, about["assignment"], about["notebook"])
@@ -88,14 +88,14 @@ class TrustedStep(NbGraderPreprocessor):
         return nb, resources
 
     def questions(self, course: CourseDirectory, nb: NotebookNode, lab: str, notebook: str) -> list[Question]:
-        """What is to be asked of the judge about a restored notebook, one question a graded cell.
+        """The questions for the judge about a restored notebook: one for each graded cell.
 
         Raises JudgeError where the instructor's notebook does not say which exercise marks a cell.
         """
         exercises = _exercises(course, lab, notebook)
         secret = self._secret(Path(course.root))
         code = [cell for cell in nb.cells if cell.cell_type == "code"]
-        # the graded cells stay in the count, so that "cell 5" is what the student finds there
+        # graded cells count too, so that "cell 5" in a message is cell 5 in the student's notebook
         sources = ["" if is_graded(cell) else cell.source for cell in code]
         found = []
         for cell in filter(is_graded, code):
@@ -131,7 +131,7 @@ class TrustedStep(NbGraderPreprocessor):
 
 @dataclass(frozen=True)
 class Question:
-    """A graded cell and what is asked of the judge about it (see autograder.judge)."""
+    """A graded cell, and the request to the judge about it (see autograder.judge)."""
 
     grade_id: str
     points: float
@@ -140,23 +140,23 @@ class Question:
 
 
 def key_of(request: dict) -> str:
-    """A short name of a request: the same for the same question, and for no other."""
+    """The SHA-256 of a request: equal requests have equal keys."""
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def incidents_of(notebook: NotebookNode) -> list[dict]:
-    """What the two steps noted about a submission: {"kind", "where" (the cell), "what"}, from its graded notebook."""
+    """The incidents that the two steps wrote into a graded notebook: each is {"kind", "where" (the cell), "what"}."""
     return list(notebook.metadata.get("allranks", {}).get("incidents", ()))
 
 
 def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> list[tuple[str, str]]:
-    """Gives every known cell its released metadata and, where it is locked, its text; puts back graded cells that are gone.
+    """Gives every known cell its released metadata and, if it is locked, its released text. Adds missing graded cells.
 
-    Returns what had been done to them: the cell and a phrase.
+    Returns what a student had changed: (the cell, a phrase) for each change.
     """
     remarks = []
     found: set[str] = set()
-    for cell in reversed(notebook.cells):  # of two cells with one id the later one counts, as it does when both are run
+    for cell in reversed(notebook.cells):  # of two cells with one id the later one counts, as when both are run
         grade_id = _grade_id(cell)
         forged = _forged(cell, released.get(grade_id))
         cell.metadata.pop("nbgrader", None)
@@ -182,9 +182,9 @@ def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> lis
 
 
 def _forged(cell: NotebookNode, original: NotebookNode | None) -> str:
-    """The names of what nbgrader knows of the cell and is not as it was released.
+    """The names of nbgrader's metadata that differ from the released cell.
 
-    A checksum that is not there accuses nobody: a notebook in the instructor's version has none, and nothing is gained.
+    A missing checksum does not count: the instructor's version of a notebook has none, and removing it gains nothing.
     """
     if original is None:
         return ""
@@ -197,13 +197,13 @@ def _forged(cell: NotebookNode, original: NotebookNode | None) -> str:
 
 
 def _coursedir(step: NbGraderPreprocessor) -> CourseDirectory:
-    """The course that nbgrader is at work on."""
+    """The course that nbgrader is grading."""
     converter = step.parent.parent if step.parent is not None else None
     return getattr(converter, "coursedir", None) or CourseDirectory(parent=step)
 
 
 def _exercises(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
-    """What marks each graded code cell, from the instructor's notebook: never from the submission."""
+    """The exercise and limit of each graded code cell, from the instructor's notebook, never from the submission."""
     folder = Path(course.format_path(course.source_directory, ".", lab))
     path = folder / f"{notebook_name}.ipynb"
     try:

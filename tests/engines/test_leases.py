@@ -88,7 +88,7 @@ def test_more_than_there_are_is_refused(ledger, count):
 
 def test_a_directory_that_can_not_be_used_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(LeaseError, match="can't be had"):
+    with pytest.raises(LeaseError, match=r"leases .* can't be used"):
         Ledger(GPUS, tmp_path / "file")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -116,7 +116,7 @@ def test_a_file_that_is_there_is_not_created_again(ledger, monkeypatch):
 
 def test_the_directory_is_named_or_the_hubs_or_one_in_tmp(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("allranks.engines.leases.OF_THE_MACHINE", tmp_path / "hub")
+    monkeypatch.setattr("allranks.engines.leases.HUB_DIRECTORY", tmp_path / "hub")
     monkeypatch.delenv("ALLRANKS_LEASES", raising=False)
     assert Ledger(GPUS).directory == tmp_path / "allranks-leases"
     (tmp_path / "hub").mkdir()

@@ -105,7 +105,8 @@ def test_one_command_marks_them_all_and_says_who_did_what(undisturbed):
         {"kind": "timed out", "where": GRADED, "what": "used up its processor time"}
     ]
     assert (
-        by_student["eve"]["reason"] == "all_reduce.ipynb is no notebook: it holds no JSON in UTF-8. It was not graded."
+        by_student["eve"]["reason"]
+        == "all_reduce.ipynb is not a notebook: it holds no JSON in UTF-8. It was not graded."
     )
     assert report(rows).splitlines() == [
         "1 ran out of time:",
@@ -223,7 +224,7 @@ def test_only_one_writes(undisturbed):
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = subprocess.run(allranks(course, "--json"), capture_output=True, text=True, check=False)
     assert said.returncode == 2
-    assert "another `allranks grade` is at work in this course" in json.loads(said.stdout)["reason"]
+    assert "another `allranks grade` is running in this course" in json.loads(said.stdout)["reason"]
 
 
 def test_the_engines_of_a_cluster_mark_the_same(undisturbed, tmp_path):

@@ -150,7 +150,7 @@ def test_every_exercise_and_every_text_has_inputs_of_its_own():
 def test_text_too_deep_to_be_looked_through_is_told(judge):
     found = judge.mark(request(f"{RIGHT}    torch{'.a' * 600} = 1\n"), 120)
     assert found["passed"]
-    assert found["incidents"] == [{"kind": "suspicious", "what": "is nested too deeply to be looked through"}]
+    assert found["incidents"] == [{"kind": "suspicious", "what": "is nested too deeply to be examined"}]
 
 
 CHAIN = RIGHT + "X = 1\nif X == 0:\n    Y = 0\n" + "".join(f"elif X == {i}:\n    Y = {i}\n" for i in range(1, 700))

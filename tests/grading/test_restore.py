@@ -115,7 +115,7 @@ def test_a_link_is_refused(course):
     path = course.submission("someone")
     path.symlink_to(course.root / "solutions" / LAB / f"{NOTEBOOK}.ipynb")
     try:
-        with pytest.raises(ValueError, match="is a symbolic link; a submission must be files of its own"):
+        with pytest.raises(ValueError, match="is a symbolic link; hand in the file itself"):
             restored(course, course.answers())
     finally:
         path.unlink()

@@ -91,7 +91,7 @@ def test_a_folder_too_deep_to_be_copied_stops_nobody_and_leaves_what_was_collect
     assert of(collected, "twice").is_file()
     for student in ("deep", "twice"):
         record = f"{student}+{LAB}+2026-01-01 02:00:00 UTC+2"
-        assert f"{record} has folders in folders, more than 20 deep; it is not collected" in collected[1]
+        assert f"{record} has folders nested more than 20 deep; it is not collected" in collected[1]
 
 
 def test_names_that_say_nothing_are_named_and_stop_nobody(collected):

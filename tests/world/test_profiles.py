@@ -95,10 +95,13 @@ def test_ssh_hosts_are_read():
     [
         ({"profile": "kubernetes"}, "profile='kubernetes' is unknown; it is 'slurm' or 'ssh'"),
         ({"profile": "slurm"}, r"needs ranks="),
-        ({"profile": "slurm", "ranks": 3, "nodes": 2}, "3 ranks can't be dealt out evenly to nodes=2"),
+        ({"profile": "slurm", "ranks": 3, "nodes": 2}, "3 ranks can't be divided evenly among nodes=2"),
         ({"profile": "slurm", "ranks": 2, "nodes": 0}, "nodes=0"),
         ({"profile": "slurm", "ranks": 0}, "at least one rank"),
-        ({"profile": "slurm", "ranks": 2, "settings": {"nodes": 2}}, "'nodes' is made from ranks= and nodes="),
+        (
+            {"profile": "slurm", "ranks": 2, "settings": {"nodes": 2}},
+            "The course sets 'nodes' itself, from ranks= and nodes=",
+        ),
         ({"profile": "slurm", "ranks": 2, "settings": {"time": "1\nrm -rf"}}, "'time' is not a long option of sbatch"),
         ({"profile": "slurm", "ranks": 2, "settings": {"wait_s": -1}}, "wait_s is -1"),
         ({"profile": "ssh"}, "needs its hosts"),

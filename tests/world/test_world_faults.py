@@ -164,7 +164,7 @@ def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world):
 def test_a_gpu_that_waits_for_a_rank_that_failed_is_not_waited_for(world):
     with pytest.raises(RanksStuck, match="no batch") as caught:
         world.run(only_queued, True, deadline=50)
-    assert "wait for what can't come any more" in str(caught.value)
+    assert "The other ranks wait for something that can't come any more" in str(caught.value)
     assert "rank 0 failed." in str(caught.value)
     works(world)
 

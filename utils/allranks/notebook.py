@@ -1,7 +1,8 @@
-"""Whether this process is a notebook's kernel. Asks what is loaded and imports nothing.
+"""Whether this process is a notebook's kernel. Looks at the loaded modules and imports nothing.
 
-A thread that imports part of IPython while another thread imports the rest may wait for it for ever, or get a _DeadlockError;
-`import ipyparallel` imports IPython too. Who is in a notebook has all of IPython loaded already.
+If two threads import parts of IPython at the same time, one may wait for ever or get a _DeadlockError; `import
+ipyparallel` imports IPython too. In a notebook, all of IPython is loaded already, so nothing must be imported to find
+out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Engines on other machines: what ipyparallel's own Slurm and SSH launchers must know to start one for each rank.
+"""Engines on other machines: the settings with which ipyparallel's Slurm and SSH launchers start an engine per rank.
 
-Slurm's engines are numbered by Slurm (`SLURM_PROCID`), those over SSH in the order of the hosts. Both tell their number and
-their host to `allranks.engines.nodes`, which gives each a GPU and a network interface.
+Slurm numbers its engines itself (`SLURM_PROCID`); engines over SSH are numbered in the order of the hosts. Each engine
+finds its number in `RANK` and its host in `ALLRANKS_HOST`. `allranks.engines.nodes` reads both, and gives the engine a
+GPU and a network interface.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ipyparallel.cluster.launcher import SlurmEngineSetLauncher, SSHEngineLauncher, SSHEngineSetLauncher
 
@@ -22,9 +24,10 @@ from allranks.engines.devices import MAX_RANKS, DeviceError
 from allranks.engines.nodes import address_towards
 
 PROFILES = ("slurm", "ssh")
-WAIT_S = {"slurm": 900.0, "ssh": 120.0}  # for all engines: a job may stand in a queue
-# a notebook that dies takes its controller with it, and engines that hear no heartbeat for so many seconds end
+WAIT_S = {"slurm": 900.0, "ssh": 120.0}  # how long to wait for all engines: a job may stand in a queue
+# the controller dies with its notebook; an engine that hears no heartbeat for so many seconds then ends itself
 HEARTBEATS = 30
+# options of sbatch that the user can't set, because we set them
 OURS = ("nodes", "ntasks", "ntasks-per-node", "output", "export", "job-name", "distribution")
 SLURM_TEMPLATE = """#!/bin/sh
 #SBATCH --job-name=allranks
@@ -39,15 +42,17 @@ srun --distribution=block sh -c 'export RANK=$SLURM_PROCID ALLRANKS_HOST=$SLURMD
 
 
 class ClusterError(DeviceError):
-    """A profile that can't be: unknown, without hosts, with settings that it doesn't know."""
+    """A profile can't be used: it is unknown, has no hosts, or has an unknown setting."""
 
 
-class SlurmEngines(SlurmEngineSetLauncher):
-    """ipyparallel's Slurm launcher; what Slurm says against a job becomes the error's words."""
+class SlurmEngines(SlurmEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """ipyparallel's Slurm launcher. Where Slurm refuses a job, the error quotes what Slurm printed."""
 
-    def _run_command(self, command: list[str], **kwargs) -> str:
+    def _run_command(self, command: list[str], **kwargs: Any) -> str:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, **kwargs)
+            done: subprocess.CompletedProcess[str] = subprocess.run(
+                command, capture_output=True, text=True, timeout=120, **kwargs
+            )
         except OSError as error:
             raise ClusterError(
                 f"{command[0]} can't be run ({error.strerror}): World(profile='slurm') starts on a machine where jobs are "
@@ -59,7 +64,7 @@ class SlurmEngines(SlurmEngineSetLauncher):
         return done.stdout
 
     def queue_state(self) -> str | None:
-        """The job's state and its reason, as squeue has them; None where squeue says nothing or isn't here."""
+        """The job's state and its reason, as squeue prints them; None where squeue prints nothing or is missing."""
         try:
             said = self._run_command(["squeue", "--noheader", "--job", self.job_id, "--format=%T %r"]).split()
         except ClusterError:
@@ -67,57 +72,57 @@ class SlurmEngines(SlurmEngineSetLauncher):
         return " ".join(word for word in said if word != "None") or None
 
 
-class NumberedSSHEngine(SSHEngineLauncher):
-    """Tells its engine which rank it is, and the name by which its host was given."""
+class NumberedSSHEngine(SSHEngineLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """Tells its engine its rank, and the name of its host as the user wrote it."""
 
-    def start(self, *args, **kwargs):
+    def start(self, *args: Any, **kwargs: Any) -> Any:
         """Starts the engine. Raises ClusterError where ssh can't reach the host, or there is no such Python."""
         try:
             return super().start(*args, **kwargs)
         except Exception as error:
-            # ipyparallel wraps it at times
+            # ipyparallel sometimes wraps the error in another one
             failed = error if isinstance(error, subprocess.CalledProcessError) else error.__context__
             if not isinstance(failed, subprocess.CalledProcessError):
                 raise
             login = shlex.join(["ssh", *self.ssh_args, self.location])
-            if failed.returncode == 255:  # ssh's own
+            if failed.returncode == 255:  # ssh itself failed, not the command
                 raise ClusterError(f"ssh can't reach {self.location}; try `{login} true` in a terminal.") from None
             raise ClusterError(
                 f"{self.location} can't run ranks with {self.remote_python}: try `{login} {self.remote_python} -m ipyparallel.engine "
                 "--version` in a terminal, and name the Python there in settings={'python': ...}."
             ) from None
 
-    def get_env(self) -> dict:
-        """The environment of the engine."""
+    def get_env(self) -> dict[str, str]:
+        """The environment of the engine, with its rank and its host."""
         rank = list(self.parent.launchers).index(self.identifier)
         host = self.identifier.rpartition("/")[0].rpartition("@")[2]
         return {**super().get_env(), "RANK": str(rank), "ALLRANKS_HOST": host}
 
 
-class SSHEngines(SSHEngineSetLauncher):
-    """ipyparallel's SSH launcher, with numbered engines; it takes along what it brought."""
+class SSHEngines(SSHEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """ipyparallel's SSH launcher, with numbered engines. At the end it removes the files that it made on the hosts."""
 
     launcher_class = NumberedSSHEngine
 
     async def stop(self) -> None:
-        """Ends the engines, then removes the directories that were made for them: keys and logs."""
+        """Ends the engines, then removes the directories that were made for them: they hold keys and logs."""
         there = {(el.location, *el.ssh_args): (el.ssh_sender, el.remote_profile_dir) for el in self.launchers.values()}
         await super().stop()
         for sender, directory in there.values():
-            with contextlib.suppress(Exception):  # the host may be gone
+            with contextlib.suppress(Exception):  # the host may not answer any more
                 sender.check_output_python_code(f"import shutil; shutil.rmtree('{directory}', ignore_errors=True)")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to start: so many engines, by this launcher with these traits; `address` is where they find the controller."""
+    """What to start: `ranks` engines, by `launcher` with `traits`. They find the controller at `address`."""
 
     profile: str
     ranks: int
     address: str
     wait_s: float
     launcher: type
-    traits: dict = field(default_factory=dict)
+    traits: dict[str, Any] = field(default_factory=dict)
 
 
 def job(
@@ -125,13 +130,15 @@ def job(
     ranks: int | None,
     nodes: int | None = None,
     backend: str | None = None,
-    settings: dict | None = None,
+    settings: dict[str, Any] | None = None,
     directory: Path | None = None,
 ) -> Job:
-    """The job of a profile. Raises ClusterError, one sentence, for what can't be.
+    """The job of a profile.
 
-    `settings` of both: "python" (the interpreter on the nodes), "address" (ours, as nodes reach it), "wait_s". Further ones of
-    "slurm" are sbatch's long options; those of "ssh" are "hosts" ({host: ranks}, or a list) and "ssh_args" (a list).
+    Both profiles take these `settings`: "python" (the interpreter on the nodes), "address" (the address of this
+    machine, as the nodes reach it) and "wait_s". "slurm" also takes sbatch's long options; "ssh" also takes "hosts"
+    ({host: ranks}, or a list) and "ssh_args" (a list). Raises ClusterError, with one sentence, where the request makes
+    no sense.
     """
     if profile not in PROFILES:
         raise ClusterError(f"profile={profile!r} is unknown; it is 'slurm' or 'ssh', or leave it out for this machine.")
@@ -149,6 +156,10 @@ def job(
         ],
     }
     if profile == "slurm":
+        if ranks is None:
+            raise ClusterError(
+                "World(profile='slurm') needs ranks=, for example World(profile='slurm', ranks=8, nodes=2)."
+            )
         traits = _slurm(ranks, nodes, backend, settings, directory or Path("."))
         return Job(profile, ranks, address or own_address(), wait_s, SlurmEngines, engine | traits)
     hosts = _hosts(settings.pop("hosts", None), ranks, nodes)
@@ -170,7 +181,7 @@ def job(
 
 
 def own_address(towards: str = "192.0.2.1") -> str:
-    """The address of this machine on the network that leads there; without a name, on that of the default route."""
+    """The address of this machine on the network that leads to `towards`; without `towards`, on the default route."""
     try:
         return address_towards(towards)
     except OSError as error:
@@ -180,9 +191,10 @@ def own_address(towards: str = "192.0.2.1") -> str:
 
 
 def shared_directory() -> Path:
-    """A directory of this user's own that the nodes see as well, for connection files and logs. Raises ClusterError.
+    """A private directory that the nodes also see, for connection files and logs.
 
-    `ALLRANKS_CLUSTER_DIR` names it; else it is `~/.cache/allranks`, for homes are shared on most clusters.
+    `ALLRANKS_CLUSTER_DIR` names it; else it is `~/.cache/allranks`, because most clusters share the home directories.
+    Raises ClusterError where it can't be made, or where other users can read it.
     """
     path = Path(os.environ.get("ALLRANKS_CLUSTER_DIR") or Path.home() / ".cache" / "allranks")
     try:
@@ -192,23 +204,23 @@ def shared_directory() -> Path:
         raise ClusterError(f"The directory {path} (ALLRANKS_CLUSTER_DIR) can't be made: {error.strerror}.") from None
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ClusterError(
-            f"The directory {path} must be yours alone, for keys lie there: say `chmod 700 {path}`, or set "
+            f"The directory {path} must be yours alone, because it holds keys: run `chmod 700 {path}`, or set "
             "ALLRANKS_CLUSTER_DIR to another one."
         )
     return path
 
 
-def _slurm(ranks: int | None, nodes: int | None, backend: str | None, settings: dict, directory: Path) -> dict:
-    if ranks is None:
-        raise ClusterError("World(profile='slurm') needs ranks=, for example World(profile='slurm', ranks=8, nodes=2).")
+def _slurm(
+    ranks: int, nodes: int | None, backend: str | None, settings: dict[str, Any], directory: Path
+) -> dict[str, Any]:
     nodes = 1 if nodes is None else nodes
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or ranks % nodes:
-        raise ClusterError(f"{ranks} ranks can't be dealt out evenly to nodes={nodes!r}.")
+        raise ClusterError(f"{ranks} ranks can't be divided evenly among nodes={nodes!r}.")
     lines = []
     for name, value in settings.items():
         option = str(name).replace("_", "-")
         if option in OURS:
-            raise ClusterError(f"The setting {name!r} is made from ranks= and nodes=; leave it out.")
+            raise ClusterError(f"The course sets {name!r} itself, from ranks= and nodes=; leave it out.")
         if not re.fullmatch(r"[a-z][a-z-]+", option) or "\n" in str(value):
             raise ClusterError(
                 f"{name!r} is not a long option of sbatch; write for example settings={{'partition': 'gpu'}}."

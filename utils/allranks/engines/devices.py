@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from importlib import metadata
+from types import ModuleType
 
 import psutil
 
@@ -19,22 +20,28 @@ from allranks.errors import CourseError
 
 MAX_RANKS = 64  # on one machine; larger worlds are simulated
 CPU_RANKS = 4
-SHARES = 4  # into how many parts a GPU is cut where people share it; ALLRANKS_GPU_SHARES says another number
+SHARES = 4  # how many people can share one GPU; ALLRANKS_GPU_SHARES sets another number
 MAX_SHARES = 64
 MIN_MEMORY_BYTES = 1 << 30
-MEMORY_ENV = "ALLRANKS_MEMORY"  # tells a rank how many bytes it may fill
-GPU_SHARE_ENV = "ALLRANKS_GPU_SHARE"  # tells a rank which share of its GPU's memory it may fill
+MEMORY_ENV = "ALLRANKS_MEMORY"  # how many bytes a rank may use
+GPU_SHARE_ENV = "ALLRANKS_GPU_SHARE"  # which fraction of its GPU's memory a rank may use
 BACKENDS = ("nccl", "gloo")
-SHARING_NCCL = (2, 30)  # the first that lets several ranks use one GPU (NCCL_MULTI_RANK_GPU_ENABLE, experimental)
+SHARING_NCCL = (
+    2,
+    30,
+)  # the first version that lets several ranks use one GPU (NCCL_MULTI_RANK_GPU_ENABLE, experimental)
 
 
 class DeviceError(CourseError):
-    """A world that this machine can't place: too many ranks, no GPU for nccl, an unknown backend."""
+    """This machine can't run the world: too many ranks, no GPU for nccl, or an unknown backend."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as NVML knows it, or a MIG device: a part of a GPU that CUDA takes for one. `parent` is that GPU's UUID."""
+    """One GPU as NVML describes it, or one MIG device: a part of a GPU that CUDA treats as a GPU.
+
+    `parent` is the UUID of the GPU that a MIG device is a part of; None for a whole GPU.
+    """
 
     index: int
     uuid: str
@@ -44,7 +51,7 @@ class Gpu:
 
     @property
     def physical(self) -> str:
-        """The UUID of the card itself."""
+        """The UUID of the whole GPU."""
         return self.parent or self.uuid
 
 
@@ -55,7 +62,7 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What worlds can be placed on: the GPUs, the CPU cores, and torch's NCCL version (None where it has none)."""
+    """What this machine has for ranks: GPUs, CPU cores, torch's NCCL version (None: torch has no NCCL), and memory."""
 
     gpus: tuple[Gpu, ...]
     cores: int
@@ -64,9 +71,9 @@ class Inventory:
 
     @classmethod
     def of_this_machine(cls) -> Inventory:
-        """What this process may use: `CUDA_VISIBLE_DEVICES`, the CPU affinity, a JupyterHub's `MEM_LIMIT` are respected.
+        """What this process may use, by `CUDA_VISIBLE_DEVICES`, the CPU affinity and a JupyterHub's `MEM_LIMIT`.
 
-        `ALLRANKS_INVENTORY` names a JSON file of pretend GPUs instead, for trying leases and plans without any.
+        `ALLRANKS_INVENTORY` may name a JSON file of pretend GPUs instead, to try leases and placement without a GPU.
         """
         pretend = os.environ.get("ALLRANKS_INVENTORY")
         if pretend:
@@ -74,7 +81,7 @@ class Inventory:
         cores = usable_cores()
         gpus = tuple(_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")))
         memory_bytes = psutil.virtual_memory().total
-        hub_limit = os.environ.get("MEM_LIMIT", "")  # what JupyterHub lets this person have, in bytes
+        hub_limit = os.environ.get("MEM_LIMIT", "")  # JupyterHub's limit for this user, in bytes
         if hub_limit.isdigit() and int(hub_limit) > 0:
             memory_bytes = min(memory_bytes, int(hub_limit))
         return cls(gpus, cores, _nccl_version(), memory_bytes)
@@ -107,7 +114,7 @@ class Placement:
     env: tuple[dict[str, str], ...]
     threads: int
     note: str | None = None
-    shares: int | None = None  # into how many parts its GPUs are cut, one of which is ours; None: they are ours alone
+    shares: int | None = None  # how many people can share each GPU; None: no sharing
 
     @property
     def ranks(self) -> int:
@@ -116,11 +123,11 @@ class Placement:
 
     @property
     def gpu_count(self) -> int:
-        """How many different GPUs it uses."""
+        """How many different GPUs the ranks use."""
         return len(set(self.gpus) - {None})
 
     def moved_to(self, gpus: tuple[Gpu, ...]) -> Placement:
-        """The same world on these GPUs, as many as before: those that a lease gave."""
+        """The same placement on the GPUs of a lease. There must be as many as before."""
         mine = tuple(gpus[rank % len(gpus)] for rank in range(self.ranks))
         env = tuple({**e, "CUDA_VISIBLE_DEVICES": gpu.uuid} for e, gpu in zip(self.env, mine, strict=True))
         return replace(self, gpus=mine, env=env)
@@ -134,12 +141,15 @@ def place(
     gpus: int | None = None,
     shared: bool = False,
 ) -> Placement:
-    """Where the ranks of a new world go. One rank a GPU with NCCL where there are enough, else gloo on the CPU.
+    """Where each rank of a new world runs: one on each GPU, with NCCL, if there are enough GPUs; else on the CPU, with gloo.
 
-    Without `ranks`: as many as there are GPUs, or 4 where there are fewer than two. More ranks than GPUs share them
-    only when nccl is asked for by name, or by `gpus` (how many to use), and is 2.30 or later; so do MIG devices of one GPU.
-    `shared` takes a part of each GPU, its memory capped, and leaves the rest to other people. `memory_bytes` limits each rank
-    on the CPU; without it they share 80 % of the machine's. Raises DeviceError with the mend.
+    Without `ranks`, there is one rank for each GPU, or 4 ranks where there are fewer than two GPUs. Several ranks share
+    a GPU only where backend="nccl" or `gpus` (how many GPUs to use) asks for it, and NCCL is 2.30 or later; the same is
+    true for MIG devices of one GPU. With `shared`, the world takes a part of each GPU's memory, and other people can
+    use the rest. `memory_bytes` limits each rank on the CPU; without it, the ranks together may use 80 % of the
+    machine's memory.
+
+    Raises DeviceError, whose message says how to fix the request.
     """
     have = inventory or Inventory.of_this_machine()
     check_request(ranks, backend, gpus)
@@ -162,7 +172,7 @@ def place(
             )
     if gpus is not None and gpus > count:
         raise DeviceError(f"gpus={gpus}: this machine has {_count(count, 'GPU')}.")
-    whole = len({gpu.physical for gpu in have.gpus})  # cards: NCCL takes one rank on each, unless told otherwise
+    whole = len({gpu.physical for gpu in have.gpus})  # whole GPUs: NCCL takes one rank on each, unless told otherwise
     if ranks is None:
         wanted = gpus or whole
         ranks = wanted if have.nccl and (wanted > 1 or backend == "nccl") and wanted else CPU_RANKS
@@ -189,9 +199,9 @@ def place(
     return Placement("nccl", mine, env, threads, " ".join(notes) or None, shares)
 
 
-def _on_cpu(ranks: int, have: Inventory, common: dict, threads: int, memory_bytes: int | None) -> Placement:
+def _on_cpu(ranks: int, have: Inventory, common: dict[str, str], threads: int, memory_bytes: int | None) -> Placement:
     count = len(have.gpus)
-    # the host's own name may resolve to an address that other machines reach
+    # gloo would look up the host's name, which may give an address that other machines can reach
     common["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     common["CUDA_VISIBLE_DEVICES"] = ""
     if memory_bytes is not None and not (isinstance(memory_bytes, int) and memory_bytes >= MIN_MEMORY_BYTES):
@@ -208,11 +218,12 @@ def _on_cpu(ranks: int, have: Inventory, common: dict, threads: int, memory_byte
 
 
 def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
-    """What to say where several ranks use one card. Raises DeviceError where NCCL can't."""
+    """The note for a world in which several ranks use one GPU. Raises DeviceError where NCCL is too old for that."""
     cards = {gpu.physical for gpu in have.gpus}
     mig = any(gpu.parent for gpu in have.gpus)
-    if have.nccl < SHARING_NCCL:
-        version = ".".join(map(str, have.nccl))
+    nccl = have.nccl or ()
+    if nccl < SHARING_NCCL:
+        version = ".".join(map(str, nccl))
         what = f"{_count(len(cards), 'GPU')} cut into {len(have.gpus)} MIG devices" if mig else _count(gpus, "GPU")
         raise DeviceError(
             f"{_count(ranks, 'rank')} on {what}: NCCL {version} takes one rank a GPU. Ask for "
@@ -220,7 +231,7 @@ def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
         )
     note = (
         f"{_count(ranks, 'rank')} share {_count(gpus, 'MIG device' if mig else 'GPU')} (NCCL_MULTI_RANK_GPU_ENABLE, "
-        "experimental): right results, but times that say nothing about a link."
+        "experimental): the results are right, but the times say nothing about a link."
     )
     if mig:
         note += " NCCL does not promise that MIG devices of one GPU can talk; if the start fails, use backend='gloo'."
@@ -228,8 +239,8 @@ def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
 
 
 def _spread(gpus: tuple[Gpu, ...]) -> list[Gpu]:
-    """The GPUs in an order in which MIG devices of one card come as far apart as can be."""
-    before: Counter = Counter()
+    """The GPUs, ordered so that the first ones are on as many different physical GPUs as possible."""
+    before: Counter[str] = Counter()
     turns = []
     for gpu in gpus:
         turns.append(before[gpu.physical])
@@ -286,32 +297,32 @@ def _gpus() -> list[Gpu]:
                 parts = _mig_devices(pynvml, handle)
                 if parts is None:
                     found.append(_gpu(pynvml, index, handle))
-                else:  # a GPU in MIG mode can be used through its MIG devices only
+                else:  # a GPU in MIG mode can only be used through its MIG devices
                     parent = pynvml.nvmlDeviceGetUUID(handle)
                     found += [_gpu(pynvml, index, part, parent) for part in parts]
             except (pynvml.NVMLError_NoPermission, pynvml.NVMLError_GpuIsLost):
-                continue  # another job's, or fallen off the bus: NVML counts it all the same
+                continue  # NVML also counts a GPU of another job and one that the system has lost
     except pynvml.NVMLError as error:
-        raise DeviceError(f"The NVIDIA driver answers, but not about its GPUs: {error}.") from None
+        raise DeviceError(f"The NVIDIA driver is there, but can't list its GPUs: {error}.") from None
     finally:
         pynvml.nvmlShutdown()
     return found
 
 
-def _gpu(pynvml, index: int, handle, parent: str | None = None) -> Gpu:
+def _gpu(pynvml: ModuleType, index: int, handle: object, parent: str | None = None) -> Gpu:
     uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
     try:
         memory_bytes = pynvml.nvmlDeviceGetMemoryInfo(handle).total
-    except pynvml.NVMLError_NotSupported:  # a GPU that shares the CPU's memory, as DGX Spark's
+    except pynvml.NVMLError_NotSupported:  # a GPU that shares the CPU's memory, such as that of a DGX Spark
         memory_bytes = psutil.virtual_memory().total
     return Gpu(index, uuid, name, memory_bytes, parent)
 
 
-def _mig_devices(pynvml, handle) -> list | None:
+def _mig_devices(pynvml: ModuleType, handle: object) -> list[object] | None:
     """The handles of a GPU's MIG devices; None where it is not in MIG mode."""
     try:
         mode, _ = pynvml.nvmlDeviceGetMigMode(handle)
-    except pynvml.NVMLError:  # older than MIG
+    except pynvml.NVMLError:  # a GPU without MIG
         return None
     if mode != pynvml.NVML_DEVICE_MIG_ENABLE:
         return None
@@ -319,15 +330,15 @@ def _mig_devices(pynvml, handle) -> list | None:
     for place in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
-        except pynvml.NVMLError_NotFound:  # nothing was made of this part
+        except pynvml.NVMLError_NotFound:  # there is no MIG device at this place
             continue
     return found
 
 
 def _visible(gpus: list[Gpu], setting: str | None) -> list[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` leaves; as CUDA does, the first entry that is none ends the list.
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names. As in CUDA, the first entry that names no GPU ends the list.
 
-    The number of a GPU in MIG mode stands for its first MIG device.
+    The number of a GPU in MIG mode means its first MIG device.
     """
     if setting is None:
         return gpus
@@ -342,7 +353,10 @@ def _visible(gpus: list[Gpu], setting: str | None) -> list[Gpu]:
 
 
 def _nccl_version() -> tuple[int, ...] | None:
-    """The version of the NCCL wheel that this torch brought, without importing torch."""
+    """The version of the NCCL package that was installed with torch; None where there is none.
+
+    Does not import torch.
+    """
     for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
         try:
             return tuple(int(n) for n in re.findall(r"\d+", metadata.version(name))[:3])

@@ -1,25 +1,27 @@
-"""What torch.distributed asks of any process group in Python, whatever carries its messages: the wire's and the recorder's base."""
+"""The base of our process groups in Python, the wire's and the recorder's: what torch.distributed needs of both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 
 class PythonGroup(dist.ProcessGroup):
-    """A process group in Python, which torch knows under the backend's name `backend_name`; subclasses bring the operations."""
+    """A process group in Python, with the backend's name `backend_name` for torch. Subclasses define the operations."""
 
     backend_name: str
 
-    def _get_backend(self, device) -> PythonGroup:  # type: ignore[override]
-        """torch 2.15 asks a group for its device's backend before it batches sends: that is the group itself."""
+    def _get_backend(self, device: torch.device) -> PythonGroup:  # type: ignore[override]
+        """The group itself. torch 2.15 asks a group for the backend of a device before it batches sends."""
         return self
 
     @property
     def group_name(self) -> str:  # type: ignore[override]
-        """The name by which DTensor and the functional collectives find it; torch sets none on groups in Python."""
+        """The name by which DTensor and functional collectives find this group; torch names no groups in Python."""
         return c10d._world.pg_names[self]
 
     def getBackendName(self) -> str:
@@ -28,13 +30,13 @@ class PythonGroup(dist.ProcessGroup):
 
 
 class Works(dist._Work):
-    """The handles of several operations as one."""
+    """One handle for several operations."""
 
     def __init__(self, works: Sequence[dist._Work]) -> None:
         super().__init__()
         self.works = works
 
-    def wait(self, *timeout) -> bool:
+    def wait(self, *timeout: timedelta) -> bool:
         """Waits for all of them."""
         return all([work.wait(*timeout) for work in self.works])
 

@@ -1,7 +1,7 @@
-"""Notebook kernels forked from the fork server: a kernel is there at once, and `import torch` costs it nothing.
+"""Starts notebook kernels as forks of the fork server: they start at once, and torch is already imported.
 
-Servers name this way of starting kernels to Jupyter (`name_to_jupyter`). What is not this environment's ipykernel,
-and any kernel where no fork server can be reached, is launched as always.
+`name_to_jupyter` tells Jupyter to start kernels in this way. Two kinds of kernels start as usual: those that are not
+the ipykernel of this environment, and those for which no fork server can be reached.
 https://jupyter-client.readthedocs.io/en/stable/provisioning.html
 """
 
@@ -29,21 +29,21 @@ NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
-# by the paths of their sockets, held for as long as this process lives: the kernels go with them
+# fork servers by the paths of their sockets; the connections stay open, because kernels end with their connection
 _connections: dict[str, ForkServer] = {}
 
 
 def warm_for_jupyter() -> None:
-    """Starts the fork server that all notebooks of this process's Jupyter share, kernels and ranks; it ends with this process.
+    """Starts one fork server for the kernels and ranks of all notebooks of this process's Jupyter. It ends with this process.
 
-    Raises ForkServerError where none can be had.
+    Raises ForkServerError where it can't be started.
     """
     os.environ["ALLRANKS_FORKSERVER"] = str(ForkServer.start(lasting=True).path)
     name_to_jupyter()
 
 
 def name_to_jupyter() -> None:
-    """Makes this the way in which a Jupyter started from this process starts kernels, unless the user named another."""
+    """Makes a Jupyter that this process starts use our way of starting kernels, unless the user chose another one."""
     if entry_points(group="jupyter_client.kernel_provisioners", name=NAME):
         os.environ.setdefault(NAME_ENV, NAME)
 
@@ -55,10 +55,10 @@ class WarmProvisioner(LocalProvisioner):
     _held: tuple[socket.socket, ...] = ()
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Chooses the kernel's ports, and keeps them from others until it has ended; then as Jupyter does."""
+        """Chooses the kernel's ports and holds them until the kernel ends; then does what Jupyter does."""
         manager = self.parent
         if manager and manager.cache_ports and not self.ports_cached:
-            with contextlib.suppress(OSError):  # an address that is not ours: Jupyter says so
+            with contextlib.suppress(OSError):  # the address is not this machine's: Jupyter reports that
                 self._held = tuple(ports.hold(len(_PORTS), manager.ip))
                 for name, holder in zip(_PORTS, self._held, strict=True):
                     setattr(manager, name, holder.getsockname()[1])
@@ -66,7 +66,7 @@ class WarmProvisioner(LocalProvisioner):
         return await super().pre_launch(**kwargs)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Lets go of the ports, unless the kernel comes back."""
+        """Frees the ports, unless the kernel restarts."""
         await super().cleanup(restart)
         if not restart:
             for holder in self._held:
@@ -86,13 +86,13 @@ class WarmProvisioner(LocalProvisioner):
             self.log.warning("The kernel is not forked from the fork server but launched: %s", error)
             return await super().launch_kernel(cmd, **kwargs)
         self.process = _Process(child)
-        self.pid = self.pgid = child.pid  # it leads a session of its own
+        self.pid = self.pgid = child.pid  # the kernel leads its own session
         self.cwd = cwd
         return self.connection_info
 
 
 class _Process:
-    """A forked kernel with what LocalProvisioner asks of a Popen."""
+    """A forked kernel with the methods of Popen that LocalProvisioner calls."""
 
     stdin = stdout = stderr = None
 
@@ -111,7 +111,10 @@ def _is_our_ipykernel(cmd: list[str]) -> bool:
 
 
 def _same(a: str, b: str) -> bool:
-    """Whether two paths name one environment's Python: their folders, for all environments link to the same binary."""
+    """Whether two paths name the Python of one environment.
+
+    Compares folders: all environments link to the same binary.
+    """
     return Path(a).parent.resolve() == Path(b).parent.resolve()
 
 
@@ -119,8 +122,10 @@ def _fork(shared: str, argv: list[str], env: dict[str, str], cwd: str) -> Child:
     forkserver = _connections.get(shared)
     if forkserver is None or not forkserver.alive:
         forkserver = _connections[shared] = ForkServer(Path(shared))
-    said = [fd for fd in (1, 2) if _is_open(fd)]
-    return forkserver.spawn(f"{__name__}:kernel", args={"argv": argv, "said": said}, env=env, fds=said, cwd=cwd)
+    outputs = [fd for fd in (1, 2) if _is_open(fd)]
+    return forkserver.spawn(
+        f"{__name__}:kernel", args={"argv": argv, "outputs": outputs}, env=env, fds=outputs, cwd=cwd
+    )
 
 
 def _is_open(fd: int) -> bool:
@@ -130,18 +135,18 @@ def _is_open(fd: int) -> bool:
     return False
 
 
-def kernel(args: dict, fds: list[int]) -> None:
-    """In the fork: runs ipykernel with the arguments `args["argv"]` until it is told to stop."""
-    for fd, number in zip(fds, args["said"], strict=True):  # as a launched kernel's, it goes where the server's goes
+def kernel(args: dict[str, Any], fds: list[int]) -> None:
+    """Runs ipykernel, in the fork, with the arguments `args["argv"]` until it is told to stop."""
+    for fd, number in zip(fds, args["outputs"], strict=True):  # what it prints goes where the server's output goes
         os.dup2(fd, number)
         os.close(fd)
     with contextlib.suppress(ValueError):
-        sys.path.remove("/")  # the folder in which the fork server was started; the notebook's is added by IPython
+        sys.path.remove("/")  # the fork server's folder; IPython adds the notebook's
     for name in [name for name in sys.modules if name.partition(".")[0] == "allranks"]:
-        del sys.modules[name]  # importing it in a notebook defines the magics, and what was edited since is seen
+        del sys.modules[name]  # the notebook's import then defines the magics, and sees files edited since
     from ipykernel.kernelapp import IPKernelApp
 
-    adopt_orphans()  # else the fork server kills what runs in the background of a cell
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # for who looks at `top`: the command line is the fork server's
+    adopt_orphans()  # else the fork server kills what a cell runs in the background
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # the name in `top`; the command line stays the fork server's
     sys.argv = ["ipykernel_launcher", *args["argv"]]
     IPKernelApp.launch_instance(args["argv"], parent_handle=os.getppid())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from typing import Any
 
 import psutil
 import zmq
@@ -25,26 +26,26 @@ from allranks.engines.rank import STACKS_ENV
 RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect
 
 
-class WarmLauncher(LocalProcessLauncher):
-    """Forks its process from the fork server, which also tells us when and how it ends."""
+class WarmLauncher(LocalProcessLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """Forks a process from the fork server, which also reports when and how the process ends."""
 
     target = ""
     child = Instance(Child, allow_none=True)
 
     def start(self) -> int:
-        """Forks the process; its pid."""
+        """Forks the process and returns its pid."""
         self.child = ForkServer.ensure().spawn(
             self.target, args={"argv": self.args[1:]}, env=self.get_env(), log=self.output_file, cwd=self.work_dir
         )
         self.pid = self.child.pid
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already; the child will say how
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already; `child` knows how
             self.process = psutil.Process(self.pid)
         self.notify_start(self.pid)
         self._start_waiting()
         return self.pid
 
     def _wait(self) -> None:
-        if self.child is None:  # rebuilt from a cluster file in a process that did not fork it
+        if self.child is None:  # the launcher was read from a cluster file: another process forked the child
             super()._wait()
             return
         while not self._stop_waiting.is_set() and self.state == "running":
@@ -54,38 +55,38 @@ class WarmLauncher(LocalProcessLauncher):
         self.loop.add_callback(lambda: self.notify_stop(data))
 
     def poll(self) -> int | None:
-        """The exit code, or None while it runs."""
+        """The exit code, or None while the process runs."""
         return super().poll() if self.child is None else self.child.poll()
 
     def signal(self, sig: int) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal, unless the process has ended."""
         if self.child is None:
             super().signal(sig)
         else:
             self.child.kill(sig)
 
     async def stop(self) -> None:
-        """Kills it at once: a rank that hangs would not heed a gentler signal, and has nothing to save."""
+        """Kills the process at once: a rank that hangs ignores SIGTERM, and has nothing to save."""
         if self.state == "running":
             self.signal(9)
             await self.join(timeout=self.stop_seconds_until_kill)
 
 
-class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
+class WarmControllerLauncher(WarmLauncher, ControllerLauncher):  # type: ignore[misc]  # ipyparallel has no types
     """Forks ipyparallel's controller."""
 
     target = "allranks.engines.controller:run"
 
     def find_args(self) -> list[str]:
-        """The controller's arguments, its program's name first."""
+        """The controller's arguments; the first is the program's name."""
         return ["ipcontroller", *self.cluster_args, *self.controller_args]
 
-    def get_env(self) -> dict:
-        """CurveZMQ on: also on loopback another user of the machine could connect."""
+    def get_env(self) -> dict[str, str]:
+        """The environment, with CurveZMQ switched on: other users of the machine could connect to loopback too."""
         return {"IPP_ENABLE_CURVE": "1", RANKS_ENV: str(self.parent.n), **super().get_env()}
 
     async def stop(self) -> None:
-        """Ends it gently first, for it removes its connection files."""
+        """Sends SIGTERM, so that the controller removes its connection files; after 2 s, sends SIGKILL."""
         if self.state == "running":
             self.signal(15)
             if self.child is not None and self.child.wait(2) is None:
@@ -93,21 +94,24 @@ class WarmControllerLauncher(WarmLauncher, ControllerLauncher):
             await self.join(timeout=self.stop_seconds_until_kill)
 
 
-class CurveControllerLauncher(LocalControllerLauncher):
-    """ipyparallel's own controller, with CurveZMQ on: where forking is unsafe."""
+class CurveControllerLauncher(LocalControllerLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """ipyparallel's own controller with CurveZMQ switched on, for systems where forking is unsafe."""
 
-    def get_env(self) -> dict:
+    def get_env(self) -> dict[str, str]:
         """The environment, with encryption and authentication switched on."""
         return {"IPP_ENABLE_CURVE": "1", **super().get_env()}
 
 
-class WarmEngineLauncher(WarmLauncher, EngineLauncher):
-    """Forks one engine. ipyparallel's nanny process is not needed: the fork server reports exits, and signals go direct."""
+class WarmEngineLauncher(WarmLauncher, EngineLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """Forks one engine.
+
+    It needs no nanny process: the fork server reports exits, and signals go directly to the engine.
+    """
 
     target = "allranks.engines.rank:engine"
 
     def find_args(self) -> list[str]:
-        """The engine's arguments, its program's name first. The id is asked for, so that it is the rank."""
+        """The engine's arguments; the first is the program's name. They ask for an id that equals the rank."""
         return [
             "ipengine",
             *self.cluster_args,
@@ -115,12 +119,12 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
             f"--IPEngine.id={self.identifier}",
             "--IPEngine.enable_nanny=False",
             "--IPEngine.timeout=30",
-            "--IPEngine.max_heartbeat_misses=0",  # it dies with the fork server; a late beat must not end it
+            "--IPEngine.max_heartbeat_misses=0",  # no limit: a late beat must not end it; the fork server's end does
             "--HistoryManager.enabled=False",
         ]
 
-    def get_env(self) -> dict:
-        """What differs from rank to rank, set before the engine starts."""
+    def get_env(self) -> dict[str, str]:
+        """The environment, with the variables that differ from rank to rank."""
         return {
             **super().get_env(),
             "RANK": self.identifier,
@@ -129,22 +133,22 @@ class WarmEngineLauncher(WarmLauncher, EngineLauncher):
         }
 
 
-class WarmEngineSetLauncher(LocalEngineSetLauncher):
-    """Forks a set of engines, one a rank, and can replace them all by fresh ones."""
+class WarmEngineSetLauncher(LocalEngineSetLauncher):  # type: ignore[misc]  # ipyparallel has no types
+    """Forks a set of engines, one for each rank."""
 
     launcher_class = WarmEngineLauncher
     delay = 0.0
-    announce = Bool(True, help="tell the hub of an engine that ended, so that it is forgotten at once")
-    ranks = Dict(help="every engine's launcher by its rank; `launchers` loses those that have ended")
+    announce = Bool(True, help="tell the hub when an engine has ended, so that the hub forgets it at once")
+    ranks = Dict(help="the launcher of every engine, by rank; `launchers` holds only those that still run")
 
     def start(self, n: int) -> list[int]:
-        """Forks `n` engines; their pids."""
+        """Forks `n` engines and returns their pids."""
         self.environment["WORLD_SIZE"] = self.environment["LOCAL_WORLD_SIZE"] = str(n)
-        pids = super().start(n)
+        pids: list[int] = super().start(n)
         self.ranks = dict(self.launchers)
         return pids
 
-    def _notice_engine_stopped(self, data: dict) -> None:
+    def _notice_engine_stopped(self, data: dict[str, Any]) -> None:
         if self.announce:
             unregister(self.environment.get("IPP_CONNECTION_INFO"), int(data["identifier"]))
         if data["identifier"] in self.launchers:
@@ -152,7 +156,7 @@ class WarmEngineSetLauncher(LocalEngineSetLauncher):
 
 
 def unregister(connection_info: str | None, engine_id: int) -> None:
-    """Tells the hub that an engine has gone, as ipyparallel's nanny does; else it waits for ten missed heartbeats."""
+    """Tells the hub that an engine has ended, as ipyparallel's nanny does; else the hub waits for ten missed beats."""
     if not connection_info:
         return
     info = json.loads(connection_info)
@@ -164,7 +168,7 @@ def unregister(connection_info: str | None, engine_id: int) -> None:
     )
     server = info["curve_serverkey"].encode() if info.get("curve_serverkey") else None
     public, secret = zmq.curve_keypair() if server else (None, None)
-    peer: zmq.Socket = zmq.Context.instance().socket(zmq.DEALER)
+    peer: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     peer.LINGER = 1000
     util.connect(
         peer,

@@ -1,10 +1,13 @@
-"""Who has which GPU: leases, exclusive or of a share, held by locks of the kernel, so that whatever ends a process frees them.
+"""Leases of GPUs: which user has which GPU, for one user alone or in shares.
 
-One file a GPU in a directory that all users of the machine share; an exclusive lease is an flock on it. A share of a GPU is
-a shared flock on it and an exclusive one on a file of the share's own, so that a GPU is one person's or in parts. Who waits holds a ticket,
-a locked file too, and tickets are served in order: first those whose owner holds the fewest GPUs and has waited with the
-fewest tickets before, then the oldest. No process runs in the background, and nobody trusts what another user wrote:
-a file that is not locked counts for nothing, whatever it says.
+A lease is a lock of the kernel on a file, so that the kernel frees the GPU however the process ends. All users of the
+machine share one directory, with one file for each GPU. An exclusive lease is an exclusive flock on that file. A share
+is a shared flock on that file and an exclusive flock on a second file, one for each share; so a GPU is either leased to
+one user or in shares.
+
+A process that waits holds a ticket, which is also a locked file. The next ticket is the one whose user has the fewest
+GPUs and earlier tickets; among equals, the oldest. No process runs in the background. What another user wrote into a
+file is not trusted: a file without a lock counts as free, whatever its text says.
 """
 
 from __future__ import annotations
@@ -21,24 +24,27 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 
-OF_THE_MACHINE = Path("/var/lib/allranks/leases")  # made by the hub, open to all; /tmp may be each person's own there
+HUB_DIRECTORY = Path(
+    "/var/lib/allranks/leases"
+)  # the hub makes it, for all users; with a hub, each user may have a /tmp of their own
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class LeaseError(DeviceError):
-    """A lease that can't be had, and why."""
+    """A lease can't be given; the message says why."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a GPU, since when, and when their slice is over (seconds since the epoch)."""
+    """Who has a GPU, since when, and until when it is theirs (seconds since the epoch)."""
 
     user: str
     pid: int
@@ -48,7 +54,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Waiter:
-    """Who waits for how many GPUs, since when."""
+    """Who waits, for how many GPUs, and since when (seconds since the epoch)."""
 
     user: str
     pid: int
@@ -56,8 +62,11 @@ class Waiter:
     since: float
 
 
+Written = TypeVar("Written", Holder, Waiter)  # what a file of the ledger holds
+
+
 class Lease:
-    """Some GPUs, ours until `release`, the end of this process, or an exec without us."""
+    """GPUs that this process has until `release`, its end, or an exec of another program."""
 
     def __init__(self, gpus: tuple[Gpu, ...], descriptors: list[int], until: float, ledger: Ledger) -> None:
         self.gpus, self.until = gpus, until
@@ -65,11 +74,11 @@ class Lease:
 
     @property
     def over(self) -> bool:
-        """Whether the slice is over and somebody waits: then it should be given back."""
+        """Whether the time is over and another process waits: then the lease should be released."""
         return time.time() > self.until and bool(self._ledger.waiting())
 
     def release(self) -> None:
-        """Gives the GPUs back. Doing it twice is harmless."""
+        """Gives the GPUs back. A second call does nothing."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             with contextlib.suppress(OSError):
@@ -77,7 +86,7 @@ class Lease:
             os.close(descriptor)
 
     def forget(self) -> None:
-        """In a process forked from ours, which would otherwise hold the GPUs as long as it lives."""
+        """Closes the lock files in a forked process, which would otherwise also hold the GPUs until it ends."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)
@@ -85,19 +94,19 @@ class Lease:
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.release()
 
 
 class Ledger:
     """The leases of one machine's GPUs.
 
-    `directory` is shared by its users: `ALLRANKS_LEASES`, else the one that a hub has made, else one in /tmp.
+    All users share `directory`: by default `ALLRANKS_LEASES`, else the hub's directory, else one in /tmp.
     """
 
     def __init__(self, gpus: tuple[Gpu, ...], directory: str | Path | None = None) -> None:
         self.gpus = tuple(gpus)
-        usual = OF_THE_MACHINE if os.path.isdir(OF_THE_MACHINE) else Path(tempfile.gettempdir(), "allranks-leases")
+        usual = HUB_DIRECTORY if os.path.isdir(HUB_DIRECTORY) else Path(tempfile.gettempdir(), "allranks-leases")
         self.directory = Path(directory or os.environ.get("ALLRANKS_LEASES") or usual)
         self._make_directory()
 
@@ -110,9 +119,10 @@ class Ledger:
                     f"{self.directory} is not a directory; remove it, or set ALLRANKS_LEASES to another one."
                 )
             if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) != 0o1777:
-                os.chmod(self.directory, 0o1777)  # as /tmp: all may add files, only owners remove theirs
+                # as for /tmp: everyone may add files, only their owners may remove them
+                os.chmod(self.directory, 0o1777)
         except OSError as error:
-            raise LeaseError(f"The directory of GPU leases {self.directory} can't be had: {error.strerror}.") from None
+            raise LeaseError(f"The directory of GPU leases {self.directory} can't be used: {error.strerror}.") from None
 
     def acquire(
         self,
@@ -123,11 +133,13 @@ class Ledger:
         told: Callable[[int, float | None], None] | None = None,
         shares: int | None = None,
     ) -> Lease:
-        """Waits for `count` GPUs of one's own, or with `shares` for one part of each, of so many that it is cut into.
+        """Waits for `count` GPUs and returns their lease.
 
-        `told(place, seconds)` hears the place in the queue and an estimate. Everybody must cut GPUs into as many parts.
+        Without `shares`, the GPUs are for this user alone. With it, each GPU is divided into `shares` parts, and the
+        lease has one part of each; all users must use the same number. While it waits, it calls `told(place, seconds)`
+        with the place in the queue and an estimate of the time left (None: unknown).
 
-        Raises LeaseError where there are not so many at all, or none were free after `timeout_s` seconds.
+        Raises LeaseError where the machine has fewer GPUs, or where `timeout_s` seconds have passed.
         """
         if count < 1 or count > len(self.gpus):
             raise LeaseError(f"{count} GPUs were asked for; this machine has {len(self.gpus)}.")
@@ -147,7 +159,7 @@ class Ledger:
                 time.sleep(POLL_S)
 
     def _try(self, name: str, count: int, slice_s: float, shares: int | None) -> tuple[int, Lease | None]:
-        """(place in the queue, the lease where it is our turn and enough are free)."""
+        """(place in the queue, lease); the lease is None unless it is our turn and enough GPUs are free."""
         with self._mutex():
             order = self._order(sweep=True)
             place = order.index(name) + 1 if name in order else len(order) + 1
@@ -155,10 +167,10 @@ class Ledger:
                 return place, None
             taken: list[tuple[Gpu, list[int]]] = []
             gpus = self.gpus
-            if shares:  # the least crowded first
+            if shares:  # those with the fewest users first
                 crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
                 gpus = tuple(sorted(gpus, key=lambda gpu: crowd[gpu.uuid]))
-            with contextlib.ExitStack() as undo:  # whatever comes between, a full disk or the stop button
+            with contextlib.ExitStack() as undo:  # frees the locks where a full disk or the stop button interrupts
                 for gpu in gpus:
                     descriptors = self._take(gpu, shares)
                     for descriptor in descriptors:
@@ -178,7 +190,7 @@ class Ledger:
             return place, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
 
     def _take(self, gpu: Gpu, shares: int | None) -> list[int]:
-        """The descriptors that hold a GPU, or a share of it; none where it is not to be had."""
+        """The descriptors that lock a GPU, or a share of it; an empty list where it is not free."""
         whole = self._lock(self._file(gpu), shared=bool(shares))
         if whole is None or not shares:
             return [] if whole is None else [whole]
@@ -190,23 +202,23 @@ class Ledger:
         return []
 
     def holders(self) -> dict[str, Holder | None]:
-        """Who has each GPU alone, by its UUID; None for one that is free, or shared."""
+        """Who has each GPU for themselves, by its UUID; None for a GPU that is free or shared."""
         return {gpu.uuid: self._read(self._file(gpu), Holder) for gpu in self.gpus}
 
     def sharers(self) -> dict[str, list[Holder]]:
-        """Who has a share of each GPU, by its UUID."""
+        """Who has shares of each GPU, by its UUID."""
         return {
             gpu.uuid: [h for path in self._shares_of(gpu) if (h := self._read(path, Holder)) is not None]
             for gpu in self.gpus
         }
 
     def waiting(self) -> list[Waiter]:
-        """Who waits, the next to be served first."""
+        """The processes that wait; the one whose turn is next comes first."""
         found = (self._read(self.directory / name, Waiter) for name in self._order())
         return [waiter for waiter in found if waiter is not None]
 
     def _estimate(self, place: int) -> float | None:
-        """Seconds until so many slices have ended; None where it can't be said."""
+        """Seconds until a process at `place` in the queue gets its turn, at most; None where nobody has a GPU."""
         alone = [h for h in self.holders().values() if h is not None]
         ends = sorted(h.until for h in (*alone, *(h for those in self.sharers().values() for h in those)))
         if not ends:
@@ -214,7 +226,10 @@ class Ledger:
         return max(0.0, ends[min(place, len(ends)) - 1] - time.time()) + SLICE_S * ((place - 1) // len(self.gpus))
 
     def _order(self, sweep: bool = False) -> list[str]:
-        """The names of the live tickets, the next to be served first. `sweep`, under the mutex, removes dead ones."""
+        """The names of the locked tickets; the next one comes first.
+
+        With `sweep`, under the mutex, removes all others.
+        """
         locked = [
             path for gpu in self.gpus for path in (self._file(gpu), *self._shares_of(gpu)) if self._is_locked(path)
         ]
@@ -226,9 +241,9 @@ class Ledger:
                     tickets.append((path.stat().st_uid, _number(path.name), path.name))
             elif sweep:
                 with contextlib.suppress(OSError):
-                    path.unlink()  # its process has ended; another's stays, and counts for nothing
+                    path.unlink()  # its process has ended; we can't remove another user's, which counts for nothing
         tickets.sort(key=lambda t: t[1])
-        before: Counter = Counter()
+        before: Counter[int] = Counter()
         ranked = []
         for uid, number, name in tickets:
             ranked.append((held[uid] + before[uid], number, name))
@@ -237,7 +252,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _ticket(self, count: int) -> Iterator[str]:
-        with self._mutex():  # nobody must find it before it is locked and says whose it is
+        with self._mutex():  # other processes must not find the ticket before it is locked and complete
             path = self.directory / f"ticket-{time.time_ns()}-{os.getpid()}"
             unready = path.with_name(f"new-{path.name}")
             descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -271,10 +286,10 @@ class Ledger:
         return list(itertools.takewhile(Path.exists, found))
 
     def _open(self, path: Path) -> int:
-        """The file for reading and writing, made for all users if missing; never through a link.
+        """The file, open for reading and writing; makes it for all users if it is missing. Never follows a link.
 
-        Linux may refuse to *create* another user's file that is there already in a sticky directory, even where it can be
-        opened (fs.protected_regular): so it is opened first, and created only where there is none.
+        It first tries to open the file without O_CREAT: in a sticky directory Linux may refuse O_CREAT for a file of
+        another user that exists already, even where it can be opened (fs.protected_regular).
         """
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -310,16 +325,16 @@ class Ledger:
         finally:
             os.close(descriptor)
 
-    def _read(self, path: Path, kind):
-        """What a locked file says; None where it is free."""
+    def _read(self, path: Path, kind: type[Written]) -> Written | None:
+        """What a locked file says; None where the file is missing or not locked."""
         if not path.exists() or not self._is_locked(path):
             return None
         with contextlib.suppress(OSError, ValueError, TypeError):
             return kind(**json.loads(path.read_text(encoding="utf-8")))
-        return kind("?", *([0] * (len(kind.__dataclass_fields__) - 1)))
+        return kind("?", *([0] * (len(fields(kind)) - 1)))
 
 
-def _write(descriptor: int, data: dict) -> None:
+def _write(descriptor: int, data: dict[str, Any]) -> None:
     text = json.dumps(data).encode()
     try:
         os.ftruncate(descriptor, 0)
@@ -331,7 +346,7 @@ def _write(descriptor: int, data: dict) -> None:
 
 
 def _owner(path: Path) -> int:
-    """The user who holds the lock on a file, as the kernel knows it, not as the file says; -1 where it can't be told."""
+    """The uid of the user who holds the lock on a file, from the kernel, not from its text; -1 where it is unknown."""
     with contextlib.suppress(OSError, ValueError):
         inode = path.stat().st_ino
         for line in Path("/proc/locks").read_text().splitlines():

@@ -1,4 +1,7 @@
-"""Ranks on several nodes: who is where, numbered, and over which network they meet. Runs on the engines."""
+"""Ranks on several nodes: which engine is which rank, on which host, and which network they use.
+
+Some of these functions run on the engines; their docstrings say so.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,20 @@ import os
 import socket
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from allranks.engines import ports
 from allranks.engines.devices import DeviceError, Inventory
 
-_held: list[socket.socket] = []  # on an engine: the port that its ranks meet on
+_held: list[socket.socket] = []  # on an engine: it holds the port of the rendezvous
 
 
 @dataclass(frozen=True)
 class Seat:
-    """One engine: its id at the controller, its host, and what that host has. `rank` is set where its launcher said it."""
+    """One engine: its id at the controller, its host, and what that host has.
+
+    `rank` is None where the launcher set none.
+    """
 
     engine_id: int
     host: str
@@ -25,8 +32,8 @@ class Seat:
     rank: int | None
 
 
-def look(engine_id: int) -> dict:
-    """Run on an engine: what `Seat` holds, as plain data."""
+def look(engine_id: int) -> dict[str, Any]:
+    """The fields of this engine's `Seat`, as plain data. Runs on an engine."""
     have = Inventory.of_this_machine()
     said = os.environ.get("RANK", "")
     return {
@@ -40,15 +47,18 @@ def look(engine_id: int) -> dict:
 
 
 def number(seats: list[Seat]) -> list[Seat]:
-    """The seats in the order of their ranks: as the launcher numbered them, else host by host."""
-    said = [seat.rank for seat in seats]
-    if sorted(r for r in said if r is not None) == list(range(len(seats))):
-        return sorted(seats, key=lambda seat: seat.rank)
+    """The seats in the order of their ranks: as the launcher numbered them, else sorted by host."""
+    by_rank = {seat.rank: seat for seat in seats if seat.rank is not None}
+    if by_rank.keys() == set(range(len(seats))):
+        return [by_rank[rank] for rank in range(len(seats))]
     return sorted(seats, key=lambda seat: (seat.host, seat.engine_id))
 
 
 def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
-    """What each rank must have set, in the order of ranks. Raises DeviceError where a node has fewer GPUs than ranks."""
+    """The environment variables of each rank, in the order of ranks.
+
+    Raises DeviceError where a node has too few GPUs.
+    """
     found: list[dict[str, str]] = []
     here: Counter[str] = Counter()
     on_host = Counter(seat.host for seat in ordered)
@@ -65,12 +75,12 @@ def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
         if backend == "nccl":
             seen = [other.gpus for other in ordered if other.host == seat.host]
             if len(seen) > 1 and len(set().union(*seen)) == sum(map(len, seen)):
-                mine = seat.gpus[:1]  # its launcher (a batch system) gave each engine GPUs of its own
+                mine = seat.gpus[:1]  # the launcher (a batch system) gave each engine its own GPUs
             else:
                 mine = seat.gpus[local : local + 1]
             if not mine:
                 raise DeviceError(
-                    f"{seat.host} has {len(seat.gpus)} GPUs for {on_host[seat.host]} ranks: start one engine a GPU, or "
+                    f"{seat.host} has {len(seat.gpus)} GPUs for {on_host[seat.host]} ranks: start one engine for each GPU, or "
                     "attach with backend='gloo'."
                 )
             env["CUDA_VISIBLE_DEVICES"] = mine[0]
@@ -91,16 +101,18 @@ def choose_backend(seats: list[Seat]) -> str:
 
 
 def address_towards(host: str) -> str:
-    """Run on an engine: its own address on the network over which it reaches `host`."""
+    """The address of this machine on the network that leads to `host`. Runs on an engine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
-        return probe.getsockname()[0]
+        probe.connect((host, 9))  # sends nothing: the kernel only chooses the route
+        address: str = probe.getsockname()[0]
+        return address
 
 
 def interface_of(address: str) -> str | None:
-    """Run on an engine: the name of the network interface that has this address."""
+    """The name of the network interface that has this address; None where none has it. Runs on an engine."""
     import psutil
 
+    name: str
     for name, addresses in psutil.net_if_addrs().items():
         if any(a.address == address for a in addresses):
             return name
@@ -108,15 +120,16 @@ def interface_of(address: str) -> str | None:
 
 
 def hold_port(address: str) -> int:
-    """Run on an engine: a free port there, which nobody else is given until the next is asked for."""
+    """A free port of `address`, which no other process is given until the next call. Runs on an engine."""
     before, _held[:] = list(_held), ports.hold(1, address)
     for holder in before:
         holder.close()
-    return _held[0].getsockname()[1]
+    port: int = _held[0].getsockname()[1]
+    return port
 
 
 def set_interface(towards: str) -> str | None:
-    """Run on an engine: makes gloo and NCCL use the network that leads to `towards`; its name."""
+    """Makes gloo and NCCL use the network that leads to `towards`; the interface's name. Runs on an engine."""
     name = interface_of(address_towards(towards))
     if name is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = name

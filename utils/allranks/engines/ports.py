@@ -1,4 +1,4 @@
-"""TCP ports that stay ours from the moment we ask for them until we listen on them, and after."""
+"""Free TCP ports that no other process can be given before we listen on them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import socket
 
 
 def hold(n: int, address: str = "") -> list[socket.socket]:
-    """`n` sockets, each on a free port of `address` that nobody else is given as long as the socket is open.
+    """`n` sockets, each bound to a free port of `address`. No other process gets that port while the socket is open.
 
-    ipyparallel and Jupyter ask for free ports and let go of them until they listen; whoever starts at the same time may be
-    given one of them. A socket that is bound and doesn't listen keeps its port from all who ask for any; libzmq may listen
-    on it all the same, for both set SO_REUSEADDR (socket(7)). Raises OSError where the address is not this machine's.
+    ipyparallel and Jupyter ask for a free port, close it, and listen on it later; in between, another process may be
+    given the same port. A socket that is bound but does not listen prevents that: the system gives its port to no
+    process that asks for a free one. libzmq can still listen on it, because both sockets set SO_REUSEADDR (socket(7)).
+    Raises OSError where the address is not this machine's.
     """
     held = []
     for _ in range(n):

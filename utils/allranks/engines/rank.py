@@ -1,6 +1,6 @@
-"""What runs inside the forked processes: ipyparallel's engine, and a rank's entry to torch.distributed.
+"""What runs inside a forked process: ipyparallel's engine, and the functions that make it a rank of torch.distributed.
 
-`join`, `call`, `cell` and `pull` are called over ipyparallel by `World`; students never see them.
+`World` calls `join`, `call`, `cell` and `pull` through ipyparallel; students never see them.
 """
 
 from __future__ import annotations
@@ -9,28 +9,32 @@ import faulthandler
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 from allranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
 from allranks.engines.usercode import in_library
 
-STACKS_ENV = "ALLRANKS_STACKS"  # the file that a rank writes its stacks to when it gets SIGUSR1
-WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which it tells where it stands
-# World's own deadline comes first; a group's time-out only poisons the group
+if TYPE_CHECKING:
+    import torch
+
+STACKS_ENV = "ALLRANKS_STACKS"  # the file to which a rank writes its stacks when it gets SIGUSR1
+WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which a rank reports what it is doing
+# so long that World's own deadline always comes first: after a time-out of torch the group can't be used any more
 GROUP_TIMEOUT_S = 24 * 3600
 
 
-def engine(args: dict, fds: list[int]) -> None:
+def engine(args: dict[str, Any], fds: list[int]) -> None:
     """Runs ipyparallel's engine with the arguments in `args["argv"]` until it is told to stop."""
     from ipyparallel.engine.app import IPEngine
 
     arm_stack_dump()
-    sys.modules["debugpy"] = None  # a debugger can't reach a rank, and its import is half of an engine's start
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # no debugger can reach a rank, and its import is slow
     sys.argv = ["ipengine", *args["argv"]]
     IPEngine.launch_instance(args["argv"])
 
 
 def arm_stack_dump() -> None:
-    """Lets SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, also while the main thread sits in C++."""
+    """Makes SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, even while the main thread is in C++."""
     path = os.environ.get(STACKS_ENV)
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -40,12 +44,12 @@ def arm_stack_dump() -> None:
 
 def join(
     rank: int, world_size: int, backend: str, meet: str, env: dict[str, str], threads: int, path: list[str] | None
-) -> dict:
-    """Makes this engine one rank of a new default group, and its namespace ready; what it is, as `describe` says it.
+) -> dict[str, Any]:
+    """Makes this engine one rank of a new default group and prepares its namespace; returns what `describe` returns.
 
-    Every rank must call it at once. `meet` is torch's init_method: the rendezvous file, or an address, `env` what must be set before CUDA
-    starts (CUDA_VISIBLE_DEVICES), `threads` how many threads torch may use in this rank, `path` the notebook's
-    sys.path, so that both find the same modules.
+    Every rank must call it at the same time. `meet` is torch's init_method: the rendezvous file or an address. `env`
+    holds variables that must be set before CUDA starts, such as CUDA_VISIBLE_DEVICES. torch uses `threads` threads in
+    this rank. `path` is the notebook's sys.path, so that both find the same modules.
     """
     from datetime import timedelta
 
@@ -61,7 +65,7 @@ def join(
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
-    if dist.is_initialized():  # an engine that a notebook joined before
+    if dist.is_initialized():  # another notebook used this engine before
         dist.destroy_process_group()
 
     torch.set_num_threads(threads)
@@ -71,7 +75,7 @@ def join(
         device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
         torch.cuda.set_device(device)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
-        torch.set_default_device(device)  # so that a cell's torch.ones(4) is on the GPU, and the text is one for both
+        torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
     dist.init_process_group(
         backend,
         init_method=meet,
@@ -80,14 +84,17 @@ def join(
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),
     )
     _namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
-    # the first collective connects everybody to everybody: paid here, not in the student's first cell
+    # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
     wait_for_gpu()
     return describe()
 
 
 def _limit_memory(limit: str | None) -> None:
-    """Lets this rank fill `limit` bytes; more is a MemoryError or torch's own, which names the size."""
+    """Limits this rank to `limit` bytes.
+
+    Beyond them, Python raises MemoryError; torch raises an error that names the size.
+    """
     if limit:
         import resource
 
@@ -96,10 +103,10 @@ def _limit_memory(limit: str | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 
 
-def _limit_gpu_memory(share: str | None, device) -> None:
-    """Lets this rank's tensors fill that share of its GPU's memory; more is torch's own error, which names both sizes.
+def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
+    """Limits this rank's tensors to a fraction of its GPU's memory. Beyond it, torch's error names both sizes.
 
-    What CUDA and NCCL take for themselves comes on top: some hundred MB a rank.
+    CUDA and NCCL use more memory on top of that: some hundred MB for each rank.
     """
     if share:
         import torch
@@ -107,30 +114,30 @@ def _limit_gpu_memory(share: str | None, device) -> None:
         torch.cuda.set_per_process_memory_fraction(float(share), device)
 
 
-def describe() -> dict:
-    """This rank in plain data: rank, pid, device in words, backend, torch's and NCCL's versions."""
+def describe() -> dict[str, Any]:
+    """This rank as plain data: rank, pid, device in words, backend, and the versions of torch and NCCL."""
     import torch
     import torch.distributed as dist
 
     on_gpu = dist.get_backend() == "nccl"
     threads = torch.get_num_threads()
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None  # type: ignore[no-untyped-call]  # torch gives it no types
     return {
         "rank": dist.get_rank(),
         "pid": os.getpid(),
         "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
         "backend": dist.get_backend(),
-        "torch": str(torch.__version__),  # plain: its own type would have whoever reads it import torch
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None,
+        "torch": str(torch.__version__),  # a plain text: to unpickle torch's own type, the notebook would import torch
+        "nccl": nccl,
     }
 
 
 def cell(source: str) -> bytes:
-    """Runs the source of a `%%ranks` cell in this rank's interactive namespace; the outcome as `call` gives it."""
-    import cloudpickle
+    """Runs the source of a `%%ranks` cell in this rank's namespace; returns the outcome in the form of `call`."""
     from IPython import get_ipython
 
     shell = get_ipython()
-    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows it, once for all ranks
+    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows errors, once for all ranks
     try:
         result = shell.run_cell(source, store_history=True)
     finally:
@@ -141,64 +148,77 @@ def cell(source: str) -> bytes:
             wait_for_gpu()
         except Exception as late:
             error = late
-    return cloudpickle.dumps(("value", None) if error is None else ("error", describe_error(error)))
+    return _dumps("value", None) if error is None else _dumps("error", describe_error(error))
 
 
 def pull(name: str) -> bytes:
-    """The value of a variable that a `%%ranks` cell set on this rank, as `call` gives it."""
-    import cloudpickle
-
+    """The value of a variable that a `%%ranks` cell set on this rank, in the form of `call`."""
     namespace = _namespace()
     if name not in namespace:
-        error = {"type": "NameError", "message": f"there is no {name!r} on this rank", "hint": None, "frames": []}
-        return cloudpickle.dumps(("error", error))
+        message = f"there is no {name!r} on this rank"
+        return _dumps("error", {"type": "NameError", "message": message, "hint": None, "frames": []})
     return _pack(namespace[name], name)
 
 
 def call(payload: bytes) -> bytes:
-    """Calls the function in `payload` (cloudpickled (function, args, kwargs)); the outcome, cloudpickled.
+    """Calls the function in `payload`, cloudpickled (function, args, kwargs). Returns the outcome, cloudpickled.
 
-    The outcome is ("value", result) or ("error", {...}): an exception crosses as data, with the lines of the student's
-    own frames, so that the notebook can show it without a traceback of the plumbing.
+    The outcome is ("value", result) or ("error", {...}). An exception is sent as plain data, with only the lines of the
+    student's own code, so that the notebook can show it without the lines of our code (see `describe_error`).
     """
     import cloudpickle
 
     try:
         function, args, kwargs = cloudpickle.loads(payload)
     except Exception as error:
-        return cloudpickle.dumps(("error", describe_error(error, hint="while the function was unpacked on the rank")))
+        return _dumps("error", describe_error(error, hint="while the function was unpacked on the rank"))
     try:
         result = function(*args, **kwargs)
         wait_for_gpu()
     except BaseException as error:
-        return cloudpickle.dumps(("error", describe_error(error)))
+        return _dumps("error", describe_error(error))
     return _pack(result, "the result")
 
 
 def wait_for_gpu() -> None:
-    """Waits until this rank's GPU has done what was queued: with NCCL a call returns though others never come."""
+    """Waits until this rank's GPU has finished all queued work: with NCCL, a call returns even if other ranks never do."""
     import torch
 
-    if torch.cuda.is_initialized():
+    if _uses_gpu():
         torch.cuda.synchronize()
 
 
-def _pack(value: object, what: str) -> bytes:
-    """A value as `call` gives it; its CUDA tensors come to the CPU, for the notebook must not start CUDA."""
+def _uses_gpu() -> bool:
+    """Whether this process has started CUDA."""
+    import torch
+
+    started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch gives it no types
+    return started
+
+
+def _dumps(kind: str, value: object) -> bytes:
+    """The pair (`kind`, `value`), cloudpickled."""
     import cloudpickle
+
+    packed: bytes = cloudpickle.dumps((kind, value))
+    return packed
+
+
+def _pack(value: object, what: str) -> bytes:
+    """A value in the form of `call`. Moves its CUDA tensors to the CPU, because the notebook must not start CUDA."""
     import torch
     from torch.utils import _pytree
 
     try:
-        if torch.cuda.is_initialized():
+        if _uses_gpu():
             value = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), value)
-        return cloudpickle.dumps(("value", value))
+        return _dumps("value", value)
     except Exception as error:
-        return cloudpickle.dumps(("error", describe_error(error, hint=f"while {what} was packed to be sent back")))
+        return _dumps("error", describe_error(error, hint=f"while {what} was packed to be sent back"))
 
 
-def describe_error(error: BaseException, hint: str | None = None) -> dict:
-    """An exception as plain data: type, message, and its frames outside the libraries as (file, line, function, text)."""
+def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:
+    """An exception as plain data: type, message, hint, and the user's frames as (file, line, function, text)."""
     import linecache
     import traceback
 
@@ -217,7 +237,7 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict:
     }
 
 
-def _namespace() -> dict:
+def _namespace() -> dict[str, Any]:
     """The engine's interactive namespace, where `%%ranks` cells run."""
     from IPython import get_ipython
 

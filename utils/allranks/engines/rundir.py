@@ -1,4 +1,4 @@
-"""The private directory where sockets, rendezvous files and logs of this user's worlds live."""
+"""The private directory for the sockets, rendezvous files and logs of this user's worlds."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import stat
 import tempfile
 from pathlib import Path
 
+from allranks.errors import CourseError
+
 # a Unix socket's path may have 107 bytes; ours adds at most 40 to the directory
 MAX_PATH = 64
 
 
-class RunDirError(RuntimeError):
-    """The run directory can't be had, or another user could reach it."""
+class RunDirError(CourseError, RuntimeError):
+    """The run directory can't be made or written, or other users can read it."""
 
 
 def run_dir() -> Path:
-    """The directory, made if missing: owned by this user and closed to all others (0700).
+    """The directory; made if missing. It belongs to this user, and no other user can open it (mode 0700).
 
-    `ALLRANKS_RUN_DIR` names another one; else `$XDG_RUNTIME_DIR/allranks`, else `/tmp/allranks-UID`. Raises RunDirError
-    with the mend where it belongs to somebody else, is open to others, or can't be written.
+    It is `ALLRANKS_RUN_DIR`, else `$XDG_RUNTIME_DIR/allranks`, else `/tmp/allranks-UID`. Raises RunDirError where it
+    belongs to another user, is open to other users, or can't be written; the message says how to fix it.
     """
     named = os.environ.get("ALLRANKS_RUN_DIR")
     if named:
@@ -33,25 +35,28 @@ def run_dir() -> Path:
             f"The run directory {path} has a path longer than {MAX_PATH} bytes, too long for sockets. "
             "Set ALLRANKS_RUN_DIR to a shorter one, for example /tmp/ar."
         )
-    mend = "Remove it, or set ALLRANKS_RUN_DIR to a directory of your own."
+    fix = "Remove it, or set ALLRANKS_RUN_DIR to a directory of your own."
     try:
         path.mkdir(mode=0o700, parents=bool(named), exist_ok=True)
         found = path.lstat()
     except OSError as error:
-        raise RunDirError(f"The run directory {path} can't be made ({error.strerror}). {mend}") from None
+        raise RunDirError(f"The run directory {path} can't be made ({error.strerror}). {fix}") from None
     if not stat.S_ISDIR(found.st_mode):
-        raise RunDirError(f"The run directory {path} is not a directory. {mend}")
+        raise RunDirError(f"The run directory {path} is not a directory. {fix}")
     if found.st_uid != os.getuid():
-        raise RunDirError(f"The run directory {path} belongs to another user (uid {found.st_uid}). {mend}")
+        raise RunDirError(f"The run directory {path} belongs to another user (uid {found.st_uid}). {fix}")
     if found.st_mode & 0o077:
-        raise RunDirError(f"The run directory {path} is open to other users. Say `chmod 700 {path}`, or: {mend}")
+        raise RunDirError(f"The run directory {path} is open to other users. Run `chmod 700 {path}`, or: {fix}")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise RunDirError(f"The run directory {path} can't be written. {mend}")
+        raise RunDirError(f"The run directory {path} can't be written. {fix}")
     return path.absolute()
 
 
 def sweep(directory: Path) -> list[Path]:
-    """Removes what processes that are gone left in `directory`, and returns it: names that end in `-PID` or `-PID.ext`."""
+    """Removes the files in `directory` whose process has ended, and returns them.
+
+    Their names end in `-PID` or `-PID.ext`.
+    """
     removed = []
     for entry in directory.iterdir():
         pid = entry.name.partition(".")[0].rpartition("-")[2]
@@ -65,7 +70,7 @@ def sweep(directory: Path) -> list[Path]:
             else:
                 entry.unlink()
         except OSError:
-            continue  # somebody else swept it at the same time
+            continue  # another process removed it at the same time
         removed.append(entry)
     return removed
 

@@ -1,4 +1,4 @@
-"""Whose code a function is, and how the user's own travels to the ranks."""
+"""Tells the user's code from that of libraries, and sends the user's functions to the ranks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _Cached = type(functools.lru_cache(int))
 
 @functools.cache
 def in_library(file: str) -> bool:
-    """Whether a source file is Python's, an installed package's or ours, so not its user's own."""
+    """Whether a source file belongs to Python, an installed package or this course, and not to the user."""
     return file.startswith(_LIBRARIES)
 
 
-def functions(fn: Any) -> list[Callable]:
-    """The functions in a callable: itself, or those that a partial binds, the student's before the one that drives it."""
+def functions(fn: Any) -> list[Callable[..., Any]]:
+    """The functions in a callable: itself or, for a partial, the callables among its arguments, then its function."""
     if isinstance(fn, functools.partial):
         bound = [f for value in (*fn.args, *fn.keywords.values()) if callable(value) for f in functions(value)]
         return [*bound, *functions(fn.func)]
@@ -33,23 +33,24 @@ def functions(fn: Any) -> list[Callable]:
 
 
 def _reduce_cached(cached: Any) -> Any:
-    """A function of the user's own behind functools.cache, without what it has kept; cloudpickle would only name it."""
+    """How to pickle a user's function behind functools.cache: whole, with an empty cache. cloudpickle sends its name."""
     file = getattr(sys.modules.get(cached.__module__ or ""), "__file__", None)
     if cached.__module__ != "__main__" and file is not None and in_library(os.path.abspath(file)):
         return cached.__qualname__
     return _cached, (cached.__wrapped__, cached.cache_parameters())
 
 
-def _cached(function: Callable, options: dict) -> Callable:
-    return functools.lru_cache(**options)(function)
+def _cached(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    cached: Callable[..., Any] = functools.lru_cache(**options)(function)
+    return cached
 
 
 @contextlib.contextmanager
 def by_value(fn: object) -> Iterator[None]:
-    """Has functions of the user's own modules pickled whole: a rank may not be able to import them, or has them older."""
+    """Pickles functions of the user's modules whole: a rank may be unable to import them, or has an older version."""
     import cloudpickle
 
-    reducers = cloudpickle.Pickler.dispatch_table  # cloudpickle's own; pickle goes on as ever
+    reducers = cloudpickle.Pickler.dispatch_table  # of cloudpickle only; pickle itself does not change
     ours = _Cached not in reducers
     if ours:
         reducers[_Cached] = _reduce_cached
@@ -58,7 +59,12 @@ def by_value(fn: object) -> Iterator[None]:
         module = sys.modules.get(getattr(function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         known = ("__main__", *cloudpickle.list_registry_pickle_by_value())
-        if file is not None and module.__name__ not in known and not in_library(os.path.abspath(file)):
+        if (
+            module is not None
+            and file is not None
+            and module.__name__ not in known
+            and not in_library(os.path.abspath(file))
+        ):
             cloudpickle.register_pickle_by_value(module)
             registered.append(module)
     try:

@@ -1,7 +1,7 @@
-"""Inside a rank: a thread that tells where the main thread is, also while that one waits in gloo or NCCL.
+"""Inside a rank: a thread that reports what the main thread is doing, even while it waits in gloo or NCCL.
 
-It looks at the main thread's frames only when asked, so that watching costs nothing. A main thread that holds the GIL
-in C code for ever starves it; then SIGUSR1 and faulthandler answer (see `rank.arm_stack_dump`).
+The thread reads the main thread's frames only when asked, so it costs nothing otherwise. Where the main thread holds
+the GIL in C code for ever, this thread can't answer; then SIGUSR1 and faulthandler do (see `rank.arm_stack_dump`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from allranks.engines.usercode import in_library
 
 C10D = "distributed_c10d.py"
-# names of torch's plumbing between a public collective and its caller
+# torch's wrapper functions between a public collective and its caller
 PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
 _TENSORS = ("tensor", "input", "input_tensor", "output", "output_tensor", "tensor_list", "input_list")
 _PEERS = ("dst", "src", "group_dst", "group_src")
 
 
 def serve(path: str) -> None:
-    """Answers every connection to the Unix socket `path` with one JSON object, see `status`; in a thread."""
+    """Starts a thread that answers every connection to the Unix socket `path` with one JSON object (see `status`)."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -46,10 +46,13 @@ def _answer(listening: socket.socket) -> None:
             connection.sendall(json.dumps(status()).encode())
 
 
-def status() -> dict:
-    """Where the main thread is: op, peer, shape, dtype, seq (the group's collectives so far), file, line, text; or waits_for_gpu."""
-    found: dict = {}
-    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident)
+def status() -> dict[str, Any]:
+    """What the main thread is doing: some of op, peer, shape, dtype, group, seq, file, line, text and waits_for_gpu.
+
+    seq is how many collectives the group has begun.
+    """
+    found: dict[str, Any] = {}
+    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith(C10D) and name not in PLUMBING and not name.startswith("_"):
@@ -67,9 +70,10 @@ def status() -> dict:
     return found
 
 
-def _arguments(frame: FrameType) -> dict:
-    """Peer, shape and dtype of the call in a frame of torch.distributed, as far as it shows them."""
-    values, found = frame.f_locals, {}
+def _arguments(frame: FrameType) -> dict[str, Any]:
+    """Peer, shape, dtype, group and seq of the call in a frame of torch.distributed, where the frame has them."""
+    values: dict[str, Any] = frame.f_locals
+    found: dict[str, Any] = {}
     peer = next((values[n] for n in _PEERS if isinstance(values.get(n), int)), None)
     if peer is not None and frame.f_code.co_name in ("send", "recv"):
         found["peer"] = peer
@@ -77,17 +81,17 @@ def _arguments(frame: FrameType) -> dict:
         tensor = values.get(name)
         if isinstance(tensor, (list, tuple)) and tensor:
             tensor = tensor[0]
-        if hasattr(tensor, "dtype") and hasattr(tensor, "shape"):
+        if tensor is not None and hasattr(tensor, "dtype") and hasattr(tensor, "shape"):
             found["shape"], found["dtype"] = list(tensor.shape), str(tensor.dtype).removeprefix("torch.")
             break
     return found | _counted(values.get("group"))
 
 
-def _counted(group: Any) -> dict:
-    """The collectives so far of a group, None for the default one, and its ranks."""
+def _counted(group: Any) -> dict[str, Any]:
+    """How many collectives a group has begun (`seq`), and its ranks (`group`). None means the default group."""
     found = {}
     with contextlib.suppress(Exception):
-        # loaded since the rank joined; an import here could wait for the main thread's, which may be what is asked about
+        # not an import statement: it could wait for an import of the main thread that never ends
         c10d = sys.modules["torch.distributed.distributed_c10d"]
         group = group or c10d._get_default_group()
         found["seq"] = group._get_sequence_number_for_group()
@@ -96,5 +100,5 @@ def _counted(group: Any) -> dict:
 
 
 def is_waiting_for_gpu(file: str, function: str) -> bool:
-    """Whether a frame is `rank.wait_for_gpu`: the user's code is done, and its GPU is not."""
+    """Whether a frame is `rank.wait_for_gpu`: then the user's code has ended, but its GPU is still busy."""
     return function == "wait_for_gpu" and file.endswith("engines/rank.py")

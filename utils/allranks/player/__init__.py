@@ -1,4 +1,4 @@
-"""The player: see the chunks move, from a schedule or from a run of your own."""
+"""The player: shows how chunks move, in a schedule or in a run of your own."""
 
 from allranks.player.animation import Animation, animate
 from allranks.player.widget import Player, PlayerError

@@ -1,6 +1,6 @@
-"""A trace made ready to be watched: messages in steps, and what every cell holds after each of them.
+"""Makes an animation from a schedule or a trace: messages in steps, and what every cell holds after each step.
 
-This is the one place where contributions are folded; the browser and the still picture only draw what is found here.
+Only this file computes what cells hold; the browser and the still picture only draw it.
 A *cell* is (rank, chunk). What it holds are *contributions*: a tuple of bit masks, the first with the ranks counted
 at least once, the second with those counted at least twice, and so on, so that 256 ranks fold quickly.
 """
@@ -22,13 +22,13 @@ from allranks.trace import Message, Trace
 Contributions = tuple[int, ...]
 LAYOUTS = ("ring", "line", "tree", "grid", "all-to-all")
 _CAPTION_ITEMS = 16
-# what travels to the browser of each transfer, besides what it carries, and of each bar
+# the fields of each transfer (besides `carried` and `after`) and of each bar that are sent to the browser
 _TRANSFER_COLUMNS = tuple("step src dst nbytes chunks reduce delivered effect_known line start end".split())
 _BAR_COLUMNS = tuple("rank op step end_step peer nbytes line label start end".split())
 
 
 def contributions(ranks: Iterable[int]) -> Contributions:
-    """The contributions of `ranks`, each as often as it is named."""
+    """The contributions of `ranks`; a rank that occurs twice counts twice."""
     layers: list[int] = []
     for rank, times in Counter(ranks).items():
         while len(layers) < times:
@@ -39,19 +39,19 @@ def contributions(ranks: Iterable[int]) -> Contributions:
 
 
 def contributors(held: Contributions) -> list[int]:
-    """The ranks that contributed, in order, a rank twice if it was counted twice."""
+    """The ranks that contributed, in order; a rank that was counted twice occurs twice."""
     return sorted(rank for layer in held for rank in range(layer.bit_length()) if layer >> rank & 1)
 
 
 def add(left: Contributions, right: Contributions) -> Contributions:
-    """The contributions of both together."""
+    """The sum of two contributions."""
     if len(left) == len(right) == 1 and not left[0] & right[0]:
         return (left[0] | right[0],)
     return contributions([*contributors(left), *contributors(right)])
 
 
 def ranges(held: Contributions) -> list[int]:
-    """Contributions as a flat list lo, hi, lo, hi, ... of runs of ranks; layers of repeats follow one another."""
+    """Contributions as a flat list lo, hi, lo, hi, ... of runs of ranks, one layer after the other."""
     runs: list[int] = []
     for layer in held:
         low = 0
@@ -68,9 +68,10 @@ def ranges(held: Contributions) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One message on its way, with what each of its chunks carries and what its cell holds afterwards.
+    """One message, with what each of its chunks carries and what the receiver's cell holds afterwards.
 
-    `effect_known` is False where nobody saw what the receiver did with it: live ranks add with a line of their own.
+    `effect_known` is False where the trace does not show what the receiver did with it: live ranks add in their own
+    code.
     """
 
     step: int
@@ -89,13 +90,13 @@ class Transfer:
 
     @property
     def does(self) -> str:
-        """What the receiver does with it."""
+        """What the receiver does with the message: "adds", "stores", or "receives" where that is unknown."""
         return "adds" if self.reduce else "stores" if self.effect_known else "receives"
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something else on a rank's lane: compute, a wait, or a whole collective; `end_step` None: it never ended."""
+    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None where it never ended."""
 
     rank: int
     op: str
@@ -138,7 +139,10 @@ class Animation:
     bound: tuple[str, float] | None = None
 
     def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Contributions]]:
-        """What every cell holds, a mapping for each of the steps `at`; without it after 0, 1, ... `steps` steps."""
+        """What every cell holds after each of the steps `at`: one mapping for each; without `at`, after 0, 1, ...
+
+        `steps` steps.
+        """
         wanted = set(range(self.steps + 1) if at is None else at)
         now, found, done = dict(self.before), [], 0
         for step in range(self.steps + 1):
@@ -187,7 +191,7 @@ class Animation:
         return lines
 
     def payload(self) -> bytes:
-        """The animation as zlib-compressed JSON, the only thing that travels to the browser.
+        """The animation as zlib-compressed JSON, which is all that is sent to the browser.
 
         Its keys are the table `AnimationData` in js/src/data.js. `transfers` and `bars` are tables by column.
         """
@@ -197,7 +201,10 @@ class Animation:
         width = (self.ranks + 7) // 8
 
         def number_of(held: Contributions) -> int:
-            """The number of these contributions, by their bytes: the hashes of runs of ones collide every 61 bits."""
+            """The number of these contributions.
+
+            The key is their bytes: Python's hashes of large masks collide too often.
+            """
             if (number := seen.get(id(held))) is None:
                 key = b"".join(layer.to_bytes(width, "little") for layer in held)
                 number = seen[id(held)] = table.setdefault(key, len(table))
@@ -271,7 +278,7 @@ def _read(trace: Trace) -> tuple[list[Transfer], list[Bar], dict[int, Contributi
 
 
 def _late_steps(trace: Trace) -> list[int]:
-    """The steps of the sends in their order; one that never began comes after all else that its rank did."""
+    """The steps of the sends, in order; a send that never began comes after everything else that its rank did."""
     last: Counter[int] = Counter()
     for e in trace.events:
         if e.step is not None:
@@ -281,9 +288,9 @@ def _late_steps(trace: Trace) -> list[int]:
 
 
 def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> list[Bar]:
-    """Compute, waits and whole collectives; also each receive that no send met, which is a wait without an end.
+    """The bars: compute, waits and whole collectives. A receive without a matching send is a wait without an end.
 
-    `place` maps a message's match to its step: a send and a receive of one step are one turn of their rank.
+    `place` maps a message's match to its step: a rank's send and receive in one step count as one turn.
     """
     busy: dict[int, list[tuple[float, float]]] = defaultdict(list)
     done = [0.0] * (max((transfer.step for transfer in transfers), default=-1) + 1)
@@ -303,8 +310,7 @@ def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> lis
         if e.op in ("recv", "reduce") and (e.match is None or e.match not in met):
             bars.append(Bar(e.rank, "wait", step, None, e.peer, line=e.line, start=e.start))
         elif e.op == "wait" and e.step is None and e.start is not None and e.end is not None and transfers:
-            # an idle time lies in the steps that were going on meanwhile; a rank isn't idle while its own message is
-            # under way
+            # a wait lies in the steps that happen at its time; a rank does not wait while its own message is under way
             for begin, until in _without(e.start, e.end, busy[e.rank]):
                 first = min(bisect_right(done, begin), len(done) - 1)
                 last = min(max(first, bisect_left(done, until)), len(done) - 1)
@@ -318,7 +324,7 @@ def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> lis
 
 
 def _without(start: float, end: float, taken: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """What is left of a span when the `taken` ones are cut out of it."""
+    """The parts of the span from `start` to `end` that are in none of the spans `taken`."""
     left = []
     for low, high in sorted(taken):
         if low >= end or high <= start:
@@ -330,7 +336,7 @@ def _without(start: float, end: float, taken: list[tuple[float, float]]) -> list
 
 
 def _infer_steps(messages: Sequence[Message]) -> list[int]:
-    """Steps for messages that carry none: a rank sends one message a step, and only after what it received before."""
+    """Steps for messages without one: a rank sends one message in each step, and only after what it received before."""
     ready: Counter[int] = Counter()
     waiting: list[tuple[float, int, int]] = []
     steps = []
@@ -359,7 +365,7 @@ def _fold(
     given: dict[int, Contributions],
     inferred: bool,
 ) -> Animation:
-    """Folds the messages in order of their steps; within a step every message leaves before any arrives."""
+    """Computes what cells hold, step by step; within a step, every message leaves before any arrives."""
     rules = _rules(source)
     held = _by_cell(rules.initial()) if rules else {}
     goal = _by_cell(rules.final()) if rules else {}
@@ -403,7 +409,7 @@ def _fold(
     steps = max((x.step for x in drawn), default=-1) + 1
     links = {(transfer.src, transfer.dst) for transfer in transfers}
     timed = clock != "step" and any(x.start is not None and x.end is not None for x in drawn)
-    # what torch did beside a live run's own messages says nothing about these
+    # a live run's own messages are not those of the collective that torch ran beside them
     collective = None if kind == "live" and raw else source.collective
     words = " ".join(filter(None, (source.algorithm, collective))) or f"{kind} run"
     return Animation(
@@ -430,16 +436,16 @@ def _fold(
 
 
 def _by_cell(cells: dict[tuple[int, int], Counter[int]]) -> dict[tuple[int, int], Contributions]:
-    """Counters as contributions; a counter that many cells share is turned into them once."""
+    """Counters as contributions; a counter that many cells share is converted once."""
     known: dict[int, Contributions] = {}
     return {cell: known.get(id(c)) or known.setdefault(id(c), contributions(c.elements())) for cell, c in cells.items()}
 
 
 def _rules(source: Schedule | Trace) -> Schedule | None:
-    """The empty schedule that knows what each rank holds at either end, or None where the trace names no chunks."""
+    """A schedule without moves: what ranks hold at the start and the end. None where the trace names no chunks."""
     if isinstance(source, Schedule):
         return source
-    # a live run's collective is one that torch did; its chunks are those of its own messages
+    # a live run's collective was run by torch, but its chunks are those of the run's own messages
     if source.kind == "live" or not source.chunks or source.collective not in COLLECTIVES:
         return None
     root = source.root if source.root is not None else 0
@@ -454,7 +460,7 @@ def pattern(ranks: int, links: set[tuple[int, int]]) -> str:
     round_it = {(a, b) for a, b in pairs if b - a in (1, ranks - 1)}
     if len(round_it) == len(pairs):
         return "ring" if (0, ranks - 1) in pairs else "line"
-    # a message that strays from a ring is seen best on that ring
+    # a ring with a few other messages is shown as that ring
     if len(round_it) == ranks and len(pairs) - ranks <= ranks // 4:
         return "ring"
     if len(pairs) == ranks * (ranks - 1) // 2:
@@ -465,7 +471,7 @@ def pattern(ranks: int, links: set[tuple[int, int]]) -> str:
 
 
 def columns(ranks: int, links: set[tuple[int, int]]) -> int:
-    """How many columns a grid has: each link stays in its row or column, if that can be; then nearly square."""
+    """How many columns a grid has: if possible, so that each link stays in its row or column; else nearly square."""
     root = next(i for i in range(1, ranks + 1) if i * i >= ranks)
     even = sorted((w for w in range(2, ranks) if ranks % w == 0), key=lambda w: (abs(w - ranks / w), -w))
     return next((w for w in even if _fits(w, links)), even[0] if even and even[0] <= 2 * root else root)
@@ -478,7 +484,7 @@ def _fits(wide: int, links: set[tuple[int, int]]) -> bool:
 def bound(collective: str | None, ranks: int, nbytes: int) -> tuple[str, float] | None:
     """The least that the busiest rank must send, as (formula, bytes), for a vector of `nbytes`; None where unknown.
 
-    Without in-network reduction (Patarasuk & Yuan 2009; Chan et al. 2007): in broadcast and reduce a rank parts with
+    Without in-network reduction (Patarasuk & Yuan 2009; Chan et al. 2007): in broadcast and reduce, some rank must send
     every byte once; an all-reduce is a reduce-scatter and an all-gather.
     """
     if ranks < 2 or not nbytes:
@@ -499,7 +505,7 @@ def bound(collective: str | None, ranks: int, nbytes: int) -> tuple[str, float] 
 
 
 def size(nbytes: float) -> str:
-    """Bytes in words: '512 B', '1.5 kB', '2 MB' (powers of 1000)."""
+    """Bytes with a unit: '512 B', '1.5 kB', '2 MB' (powers of 1000)."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= 0.9995 * scale:  # 999.9 kB would be written 1e+03 kB
             return f"{nbytes / scale:.3g} {unit}"

@@ -1,6 +1,7 @@
-"""The still picture: what every cell holds after each step, side by side, with the messages between as arrows.
+"""The still picture: what every cell holds after each step, side by side, with arrows for the messages in between.
 
-For places where no script runs: GitHub, PDF, a mail. Light colours on white, since no theme is known there.
+It is for places where no script runs: GitHub, a PDF, an e-mail. The background is white, because the theme is unknown
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BUSY = 200
 
 
 def still(animations: Sequence[Animation]) -> str:
-    """One SVG document with each animation's picture below the other's."""
+    """One SVG document with the pictures of all animations, one below the other."""
     pieces, top, wide = [], 0.0, 0.0
     for f in animations:
         body, w, h = _picture(f)
@@ -85,7 +86,7 @@ def _picture(f: Animation) -> tuple[str, float, float]:
 
 
 def _lanes(f: Animation) -> tuple[str, float, float]:
-    """Bars along the time, a lane for each rank: for runs of which only whole collectives are known."""
+    """Bars along the time, with a lane for each rank: for runs where only whole collectives are known."""
     rows = min(f.ranks, _ROWS)
     bars = [bar for bar in f.bars if bar.rank < rows]
     timed = [(bar.start, bar.end) for bar in bars if bar.start is not None]
@@ -140,23 +141,23 @@ def _head(f: Animation, said: str, rows: int, top: float, row: float, tall: floa
 
 
 def short(bar: Bar) -> str:
-    """What a bar is called: torch's names without what they say about the form of their arguments."""
+    """The name of a bar: torch's name without the ending that describes the arguments."""
     return (bar.label or bar.op).removesuffix("_single").removesuffix("_tensor").removesuffix("_into")
 
 
 def _kept(steps: int) -> list[int]:
-    """The states that are shown: all where they fit, else the first ones and the last."""
+    """The steps whose states are shown: all of them where they fit, else the first ones and the last."""
     if steps <= _COLUMNS:
         return list(range(steps + 1))
     return [*range(_COLUMNS - 1), steps]
 
 
 def _cell(paths: dict[str, list[str]], x: float, y: float, w: float, h: float, held: list[int], ranks: int) -> None:
-    """Adds a cell to the paths that are drawn, one path a colour, so that a large picture stays a small file."""
+    """Adds a cell to the paths. There is one path for each colour, so that a large picture is still a small file."""
     stripe = h / ranks
     paths["frame"].append(f"M{x:g} {y:g}h{w:g}v{h:g}h-{w:g}z")
     if ranks > _ROWS:
-        # too many for stripes: the height says how many contributions there are
+        # too many ranks for stripes: the height shows how many contributed
         full = round(h * len(set(held)) / ranks, 1)
         paths[COLOURS[0]].append(f"M{x:g} {y + h - full:g}h{w:g}v{full:g}h-{w:g}z")
         return
@@ -174,7 +175,7 @@ def _arrow(transfer: Transfer, x: float, wide: float, top: float, row: float, ro
         colour, dash, end, b = "#c62828", ' stroke-dasharray="4 3"', x + wide * 0.55, a + (b - a) * 0.55
     label = _named(transfer.chunks)
     sign = {"adds": "+", "stores": "=", "receives": ""}[transfer.does] if transfer.delivered else "✗"
-    # the label stands near the sender, where arrows have not crossed yet
+    # put the label near the sender, where the arrows do not cross yet
     near = 0.2 if abs(transfer.dst - transfer.src) < rows / 2 else 0.08
     tx, ty = x + wide * near, a + (b - a) * near - 3
     return (
@@ -186,7 +187,7 @@ def _arrow(transfer: Transfer, x: float, wide: float, top: float, row: float, ro
 
 
 def _named(chunks: tuple[int, ...]) -> str:
-    """The chunks of a message, in little room: "c0", "c0…3", or how many they are."""
+    """The chunks of a message, in a short form: "c0", "c0…3", or their number."""
     if len(chunks) < 2:
         return "".join(f"c{c}" for c in chunks)
     whole = chunks == tuple(range(chunks[0], chunks[-1] + 1))

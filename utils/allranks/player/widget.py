@@ -15,18 +15,19 @@ from typing import Any
 import anywidget
 import traitlets
 
+from allranks.errors import CourseError
 from allranks.player.animation import LAYOUTS, Animation, animate
 from allranks.player.still import still
 from allranks.schedules import Schedule
 from allranks.trace import Trace
 
-# an animation that is larger than this, in bytes, isn't put a second time into the notebook for pages without a kernel
+# larger animations (in bytes) are not stored a second time in the notebook, for pages without a kernel
 _LARGE = 400_000
 SPEEDS = (0.25, 0.5, 1, 2, 4)
 
 
-class PlayerError(ValueError):
-    """Something that the player can't play, or a setting that it doesn't know."""
+class PlayerError(CourseError, ValueError):
+    """The player can't play its input, or does not know a setting."""
 
 
 @cache
@@ -37,11 +38,11 @@ def script() -> str:
 
 @cache
 def packed() -> bytes:
-    """The ES module, zlib-compressed: every player carries it, so it is kept small."""
+    """The ES module, zlib-compressed, because every player in a notebook stores a copy."""
     return zlib.compress(script().encode(), 9)
 
 
-# what the browser loads first: it unpacks the module above and hands over to it
+# the browser loads this first; it unpacks the module above and calls it
 LOADER = """
 async function unpack(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -58,12 +59,12 @@ class Player(anywidget.AnyWidget):
     """A widget that plays a schedule or a trace; with two of them it plays both side by side, in step.
 
     `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector where a
-    schedule is given; a trace knows its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
+    schedule is given; a trace has its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
     is "step" or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before
     each step and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and
     `quiz` can be set and linked; `answers` holds what was answered. js/src/data.js lists the traits with their types.
 
-    Raises PlayerError for anything else than a Schedule or Trace and for unknown settings.
+    Raises PlayerError for an input that is neither a Schedule nor a Trace, and for unknown settings.
 
     Example:
         >>> player = Player(schedules.ring_all_reduce(4), compare=schedules.tree_all_reduce(4), nbytes=1 << 20)
@@ -127,7 +128,7 @@ class Player(anywidget.AnyWidget):
         return f"<Player {' beside '.join(f.title for f in self.animations)}>"
 
     def text(self) -> str:
-        """What happens, in words, one line a step."""
+        """What happens, in words, with one line for each step."""
         parts = []
         for f in self.animations:
             lines = f.captions()
@@ -137,13 +138,13 @@ class Player(anywidget.AnyWidget):
         return "\n\n".join(parts)
 
     def svg(self) -> str:
-        """A still picture, an SVG document: what every cell holds after each step and the messages between."""
+        """A still picture, an SVG document: what every cell holds after each step, and the messages in between."""
         return still(self.animations)
 
     def page(self) -> str:
-        """HTML for where no kernel is: the still picture, and a script that puts the player in its place.
+        """HTML for pages without a kernel: the still picture, and a script that replaces it by the player.
 
-        Needs no network. Where scripts are taken out (GitHub), and for the largest animations, the picture stays.
+        Needs no network. The picture stays where scripts are removed (GitHub), and for the largest animations.
         """
         picture = base64.b64encode(self.svg().encode()).decode()
         words = html.escape(self.text(), quote=True)
@@ -166,7 +167,7 @@ class Player(anywidget.AnyWidget):
         parts = {"NAME": name, "PICTURE": picture, "WORDS": words}
         parts |= {"STATE": json.dumps(state), "BINARY": json.dumps(binary)}
         parts["MODULE"] = base64.b64encode(LOADER.encode()).decode()
-        # all at once, for what is put in may hold such a word too
+        # all in one pass, because an inserted text may hold such a word too
         return re.sub("|".join(parts), lambda found: parts[found[0]], _PAGE)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:

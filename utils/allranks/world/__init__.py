@@ -1,4 +1,4 @@
-"""The live world: real ranks on engines, one pinned to each GPU, or gloo on the CPU."""
+"""The live world: real ranks on engines, with one GPU for each rank, or with gloo on the CPU."""
 
 from allranks.world.cluster import WorldError
 from allranks.world.failures import RankDied, RanksError, RanksStuck

@@ -1,4 +1,4 @@
-"""A world on engines that somebody else started: by Slurm, over SSH, or on another machine, through ipyparallel."""
+"""A world on ipyparallel's engines that were started elsewhere: by Slurm, over SSH, or on another machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from allranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
 
 
 class Attached(Engines):
-    """Engines reached through ipyparallel's cluster or connection file. They are joined into a group, and never ended."""
+    """Engines that a cluster or connection file of ipyparallel names.
+
+    This class joins them into a group, and never ends them.
+    """
 
     ours = False
     afterwards = "These engines were started elsewhere, so they can't be replaced from here: restart them there, then World.attach again."
@@ -32,7 +35,10 @@ class Attached(Engines):
         self._meet(progress, deadline, _controller_address(self.file))
 
     def _meet(self, progress: Callable[[str], None], deadline: float, controller: str) -> None:
-        """Numbers the engines that the client knows, and joins them into one group; `controller` is its address."""
+        """Numbers the engines that the client knows, and joins them into one group.
+
+        `controller` is the controller's address.
+        """
         ids = sorted(self._client.ids)
         if not ids:
             raise WorldError(f"The cluster of {self.file} has no engines yet; wait until they are registered.")
@@ -74,15 +80,15 @@ class Attached(Engines):
         return [reply.get() for reply in replies]
 
     def watch(self, rank: int) -> Path:
-        """No socket: the rank may be on another machine."""
+        """A path that does not exist: the rank may be on another machine, so there is no socket."""
         return Path("/nonexistent")
 
     def stacks(self, rank: int) -> Path:
-        """No file, likewise."""
+        """A path that does not exist, for the same reason."""
         return Path("/nonexistent")
 
     def dead(self) -> dict[int, str]:
-        """The ranks whose engine the controller has lost."""
+        """The ranks whose engine is no longer registered at the controller."""
         if self._client is None or not self.described:
             return {}
         there = set(self._client.ids)
@@ -90,7 +96,7 @@ class Attached(Engines):
         return {rank: "is no longer known to the controller" for rank in lost}
 
     def renew(self) -> None:
-        """Lets go of them: they are not ours to replace, and a stuck one would answer nothing more."""
+        """Disconnects from the engines: we can't replace them, and an engine that hangs would not answer any more."""
         self.stop()
 
     def _stop(self) -> None:
@@ -111,7 +117,7 @@ def connect(ipp, file: Path):
 
 
 def _controller_address(file: Path) -> str:
-    """The address at which engines reach the controller, from the connection file beside the cluster's."""
+    """The address at which engines reach the controller, from the cluster file or the connection file."""
     data = json.loads(file.read_text(encoding="utf-8"))
     if "interface" not in data:
         client = (data.get("controller") or {}).get("state", {}).get("connection_info", {}).get("client")

@@ -1,4 +1,4 @@
-"""One call on all ranks: sent, waited for, and explained where it does not come back."""
+"""One call on all ranks: sends it, waits for it, and explains why it does not return."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from allranks.world.rank_status import (
 )
 from allranks.world.screen import Screen
 
-# after a rank failed, how long the others may go on before they are looked at
+# how long the other ranks may go on after one has failed, before we check whether they wait for it
 GRACE_S = 1.0
 POLL_S = 0.02
 
 
 class Call:
-    """`function(*args)` on every rank at once. `source` is the cell it runs, for the text of lines only ranks know."""
+    """Calls `function(*args)` on every rank at once.
+
+    `source` is the cell's text: the notebook can't read its lines elsewhere.
+    """
 
     def __init__(
         self,
@@ -50,16 +53,19 @@ class Call:
 
     @property
     def errors(self) -> dict[int, dict]:
-        """What ranks raised so far."""
+        """The errors that ranks have raised so far."""
         return {rank: error for rank, (kind, error) in self.outcomes.items() if kind == "error"}
 
     @property
     def gone(self) -> bool:
-        """Whether the ranks that it was sent to were stopped or replaced by somebody else."""
+        """Whether the ranks of this call were stopped or replaced from outside the call."""
         return self.engines.described is not self.described
 
     def results(self) -> list:
-        """What each rank returned. Raises RanksError; or RanksStuck or RankDied, after which the ranks are of no use."""
+        """What each rank returned.
+
+        Raises RanksError, RanksStuck or RankDied; after the last two, the ranks must be replaced.
+        """
         try:
             self.pending = self.engines.submit(self.function, [self.args] * self.ranks)
             self._wait()
@@ -103,12 +109,12 @@ class Call:
             self._inject_fault(now - self.began)
             self.screen.update(self.pending, now - self.began, self.deadline_s)
             if now - self.began > self.deadline_s:
-                self._give_up(f"Not every rank was back after {self.deadline_s:g} s. Where each rank stands:")
+                self._give_up(f"Not every rank returned within {self.deadline_s:g} s. What each rank is doing:")
             if failed_at is not None and not dead and now - failed_at > GRACE_S:
                 failed_at = now
                 waiting = self._unfinished()
                 if waiting and all(s.waits for s in waiting):
-                    self._give_up("The others wait for what can't come any more:", waiting)
+                    self._give_up("The other ranks wait for something that can't come any more:", waiting)
             first = next(reply for rank, reply in enumerate(self.pending) if rank not in self.outcomes)
             first.wait(POLL_S)
 
@@ -168,7 +174,7 @@ class Call:
 
 
 def _open(reply, loads) -> tuple:
-    """The outcome that a rank sent: ("value", result) or ("error", details)."""
+    """The outcome of one rank: ("value", result) or ("error", details)."""
     try:
         packed = reply.get(0)
     except Exception as error:  # the engine itself could not call our function
@@ -186,7 +192,7 @@ def _indent(status: RankStatus) -> str:
 
 
 def _oom_kills() -> int:
-    """How many processes of our control group the kernel has killed for want of memory."""
+    """How many processes of our control group the kernel has killed because memory ran out."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         for line in Path("/sys/fs/cgroup/memory.events").read_text().splitlines():
             name, _, count = line.partition(" ")

@@ -1,4 +1,7 @@
-"""The engines under a world: a controller and one engine a rank, started, joined into a group, watched, and stopped."""
+"""The engines of a world: a controller, and one engine for each rank.
+
+Starts them, joins them into a group, and ends them.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,22 @@ from allranks.errors import CourseError
 
 START_TIMEOUT_S = 90.0
 STALL_S = 0.5
-KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else all that was ever sent, up to 1 GiB
+KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else the controller keeps everything that was sent, up to 1 GiB
 _numbers = itertools.count()
 
 
 class WorldError(CourseError):
-    """A world that can't be started or used; the message says what to do."""
+    """The world can't be started or used; the message says what to do."""
 
 
 class Engines:
-    """The processes of one world. Makes them all in `start`, ends them all in `stop`; there is no half-way state.
+    """The processes of one world. `start` makes all of them, or none; `stop` ends all of them.
 
     `launcher` is "warm" (forked) or "local" (ipyparallel's own, for systems where forking is unsafe).
     """
 
-    ours = True  # started, published and leased by this process
-    # what becomes of the ranks after a call that never came back
+    ours = True  # whether this process starts, publishes and leases them
+    # what the reader is told about the ranks after a call that never returned
     afterwards = "The world has fresh ranks now: run the cells that set up their variables again."
 
     def __init__(self, placement: Placement, launcher: str) -> None:
@@ -52,11 +55,11 @@ class Engines:
         self._client: Any = None
         self._views: list = []
         self._launchers: dict = {}
-        self._changing = threading.RLock()  # the idle thread stops it too
+        self._changing = threading.RLock()  # the idle thread may call `stop` too
         self._cancelled = False
 
     def start(self, progress: Callable[[str], None]) -> None:
-        """Starts everything and joins the ranks into one group. Raises WorldError, with nothing left behind."""
+        """Starts everything and joins the ranks into one group. Raises WorldError, and then leaves nothing behind."""
         with self._changing:
             self._cancelled = False
             told: queue.SimpleQueue = queue.SimpleQueue()
@@ -71,7 +74,7 @@ class Engines:
                 finally:
                     told.put(None)
 
-            # in a thread, so that the stop button never comes between a fork and the note of it
+            # in a thread: the stop button could otherwise interrupt between a fork and the record of it
             worker = threading.Thread(target=work, name="allranks-start")
             worker.start()
             try:
@@ -111,7 +114,7 @@ class Engines:
         if self.launcher == "warm":
             progress("importing torch once, for all ranks")
             ForkServer.ensure()
-        import ipyparallel  # noqa: F401  # takes half a second, while the fork server imports torch
+        import ipyparallel  # noqa: F401  # it takes half a second; the fork server imports torch at the same time
 
         if self.launcher == "warm":
             ForkServer.ensure().wait_warm(START_TIMEOUT_S)
@@ -126,9 +129,9 @@ class Engines:
         self.described = self._join(deadline)
 
     def _start_controller(self, warm: bool, missed_beats: int, **options) -> None:
-        """Starts ipyparallel's controller, a fork where it is `warm`; `options` are those of its Cluster.
+        """Starts ipyparallel's controller; forks it where `warm` is true. `options` are those of ipyparallel's Cluster.
 
-        An engine that misses so many heartbeats, one a second, is given up.
+        The controller forgets an engine that misses `missed_beats` heartbeats; there is one in each second.
         """
         import ipyparallel as ipp
 
@@ -144,7 +147,7 @@ class Engines:
             cluster_id="",
             controller_args=arguments,
             load_profile=False,
-            shutdown_atexit=False,  # ours runs instead, without a word
+            shutdown_atexit=False,  # ours runs instead, and prints nothing
             log_level=logging.ERROR,
             **options,
         )
@@ -153,8 +156,8 @@ class Engines:
     def _connect(self, ranks: int, deadline: float, progress: Callable[[str], None]):
         """A client that knows all engines.
 
-        The hub tells new engines to the clients that it has; one that subscribes in that very moment misses them, so
-        after a stall we ask again, for the answer to a new connection lists all that are there.
+        The hub tells its clients about new engines, but a client that connects at the same moment may miss one. So
+        after `STALL_S` seconds without news we connect again: the answer to a new connection lists all engines.
         """
         client = self._cluster.connect_client_sync()
         seen, since = -1, time.monotonic()
@@ -218,15 +221,15 @@ class Engines:
             raise WorldError(f"Not all {self.placement.ranks} ranks had {verb} after {START_TIMEOUT_S:.0f} s.")
 
     def submit(self, function, per_rank: list[tuple]) -> list:
-        """Calls `function(*per_rank[r])` on every rank r; ipyparallel's AsyncResults in the order of ranks."""
+        """Starts `function(*per_rank[r])` on every rank r; returns ipyparallel's AsyncResults in the order of ranks."""
         return [view.apply_async(function, *args) for view, args in zip(self._views, per_rank, strict=True)]
 
     def stacks(self, rank: int) -> Path:
-        """The file that rank `rank` writes its stacks to."""
+        """The file to which rank `rank` writes its stacks."""
         return self.directory / f"stacks-{rank}"
 
     def watch(self, rank: int) -> Path:
-        """The socket on which rank `rank` tells where it stands."""
+        """The socket on which rank `rank` reports what it is doing."""
         return self.directory / f"rank-{rank}.sock"
 
     @property
@@ -235,23 +238,23 @@ class Engines:
         return [d["pid"] for d in self.described]
 
     def dead(self) -> dict[int, str]:
-        """The ranks whose process has ended, and how: {2: "was killed by SIGKILL"}. Not those that we have ended."""
+        """The ranks whose process has ended, and how: {2: "was killed by SIGKILL"}. Empty after `stop`."""
         launchers = self._launchers
         if self.launcher == "warm":
             codes = {int(number): launcher.poll() for number, launcher in launchers.items()}
         else:
             ended = {n: launcher for n, launcher in launchers.items() if launcher.state == "after"}
             codes = {int(number): (launcher.stop_data or {}).get("exit_code", 1) for number, launcher in ended.items()}
-        if self._launchers is not launchers:  # another thread ends them just now
+        if self._launchers is not launchers:  # another thread is ending them now
             return {}
         return {rank: describe_exit(code) for rank, code in sorted(codes.items()) if code is not None}
 
     def refresh(self) -> bool:
-        """Whether somebody else has replaced the ranks; nobody else can."""
+        """Always False; only the ranks of shared worlds are replaced by another process."""
         return False
 
     def renew(self) -> None:
-        """Fresh processes in place of these, without a word."""
+        """Replaces all processes by new ones, and shows no progress."""
         self.stop()
         self.start(lambda _: None)
 
@@ -264,12 +267,12 @@ class Engines:
         return None
 
     def stop(self) -> None:
-        """Ends every process and removes every file, whatever state they are in. Doing it twice is harmless."""
+        """Ends every process and removes every file, in any state. A second call does nothing."""
         with self._changing:
             _uninterrupted(self._stop)
 
     def _let_go(self) -> None:
-        """Ends the connection to the engines, not the engines."""
+        """Closes the connection to the engines, but does not end the engines."""
         client, self._client = self._client, None
         self._views, self.described = [], []
         with contextlib.suppress(Exception):
@@ -289,15 +292,16 @@ class Engines:
                 cluster.stop_cluster_sync()
             for child in children:
                 child.wait(5)
-            loop = getattr(cluster, "_thread_loop", None)  # ipyparallel leaves this thread running for ever
+            loop = getattr(cluster, "_thread_loop", None)  # ipyparallel never ends this thread
             if loop is not None:
                 loop.add_callback(loop.stop)
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def forget(self) -> None:
-        """In a process forked from ours: nothing here is ours any more."""
-        self._forgotten = self._cluster, self._client, self._views  # kept, for their ends would close our parent's
+        """Makes a forked process forget the engines: they belong to its parent."""
+        # keep these objects: deleting them would close the parent's connections
+        self._forgotten = self._cluster, self._client, self._views
         self._cluster = self._client = self.directory = None
         self._views, self._launchers, self.described = [], {}, []
         self._changing = threading.RLock()
@@ -312,7 +316,7 @@ class Engines:
 
 
 def _uninterrupted(function: Callable[[], None]) -> None:
-    """Calls `function` to its end, also when the notebook's stop button is pressed meanwhile; raises that afterwards."""
+    """Calls `function` to its end, even if the stop button is pressed; raises KeyboardInterrupt afterwards."""
     worker = threading.Thread(target=function, name="allranks-stop")
     try:
         worker.start()
@@ -330,7 +334,7 @@ def _uninterrupted(function: Callable[[], None]) -> None:
 
 
 def choose_launcher(asked: str | None) -> tuple[str, str | None]:
-    """The launcher to use, and a line that says why where it is the slow one."""
+    """(launcher, note): the launcher to use; the note says why it is the slow one, else it is None."""
     if asked not in (None, "warm", "local"):
         raise WorldError(f"launcher={asked!r} is unknown; it is 'warm' (forked) or 'local' (ipyparallel's own).")
     if asked is None and not forking_is_safe():

@@ -1,4 +1,4 @@
-"""What went wrong on the ranks, in one place and once: errors, stuck ranks, dead ranks."""
+"""The errors of a call on the ranks: a rank raised, hangs, or died. Each different error is described once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONG, CUT, FRAMES = 160, 1500, 12
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # what torch's C++ puts before a message: [rank1]:[F1121 09:26:34.474286547 file.cpp:207]
 _PREFIX = re.compile(r"\[(?:rank\d+\]:\[)?[A-Z]\d{4} [\d:.]+ [\w./]+:\d+\] ?")
-# what a newcomer needs to hear with an error that Python words for somebody else
+# what a newcomer must know about an error, in addition to Python's words
 _HINTS = {
     "NameError": "A function that is sent to the ranks sees the notebook's imports and variables, and a `%%ranks` cell "
     "sees what earlier `%%ranks` cells made; neither sees the other's.",
@@ -19,14 +19,17 @@ _HINTS = {
 
 
 class _Report(WorldError):
-    """A message that says of itself whose error it is: a notebook shows it without a name in front."""
+    """An error whose message names the ranks and their errors: a notebook shows it without the class's name."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
 class RanksError(_Report):
-    """One or more ranks raised. `errors` holds, by rank, the exception's type, message and the user's frames."""
+    """One or more ranks raised an error.
+
+    `errors` holds, by rank, its type, its message and the frames of the user's code.
+    """
 
     def __init__(self, message: str, errors: dict[int, dict]) -> None:
         super().__init__(message)
@@ -34,7 +37,7 @@ class RanksError(_Report):
 
 
 class RanksStuck(_Report):
-    """The ranks did not come back in time, or never can. `statuses` says what each of them was doing."""
+    """Ranks did not return in time, or never can. `statuses` holds what each of them was doing."""
 
     def __init__(self, message: str, statuses: list[RankStatus], errors: dict[int, dict] | None = None) -> None:
         super().__init__(message)
@@ -43,16 +46,16 @@ class RanksStuck(_Report):
 
 
 class RankDied(WorldError):
-    """A rank's process ended while it was in use."""
+    """The process of a rank, or of the controller, ended during a call."""
 
 
 def describe(errors: dict[int, dict], world_size: int, source: str | None = None) -> str:
-    """Every different error once, with the ranks that raised it, the line it is from, and that line's text."""
+    """Every different error once, with the ranks that raised it and the lines of the user's code that it came from."""
     groups: dict[str, list[int]] = {}
     said: dict[str, str] = {}
     for rank, error in sorted(errors.items()):
         words = _say(error, source)
-        # torch names the rank, the time and ports in its messages: the same error with other numbers is one error
+        # torch puts ranks, times and ports into messages: errors that differ only in numbers count as the same error
         same = _NUMBER.sub("#", words) if len(words) > LONG else words
         said.setdefault(same, words)
         groups.setdefault(same, []).append(rank)
@@ -75,6 +78,6 @@ def _say(error: dict, source: str | None) -> str:
         text = text or line_text(file, line, source)
         inside = f" in {name}" if name and not name.startswith("<") else ""
         said += f"\n    line {line}{inside}: {text}" if text else f"\n    line {line}{inside}"
-    if len(error["frames"]) > FRAMES:  # a recursion without an end
+    if len(error["frames"]) > FRAMES:  # for example, an endless recursion
         said += f"\n    [... {len(error['frames']) - FRAMES} calls more]"
     return said

@@ -1,4 +1,4 @@
-"""Faults on purpose: what to break, on which rank, in the next call."""
+"""Faults that are made on purpose: what to break, on which rank, in the next call."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class InjectedFault:
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is a signal that the notebook sends; the others happen in the rank."""
+        """Whether the fault is a signal that the notebook sends; other faults happen in the rank."""
         return self.kind in ("kill", "pause")
 
     @classmethod
     def checked(cls, rank: int, kind: str, after_s: float, delay_s: float, ranks: int) -> InjectedFault:
-        """The fault, or a WorldError that says what is wrong with it."""
+        """The fault. Raises WorldError where an argument is wrong."""
         if kind not in KINDS:
             raise WorldError(f"kind={kind!r} is unknown; a fault is one of {', '.join(KINDS)}.")
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < ranks:

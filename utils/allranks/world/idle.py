@@ -1,4 +1,4 @@
-"""Stops a world that nobody uses, after saying so."""
+"""Stops a world that is not used, after a warning."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LOOK_S = 1.0
 
 
 class Idle:
-    """Calls `stop` once nothing has `touch`ed it for `limit_s`, again later where it answers False.
+    """Calls `stop` after `limit_s` seconds without a call of `touch`; where `stop` returns False, waits as long again.
 
-    `wanted`, asked every second, says that somebody else needs what is held: then `stop` is called at once.
-    Before that it tells `warn` how many seconds are left, and None when the world was used after all.
+    Before that, it calls `warn` with the number of seconds left, and with None if the world was used after the warning.
+    Every second it calls `wanted`: where that returns True, another user needs the GPUs, and `stop` is called at once.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Idle:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begins to count."""
+        """Starts to count the time."""
         with self._changed:
             self.touch()
             self._over = False
@@ -40,7 +40,7 @@ class Idle:
                 self._thread.start()
 
     def touch(self) -> None:
-        """The world was used: counting begins anew."""
+        """The world was used: starts to count from zero again."""
         with self._changed:
             self._used = time.monotonic()
             self._changed.notify_all()
@@ -52,7 +52,7 @@ class Idle:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """In a process forked from ours, which has no thread that counts, and perhaps its lock."""
+        """Makes a forked process count nothing: it has no thread that counts, and the lock may be held for ever."""
         self._changed, self._over, self._thread = threading.Condition(), True, None
 
     def _watch(self) -> None:
@@ -63,7 +63,7 @@ class Idle:
                 due = 0 if warned else warn_at
                 if not self._over and left > due and not (warned and left > warn_at):
                     self._changed.wait(min(left - due, LOOK_S))
-                    if self._over or not self._wanted():  # over: what is ending now is not to be looked at
+                    if self._over or not self._wanted():  # a world that is ending must not be asked
                         continue
                     left = 0.0
                 if self._over:

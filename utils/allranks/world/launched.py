@@ -19,18 +19,21 @@ _numbers = itertools.count()
 
 
 class Launched(Attached):
-    """A controller here, engines there. Started, joined into a group, and ended with the world."""
+    """A controller on this machine, and engines on others.
 
-    afterwards = "The engines were ended, so that none hangs on; world.reset() starts new ones."
+    They are started, joined into a group, and ended with the world.
+    """
+
+    afterwards = "The engines were ended, so that none goes on running; world.reset() starts new ones."
 
     def __init__(self, profile: str, ranks: int | None, backend: str | None, launcher: str, **options) -> None:
-        clusters.job(profile, ranks, backend=backend, **options)  # what can't be is refused before anything starts
+        clusters.job(profile, ranks, backend=backend, **options)  # refuses a wrong request before anything starts
         super().__init__(f"the {profile} profile", backend)
         self.launcher = launcher
         self._request = {"profile": profile, "ranks": ranks, "backend": backend, **options}
 
     def _start(self, progress: Callable[[str], None]) -> None:
-        # homes are shared: a process of another machine may have our number
+        # home directories are shared: a process on another machine may have the same pid
         self.directory = clusters.shared_directory() / f"world-{socket.gethostname()}-{next(_numbers)}-{os.getpid()}"
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(mode=0o700)
@@ -47,7 +50,7 @@ class Launched(Attached):
             n=job.ranks,
             controller_ip="*",
             controller_location=job.address,
-            send_engines_connection_env=False,  # keys travel in files: an environment is there for more to read
+            send_engines_connection_env=False,  # keys are sent in files: more people can read an environment
         )
         self._client = self._cluster.connect_client_sync()
         progress(f"asking {job.profile} for {job.ranks} engines")
@@ -56,7 +59,10 @@ class Launched(Attached):
         self._meet(progress, time.monotonic() + START_TIMEOUT_S, job.address)
 
     def _wait(self, job: clusters.Job, engines, progress: Callable[[str], None]) -> None:
-        """Until all engines are there. Says what the queue says; raises WorldError when the job ends or takes too long."""
+        """Waits until all engines are registered, and shows the queue's state.
+
+        Raises WorldError if the job ends or takes too long.
+        """
         deadline, said, looked = time.monotonic() + job.wait_s, "", 0.0
         while (there := len(self._client.ids)) < job.ranks:
             if self._cancelled:

@@ -1,4 +1,4 @@
-"""From what each rank recorded to one trace of the live run."""
+"""Joins the records of all ranks into one trace of the live run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from allranks.trace import Event, Trace
 
 
 def record(function, args: tuple, kwargs: dict) -> tuple:
-    """Runs on each rank: `recorder.record`, whose import of torch the notebook need not pay."""
+    """Calls `recorder.record`. Runs on each rank, so that the notebook need not import torch."""
     from allranks.world import recorder
 
     return recorder.record(function, args, kwargs)
 
 
 def under_fault(fault, function, args: tuple):
-    """Runs on each rank: `function(*args)` while `fault` is at work."""
+    """Calls `function(*args)` under the fault `fault`. Runs on each rank."""
     from allranks.world import recorder
 
     with recorder.broken(fault):
@@ -28,8 +28,8 @@ def under_fault(fault, function, args: tuple):
 def join(parts: list[tuple[dict, dict]]) -> Trace:
     """The trace of one run. `parts[r]` is rank r's log and description, as `recorder.record` gives them.
 
-    Times begin at the first event. `step` numbers the rounds in which messages would start if each took one. A
-    message's chunk is told by its place in the sender's vector, where the messages cut it into parts that don't overlap.
+    Times are seconds since the first event. `step` is the round in which a message would start if each message took one
+    round. A message's chunk is its place in the sender's vector; there are chunks only where the parts don't overlap.
     """
     records = [log["records"] for log, _ in parts]
     number = _numbers(records)
@@ -99,7 +99,10 @@ def _only(values: set):
 
 
 def _numbers(records: list[list[dict]]) -> dict[tuple[int, int], int]:
-    """(rank, index): the number of its message or collective. Messages of a pair and tag keep their order."""
+    """The number of the message or collective of each record, by (rank, index). A receive has the number of its send.
+
+    Messages between two ranks with the same tag keep their order.
+    """
     found: dict[tuple[int, int], int] = {}
     waiting: dict[tuple, list[int]] = defaultdict(list)
     fresh = 0
@@ -129,7 +132,7 @@ def _numbers(records: list[list[dict]]) -> dict[tuple[int, int], int]:
 
 
 def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, int]:
-    """Message: its round. Empty where the rounds can't be told (a receive from any source, for one)."""
+    """The round of each message. Empty where the rounds are unknown, for example with a receive from any source."""
     programs = []
     for rank, (log, _) in enumerate(parts):
         program: list[Send | Recv | Wait | Enter] = []
@@ -154,7 +157,7 @@ def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, in
 
 
 class _Cut:
-    """How the messages cut the vector: `count` chunks of a vector of `nbytes`; none where they overlap."""
+    """The chunks of the vector: `count` chunks in a vector of `nbytes` bytes. `count` is 0 where messages overlap."""
 
     def __init__(self, records: list[list[dict]]) -> None:
         sends = [r for rows in records for r in rows if r["kind"] == "send"]

@@ -1,4 +1,4 @@
-"""What ranks print, side by side: one column a rank in a notebook, one prefixed line a line elsewhere."""
+"""Shows what ranks print: in a notebook, one column for each rank; elsewhere, each line with its rank in front."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-MAX_CHARS = 20_000  # of one rank's text in the notebook; a page with megabytes can't be opened again
+MAX_CHARS = 20_000  # how much text of one rank is shown: a notebook with megabytes of text can't be opened again
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 STYLE = """<style>
@@ -35,7 +35,7 @@ class RankOutput:
         """Everything as plain text, without terminal colours, cut in the middle where it is very long."""
         parts = [self.stdout, self.stderr, *(d["text/plain"] for d in self.shown if "text/plain" in d)]
         text = _ANSI.sub("", "\n".join(p.rstrip("\n") for p in parts if p))
-        # a progress bar returns to the line's begin and writes over it
+        # a progress bar goes back to the start of the line and overwrites it
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
         if len(text) > MAX_CHARS:
             half = MAX_CHARS // 2
@@ -43,7 +43,7 @@ class RankOutput:
         return text
 
     def as_html(self) -> str:
-        """The same for a notebook, with pictures as pictures."""
+        """Everything as HTML for a notebook, with pictures."""
         blocks = []
         plain = RankOutput(self.stdout, self.stderr, [d for d in self.shown if not _rich(d)]).text
         if plain:
@@ -61,7 +61,7 @@ def _rich(data: dict) -> bool:
 
 
 class Grid:
-    """The outputs of all ranks, and a note below them; what a cell displays, and updates while it runs."""
+    """The outputs of all ranks, and a note below them. A cell displays it, and updates it while it runs."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = [RankOutput() for _ in range(ranks)]
@@ -76,7 +76,7 @@ class Grid:
         return {"text/html": self.as_html(), "text/plain": str(self)}
 
     def as_html(self) -> str:
-        """One column a rank; ranks that showed nothing are left out where others did."""
+        """One column for each rank that has shown something."""
         columns = [
             f'<div class="ar-rank"><b class="{"ar-bad" if r.failed else ""}">rank {number}'
             f"{' failed' if r.failed else ''}</b>{r.as_html()}</div>"

@@ -1,4 +1,4 @@
-"""What a rank is doing: told by a thread of its own, else read from the stacks that it writes on SIGUSR1."""
+"""What a rank is doing: a thread in the rank reports it; if that is silent, we read the stacks written on SIGUSR1."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>
 
 @dataclass(frozen=True)
 class RankStatus:
-    """What one rank is doing: the torch.distributed function it is in (None: none), and its user's innermost line.
+    """What one rank is doing: the torch.distributed function it is in, or None, and the innermost line of user code.
 
-    `shape` and `dtype` are the tensor's, `seq` is how many collectives of the group `group` this rank has begun;
-    `waits_for_gpu`: its code is done, and its GPU still waits for something queued.
+    `shape` and `dtype` are the tensor's. `seq` is how many collectives of the group `group` this rank has begun.
+    `waits_for_gpu`: the user's code has ended, but its GPU is still busy.
     """
 
     rank: int
@@ -42,12 +42,12 @@ class RankStatus:
 
     @property
     def waits(self) -> bool:
-        """Whether it is in a communication: a torch.distributed function, or a `wait()` on one begun before."""
+        """Whether the rank is in a torch.distributed function, in a `wait()`, or waits for its GPU."""
         return self.op is not None or self.waits_for_gpu or ".wait(" in (self.text or "")
 
     @property
     def collective(self) -> tuple | None:
-        """What tells its collective from others: the group and its number there; None outside of a collective."""
+        """The identity of its collective: (group, number in that group); None outside of a collective."""
         if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") and not self.waits_for_gpu:
             return None
         if self.seq is None:
@@ -69,7 +69,7 @@ class RankStatus:
 
 
 def ask_ranks(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dict]:
-    """What each rank (rank: its socket) says of itself; a rank that stays silent is left out."""
+    """What each rank reports about itself; a rank that does not answer is left out. `sockets` maps ranks to sockets."""
     answers: dict[int, dict] = {}
     deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as stack:
@@ -91,7 +91,7 @@ def ask_ranks(sockets: dict[int, Path], timeout_s: float = 0.5) -> dict[int, dic
 
 
 def from_answer(rank: int, answer: dict, source: str | None = None) -> RankStatus:
-    """What a rank told of itself. `source` is the cell that it runs, for the text of lines known only to it."""
+    """The status from a rank's answer. `source` is the text of the cell that the ranks run."""
     line, file = answer.get("line"), answer.get("file")
     text = answer.get("text") or (line and line_text(file, line, source)) or None
     keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq")}
@@ -120,7 +120,7 @@ def missing_ranks(statuses: list[RankStatus], gone: dict[int, str]) -> list[str]
     for (op, (group, number)), inside in sorted(entered.items(), key=lambda entry: -len(entry[1])):
         ranks = [s.rank for s in inside]
         absent = {rank: _doing(at.get(rank), gone.get(rank)) for rank in group or () if rank not in ranks}
-        if not absent or named >= set(ranks):  # the other side of a line that was said already
+        if not absent or named >= set(ranks):  # a line about the same ranks is there already
             continue
         named |= absent.keys()
         who = f"{name_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''}"
@@ -141,7 +141,10 @@ def _doing(status: RankStatus | None, gone: str | None) -> str:
 
 
 def dump_stacks(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:
-    """Asks each rank (rank: pid) for its stacks and returns what each wrote; a rank that stays silent is left out."""
+    """Asks each rank for its stacks and returns what each wrote; a rank that writes nothing is left out.
+
+    `pids` maps ranks to pids.
+    """
     before = {}
     for rank, pid in pids.items():
         with contextlib.suppress(OSError):
@@ -161,7 +164,7 @@ def dump_stacks(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float 
 
 
 def from_stacks(rank: int, text: str | None, source: str | None = None) -> RankStatus:
-    """What a dump says of one rank. `source` is the cell that it runs, for the text of lines known only to the rank."""
+    """The status from a dump of stacks. `source` is the text of the cell that the ranks run."""
     if text is None:
         return RankStatus(rank, known=False)
     for thread in reversed(re.split(r"\n\n|^(?=(?:Current thread|Thread) )", text, flags=re.M)):
@@ -182,7 +185,10 @@ def from_stacks(rank: int, text: str | None, source: str | None = None) -> RankS
 
 
 def line_text(file: str, line: int, source: str | None) -> str:
-    """The text of a line of the user's; `source` is the cell that the ranks run, which no file of ours holds."""
+    """The text of a line of user code.
+
+    `source` is the text of the cell that the ranks run, which is in no file here.
+    """
     lines = (source or "").splitlines()
     return linecache.getline(file, line).strip() or (lines[line - 1].strip() if 0 < line <= len(lines) else "")
 

@@ -1,8 +1,8 @@
-"""Records what a program sends on the live backend: a group that passes every call on to gloo or NCCL and notes it.
+"""Records what a program sends on the live backend: a process group records each call and forwards it to gloo or NCCL.
 
-Nothing is recorded, and nothing costs, outside of `record`: only there is the default group one of these. Times are
-this machine's monotonic clock, which its processes share, so that ranks need no alignment; on GPUs they are CUDA
-events on the rank's stream. Ranks on several machines are not aligned, and their traces say so.
+It is the default group only inside `record`, so other calls cost nothing. Times are those of the machine's monotonic
+clock, which all its processes share, so ranks need no alignment; on GPUs, times are CUDA events on the rank's stream.
+Clocks of several machines are not aligned, and their traces say so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from allranks.engines.rank import describe
 from allranks.engines.usercode import in_library
 
 NAME = "recorded"
-# the group's methods, and the public function that each stands for
+# the group's methods, and the public function that calls each of them
 COLLECTIVES = {
     "allreduce": "all_reduce",
     "allreduce_coalesced": "all_reduce_coalesced",
@@ -53,12 +53,12 @@ _OF_BACKEND = {
     "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
     "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
 }
-# Gloo has no Python name for these; the functional collectives, and so DTensor, call them even for one tensor
+# Gloo lacks these methods in Python; functional collectives, and so DTensor, call them even for one tensor
 _ONE_OF = {
     "allgather_into_tensor_coalesced": "_allgather_base",
     "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
 }
-# methods whose first argument is what comes out; what goes in is the second
+# methods whose first argument is the output and whose second is the input
 _OUTPUT_FIRST = {name for name in COLLECTIVES if name.startswith(("all_gather", "allgather", "gather", "scatter"))} | {
     name for name in COLLECTIVES if name.startswith(("reduce_scatter", "alltoall"))
 }
@@ -66,7 +66,10 @@ _OUTPUT_FIRST = {name for name in COLLECTIVES if name.startswith(("all_gather", 
 
 @dataclass
 class Record:
-    """One operation of one rank. Times are seconds of the monotonic clock; `done` is None when it was never waited."""
+    """One operation of one rank.
+
+    Times are seconds of the monotonic clock; `done` is None where nothing waited for the operation.
+    """
 
     kind: str  # "send", "recv" or "collective"
     name: str
@@ -133,7 +136,7 @@ _groups: dict[str, Any] = {}
 
 
 class RecordedWork(dist._Work):
-    """The backend's own handle; notes when it was waited for."""
+    """A handle that calls the backend's handle, and records when the program waited for it."""
 
     def __init__(self, work, log: _Log, number: int) -> None:
         super().__init__()
@@ -158,11 +161,14 @@ class RecordedWork(dist._Work):
         return self.work.exception()
 
     def result(self):
-        """The tensors that it fills."""
+        """The tensors that the operation fills."""
         return self.work.result()
 
     def get_future(self):
-        """The backend's future, which notes the end: DDP never calls `wait`. Not on GPUs, where it tells only of the start."""
+        """The backend's future.
+
+        It records the end too, because DDP never calls `wait`; not on GPUs, where it is done at the start.
+        """
         future = self.work.get_future()
         return future.then(self._ended) if isinstance(self.log.clock, _HostClock) else future
 
@@ -190,7 +196,7 @@ class RecordedBatch(RecordedWork):
 
 
 class RecordedGroup(PythonGroup):
-    """A group that passes every call on to a backend of its own, and notes it."""
+    """A group that records every call and forwards it to its backend, `inner`."""
 
     backend_name = NAME
 
@@ -211,7 +217,10 @@ class RecordedGroup(PythonGroup):
         return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
 
     def batch(self, operations: list) -> list:
-        """`dist.batch_isend_irecv`, grouped in NCCL; one handle for all, as torch gives. Not yet run on a GPU."""
+        """Does what `dist.batch_isend_irecv` does, grouped in NCCL.
+
+        Returns one handle for all, as torch does. Not tested on a GPU.
+        """
         self.inner._start_coalescing()
         parts = []
         for operation in operations:
@@ -251,7 +260,7 @@ class RecordedGroup(PythonGroup):
 
 
 def _one_by_one(function):
-    """The call of `function` for each pair of an output and an input."""
+    """A function that calls `function` for each pair of an output and an input."""
 
     def call(outputs, inputs, *arguments, **options) -> Works:
         pairs = zip(outputs, inputs, strict=True)
@@ -261,14 +270,14 @@ def _one_by_one(function):
 
 
 class _Lost(dist._Work):
-    """The handle of a message that was dropped on purpose: it looks as if it had been sent."""
+    """The handle of a message that was dropped on purpose; it looks as if the message was sent."""
 
     def wait(self, *timeout) -> bool:
-        """At once."""
+        """Returns True at once."""
         return True
 
     def is_completed(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
 
@@ -283,7 +292,7 @@ def _collective(method: str, name: str):
         tensors = arguments[1 if method in _OUTPUT_FIRST else 0] if arguments and method != "barrier" else ()
         return self._noted("collective", name, tensors, function, arguments, options=options)
 
-    call.__name__, call.__doc__ = method, f"`{name}`, passed on and noted."
+    call.__name__, call.__doc__ = method, f"Records `{name}` and forwards it."
     return call
 
 
@@ -314,9 +323,12 @@ def _create(options, _) -> RecordedGroup:
 
 @contextlib.contextmanager
 def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
-    """Makes the recorded group the default one for a while; every rank must enter it at once. (group, on a GPU?)."""
+    """Makes the recorded group the default group inside a `with`; gives (group, whether on a GPU).
+
+    Every rank must enter it at the same time.
+    """
     plain = dist.group.WORLD
-    if isinstance(plain, RecordedGroup):  # a trace of a broken call: one group does both
+    if isinstance(plain, RecordedGroup):  # a trace of a call with a fault: one group does both
         yield plain, c10d.get_backend(_groups["plain"]) == "nccl"
         return
     if "recorded" not in _groups:
@@ -324,7 +336,7 @@ def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
         _groups["recorded"] = dist.new_group(backend=NAME)
     recorded, on_gpu = _groups["recorded"], dist.get_backend(plain) == "nccl"
-    if on_gpu:  # the first collective makes NCCL's communicator: not the program's time
+    if on_gpu:  # the first collective makes NCCL's communicator, which must not count as the program's time
         recorded.inner.allreduce([torch.zeros(1, device="cuda")]).wait()
     dist.barrier()
     # NCCL needs sends and receives of a batch grouped; torch groups them for its own groups only, not for ours
@@ -339,9 +351,9 @@ def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
 
 
 def record(function, args: tuple, kwargs: dict) -> tuple:
-    """Calls `function` on this rank with a recorded default group; (its result, this rank's part of the trace).
+    """Calls `function` with a recorded default group; returns (its result, this rank's part of the trace).
 
-    Every rank must call it at once.
+    Every rank must call it at the same time.
     """
     with _recorded_default() as (_, on_gpu):
         log = _Log(_CudaClock() if on_gpu else _HostClock())
@@ -358,7 +370,7 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
 
 @contextlib.contextmanager
 def broken(fault) -> Iterator[None]:
-    """While it lasts, the rank that `fault` names is slow, or loses its first message; every rank must enter it."""
+    """Inside the `with`, the rank that `fault` names is slow, or loses its first message. Every rank must enter it."""
     with _recorded_default() as (group, _):
         group.fault = fault if dist.get_rank() == fault.rank else None
         try:

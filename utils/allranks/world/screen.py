@@ -1,4 +1,4 @@
-"""What a world shows while it starts and while its ranks run: one line of progress, and the grid of their outputs."""
+"""What a world shows: a line of progress while it starts, and the outputs of the ranks while they run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SHOW_AFTER_S = 3.0
 
 
 class Line:
-    """One line of progress, rewritten in place; silent outside of notebooks."""
+    """One line of progress, which is updated in place. It shows nothing outside of notebooks."""
 
     def __init__(self, title: str) -> None:
         self.title, self.handle = title, None
         self.last: str | None = None
         if in_notebook():
-            import IPython.display  # noqa: F401  # now: while lines are shown, another thread imports ipyparallel
+            import IPython.display  # noqa: F401  # import it now: later another thread imports ipyparallel (see allranks.notebook)
 
     def say(self, text: str) -> None:
         if not in_notebook() or text == self.last:
@@ -41,13 +41,13 @@ class Line:
 
 
 class Screen:
-    """Shows what the ranks print while they run, and the countdown once it takes long."""
+    """Shows what the ranks print while they run and, after some seconds, how long they have run."""
 
     def __init__(self, ranks: int) -> None:
         self.grid, self.handle, self.shown, self.next = Grid(ranks), None, "", 0.0
 
     def update(self, pending: list, elapsed_s: float, deadline_s: float) -> None:
-        """Rewrites the display, at most ten times a second."""
+        """Updates the display, at most ten times in a second."""
         if elapsed_s < self.next or not in_notebook():
             return
         self.next = elapsed_s + 0.1
@@ -56,14 +56,14 @@ class Screen:
         self._show()
 
     def finish(self, pending: list, failed: dict) -> None:
-        """The last state: everything that was printed, no countdown."""
+        """Shows the last state: everything that was printed, without the running time."""
         for reply in pending:
             if reply.ready():
                 with contextlib.suppress(Exception):
                     reply.wait_for_output(1)
         self.grid.note = ""
         self._collect(pending)
-        if self.handle is not None and self.grid.empty:  # the countdown was shown: leave how long it took
+        if self.handle is not None and self.grid.empty:  # the running time was shown: leave the last one
             self.grid.note = f"{self.next:.0f} s"
         for rank, output in enumerate(self.grid.ranks):
             output.failed = rank in failed
@@ -74,7 +74,9 @@ class Screen:
             print(self.grid, flush=True)
 
     def _collect(self, pending: list) -> None:
-        for output, reply in zip(self.grid.ranks, pending, strict=False):  # none where sending was interrupted
+        for output, reply in zip(
+            self.grid.ranks, pending, strict=False
+        ):  # `pending` is shorter where the call was interrupted while it was sent
             found = reply.metadata
             output.stdout, output.stderr = found.get("stdout") or "", found.get("stderr") or ""
             shown = [o["data"] for o in found.get("outputs") or [] if WIDGET not in o["data"]]

@@ -1,8 +1,8 @@
-"""A world that several notebooks of one user share by its name: one owns it, the others borrow it, and they take turns.
+"""A world that several notebooks of one user share by its name: one notebook owns it, the others borrow it.
 
-The owner is the process that holds the lock on the name; it publishes where the ranks can be reached. A call of any of
-them holds the lock on the turn, so that collectives of two notebooks never mix. Both are locks of the kernel: whatever
-ends a process frees them. A borrower that finds the ranks stuck kills them, and the owner makes new ones.
+The owner is the process that holds the lock on the name; it publishes how the ranks can be reached. Each call holds a
+second lock, the turn, so that collectives of two notebooks never mix. The kernel frees both locks however a process
+ends. A borrower whose call hangs kills the ranks, and the owner starts new ones.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ class Shared:
         self._seen = 0
 
     def used(self) -> bool:
-        """Whether anybody took or gave back the turn since this was asked last."""
+        """Whether a notebook took or gave back the turn since the last call of `used`."""
         before = self._seen
         with contextlib.suppress(OSError):
             self._seen = self._turn.stat().st_mtime_ns
         return before != self._seen
 
     def taken(self) -> bool:
-        """Whether somebody has the turn right now."""
+        """Whether a notebook has the turn now."""
         return _held(self._turn)
 
     def forget(self) -> None:
-        """In a process forked from ours, which would otherwise own the name as long as it lives."""
+        """Closes the lock in a forked process, which would otherwise also own the name until it ends."""
         if self._owned is not None:
             descriptor, self._owned = self._owned, None
             os.close(descriptor)
 
     def claim(self) -> bool:
-        """Whether we own the name from now on, or did already."""
+        """Takes the name, if it is free; returns whether this process owns it."""
         if self._owned is None:
             self._owned = _lock(self._owner)
         return self._owned is not None
@@ -71,7 +71,7 @@ class Shared:
         return self._owned is not None or _held(self._owner)
 
     def publish(self, engines: Engines) -> None:
-        """Tells borrowers where the ranks are."""
+        """Writes for borrowers how to reach the ranks."""
         told = {
             "owner": os.getpid(),
             "directory": str(engines.directory),
@@ -85,7 +85,7 @@ class Shared:
         fresh.replace(self.notice)
 
     def read(self) -> dict | None:
-        """What the owner published; None where there is nothing, or nobody owns it any more."""
+        """What the owner published; None where it published nothing, or has ended."""
         if not self.has_owner():
             return None
         with contextlib.suppress(OSError, ValueError):
@@ -93,7 +93,10 @@ class Shared:
         return None
 
     def wait_for_notice(self) -> dict | None:
-        """What the owner published, once its ranks are there; None where it ended before, and the name is ours now."""
+        """Waits for what the owner publishes.
+
+        Returns None where the owner ends before that; then this process owns the name.
+        """
         deadline = time.monotonic() + START_TIMEOUT_S
         while (told := self.read()) is None:
             if self.claim():
@@ -104,7 +107,7 @@ class Shared:
         return told
 
     def give_up(self) -> None:
-        """Ends our ownership."""
+        """Gives up the name, if this process owns it."""
         if self._owned is not None:
             for path in (self.notice, self._turn, self._owner):
                 path.unlink(missing_ok=True)
@@ -112,8 +115,11 @@ class Shared:
 
     @contextlib.contextmanager
     def turn(self, timeout_s: float, waiting: Callable[[], None]) -> Iterator[None]:
-        """Holds the turn; calls `waiting` once where another notebook has it. Raises WorldError after `timeout_s`."""
-        if not self.has_owner():  # the call will find the ranks gone, and say so
+        """Holds the turn; calls `waiting` once if another notebook has it.
+
+        Raises WorldError after `timeout_s` seconds.
+        """
+        if not self.has_owner():  # the call will report that the ranks have ended
             yield
             return
         deadline, told = time.monotonic() + timeout_s, False
@@ -128,7 +134,7 @@ class Shared:
                 )
             time.sleep(0.02)
         try:
-            os.utime(descriptor)  # what `used` sees
+            os.utime(descriptor)  # `used` looks at this time
             yield
         finally:
             os.utime(descriptor)
@@ -136,14 +142,17 @@ class Shared:
 
 
 class Borrowed(Engines):
-    """The engines of a world that another notebook owns: reached, not started, and left alone at the end."""
+    """The engines of a world that another notebook owns.
+
+    This class connects to them; it neither starts nor ends them.
+    """
 
     ours = False
 
     def __init__(self, placement, shared: Shared) -> None:
         super().__init__(placement, "borrowed")
         self.shared = shared
-        self._gone: Path | None = None  # the directory of ranks that are of no use any more
+        self._gone: Path | None = None  # the directory of ranks that we have killed
 
     def _start(self, progress: Callable[[str], None]) -> None:
         import ipyparallel as ipp
@@ -155,7 +164,7 @@ class Borrowed(Engines):
             self.directory = Path(told["directory"])
             try:
                 self._client = ipp.Client(str(self.directory / "security" / "ipcontroller-client.json"), timeout=30)
-            except OSError as error:  # the file has gone: the owner is about to tell where the ranks are now
+            except OSError as error:  # the file was removed: the owner will publish new ranks soon
                 if time.monotonic() > deadline:
                     raise WorldError(f"The owner of the world {self.shared.name!r} did not answer: {error}") from None
                 time.sleep(0.05)
@@ -167,7 +176,10 @@ class Borrowed(Engines):
         self.described = told["described"]
 
     def _told(self, deadline: float) -> dict:
-        """What the owner published of ranks that are not gone, awaited until the deadline."""
+        """Waits until the owner has published ranks that we have not killed, and returns that.
+
+        Raises WorldError after the deadline.
+        """
         while (told := self.shared.read()) is None or Path(told["directory"]) == self._gone:
             if not self.shared.has_owner():
                 raise WorldError(
@@ -183,11 +195,11 @@ class Borrowed(Engines):
         self._let_go()
 
     def dead(self) -> dict[int, str]:
-        """The ranks that are gone."""
+        """The ranks that have ended."""
         return {d["rank"]: "has ended" for d in self.described if not _alive(d["pid"])}
 
     def renew(self) -> None:
-        """Kills the ranks, whose owner then makes new ones, and reaches those."""
+        """Kills the ranks, and connects to the new ones that their owner then starts."""
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -196,7 +208,7 @@ class Borrowed(Engines):
         self.start(lambda _: None)
 
     def refresh(self) -> bool:
-        """Reaches the new ranks where the owner has made some; whether it did."""
+        """Connects to new ranks, if the owner has started some; returns whether it has."""
         told = self.shared.read()
         if told is None or Path(told["directory"]) == self.directory:
             return False
@@ -206,7 +218,7 @@ class Borrowed(Engines):
 
 
 class Keeper:
-    """The owner's watch: makes new ranks when the old ones ended while no call of ours was under way."""
+    """A thread of the owner: starts new ranks when the old ones have ended and the owner runs no call."""
 
     def __init__(self, shared: Shared, engines: Engines, busy: threading.Lock) -> None:
         self._shared, self._engines, self._busy = shared, engines, busy
@@ -226,21 +238,21 @@ class Keeper:
                     self._engines.renew()
                     self._shared.publish(self._engines)
             except WorldError:
-                self._shared.give_up()  # borrowers are told that it has ended
+                self._shared.give_up()  # borrowers then learn that the world has ended
                 return
             finally:
                 self._busy.release()
 
 
 def _lock(path: Path, make: bool = True) -> int | None:
-    """A descriptor that holds the lock on a file, or None where somebody else has it, or it is not there to be locked."""
+    """A descriptor that locks a file; None where another process has the lock, or the file is missing and not made."""
     try:
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0) | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        held = os.fstat(descriptor).st_ino == os.stat(path).st_ino  # the last owner may have removed it meanwhile
+        held = os.fstat(descriptor).st_ino == os.stat(path).st_ino  # else the last owner has removed the file
     except OSError:
         held = False
     if not held:
@@ -250,7 +262,7 @@ def _lock(path: Path, make: bool = True) -> int | None:
 
 
 def _held(path: Path) -> bool:
-    """Whether somebody holds the lock on a file that is there."""
+    """Whether the file exists and a process holds its lock."""
     if not path.exists():
         return False
     descriptor = _lock(path, make=False)

@@ -46,23 +46,29 @@ START = "from allranks import World; world = World(ranks=4)"
 
 
 class World:
-    """Real ranks: one a GPU with NCCL, or processes on the CPU with gloo, in one torch.distributed group.
+    """Real ranks in one torch.distributed group: one on each GPU with NCCL, or processes on the CPU with gloo.
 
         with World(ranks=4) as world:
             world.run(step)          # what each rank returned, in the order of ranks
 
-    `ranks` is the world size; without it there are as many as GPUs, or 4 on the CPU. `backend` is "nccl" or "gloo";
-    without it the best that fits. `deadline` is how many seconds a call may take before it is ended with a report of
-    where each rank stands. `idle_minutes` without use stop the world, which is said before. `memory_bytes` is what one
-    rank on the CPU may fill, so that a mistake costs an error and not the machine; without it the ranks share 80 % of
-    the memory. `gpus` is how many GPUs to use: with fewer than ranks, ranks share them (NCCL 2.30). GPUs are yours alone for a
-    while; with `shared` a part of each is, its memory capped, and the rest is left to other people. `profile` "slurm" or "ssh"
-    starts the ranks on other machines, `nodes` of them, with `settings` as in docs/clusters.md. With a `name` the world is shared
-    by all notebooks of this user that ask for that name: the first owns it, and they take turns. A process has one world:
-    `World()` gives the running one where it fits what is asked, and ends it first where it does not. The ranks end with the
-    process that started them.
+    A process has one world. `World(...)` returns the running world where it fits the arguments; else it ends that world
+    and starts a new one. The ranks end with the process that started them.
 
-    Raises WorldError or DeviceError, each one sentence with what to do, and leaves no process behind.
+    - `ranks`: the world size; without it, one rank for each GPU, or 4 on the CPU.
+    - `backend`: "nccl" or "gloo"; without it, nccl where there are enough GPUs.
+    - `deadline`: how many seconds a call may take. Then it ends with a report of what each rank is doing.
+    - `idle_minutes`: the world stops after so many minutes without use; it warns before.
+    - `memory_bytes`: how much memory one rank on the CPU may use, so that a mistake gives an error and does not fill the
+      machine; without it, the ranks together may use 80 % of the memory.
+    - `gpus`: how many GPUs to use; with fewer GPUs than ranks, ranks share them (NCCL 2.30).
+    - `shared`: take only a part of each GPU's memory, so that other people can use the rest. Without it, the GPUs are
+      yours alone for a while.
+    - `profile`: "slurm" or "ssh" starts the ranks on other machines, on `nodes` of them, with `settings` as in
+      docs/clusters.md.
+    - `name`: all notebooks of this user that ask for this name share the world. The first one owns it, and they take
+      turns.
+
+    Raises WorldError or DeviceError, whose message says what to do, and then leaves no process behind.
 
     Example (needs ranks):
         >>> world = World(ranks=4)
@@ -82,7 +88,7 @@ class World:
         cluster: str | Path | None = None,
         **options,
     ) -> World:
-        """The running world where it has the ranks and the backend that are asked for, else a new one."""
+        """The running world where it fits the arguments, else a new one."""
         with _guard:
             if _current is not None and _current.running and cluster is None:
                 gpus, shared = options.get("gpus"), options.get("shared", False)
@@ -93,10 +99,10 @@ class World:
                 fits = fits and (not shared or _current._placement.shares is not None)
                 if fits and name in (None, _current.name) and profile in (None, _current.profile):
                     return _current
-                if profile is None:  # what can't be placed is refused before the running world ends
+                if profile is None:  # refuses a wrong request before the running world ends
                     place(ranks, backend, memory_bytes=options.get("memory_bytes"), gpus=gpus, shared=shared)
                 if name is not None:
-                    Shared(name)  # likewise
+                    Shared(name)  # for the same reason
             return super().__new__(cls)
 
     def __init__(
@@ -135,7 +141,7 @@ class World:
             self.profile = profile
             self.name, self._shared = name, Shared(name) if name is not None else None
             self._keeper: Keeper | None = None
-            # what the owner of the name told; None where there is no name, or it is ours
+            # what the owner of the name published; None where there is no name, or this process owns it
             told = self._shared.wait_for_notice() if self._shared is not None and not self._shared.claim() else None
             if told is not None:
                 have = len(told["described"])
@@ -158,21 +164,21 @@ class World:
                     placement = place(ranks, backend, memory_bytes=memory_bytes, gpus=gpus, shared=shared)
                 except BaseException:
                     if self._shared is not None:
-                        self._shared.give_up()  # else nobody, we included, could use the name while this process lives
+                        self._shared.give_up()  # else no process could use the name until this one ends
                     raise
                 self._engines = Engines(placement, launcher) if told is None else Borrowed(placement, self._shared)
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
-            _current = self  # before its ranks are there: interrupted at a bad moment, the next World ends them
+            _current = self  # set it before the ranks start: if that is interrupted, the next World ends them
             self._start()
 
     @classmethod
     def attach(cls, file: str | Path, **options) -> World:
-        """A world on engines that run already: Slurm's, those of other machines, any that ipyparallel started.
+        """A world on engines of ipyparallel that run already, on this or other machines. Each engine becomes one rank.
 
-        `file` is ipyparallel's cluster file or the controller's client connection file. One rank an engine, on every node;
-        `stop` leaves the engines running, for they are their cluster's. `backend`, `deadline` and `idle_minutes` as in World.
+        `file` is ipyparallel's cluster file, or the controller's connection file for clients. `stop` leaves the engines
+        running, because they belong to their cluster. `backend`, `deadline` and `idle_minutes` are as in World.
         """
         return cls(cluster=file, **options)
 
@@ -221,7 +227,10 @@ class World:
             self._shared.give_up()
 
     def _look(self) -> bool:
-        """Every second: says which ranks ended between calls; whether the GPUs must be given back."""
+        """Shows which ranks have ended between calls; returns whether the GPUs must be given back.
+
+        Called every second.
+        """
         if self._shared is not None and self._shared.used():  # by another notebook
             self._idle.touch()
         dead = {} if self._busy.locked() else self._engines.dead()
@@ -279,11 +288,12 @@ class World:
         return self._engines.pids
 
     def run(self, fn: Callable, *args, deadline: float | None = None, **kwargs) -> list:
-        """Calls `fn(*args, **kwargs)` on every rank at once; the list of what each rank returned.
+        """Calls `fn(*args, **kwargs)` on every rank at once; returns the list of what each rank returned.
 
-        `fn` is plain torch.distributed code: the group is there, `dist.get_rank()` tells ranks apart. What ranks print
-        is shown by rank. Raises RanksError where ranks raised, RanksStuck after the deadline or when the ranks wait
-        for one that failed, RankDied when a process ended; after the last two the world has fresh ranks.
+        `fn` is plain torch.distributed code: the group exists already, and `dist.get_rank()` gives the rank. What the
+        ranks print is shown by rank. Raises RanksError where ranks raised an error; RanksStuck after the deadline, or
+        where ranks wait for one that failed; RankDied where a process ended. After the last two, the world has new
+        ranks.
 
         Example (needs ranks):
             >>> def total():
@@ -296,10 +306,10 @@ class World:
         return self._call(fn, (fn, args, kwargs), deadline)
 
     def trace(self, fn: Callable, *args, deadline: float | None = None, **kwargs) -> tuple[list, Trace]:
-        """Calls `fn` as `run` does, and records what it sends: (results, trace of kind "live").
+        """Calls `fn` as `run` does, and records what the ranks send; returns (results, trace of kind "live").
 
-        The trace has each send, receive and collective with its bytes, its line and its times on this machine's clock;
-        on GPUs, the times of the rank's stream. `Player(trace)` plays it.
+        The trace holds each send, receive and collective with its bytes, its line of code and its times, by this
+        machine's clock or, on GPUs, on the rank's stream. `Player(trace)` plays it.
 
         Example (needs ranks):
             >>> results, trace = world.trace(lambda: dist.all_reduce(torch.ones(1024)))
@@ -324,11 +334,11 @@ class World:
         return self._everywhere(on_rank.call, (payload,), deadline)
 
     def cell(self, source: str, deadline: float | None = None) -> None:
-        """Runs the source of a `%%ranks` cell in every rank's own namespace; raises as `run` does."""
+        """Runs the source of a `%%ranks` cell in the namespace of every rank. Raises what `run` raises."""
         self._everywhere(on_rank.cell, (source,), deadline, source)
 
     def __getitem__(self, name: str) -> list:
-        """What the variable `name` of the `%%ranks` cells holds on each rank: `world["loss"]`."""
+        """The value on each rank of a variable that `%%ranks` cells set: `world["loss"]`."""
         if not isinstance(name, str) or not name.isidentifier():
             raise WorldError(
                 f"world[{name!r}]: ask for a variable of the ranks by its name, for example world['loss']."
@@ -336,9 +346,9 @@ class World:
         return self._everywhere(on_rank.pull, (name,), None)
 
     def reset(self) -> None:
-        """A fresh set of ranks, whatever state the old ones are in. The notebook's own variables stay."""
+        """Replaces all ranks by new ones, in any state. The notebook's own variables stay."""
         if self._shared is not None and self.running:
-            # else the keeper, who sees the old ranks end, would make new ones too
+            # so that the keeper, which sees the old ranks end, does not start new ones too
             held = self._busy.acquire(blocking=False)
             try:
                 self._renew()
@@ -360,7 +370,7 @@ class World:
             self._shared.publish(self._engines)
 
     def stop(self) -> None:
-        """Ends all ranks; those of a shared world only where we own it. Doing it twice is harmless."""
+        """Ends all ranks; those of a shared world only if this notebook owns it. A second call does nothing."""
         self._idle.end()
         if self._keeper is not None:
             self._keeper.end()
@@ -379,15 +389,16 @@ class World:
         )
 
     def fault(self, rank: int, kind: str, *, after_s: float = 0.2, delay_s: float = 0.1) -> None:
-        """Breaks something on purpose in the next call, to see what a real training job sees; then it is forgotten.
+        """Breaks something on purpose in the next call only, to show what a real training job sees.
 
-        `kind` is "kill" (SIGKILL after `after_s` seconds), "pause" (SIGSTOP, likewise), "slow" (each of the rank's
-        operations begins `delay_s` late) or "drop_message" (the rank's first send is never sent). Raises WorldError.
+        `kind` is "kill" (SIGKILL after `after_s` seconds), "pause" (SIGSTOP after `after_s` seconds), "slow" (each
+        operation of the rank begins `delay_s` seconds late) or "drop_message" (the rank's first send is not sent).
+        Raises WorldError.
         """
         self._fault = InjectedFault.checked(rank, kind, after_s, delay_s, self.ranks)
 
     def _turn(self, deadline: float):
-        """Our turn to use a shared world; others need no turns."""
+        """A context in which it is our turn to use a shared world; other worlds need no turns."""
         if self._shared is None:
             return contextlib.nullcontext()
         return self._shared.turn(
@@ -402,7 +413,7 @@ class World:
             return call.results()
         except RanksError:
             raise
-        except BaseException:  # stuck, dead, or interrupted at a bad moment: these ranks are of no use any more
+        except BaseException:  # a rank hangs, has died, or was interrupted: these ranks can't be used any more
             if not call.gone:
                 self._renew()
             raise
@@ -468,7 +479,7 @@ def _elsewhere(
     if name is not None:
         raise WorldError("A world on other machines (profile=) can't be shared by name=; leave one of them out.")
     check_request(ranks, backend)
-    from allranks.world.launched import Launched  # ipyparallel's launchers are half a second of imports
+    from allranks.world.launched import Launched  # this import of ipyparallel's launchers takes half a second
 
     return Launched(profile, ranks, backend, launcher, nodes=nodes, settings=settings)
 
@@ -490,9 +501,10 @@ def _stop_at_exit() -> None:
 
 
 def _forget() -> None:
-    """In a process forked from ours: the ranks are its parent's, neither to be used nor to be ended from here."""
+    """Makes a forked process forget the world: the ranks belong to its parent, which alone may use and end them."""
     global _current, _guard
-    world, _current, _guard = _current, None, threading.RLock()  # threads that are not here may hold locks that are
+    # a new lock: a thread that the fork did not copy may hold the old one
+    world, _current, _guard = _current, None, threading.RLock()
     if world is not None:
         world._busy, world._keeper = threading.Lock(), None
         world._idle.forget()

@@ -1,4 +1,4 @@
-"""The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there."""
+"""The fork server: a process that imports torch, ipykernel and ipyparallel once, and forks every rank."""
 
 from allranks.engines.forkserver.client import Connection, ForkServer, ForkServerError
 from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE, QUIET_S, Client, ForkLoop

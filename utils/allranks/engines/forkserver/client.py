@@ -1,15 +1,16 @@
-"""The fork server: a process that imported torch, ipykernel and ipyparallel once, and forks every rank from there.
+"""The client's side of the fork server, a process that imports torch and ipyparallel once and forks every rank.
 
-Importing torch costs seconds of CPU a process; forking costs milliseconds. The fork server has one thread and never calls
-CUDA or a parallel operation, so forking it is safe. It lives as long as the process that started it: a pipe that only
-that process holds open is its lifeline. Every process that it forked for a client dies with that client's connection,
-and all of them with the fork server (PR_SET_PDEATHSIG), so that nothing is left behind whichever of them is killed.
+To import torch takes seconds of CPU in each process; to fork takes milliseconds. The fork server has one thread and
+never calls CUDA or a parallel operation, so it can be forked safely. It ends with the process that started it: only
+that process holds the other end of a pipe, the lifeline. When a client's connection ends, the fork server kills every
+process that it forked for that client. When the fork server ends, the kernel kills all of them (PR_SET_PDEATHSIG). So
+nothing is left behind, whichever process is killed.
 
     forkserver = ForkServer.ensure()
     child = forkserver.spawn("package.module:function", args={"any": "JSON"}, env={"RANK": "0"})
     child.poll(), child.wait(timeout=1), child.kill()
 
-In the child `function(args, fds)` is called; what it returns is the exit code (None is 0).
+The child calls `function(args, fds)`; its return value is the exit code (None means 0).
 """
 
 from __future__ import annotations
@@ -24,30 +25,32 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir, sweep
+from allranks.errors import CourseError
 
-_numbers = itertools.count(1)  # of the fork servers that this process has started
+_numbers = itertools.count(1)  # numbers the fork servers that this process starts
 
 
-class ForkServerError(RuntimeError):
+class ForkServerError(CourseError, RuntimeError):
     """The fork server can't be started or reached, or refused a request."""
 
 
 class Connection:
     """A client's connection to a process that forks for it: requests, replies, and the ends of children. Thread-safe.
 
-    Subclasses name that process in messages (`name`), say what is raised (`error`) and where to look further (`_hint`).
-    `process` is the server, where this process started it.
+    Subclasses define the name of that process in messages (`name`), the class of errors (`error`), and a sentence that
+    says where to look for the cause (`_hint`). `process` is the server, if this process started it.
     """
 
     name: str
     error: type[Exception]
 
-    def __init__(self, connection: socket.socket, process: subprocess.Popen | None, thread_name: str) -> None:
+    def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | None, thread_name: str) -> None:
         self.process = process
         self.pid: int | None = None
         self.warm_s: float | None = None
@@ -62,13 +65,17 @@ class Connection:
         return self._closed is None
 
     def wait_warm(self, timeout: float = 120) -> float:
-        """Waits until the imports are done; the seconds that they took. Raises `error` where it ends before."""
-        if not self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed):
+        """Waits until the server's imports are done; returns the seconds that they took.
+
+        Raises `error` where that fails.
+        """
+        self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed)
+        if self.warm_s is None:
             raise self.error(f"{self.name} was not ready after {timeout:.0f} s. {self._hint()}")
         return self.warm_s
 
-    def _ask(self, request: dict, fds: Sequence[int], timeout: float) -> dict:
-        """The reply to a request. Raises `error` where none comes."""
+    def _ask(self, request: dict[str, Any], fds: Sequence[int], timeout: float) -> dict[str, Any]:
+        """Sends a request and returns the reply. Raises `error` where no reply comes."""
         number = self._mail.number()
         self._send({"id": number, **request}, fds)
         reply = self._mail.reply(number, timeout, self._raise_if_closed)
@@ -76,7 +83,7 @@ class Connection:
             raise self.error(f"{self.name} did not answer in {timeout:.0f} s. {self._hint()}")
         return reply
 
-    def _send(self, request: dict, fds: Sequence[int] = ()) -> None:
+    def _send(self, request: dict[str, Any], fds: Sequence[int] = ()) -> None:
         message = json.dumps(request).encode()
         if len(message) > MAX_MESSAGE:
             raise self.error(f"The request is {len(message)} bytes. {self.name} takes {MAX_MESSAGE}.")
@@ -99,7 +106,7 @@ class Connection:
                 self._finish("it ended")
                 if self.process is not None:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        self.process.wait(5)  # no zombie stays
+                        self.process.wait(5)  # so that no zombie is left
                 return
             message = json.loads(data)
             if "warm" in message:
@@ -110,7 +117,7 @@ class Connection:
                 self._mail.take(message)
 
     def _finish(self, reason: str) -> None:
-        """Nothing can be asked any more; wakes who waits. Only the first reason counts."""
+        """Closes the connection and wakes the threads that wait for a reply. Only the first reason is kept."""
         if self._closed is None:
             self._closed = reason
         with contextlib.suppress(OSError):
@@ -123,7 +130,7 @@ class Connection:
             raise self.error(f"{self.name} is gone: {self._closed}. {self._hint()}")
 
     def _hint(self) -> str:
-        """A sentence that helps to find out why."""
+        """A sentence that says where to look for the cause."""
         raise NotImplementedError
 
 
@@ -135,7 +142,7 @@ class ForkServer(Connection):
     _current: ForkServer | None = None
     _guard = threading.Lock()
 
-    def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen | None = None) -> None:
+    def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen[bytes] | None = None) -> None:
         self.path = Path(path)
         self._lifeline = lifeline
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -145,9 +152,9 @@ class ForkServer(Connection):
 
     @classmethod
     def ensure(cls) -> ForkServer:
-        """The fork server of this process: the one in use, else the one that `ALLRANKS_FORKSERVER` names, else a new one.
+        """The fork server of this process: the one in use, else that of `ALLRANKS_FORKSERVER`, else a new one.
 
-        Raises ForkServerError where none can be had.
+        Raises ForkServerError where none can be started.
         """
         with cls._guard:
             if cls._current is not None and cls._current.alive:
@@ -158,15 +165,15 @@ class ForkServer(Connection):
                     cls._current = cls(Path(shared))
                     return cls._current
                 except OSError:
-                    pass  # the process that shared it has gone: start our own
+                    pass  # the process that shared it has ended: start our own
             cls._current = cls.start()
             return cls._current
 
     @classmethod
     def start(cls, *, lasting: bool = False) -> ForkServer:
-        """Starts a new fork server that ends with this process. Returns at once; the first request waits until warm.
+        """Starts a fork server that ends with this process. Returns at once; the first request waits for the imports.
 
-        A `lasting` one, which will fork for many notebooks, imports what optimizers need too, once nobody asks anything.
+        `lasting` is for a server of many notebooks: when no request comes, it also imports what optimizers need.
         """
         if not forking_is_safe():
             raise ForkServerError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
@@ -176,7 +183,7 @@ class ForkServer(Connection):
             raise ForkServerError(str(error)) from None
         sweep(directory)
         read, write = os.pipe()
-        name = f"forkserver{next(_numbers)}-{os.getpid()}"  # a second one must not take the first one's place
+        name = f"forkserver{next(_numbers)}-{os.getpid()}"  # a number, so that a second server gets another socket
         log = directory / f"{name}.log"
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -219,10 +226,10 @@ class ForkServer(Connection):
         log: str | Path | None = None,
         timeout: float = 120,
     ) -> Child:
-        """Forks a process that calls `target` ("module:function") with (`args`, `fds`); `env` is added to ours.
+        """Forks a process that calls `target` ("module:function") with (`args`, `fds`). `env` is added to ours.
 
-        `log` is the file that its stdout and stderr are appended to (else they are dropped). Raises ForkServerError where
-        the fork server is gone, the target does not import, or the request is too large.
+        Its stdout and stderr are appended to the file `log`; without `log` they are dropped. Raises ForkServerError
+        where the fork server has ended, the target can't be imported, or the request is too large.
         """
         request = {
             "target": target,
@@ -237,7 +244,10 @@ class ForkServer(Connection):
         return self._mail.adopt(Child(reply["pid"], str(log) if log else None))
 
     def close(self) -> None:
-        """Ends the connection, and with it every child that was spawned over it; ends the server where we started it."""
+        """Ends the connection, and every child that was spawned over it.
+
+        Ends the server too, if this process started it.
+        """
         self._finish("it was closed")
         if self.process is not None:
             try:
@@ -261,7 +271,7 @@ class ForkServer(Connection):
             os.close(lifeline)
 
     def _forget(self) -> None:
-        """In a process forked from ours: lets go of the lifeline, so that only the starter keeps the server alive."""
+        """In a process forked from this one: closes the lifeline, so that only the starter keeps the server alive."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None

@@ -19,33 +19,33 @@ from allranks.engines.forkserver.process import preload, reseed_random_generator
 
 MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
 MAX_FDS = 64
-QUIET_S = 1.0  # of nobody asking, before an import that may come later
+QUIET_S = 1.0  # how long no request must come before a module of `later` is imported
 
 
 class Client:
-    """A connection over which requests come."""
+    """A client, and the connection over which its requests come."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
 
-    def send(self, message: dict) -> None:
-        """Sends a message, unless the client has gone."""
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends a message; does nothing if the client has gone."""
         with contextlib.suppress(OSError):
             self.connection.send(json.dumps(message).encode())
 
 
 class ForkLoop:
-    """Imports `modules`, then forks on request and tells how each child ended. One thread, so that forking is safe.
+    """Imports `modules`, then forks on request and reports how each child ended. One thread makes forking safe.
 
-    Messages are JSON on Unix sockets that keep their borders (SOCK_SEQPACKET):
+    Messages are JSON over Unix sockets that keep message boundaries (SOCK_SEQPACKET):
 
-        {"warm": seconds, "pid": ours}                          to a client, once all is imported
+        {"warm": seconds, "pid": server's}                      to each client, once the imports are done
         {"id": n, "target": "module:function", "args": ...}     a request, with the descriptors for the child
         {"id": n, "pid": p}  or  {"id": n, "error": text}       its reply
         {"exit": p, "code": c}                                  the end of a child; a negative code is a signal
 
-    In the child `function(args, fds)` is called; what it returns is the exit code. `later` are modules to import once nobody
-    asks anything. Subclasses say who may connect and what a child must become.
+    The child calls `function(args, fds)`; its return value is the exit code. The modules in `later` are imported while
+    no requests come. Subclasses define which clients may connect, and how a child is set up.
     """
 
     def __init__(self, modules: Sequence[str], later: Sequence[str] = ()) -> None:
@@ -59,7 +59,7 @@ class ForkLoop:
         self.warm_s = 0.0
 
     def serve(self) -> None:
-        """Imports, then answers until the process ends."""
+        """Imports the modules, then answers requests until the process ends."""
         self.prepare()
         signal.set_wakeup_fd(self.wake_write.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -76,7 +76,7 @@ class ForkLoop:
             if not ready and self.later:
                 try:
                     preload(self.later.pop(0))
-                except Exception:  # the children import it themselves, or don't; it stands in the log
+                except Exception:  # written to the log; a child that needs the module imports it itself
                     traceback.print_exc()
 
     def on_ready(self, readable: Any, function: Callable[[], None]) -> None:
@@ -89,30 +89,30 @@ class ForkLoop:
         """Called before anything is imported."""
 
     def listen(self) -> None:
-        """Called when all is imported: from now on clients may come."""
+        """Called after the imports: lets clients connect from now on."""
         raise NotImplementedError
 
     def fork_process(self) -> int:
-        """`os.fork()`, with what must surround it."""
+        """Calls `os.fork()`, and what a subclass must do around it."""
         return os.fork()
 
-    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
-        """Called in the child: makes of it what the request asks for, `detach` among it."""
+    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
+        """Called in the child, to set it up for the request; it must call `detach`."""
         raise NotImplementedError
 
     def child_ended(self, pid: int) -> None:
-        """Called before the end of a child is told."""
+        """Called when a child has ended, before its client is told."""
 
     # ----------------------------------------------------------------------------------------------------- requests
 
     def add_client(self, connection: socket.socket) -> None:
-        """Takes requests from this connection from now on."""
+        """Starts to take requests from this connection."""
         client = self.clients[connection.fileno()] = Client(connection)
         self.on_ready(connection, lambda: self.read(client))
         client.send({"warm": self.warm_s, "pid": os.getpid()})
 
     def read(self, client: Client) -> None:
-        """Takes one request, or the end of the connection."""
+        """Reads one request and answers it, or drops the client where the connection has ended."""
         try:
             data, fds, _, _ = socket.recv_fds(client.connection, MAX_MESSAGE, MAX_FDS)
         except OSError:
@@ -126,24 +126,24 @@ class ForkLoop:
             for fd in fds:
                 os.close(fd)
 
-    def answer(self, client: Client, request: dict, fds: list[int]) -> None:
+    def answer(self, client: Client, request: dict[str, Any], fds: list[int]) -> None:
         """Forks, and replies."""
         try:
-            reply: dict = {"pid": self.fork(client, request, fds)}
+            reply: dict[str, Any] = {"pid": self.fork(client, request, fds)}
         except Exception as error:
             reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
         client.send({"id": request["id"], **reply})
 
     def drop(self, client: Client) -> None:
-        """The client has gone."""
+        """Forgets a client that has gone."""
         self.selector.unregister(client.connection)
         self.clients.pop(client.connection.fileno(), None)
         client.connection.close()
 
     # ----------------------------------------------------------------------------------------------------- children
 
-    def fork(self, client: Client, request: dict, fds: list[int]) -> int:
-        """Forks a child that calls the request's target and then ends; its process id."""
+    def fork(self, client: Client, request: dict[str, Any], fds: list[int]) -> int:
+        """Forks a child that calls the request's target and then ends; returns its process id."""
         module, _, function = request["target"].partition(":")
         target = getattr(importlib.import_module(module), function)
         server_pid = os.getpid()
@@ -166,8 +166,8 @@ class ForkLoop:
             finally:
                 os._exit(code)
 
-    def detach(self, request: dict) -> None:
-        """In the child: a session, signals, an environment and random numbers of its own, and nothing that is the server's."""
+    def detach(self, request: dict[str, Any]) -> None:
+        """Gives the child its own session, signals, environment and random numbers; closes the server's files."""
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
@@ -180,7 +180,7 @@ class ForkLoop:
         reseed_random_generators()
 
     def reap(self) -> None:
-        """Tells of every child that has ended."""
+        """Tells the clients which of their children have ended."""
         with contextlib.suppress(BlockingIOError):
             while self.wake.recv(4096):
                 pass

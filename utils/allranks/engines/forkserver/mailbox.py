@@ -1,4 +1,4 @@
-"""What a client of a fork server has been told: the replies to its requests, and the ends of its children."""
+"""The messages that a client got from a fork server: the replies to its requests, and the ends of its children."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from allranks.engines.forkserver.process import describe_exit
 
 
 class Child:
-    """A process that the parent forked for us."""
+    """A process that the fork server forked for us."""
 
     def __init__(self, pid: int, log: str | None) -> None:
         self.pid = pid
@@ -22,16 +23,16 @@ class Child:
         self._ended = threading.Event()
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal, or None while it runs."""
+        """The exit code, negative for a signal; None while the process runs."""
         return self._code if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits up to `timeout` seconds for the end; the exit code, or None where it still runs."""
+        """Waits up to `timeout` seconds for the end; returns the exit code, or None where the process still runs."""
         self._ended.wait(timeout)
         return self.poll()
 
     def kill(self, sig: int = signal.SIGKILL) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal, unless the process has ended."""
         if not self._ended.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, sig)
@@ -45,13 +46,13 @@ class Child:
 
 
 class Mailbox:
-    """What a process that forks for us has told: replies by their number, and the ends of children. Thread-safe."""
+    """Keeps the replies, by their number, and the ends of children. Thread-safe."""
 
     def __init__(self) -> None:
         self.arrived = threading.Condition()
         self._children: dict[int, Child] = {}
         self._early: dict[int, int] = {}  # children that ended before we knew their pid
-        self._replies: dict[int, dict] = {}
+        self._replies: dict[int, dict[str, Any]] = {}
         self._next, self._closed = 0, False
 
     def number(self) -> int:
@@ -60,8 +61,8 @@ class Mailbox:
             self._next += 1
             return self._next
 
-    def take(self, message: dict) -> None:
-        """Files one message: {"exit": pid, "code": code}, or {"id": number, ...}, the reply to a request."""
+    def take(self, message: dict[str, Any]) -> None:
+        """Keeps one message: {"exit": pid, "code": code}, or {"id": number, ...}, which is the reply to a request."""
         with self.arrived:
             if "exit" not in message:
                 self._replies[message["id"]] = message
@@ -72,7 +73,10 @@ class Mailbox:
             self.arrived.notify_all()
 
     def wait(self, ready: Callable[[], bool], timeout: float, check: Callable[[], None]) -> bool:
-        """Waits until `ready` or the time is over; which. `check` raises where nothing can arrive any more."""
+        """Waits until `ready()` is true or the time is over; returns `ready()`.
+
+        `check` raises where nothing more can arrive.
+        """
         deadline = time.monotonic() + timeout
         with self.arrived:
             while not ready():
@@ -81,12 +85,12 @@ class Mailbox:
                     return ready()
             return True
 
-    def reply(self, number: int, timeout: float, check: Callable[[], None]) -> dict | None:
+    def reply(self, number: int, timeout: float, check: Callable[[], None]) -> dict[str, Any] | None:
         """The reply to request `number`, or None where it did not come in time."""
         return self._replies.pop(number) if self.wait(lambda: number in self._replies, timeout, check) else None
 
     def adopt(self, child: Child) -> Child:
-        """Files the end of `child` with it, whether that comes later or came already."""
+        """Gives `child` its end, if it came already, or as soon as it comes. Returns `child`."""
         with self.arrived:
             if child.pid in self._early:
                 child._end(self._early.pop(child.pid))
@@ -97,7 +101,7 @@ class Mailbox:
         return child
 
     def close(self) -> None:
-        """Nothing arrives any more: wakes who waits, and all children are dead."""
+        """Nothing more can arrive: wakes the threads that wait, and marks all children as killed."""
         with self.arrived:
             self._closed = True
             children, self._children = list(self._children.values()), {}

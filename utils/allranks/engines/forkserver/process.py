@@ -1,4 +1,4 @@
-"""What processes that fork, and those that are forked, ask of the system: warm imports, seeds, signals, ends in words."""
+"""Helpers for processes that fork and for their children: imports, random seeds, signals, exit codes in words."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ def forking_is_safe() -> bool:
 
 
 def die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent ends. Lost by a fork, kept by an exec."""
+    """Asks the kernel to kill this process when its parent ends. A fork loses this setting; an exec keeps it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of whatever its children leave behind (Linux's child subreaper). Lost by a fork."""
+    """Makes this process the parent of processes that its children leave behind (Linux's child subreaper).
+
+    A fork loses it.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -41,26 +44,26 @@ def describe_exit(code: int | None) -> str:
 
 
 def preload(*modules: str) -> None:
-    """Imports what is to stay for the life of this process and of its forks."""
-    gc.disable()  # looking through what imports make takes a sixth of their time
+    """Imports modules that this process and its forks will keep until they end."""
+    gc.disable()  # the collector would take a sixth of the imports' time
     try:
         for module in modules:
             importlib.import_module(module)
         gc.collect()
-        gc.freeze()  # forks share these pages only as long as nobody writes to them
+        gc.freeze()  # forks share these pages of memory until one of them writes to them; the collector would
     finally:
         gc.enable()
 
 
 def kill_session(pid: int) -> None:
-    """Kills the process and its group (it leads its own session). A stopped process dies of SIGKILL as well."""
+    """Kills the process, which leads its own session, and its process group. SIGKILL also ends a stopped process."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
 
 
 def reseed_random_generators() -> None:
-    """Gives this process random numbers of its own; a fork would otherwise repeat its siblings'."""
+    """Gives this process its own random numbers; otherwise all forks would draw the same ones."""
     import random
 
     import numpy

@@ -1,4 +1,4 @@
-"""The fork server's own side: it imports what ranks need, and forks for the processes of its user."""
+"""The server's side of the fork server: imports what ranks need, and forks for processes of the same user."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 from allranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.engines.forkserver.process import adopt_orphans, die_with_parent, kill_session
@@ -35,12 +36,12 @@ WARM = (
     "allranks.trace",
     "allranks.wire.rank",
 )
-# what the first optimizer or DDP of a process imports, for more than a second
+# the first optimizer or DDP of a process imports these, which takes more than a second
 LATER = ("sympy", "torch._dynamo")
 
 
 class Server(ForkLoop):
-    """Listens on a socket, until the lifeline closes. What it forked for a client ends with that client's connection."""
+    """Listens on a socket until the lifeline closes. Kills a client's children when that client's connection ends."""
 
     def __init__(self, path: Path, lifeline: int, listening: socket.socket, lasting: bool) -> None:
         super().__init__(WARM, LATER if lasting else ())
@@ -48,17 +49,17 @@ class Server(ForkLoop):
         self.listening.setblocking(False)
 
     def prepare(self) -> None:
-        """Before the imports: whatever our children leave behind is ours, and SIGTERM ends all."""
+        """Makes this process the parent of what its children leave behind, and lets SIGTERM stop the server."""
         adopt_orphans()
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
 
     def listen(self) -> None:
-        """Lets clients in."""
+        """Starts to accept clients, and to watch the lifeline."""
         self.on_ready(self.listening, self.accept)
         self.on_ready(self.lifeline, self.stop)
 
     def accept(self) -> None:
-        """Lets one client in; only our own user's."""
+        """Accepts one client, if its process belongs to our user."""
         connection, _ = self.listening.accept()
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         _, uid, _ = array.array("I", credentials)
@@ -68,14 +69,14 @@ class Server(ForkLoop):
             connection.close()
 
     def drop(self, client: Client) -> None:
-        """The client has gone: so does everything that was forked for it."""
+        """Forgets a client that has gone, and kills every process that was forked for it."""
         super().drop(client)
         for pid, owner in list(self.owners.items()):
             if owner is client:
                 kill_session(pid)
 
-    def become_child(self, server_pid: int, request: dict, fds: list[int]) -> None:
-        """Turns the forked process into a stranger to the server, which dies with it all the same."""
+    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
+        """Separates the child from the server: its own session, files and folder. It still dies with the server."""
         die_with_parent()
         if os.getppid() != server_pid:
             os._exit(1)
@@ -93,16 +94,16 @@ class Server(ForkLoop):
         os.chdir(request["cwd"])
 
     def child_ended(self, pid: int) -> None:
-        """Kills what is left of the child's session."""
+        """Kills the other processes of the child's session."""
         kill_session(pid)
 
     def reap(self) -> None:
-        """Tells of every child that has ended, and kills what it left behind."""
+        """Tells the clients which of their children have ended, and kills what those left behind."""
         super().reap()
         self.kill_orphans()
 
     def kill_orphans(self) -> None:
-        """Kills what a rank left behind: as the subreaper we inherit every process whose parent has ended."""
+        """Kills the processes that a rank left behind: as the subreaper, we are their parent now."""
         with contextlib.suppress(OSError):
             listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
             for pid in map(int, listed):
@@ -111,7 +112,7 @@ class Server(ForkLoop):
                         os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ends every child, and this process."""
+        """Ends every child, then this process."""
         for pid in list(self.owners):
             kill_session(pid)
         self.path.unlink(missing_ok=True)
@@ -120,5 +121,5 @@ class Server(ForkLoop):
 
 
 def main(path: str, lifeline: str, listening: str, lasting: str = "") -> None:
-    """Runs the fork server on a listening socket and a lifeline that were inherited."""
+    """Runs the fork server. Both numbers are inherited descriptors: the lifeline and the listening socket."""
     Server(Path(path), int(lifeline), socket.socket(fileno=int(listening)), bool(lasting)).serve()

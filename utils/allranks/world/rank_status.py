@@ -25,7 +25,11 @@ class RankStatus:
     """What one rank is doing: the torch.distributed function it is in, or None, and the innermost line of user code.
 
     `shape` and `dtype` are the tensor's. `seq` is how many collectives of the group `group` this rank has begun.
-    `waits_for_gpu`: the user's code has ended, but its GPU is still busy.
+    `waits_for_gpu`: the user's code has ended, but its GPU is still busy. `RanksStuck.statuses` has one for each rank.
+
+    Example:
+        >>> RankStatus(rank=1, op="all_reduce", shape=(4,), seq=2, line=7).waits
+        True
     """
 
     rank: int

@@ -30,19 +30,26 @@ NEEDS_RANKS = "Example (needs ranks):"
 WIDTH = 100  # of a signature; a longer one gets a line for each argument
 # what `from allranks import ...` gives, by what it is for; the modules follow
 SECTIONS = (
-    ("Live ranks", ("World", "WorldError", "RanksError", "RanksStuck", "RankDied", "CourseError")),
-    ("Exercises", ("check",)),
-    ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Player")),
-    ("Simulated and real runs of a schedule", ("simulate", "run_schedule", "execute", "Executor")),
+    ("Live ranks", ("World", "RankStatus")),
+    ("Exercises", ("check", "Verdict")),
+    ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Message", "Player")),
+    ("Simulated and real runs of a schedule", ("simulate", "Simulation", "run_schedule", "execute", "Executor")),
     ("Questions and tables for notebooks", ("ask", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet")),
-    ("The price of a training step", ("plan", "Plan", "Calculator")),
+    ("The price of a training step", ("plan", "Plan", "Model", "MODELS", "Calculator")),
+    (
+        "Errors",
+        (
+            *("CourseError", "WorldError", "RanksError", "RanksStuck", "RankDied", "DeviceError", "ExerciseError"),
+            *("SimulateError", "TraceError", "PlayerError", "DrillError"),
+        ),
+    ),
 )
 HEAD = """# Every public name
 
 `make api` writes this page from the docstrings; edit those. What is not on this page is private: it may change without notice.
 
-Every name comes from `allranks` itself: `from allranks import World, check, cost`. The names of a module are used through
-it: `cost.price(...)`. Examples take the names of this page as imported. An example that needs ranks also takes these lines as run:
+Import every name from `allranks` itself: `from allranks import World, check, cost`. Use the names of a module through the
+module: `cost.price(...)`. In the examples, the names of this page are imported already. Where an example needs ranks, these lines ran first:
 
 ```python
 import torch
@@ -51,8 +58,8 @@ import torch.distributed as dist
 world = World(ranks=4)
 ```
 
-Sizes are in bytes (`nbytes`) and times in seconds unless a name ends in another unit; 1 GB/s is 10^9 bytes a second. Every error
-here is an exception of the class that is named; those of the course derive from `CourseError` where a notebook shows them to a reader.
+Sizes are in bytes (`nbytes`) and times in seconds unless a name ends in another unit; 1 GB/s is 10^9 bytes a second. All errors of
+the course derive from `CourseError`; a notebook shows them as one line.
 """
 
 
@@ -113,9 +120,11 @@ class Entry:
         """The public methods and properties that a class defines itself, by name."""
         if self.kind != "class" or issubclass(self.value, enum.Enum):
             return {}
-        found = {name: value for name, value in vars(self.value).items() if not name.startswith("_")}
+        shown = {n: v for n, v in vars(self.value).items() if not n.startswith("_") or n == "__getitem__"}
         kinds = (property, cached_property, classmethod, staticmethod)
-        return {name: value for name, value in found.items() if inspect.isfunction(value) or isinstance(value, kinds)}
+        methods = {n: v for n, v in shown.items() if inspect.isfunction(v) or isinstance(v, kinds)}
+        # not those that a base class of another library writes into its subclasses, as matplotlib's Figure does
+        return {n: v for n, v in methods.items() if function_of(v).__module__.split(".")[0] == "allranks"}
 
     def docs(self) -> Iterator[tuple[str, str]]:
         """(address, docstring) of the name and of its members."""
@@ -206,11 +215,7 @@ def signature(function: Callable, name: str, skip_first: bool = False) -> str:
 def call_of(entry: Entry) -> str:
     """How a class is made or a function is called; the type of a constant."""
     if entry.kind == "constant":
-        return (
-            f"{entry.address}: {type(entry.value).__name__}, {len(entry.value)} entries"
-            if hasattr(entry.value, "__len__")
-            else f"{entry.address} = {entry.value!r}"
-        )
+        return constant(entry.address, entry.value)
     if entry.kind == "function":
         return signature(entry.value, entry.address)
     if issubclass(entry.value, enum.Enum):
@@ -223,11 +228,21 @@ def call_of(entry: Entry) -> str:
     return signature(entry.value, entry.address)
 
 
+def constant(address: str, value: Any) -> str:
+    """A constant with its value; of a long one its type, and the keys of a dict."""
+    if isinstance(value, dict):
+        return textwrap.fill(f"{address}: a dict with the keys {', '.join(map(repr, value))}", WIDTH)
+    text = f"{address} = {value!r}"
+    return text if len(text) <= 4 * WIDTH else f"{address}: {type(value).__name__}, {len(value)} entries"
+
+
 def markdown(doc: str) -> str:
-    """A docstring as Markdown: each indented block becomes a block of code."""
+    """A docstring as Markdown: each indented block, and each example with its output, becomes a block of code."""
     blocks: list[tuple[bool, list[str]]] = []
+    example = False
     for line in doc.splitlines():
-        code = line.startswith("    ") or (not line and bool(blocks) and blocks[-1][0])
+        example = bool(line) and (example or line.startswith(">>>"))
+        code = line.startswith("    ") or example or (not line and bool(blocks) and blocks[-1][0])
         if not blocks or blocks[-1][0] != code:
             blocks.append((code, []))
         blocks[-1][1].append(line)

@@ -1,6 +1,8 @@
-"""The root of all errors that the package raises for its readers."""
+"""The root of all errors that the package raises for its readers, and how their messages name ranks."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class CourseError(Exception):
@@ -11,3 +13,17 @@ class CourseError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]
+
+
+def name_ranks(ranks: Sequence[int], world_size: int | None = None) -> str:
+    """The ranks in words: "rank 2", "ranks 0, 1 and 3"; "all 4 ranks" where the world size shows that these are all.
+
+    >>> name_ranks([3, 0, 1])
+    'ranks 0, 1 and 3'
+    """
+    if len(ranks) == world_size and len(ranks) > 1:
+        return f"all {world_size} ranks"
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    *most, last = map(str, sorted(ranks))
+    return f"ranks {', '.join(most)} and {last}"

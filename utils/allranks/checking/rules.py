@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from allranks.checking import provenance
 from allranks.checking.exercise import Run
 from allranks.checking.provenance import Element
+from allranks.errors import name_ranks
 from allranks.wire import LogEntry
-from allranks.wire.wait import name_ranks
 
 
 def nbytes_of(run: Run, call: int = 0, rank: int = 0) -> int:

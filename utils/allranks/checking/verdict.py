@@ -54,7 +54,15 @@ class Verdict:
     """What `check` returns. `score` is between 0 and 1; `reason` is the cause of the first failure, or "" when passed.
 
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
-    them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, where there is one.
+    them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
+    a verdict as a card.
+
+    Example (needs ranks):
+        >>> def tree_reduce(tensor, dst):
+        ...     pass
+        >>> verdict = check(tree_reduce)
+        >>> verdict.passed, len(verdict.cases) > 10
+        (False, True)
     """
 
     exercise: str

@@ -48,6 +48,7 @@ class Model:
     source: str = ""
 
 
+# The models by name, each with the source of its figures.
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (

@@ -14,8 +14,8 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
 from allranks.checking.common import Make, explain_sum, in_place, sum_mistakes, sum_oracle
 from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
+from allranks.errors import name_ranks
 from allranks.wire.messages import OpKind
-from allranks.wire.wait import name_ranks
 
 # bytes that one of m members sends for a buffer of n bytes, as a multiple of n, on a bandwidth-optimal algorithm
 _SHARES = {

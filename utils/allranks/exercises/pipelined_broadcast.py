@@ -11,7 +11,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, every_root, in_place, with_root
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
-from allranks.wire.wait import name_ranks
+from allranks.errors import name_ranks
 
 ALPHA, BETA = 1.0, 0.25
 

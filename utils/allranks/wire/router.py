@@ -10,13 +10,13 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
+from allranks.errors import name_ranks
 from allranks.wire import collectives, requests
 from allranks.wire.codec import Body, CodecError
 from allranks.wire.failures import FailureKind
 from allranks.wire.frames import Answer, FrameKind
 from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
 from allranks.wire.state import BLOCKED, Op, Phase, RankState, WireFault
-from allranks.wire.wait import name_ranks
 
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from allranks.errors import name_ranks
 from allranks.wire.messages import OpKind
 
 NameLine = Callable[[int], str]
@@ -58,14 +59,6 @@ class Wait:
 def line_number(line: int) -> str:
     """ "line 4"."""
     return f"line {line}"
-
-
-def name_ranks(ranks: Sequence[int]) -> str:
-    """ "rank 2", "ranks 0 and 1", "ranks 0, 1 and 3"."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    *most, last = map(str, sorted(ranks))
-    return f"ranks {', '.join(most)} and {last}"
 
 
 def capital(text: str) -> str:

@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from allranks.errors import name_ranks
 from allranks.world.cluster import Engines, WorldError
 from allranks.world.failures import RankDied, RanksError, RanksStuck, describe
 from allranks.world.faults import InjectedFault
@@ -18,7 +19,6 @@ from allranks.world.rank_status import (
     from_answer,
     from_stacks,
     missing_ranks,
-    name_ranks,
 )
 from allranks.world.screen import Screen
 

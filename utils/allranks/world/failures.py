@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from allranks.errors import name_ranks
 from allranks.world.cluster import WorldError
-from allranks.world.rank_status import RankStatus, line_text, name_ranks
+from allranks.world.rank_status import RankStatus, line_text
 
 LONG, CUT, FRAMES = 160, 1500, 12
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from allranks.engines.usercode import in_library
 from allranks.engines.watch import C10D, PLUMBING, is_waiting_for_gpu
+from allranks.errors import name_ranks
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 
@@ -24,7 +25,11 @@ class RankStatus:
     """What one rank is doing: the torch.distributed function it is in, or None, and the innermost line of user code.
 
     `shape` and `dtype` are the tensor's. `seq` is how many collectives of the group `group` this rank has begun.
-    `waits_for_gpu`: the user's code has ended, but its GPU is still busy.
+    `waits_for_gpu`: the user's code has ended, but its GPU is still busy. `RanksStuck.statuses` has one for each rank.
+
+    Example:
+        >>> RankStatus(rank=1, op="all_reduce", shape=(4,), seq=2, line=7).waits
+        True
     """
 
     rank: int
@@ -191,12 +196,3 @@ def line_text(file: str, line: int, source: str | None) -> str:
     """
     lines = (source or "").splitlines()
     return linecache.getline(file, line).strip() or (lines[line - 1].strip() if 0 < line <= len(lines) else "")
-
-
-def name_ranks(ranks: list[int], world_size: int | None = None) -> str:
-    """ "rank 2", "ranks 0, 1 and 3", and where the world size says that these are all of several: "all 4 ranks"."""
-    if len(ranks) == world_size and world_size > 1:
-        return f"all {world_size} ranks"
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -51,8 +51,8 @@ import torch.distributed as dist
 world = World(ranks=4)
 ```
 
-Sizes are in bytes (`nbytes`) and times in seconds unless a name ends in another unit; 1 GB/s is 10^9 bytes a second. Every error
-here is an exception of the class that is named; those of the course derive from `CourseError` where a notebook shows them to a reader.
+Sizes are in bytes (`nbytes`) and times in seconds unless a name ends in another unit; 1 GB/s is 10^9 bytes a second. After
+"Raises" stands the class of the exception. Errors that a notebook shows to readers derive from `CourseError`.
 """
 
 

@@ -99,8 +99,8 @@ class Schedule:
     def placed(self, seats: Sequence[int]) -> Schedule:
         """The same algorithm with rank `seats[i]` in the place of rank i, as if a launcher had given out other numbers.
 
-        Raises ScheduleError where `seats` does not name each rank once, or where each rank has its own part in the
-        collective: that part would go to another rank.
+        Raises ScheduleError if `seats` does not name each rank once, or if the collective gives each rank a part of its
+        own, as all_gather does: these parts would go to other ranks. Only broadcast, reduce and all_reduce are possible.
         """
         if sorted(seats) != list(range(self.ranks)):
             raise ScheduleError(f"the seats are {list(seats)}; they must name each of the {self.ranks} ranks once")
@@ -162,7 +162,11 @@ class Schedule:
         return self.root
 
     def verify(self) -> None:
-        """Runs the schedule on symbols. Raises ScheduleError, which names the first wrong step, rank and chunk."""
+        """Checks, without numbers, that the schedule does its collective.
+
+        It follows which ranks' contributions each rank holds of each chunk, step by step. Raises ScheduleError, which
+        names the first wrong step, rank and chunk.
+        """
         held = self._initial()
         for step, now in enumerate(self.by_step):
             before = {key: held[key] for m in now for c in m.chunks if (key := (m.src, c)) in held}

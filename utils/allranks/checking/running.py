@@ -158,7 +158,7 @@ def _item(values: Any, index: int) -> Any:
 
 
 def _read_result(value: Any, tensors: int) -> Result | None:
-    """What a rank handed back. It may be anything, so every part is checked; None where a part is wrong."""
+    """What a rank handed back. It may be anything, so every part is checked; None if a part is wrong."""
     if not isinstance(value, dict) or not isinstance(value.get("tensors"), list | tuple):
         return None
     states = value["tensors"]

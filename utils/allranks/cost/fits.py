@@ -50,7 +50,7 @@ class Fit:
 
     @property
     def half_nbytes(self) -> float | None:
-        """The bytes at which latency takes as long as bandwidth; None where the fit finds no latency, or no time a byte."""
+        """The bytes at which latency takes as long as bandwidth; None if the fit finds no latency, or no time a byte."""
         if not (self.latency_s.value > 0 and self.s_per_byte.value > 0):
             return None
         return self.latency_s.value / self.s_per_byte.value

@@ -66,7 +66,7 @@ class Plan:
 
     `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages; `ep` of the `dp`
     ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
-    computes batch / dp of them, `microbatch` at a time. Raises WorkloadError where these numbers do not fit together.
+    computes batch / dp of them, `microbatch` at a time. Raises WorkloadError if these numbers do not fit together.
 
     >>> split = plan("7B", "dgx-h100", dp=4, tp=8)
     >>> split.ranks, list(split.prices)

@@ -70,7 +70,7 @@ def ranges(held: Contributions) -> list[int]:
 class Transfer:
     """One message, with what each of its chunks carries and what the receiver's cell holds afterwards.
 
-    `effect_known` is False where the trace does not show what the receiver did with it: live ranks add in their own
+    `effect_known` is False if the trace does not show what the receiver did with it: live ranks add in their own
     code.
     """
 
@@ -96,7 +96,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None where it never ended."""
+    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None if it never ended."""
 
     rank: int
     op: str

@@ -85,9 +85,9 @@ def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Sc
 
 
 def group_size(ranks: int, size: int | None, name: str = "ranks_per_node", groups: str = "nodes") -> int:
-    """The ranks of one group: `size`, or where it is None the largest divisor of `ranks` that is at most its square root.
+    """The ranks of one group: `size`, or if it is None the largest divisor of `ranks` that is at most its square root.
 
-    Raises ScheduleError, which calls the option `name` and its groups `groups`, where `size` does not divide `ranks`.
+    Raises ScheduleError, which calls the option `name` and its groups `groups`, if `size` does not divide `ranks`.
     """
     check_ranks(ranks)
     if size is None:

@@ -63,7 +63,7 @@ def collective_seconds(name: str, ranks: int, nbytes: int, alpha: Number, beta: 
 class UniformNetwork:
     """A network in which each pair of ranks has a link of its own: `alpha` seconds a message, `beta` seconds a byte.
 
-    Raises NetworkError where one of them is negative.
+    Raises NetworkError if one of them is negative.
     """
 
     alpha: Number = 1.0
@@ -158,7 +158,7 @@ class Work:
 class Timeline:
     """What `replay` found, in seconds.
 
-    `spans[message]` is (start, end); `finished[rank]` is the end of the rank's program, or None where it never ends;
+    `spans[message]` is (start, end); `finished[rank]` is the end of the rank's program, or None if it never ends;
     `seconds` is the time of the last event.
     """
 

@@ -98,7 +98,7 @@ def _step(router: Router, rank: int) -> int:
 
 
 def _cycle(router: Router, all_waits: tuple[Wait, ...]) -> tuple[int, ...]:
-    """The ranks of the first circle of waits, in its order; empty where there is none."""
+    """The ranks of the first circle of waits, in its order; empty if there is none."""
     for start in range(router.size):
         path: list[int] = []
         rank: int | None = start

@@ -35,7 +35,7 @@ _guard = threading.RLock()
 
 
 def current() -> World:
-    """The world of this notebook. Raises WorldError where none is running."""
+    """The world of this notebook. Raises WorldError if none is running."""
     if _current is None or not _current.running:
         why = _current.why_stopped if _current is not None else None
         raise WorldError(why or f"No world is running. Start one first:  {START}")
@@ -471,7 +471,7 @@ def _elsewhere(
     settings: dict | None,
     launcher: str,
 ) -> Engines | None:
-    """The engines of a profile; None where there is none."""
+    """The engines of a profile; None if there is none."""
     if profile is None:
         if nodes is not None or settings is not None:
             raise WorldError("nodes= and settings= go with profile='slurm' or profile='ssh'; leave them out here.")

@@ -27,7 +27,7 @@ class Child:
         return self._code if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits up to `timeout` seconds for the end; returns the exit code, or None where the process still runs."""
+        """Waits up to `timeout` seconds for the end; returns the exit code, or None if the process still runs."""
         self._ended.wait(timeout)
         return self.poll()
 

@@ -67,7 +67,7 @@ def as_html(verdict: dict, points: float, max_points: float) -> str:
 
 
 def _cases(verdict: dict) -> list[tuple[dict, str]]:
-    """Each case and its reason; "" where the case passed, or has no reason."""
+    """Each case and its reason; "" if the case passed, or has no reason."""
     found = iter(verdict.get("already_said", ()))  # for the failed cases
     return [(c, "" if c["passed"] else next(found, "") or c.get("reason") or "") for c in verdict["cases"]]
 

@@ -166,7 +166,7 @@ def _seconds_since(began: float) -> float:
 def _lock(path: Path) -> bool:
     """Locks the file until this process ends.
 
-    False where another process keeps the lock for more than `LOCK_S` seconds.
+    False if another process keeps the lock for more than `LOCK_S` seconds.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LOCK_S  # a process that was just killed may still hold it

@@ -1,7 +1,7 @@
 """Checks the files of a submission, and the notebook in it, before anything else reads them.
 
 A submission is a folder that a student can fill with anything. It is refused where it holds links or devices, where it
-is too large, or where it holds no notebook. nbgrader would follow links and copy their targets; this module prevents
+is too large, or if it holds no notebook. nbgrader would follow links and copy their targets; this module prevents
 that.
 """
 
@@ -54,7 +54,7 @@ def name_refusal(student: str) -> str | None:
 
 
 def check_files(folder: Path) -> None:
-    """Raises Refused where a submission holds anything but files and folders, or holds too many or too large ones."""
+    """Raises Refused if a submission holds anything but files and folders, or holds too many or too large ones."""
     if folder.is_symlink():
         raise Refused(f"{folder.name} is a symbolic link; hand in the folder itself. It was not graded.")
     _check_time(folder / "timestamp.txt")
@@ -81,7 +81,7 @@ def check_files(folder: Path) -> None:
 
 
 def _check_time(path: Path) -> None:
-    """Raises Refused where a timestamp.txt holds no time. nbgrader would only report: no attribute 'fail'."""
+    """Raises Refused if a timestamp.txt holds no time. nbgrader would only report: no attribute 'fail'."""
     if not stat.S_ISREG(_mode(path)):
         return
     try:
@@ -92,7 +92,7 @@ def _check_time(path: Path) -> None:
 
 
 def _parse_time(raw: bytes) -> datetime | None:
-    """The time in a timestamp.txt; None where it is empty. Raises ValueError where it holds anything else.
+    """The time in a timestamp.txt; None if it is empty. Raises ValueError if it holds anything else.
 
     dateutil reads the file that a time zone names, so texts with a path are refused.
     """
@@ -144,7 +144,7 @@ def parse_notebook(raw: bytes, name: str) -> NotebookNode:
 
 
 def _json_of(raw: bytes, name: str) -> dict:
-    """The JSON in a file. Raises Refused where it is no notebook, or is so large that nbformat would take too long."""
+    """The JSON in a file. Raises Refused if it is no notebook, or is so large that nbformat would take too long."""
     try:
         found = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -170,7 +170,7 @@ def _json_of(raw: bytes, name: str) -> dict:
 
 
 def check_shape(notebook: NotebookNode, name: str) -> None:
-    """Raises Refused where a cell does not have the form that notebook editors write."""
+    """Raises Refused if a cell does not have the form that notebook editors write."""
     for number, cell in enumerate(notebook.cells, 1):
         if (
             not isinstance(cell, dict)
@@ -386,7 +386,7 @@ def _printable(name: str) -> str:
 
 
 def _time_of(collected: Path) -> datetime | None:
-    """When a collected submission was handed in; None where that is unknown. nbgrader would follow a link here."""
+    """When a collected submission was handed in; None if that is unknown. nbgrader would follow a link here."""
     try:
         with _opened(str(collected / "timestamp.txt"), os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
             return _parse_time(os.read(handle, 101))

@@ -115,9 +115,9 @@ class Judge:
             self._start()
 
     def verdict(self, request: dict) -> dict:
-        """The verdict on a request, within the request's own time limit.
+        """Like `mark`, with the time limit of the request. A submission that blocks or crashes the judge gets 0 points.
 
-        A timeout or a crash gives a failing verdict.
+        Raises JudgeError.
         """
         try:
             return self.mark(request, request["wall_s"] + GRACE_S)
@@ -149,8 +149,8 @@ class Judge:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            with self._reading:  # after a close, a thread that still waits for the descriptor would never wake
-                with contextlib.suppress(OSError):  # closing flushes, which fails: the reader has ended
+            with self._reading:  # a thread that waits for a descriptor never wakes if it is closed
+                with contextlib.suppress(OSError):  # close() also flushes; that fails if the judge has ended
                     process.stdin.close()
                 process.stdout.close()
 
@@ -172,7 +172,7 @@ class Judge:
         except (OutOfTime, Died) as error:
             raise NoJudge(f"The judge could not be started: {error}.") from None
         if "error" in first:
-            self.close()  # it is still ending: a next request would be blamed for its end
+            self.close()  # wait for its end, or the next request would seem to have caused it
             raise NoJudge(first["error"])
 
     def _ask(self, message: dict, limit_s: float) -> dict:
@@ -282,7 +282,7 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
 
 
 def _secret(request: dict) -> int:
-    """The seed of the inputs. It differs for every exercise and text: what one run reveals can't help another run."""
+    """The seed of the inputs. Each exercise and each answer gets other inputs, so one run shows nothing about another."""
     words = json.dumps([request["secret"], request["exercise"], request["cells"]])
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7], "big")
 

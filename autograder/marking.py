@@ -25,7 +25,7 @@ class Marker:
     def mark(self, requests: list[dict], sandbox: str) -> tuple[list[dict], float]:
         """The verdict on each request, in order, and the seconds that all of them took.
 
-        Raises JudgeError where the judge can't mark.
+        Raises JudgeError if the judge can't mark.
         """
         began = time.monotonic()
         judge = getattr(self._own, "judge", None)

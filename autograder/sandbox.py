@@ -62,7 +62,7 @@ class Sandbox(forkserver.Connection):
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
     `limits` are the resource limits of each rank, by name without RLIMIT_; MAPPED is how many bytes it may map after
-    its start. Raises SandboxError where no sandbox can be made.
+    its start. Raises SandboxError if no sandbox can be made.
     """
 
     name = "The sandbox"
@@ -135,7 +135,7 @@ ENVIRONMENT = {
 def command() -> list[str]:
     """The command line that starts the fork server, without its three arguments.
 
-    Raises SandboxError where there is no bubblewrap.
+    Raises SandboxError if there is no bubblewrap.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:

@@ -43,7 +43,7 @@ class _Comparison(ctypes.Structure):
 def program() -> bytes:
     """The filter for this machine: the instructions for `prctl(PR_SET_SECCOMP)`, 8 bytes each.
 
-    A call of another architecture (32 bits, x32) ends the rank. Raises OSError where libseccomp is missing or fails.
+    A call of another architecture (32 bits, x32) ends the rank. Raises OSError if libseccomp is missing or fails.
     """
     library = ctypes.CDLL("libseccomp.so.2")
     library.seccomp_init.restype = ctypes.c_void_p

@@ -68,7 +68,7 @@ class TrustedStep(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The notebook with outputs only in its graded code cells.
 
-        Raises JudgeError where the judge can't mark; nbgrader then gives the submission no grade.
+        Raises JudgeError if the judge can't mark; nbgrader then gives the submission no grade.
         """
         about = resources["nbgrader"]
         questions = self.questions(_coursedir(self), nb, about["assignment"], about["notebook"])
@@ -90,7 +90,7 @@ class TrustedStep(NbGraderPreprocessor):
     def questions(self, course: CourseDirectory, nb: NotebookNode, lab: str, notebook: str) -> list[Question]:
         """The questions for the judge about a restored notebook: one for each graded cell.
 
-        Raises JudgeError where the instructor's notebook does not say which exercise marks a cell.
+        Raises JudgeError if the instructor's notebook does not say which exercise marks a cell.
         """
         exercises = _exercises(course, lab, notebook)
         secret = self._secret(Path(course.root))

@@ -164,9 +164,9 @@ dist.all_reduce(table[:, 0])
 print(table)
 
 # %% [markdown] name="view_explained"
-# Gloo took the three numbers in memory from the view's beginning on, and these are the first row. Nothing warned you (torch 2.13;
-# NCCL refuses tensors that are not contiguous, so there you see an error). Give collectives a contiguous tensor: sum
-# `column = table[:, 0].contiguous()`, then `table[:, 0] = column`.
+# Gloo started at the view's first element and took the next three numbers in memory. These are the first row. There was no warning (torch 2.13;
+# NCCL refuses tensors that are not contiguous, so there you see an error). Give collectives a contiguous tensor: make a copy
+# `column = table[:, 0].contiguous()`, call the collective on `column`, then write it back with `table[:, 0] = column`.
 
 # %% [markdown] name="floats"
 # ## 4. The same bits?
@@ -260,11 +260,11 @@ for p in (2, 4, 8, 32, 128, 1024):
 # %% [markdown] name="bound"
 # ### No algorithm can send less
 #
-# Take one element, and list in order of time all messages that carry it or a partial sum of it.
+# Take one element of the vector. Number all messages that carry it, or a partial sum of it, in order of time.
 #
-# 1. Some rank is the first to know the total. Before that each of the *other* $p-1$ ranks must have sent at least once, or its number would be
-#    missing. So the first rank learns the total from message number $p-1$ or a later one.
-# 2. Each of the other $p-1$ ranks learns the total from another message, later in the list.
+# 1. One rank is the first to know the total. Before that, each of the *other* $p-1$ ranks must have sent at least one message, or its number would be
+#    missing in the total. So the first rank knows the total only after at least $p-1$ messages.
+# 2. Each of the other $p-1$ ranks needs one more message to learn the total, and this message comes later.
 #
 # So every element is sent at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all. If all ranks send equally much, it is
 # $2\frac{p-1}{p}n$ per rank; a rank can send less only if another sends more. The ring sends exactly this minimum (Patarasuk & Yuan 2009).

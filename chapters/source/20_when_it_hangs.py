@@ -41,9 +41,9 @@ for step in range(5):
     print(f"step {step}: {gradient.item():g}")
 
 # %% [markdown] name="skip_explained"
-# They do not get stuck in step 2. There the others' call was matched with step 3 *of rank 1*, and the model got the sum of two different steps,
-# without an error. They wait in step 4, when rank 1 is done. "A skipped collective hangs the others" is true only if no other call follows: otherwise
-# the others' call **pairs with the next one**.
+# No rank waits in step 2. There the other ranks' call was matched with rank 1's call of step 3, so the sum mixes two different steps, and no error says
+# so. The others wait in step 4, because rank 1 has finished. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
+# afterwards: otherwise the others' call **is matched with rank 1's next call**.
 #
 # Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
 # group, also those of our World), and **which rank is missing**. There the program stopped; the mistake is at that point or before it.
@@ -229,10 +229,11 @@ print(
 # %% [markdown] name="wire_faults"
 # ### The same on the wire
 #
-# On the wire a program can cause its own faults. **Predict** which of these four faults the wire finds only by waiting.
+# On the wire a program can cause its own faults. In the four programs below, rank 1 ends its process, is stopped by SIGSTOP, waits for a
+# message that nobody sends, or is slow. **Predict** which of these four faults the wire can find only after its time limit.
 
 # %% name="guess_wire"
-guess = ask("dies", "stops", "loses", "dawdles")
+guess = ask("rank 1 ends", "rank 1 stops", "rank 1 waits for a message that nobody sends", "rank 1 is slow")
 guess
 
 
@@ -249,25 +250,26 @@ def stops():
     dist.all_reduce(torch.ones(8))
 
 
-def loses():
+def waits():
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), 0)  # rank 0 never sent it
 
 
-def dawdles():
+def delays():
     if dist.get_rank() == 1:
         time.sleep(0.2)
     dist.all_reduce(torch.ones(8))
 
 
 # %% name="wire_explains"
-for program in (dies, stops, loses, dawdles):
+for program in (dies, stops, waits, delays):
     outcome = run(program, ranks=world.ranks, wall_s=2)
     print(f"{program.__name__:8} {outcome.failure.message if outcome.failure else 'nothing wrong'}")
 
 # %% [markdown] name="wire_explained"
-# Even the wire needs a time limit to find a stopped rank (we set 2 s): from outside, "stopped" looks like "not yet". Slow is not wrong, and the
-# wire's clock counts messages and not sleep, so it reports nothing. A router that sees all ranks notices lost messages and dead ranks at once.
+# Even the wire needs a time limit to find a stopped rank (we set 2 s): from outside, a stopped rank looks like a rank that still computes. A slow rank is
+# no error, and the wire's clock counts messages and not sleep, so the wire reports nothing. A rank that ends, and a message that nobody sends, are found
+# at once, because the router sees what all ranks do.
 
 # %% [markdown] name="monitored"
 # ## 4. Asking which ranks are there

@@ -59,11 +59,11 @@ def test_when_it_hangs(ranks):
     assert "like 24 GPUs" in chapter.text("slow_cost")
 
     told = dict(line.split(maxsplit=1) for line in chapter.text("wire_explains").splitlines() if line)
-    assert list(told) == ["dies", "stops", "loses", "dawdles"]
+    assert list(told) == ["dies", "stops", "waits", "delays"]
     assert "Rank 1 ended the process" in told["dies"]
     assert "Rank 1 had not ended after 2 s" in told["stops"]
-    assert "Rank 1 waits for rank 0 in recv" in told["loses"]
-    assert told["dawdles"] == "nothing wrong"
+    assert "Rank 1 waits for rank 0 in recv" in told["waits"]
+    assert told["delays"] == "nothing wrong"
 
     assert chapter.text("pieces").count("64 calls of 4096 bytes") == ranks
     times = re.findall(r"(\d+) pieces: measured +([\d.]+) ms   model +([\d.]+) ms", chapter.text("pieces_measured"))

@@ -17,7 +17,7 @@ class MissingExtraError(CourseError, ImportError):
 
 
 def require(module: str, needed_by: str) -> None:
-    """Returns nothing where `module` can be imported. Raises MissingExtraError where it is not installed."""
+    """Returns nothing if `module` can be imported. Raises MissingExtraError if it is not installed."""
     if importlib.util.find_spec(module) is None:
         raise missing(module, needed_by)
 
@@ -36,7 +36,7 @@ def how_to_install(extra: str | None) -> str:
 
 
 def extra_of(module: str) -> str | None:
-    """The first extra that installs the package of this module; None where no extra does."""
+    """The first extra that installs the package of this module; None if no extra does."""
     package = module.partition(".")[0]
     for extra, wanted in requirements().items():
         if extra and package in (requirement.name for requirement in wanted):

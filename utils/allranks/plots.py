@@ -55,7 +55,7 @@ class Chart(Figure):
 def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, beta: float, gamma: float = 0) -> Chart:
     """Seconds of each schedule over the bytes of the full vector; both axes are logarithmic.
 
-    `alpha` is seconds a message, `beta` and `gamma` are seconds a byte, as in `Schedule.price`. Raises PlotError where there
+    `alpha` is seconds a message, `beta` and `gamma` are seconds a byte, as in `Schedule.price`. Raises PlotError if there
     is nothing to draw.
 
     >>> from allranks.schedules import ring_all_reduce
@@ -81,7 +81,7 @@ def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, b
 def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: float | None = None) -> Chart:
     """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each named series of (nbytes, seconds).
 
-    `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError where
+    `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError if
     there is nothing to draw, or a figure is not above 0.
 
     >>> chart = plots.bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5)
@@ -110,7 +110,7 @@ def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: f
 def fit(points: Points, alpha: float, beta: float) -> Chart:
     """Measured (nbytes, seconds), and the line alpha + beta n; the legend says how far the worst point is from the line.
 
-    Raises PlotError where there is nothing to draw, or a figure is not above 0.
+    Raises PlotError if there is nothing to draw, or a figure is not above 0.
 
     >>> chart = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
     >>> chart.axes[0].get_legend_handles_labels()[1]
@@ -128,7 +128,7 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 
 
 def timeline(trace: Trace) -> Chart:
-    """The trace as a picture: a row for each rank, with times from left to right (or steps, where there are no times).
+    """The trace as a picture: a row for each rank, with times from left to right (or steps, if there are no times).
 
     In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below. Raises
     PlotError for a trace with neither times nor steps.

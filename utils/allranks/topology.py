@@ -37,7 +37,7 @@ class TopologyError(CourseError, ValueError):
 class Link:
     """One kind of link: seconds a message, bytes a second in one direction, and the source of these figures.
 
-    Raises TopologyError where a figure is impossible.
+    Raises TopologyError if a figure is impossible.
 
     >>> topology.Link("100 Gb/s Ethernet", alpha_s=50e-6, bytes_per_s=12.5e9).beta_s_per_byte
     8e-11
@@ -77,7 +77,7 @@ class Topology:
 
     `stragglers` are (rank, factor): the messages of this rank take factor times as long. `background` are (kind of link,
     share of its bandwidth that others use). `failed` are (kind, node or leaf switch, index) of links that have failed; see
-    `with_failure`. Raises TopologyError where the figures do not fit together.
+    `with_failure`. Raises TopologyError if the figures do not fit together.
 
     >>> pair = Topology("pair", ranks_per_node=2, inside=topology.Link("NVLink", 2e-6, 240e9), nic=topology.Link("InfiniBand", 5e-6, 25e9))
     >>> pair.links(0, 2)
@@ -203,7 +203,7 @@ class Topology:
         )
 
     def symmetric_unit(self, ranks: int) -> int | None:
-        """The number of ranks of the smallest unit that repeats through a world of `ranks`; None where no unit does."""
+        """The number of ranks of the smallest unit that repeats through a world of `ranks`; None if no unit does."""
         if self.stragglers or self.failed:
             return None
         unit = self.ranks_per_node * (self.nodes_per_leaf or 1)
@@ -292,7 +292,7 @@ class Topology:
         return (group, nic, place) if self.rails else (group, 0, place * self.nics_per_node + nic)
 
     def _working_link(self, kind: str, where: int, index: int, count: int) -> int:
-        """`index`, or the next index whose link has not failed. Raises TopologyError where all have failed."""
+        """`index`, or the next index whose link has not failed. Raises TopologyError if all have failed."""
         if not self.failed:
             return index
         for step in range(count):

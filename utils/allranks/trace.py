@@ -63,7 +63,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A send together with its receive; `delivered` is False where there is no receive. Fields as in `Event`.
+    """A send together with its receive; `delivered` is False if there is no receive. Fields as in `Event`.
 
     >>> sent = Event(0, "send", peer=1, nbytes=400, match=0)
     >>> Trace("wire", ranks=2, events=(sent,)).messages()[0].delivered
@@ -94,7 +94,7 @@ class Trace:
 
     `kind` is "schedule", "wire", "live" or "simulated". `ranks` is the world size, `chunks` the number of chunks of the
     vector (0: unknown), `nbytes` the bytes of the *full* vector. `clock` says what start and end count: "step" (there are no
-    times), "virtual" seconds or "wall" seconds. Raises TraceError where something contradicts itself.
+    times), "virtual" seconds or "wall" seconds. Raises TraceError if something contradicts itself.
 
     >>> got = Event(1, "recv", peer=0, nbytes=400, match=0)
     >>> Trace("wire", ranks=2, events=(Event(0, "send", peer=1, nbytes=400, match=0), got))
@@ -138,12 +138,12 @@ class Trace:
 
     @property
     def steps(self) -> int:
-        """The number of steps; 0 where no event has a step."""
+        """The number of steps; 0 if no event has a step."""
         return max((e.step for e in self.events if e.step is not None), default=-1) + 1
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from the first start to the last end, or None where no event has times."""
+        """Seconds from the first start to the last end, or None if no event has times."""
         starts = [e.start for e in self.events if e.start is not None]
         ends = [e.end for e in self.events if e.end is not None]
         return max(ends) - min(starts) if starts and ends else None

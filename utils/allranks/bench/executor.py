@@ -26,7 +26,7 @@ class Executor:
     """Runs a schedule on this rank. Make it once, then call it with a tensor as often as you like.
 
     Every rank of `group` makes an Executor of the same schedule, and calls it with a tensor of the same number of elements.
-    Raises ScheduleError where the number of ranks differs between the group and the schedule.
+    Raises ScheduleError if the number of ranks differs between the group and the schedule.
 
     Example (needs ranks):
         >>> def ring():

@@ -399,7 +399,7 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
     Every rank of the default group must call this, with the same number of calls; each call takes no arguments. All ranks
     get the same figures. An iteration times the calls one after the other, so that other programs disturb all of them alike.
     A barrier lets all ranks begin together; under NCCL the clock waits until the GPU is done. The first `warmups`
-    iterations don't count. Raises BenchError where there is nothing to time.
+    iterations don't count. Raises BenchError if there is nothing to time.
 
     Example (needs ranks):
         >>> def time_it():

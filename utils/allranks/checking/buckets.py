@@ -56,7 +56,7 @@ def means(args: Sequence[Args]) -> dict[int, torch.Tensor]:
 
 
 def expect(setup: Setup, args: Sequence[Args], make: Make) -> list[Expected]:
-    """What each rank must end with where `make(index, rank)` is a gradient there, or None where it is unchanged."""
+    """What each rank must end with where `make(index, rank)` is a gradient there, or None if it is unchanged."""
     kind = args[0][0][0].data.base.dtype
     made = []
     for rank in range(setup.ranks):

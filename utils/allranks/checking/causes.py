@@ -160,7 +160,7 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
             predicted = mistake.oracle(run.setup, run.args[call])
         except (RuntimeError, IndexError, ValueError):  # this mistake can't be made with these shapes
             continue
-        # where any item will do, the prediction explains no wrong dtype or shape
+        # a prediction that accepts any item can't explain a wrong dtype or shape
         if any(f.kind is not FaultKind.VALUES and _accepts_any_item(predicted[f.rank]) for f in faults):
             continue
         fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
@@ -345,7 +345,7 @@ def _is_power_of_two(n: int) -> bool:
 _ONLY_FOUR = "Only right for p = 4: use the world size, not a number."
 _PROPERTIES = (
     (
-        "Only right with as many nodes as ranks in each.",
+        "Only right if the number of nodes equals the number of ranks per node.",
         lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
     ),
     ("Only right where the number of ranks divides the size.", lambda s: not s.divides),

@@ -99,7 +99,7 @@ def _thing(path: tuple, given: Args) -> str:
 
 
 def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:
-    """How the value differs, or None where it is right. Only shapes, dtypes, counts and indices are named."""
+    """How the value differs, or None if it is right. Only shapes, dtypes, counts and indices are named."""
     if wanted is None:
         return None  # an in-place function may return anything
     if isinstance(wanted, AllOrNothing):

@@ -46,7 +46,7 @@ def judge_text(
 ) -> Verdict:
     """The verdict on Python text, which runs in the forked ranks only. `function` is its name, if not the exercise's.
 
-    Takes the options of `judge`. Raises SourceError where the text defines no such function.
+    Takes the options of `judge`. Raises SourceError if the text defines no such function.
 
         judge_text(get("ring_shift"), "def ring_shift(tensor, k):\\n    return tensor").reason
     """

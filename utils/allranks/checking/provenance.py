@@ -57,7 +57,7 @@ def values(rank: int, count: int, dtype: torch.dtype = torch.float64) -> torch.T
 
 
 def read(tensor: torch.Tensor) -> list[Element] | None:
-    """What each element holds, or None where these are other values."""
+    """What each element holds, or None if these are other values."""
     if tensor.dtype not in (torch.float64, torch.int64) or tensor.numel() > _POSITIONS:
         return None
     found: list[Element] = []
@@ -79,7 +79,7 @@ def read(tensor: torch.Tensor) -> list[Element] | None:
 
 
 def numbers(entry: LogEntry) -> torch.Tensor | None:
-    """The numbers that a logged message carried, in one row; None where they were not kept."""
+    """The numbers that a logged message carried, in one row; None if they were not kept."""
     dtype = getattr(torch, str(entry.dtype), None)
     if entry.payload is None or not isinstance(dtype, torch.dtype):
         return None
@@ -87,7 +87,7 @@ def numbers(entry: LogEntry) -> torch.Tensor | None:
 
 
 def elements_of(entry: LogEntry) -> list[Element] | None:
-    """The elements that a logged message carried; None where they were not kept, or are other values."""
+    """The elements that a logged message carried; None if they were not kept, or are other values."""
     sent = numbers(entry)
     return read(sent) if sent is not None and 0 < len(sent) == entry.numel else None
 

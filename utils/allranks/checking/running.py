@@ -82,7 +82,7 @@ class CaseRunner:
         return self.deadline - time.monotonic()
 
     def explain_failure(self, run: Run) -> Reason:
-        """Why the run itself failed, without the text of exceptions where there is a secret."""
+        """Why the run itself failed. With a secret, it leaves out the text of exceptions, which can contain hidden inputs."""
         return causes.explain_failure(run, withhold=bool(self.secret))
 
     def run(self, setup: Setup, delivery: str | None = None) -> Run:
@@ -126,7 +126,7 @@ class CaseRunner:
 
 
 def _environ(setup: Setup, rank: int) -> dict[str, str]:
-    """The variables that a launcher sets; in a larger job every third process belongs to this group."""
+    """The variables that a launcher sets. With `outer_world`, rank r of this group is process 3r+2 of a larger job."""
     if setup.outer_world:
         rank, size = 3 * rank + 2, 3 * setup.ranks + 2
     else:
@@ -158,7 +158,7 @@ def _item(values: Any, index: int) -> Any:
 
 
 def _read_result(value: Any, tensors: int) -> Result | None:
-    """What a rank handed back. It may be anything, so every part is checked; None where a part is wrong."""
+    """What a rank handed back. It may be anything, so every part is checked; None if a part is wrong."""
     if not isinstance(value, dict) or not isinstance(value.get("tensors"), list | tuple):
         return None
     states = value["tensors"]
@@ -213,7 +213,7 @@ def run_cases(runner: CaseRunner) -> list[CaseResult]:
 def _run_case(runner: CaseRunner, setup: Setup) -> Run:
     run = runner.run(setup)
     if runner.blocked is None and run.failure is not None and run.failure.kind is FailureKind.DEADLOCK:
-        # if it is right with sends that return at once, that is the only mistake, and the other cases run so
+        # try sends that return at once: if the result is right, this is the only mistake; use them in the other cases too
         again = runner.run(setup, delivery="buffered")
         if again.failure is None and not result_faults(again):
             runner.blocked, runner.delivery = run, "buffered"

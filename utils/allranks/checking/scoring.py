@@ -121,7 +121,10 @@ def _headline(
 
 
 def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult) -> tuple[Reason | None, Run | None]:
-    """The reason of this case, behind what all failed cases share; by provenance where no mistake is known."""
+    """The reason of this case, after a sentence on what all failed cases have in common.
+
+    If the case fits no known mistake, values that show where they came from may explain it.
+    """
     exercise, reason, run = runner.exercise, case.reason, case.run
     if reason is None or run is None:
         return reason, run
@@ -144,18 +147,18 @@ def _clearest(failed: list[CaseResult]) -> CaseResult:
     ordered = sorted(failed, key=lambda r: causes.simplest_first(r.setup))
     wrong = [r for r in ordered if r.faults]
     if not wrong or any(not r.faults and r.setup.earns_credit for r in ordered[: len(ordered) // 2]):
-        return ordered[0]  # mostly failures of the run itself: they are told before wrong results
+        return ordered[0]  # many runs failed before they had a result: show such a failure, not a wrong result
     votes = Counter(r.mistake for r in wrong)
     mistake = max(votes, key=lambda m: (votes[m], m is not None))
     if mistake is not None:
         return next(r for r in wrong if r.mistake == mistake)
-    # with fewer elements than ranks some chunks are empty, and show nothing
+    # with fewer elements than ranks some chunks are empty, so a picture of them shows little
     whole = [r for r in wrong if r.mistake is None and r.setup.ranks >= 3 and r.setup.size >= r.setup.ranks]
     return whole[0] if whole else ordered[0]
 
 
 def _run_with_provenance(runner: CaseRunner, run: Run) -> Run | None:
-    """The same case with values that tell where they came from, if it fails with those too."""
+    """The same case with values that show where they came from; None if it can't have them, or is right with them."""
     if runner.exercise.chunking == "none":
         return None
     setup = replace(run.setup, dtype="float64", values="provenance")

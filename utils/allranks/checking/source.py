@@ -54,7 +54,7 @@ class Source:
 def read_source(file: str | Path | dict, function: str, filename: str | None = None) -> Source:
     """The student's function with all that it uses, from a .py or .ipynb path or a notebook already parsed.
 
-    Raises SourceError where there is nothing to check: no such file, no Python, or no function of that name.
+    Raises SourceError if there is nothing to check: no such file, no Python, or no function of that name.
     """
     if isinstance(file, dict):
         return _from_notebook(file, function, filename or "notebook.ipynb")

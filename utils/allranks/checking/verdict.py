@@ -36,7 +36,7 @@ class Case:
 
 
 def already_said(top: tuple[Hashable, ...], cases: Sequence[Case]) -> list[str]:
-    """For each failed case where its reason was said before, such as "as at the top", or "" where it is new.
+    """For each failed case where its reason was said before, such as "as at the top", or "" if it is new.
 
     `top` is the code of the reason above all cases; a case without a code says something new.
     """

@@ -67,7 +67,7 @@ def command(
     """Grades every submission in autograder/submitted/STUDENT/LAB, and records the points in nbgrader's gradebook.
 
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
-    is 0 where all are graded, 1 where some could not be, and 2 where nothing could be done.
+    is 0 if all are graded, 1 where some could not be, and 2 where nothing could be done.
     """
     from allranks.extras import MissingExtraError, require
 
@@ -107,7 +107,7 @@ def default_jobs() -> int:
 
 
 def find_course(start: Path) -> Path:
-    """The course's folder: `start` or a folder above it. Raises GradeError where none of them is a course."""
+    """The course's folder: `start` or a folder above it. Raises GradeError if none of them is a course."""
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / "autograder" / "nbgrader_config.py").is_file():
             return folder
@@ -160,7 +160,7 @@ def in_threads(course: Path, count: int) -> Iterator[Judges]:
 def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
     """Judges in the engines of an ipyparallel cluster; the next free engine gets the next submission.
 
-    Raises GradeError where the cluster can't be reached or has no engine, or where an engine does not see the course's folder.
+    Raises GradeError if the cluster can't be reached or has no engine, or if an engine does not see the course's folder.
     """
     import ipyparallel as ipp
 
@@ -232,7 +232,7 @@ def rest_on_engine() -> None:
 def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict[str, Any]]:
     """Reads, marks and records every submission; yields each student's row when it is recorded.
 
-    Many judges mark; one process writes the gradebook. Raises GradeError where nothing can be graded.
+    Many judges mark; one process writes the gradebook. Raises GradeError if nothing can be graded.
     """
     waiting = deque(students)
     marking: dict[
@@ -297,7 +297,7 @@ class _Writer:
         self.log = tempfile.TemporaryFile(mode="w+", errors="replace")
 
     def prepare(self) -> dict[str, Any]:
-        """Starts the process; returns how to mark the lab. Raises GradeError where the lab can't be recorded."""
+        """Starts the process; returns how to mark the lab. Raises GradeError if the lab can't be recorded."""
         paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
             self.command,
@@ -392,7 +392,7 @@ def in_words(row: dict[str, Any]) -> str:
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    """The students who ran out of time, crashed, or did what a teacher may want to look at; "" where there are none."""
+    """The students who ran out of time, crashed, or did what a teacher may want to look at; "" if there are none."""
     lines = []
     for kind, words in KINDS.items():
         theirs = [(row["student"], i) for row in rows for i in row["incidents"] if i["kind"] == kind]

@@ -31,7 +31,7 @@ def bus_factor(collective: str, ranks: int) -> Fraction:
 def algbw_gb_per_s(nbytes: int, seconds: float) -> float:
     """Algorithm bandwidth: bytes of the full vector over seconds, in 10^9 bytes a second.
 
-    Raises CostError where the time is not above 0.
+    Raises CostError if the time is not above 0.
 
     >>> cost.algbw_gb_per_s(10**9, 0.01)
     100.0

@@ -50,7 +50,7 @@ class Fit:
 
     @property
     def half_nbytes(self) -> float | None:
-        """The bytes at which latency takes as long as bandwidth; None where the fit finds no latency, or no time a byte."""
+        """The bytes at which latency takes as long as bandwidth; None if the fit finds no latency, or no time a byte."""
         if not (self.latency_s.value > 0 and self.s_per_byte.value > 0):
             return None
         return self.latency_s.value / self.s_per_byte.value
@@ -81,7 +81,8 @@ def fit(
     """Alpha and beta by least squares of the relative errors, so that small sizes count as much as large ones.
 
     `sizes` are bytes as in `terms`, `seconds` the time of each. `algorithm` is what ran, or what you think ran (default:
-    `TEXTBOOK`): the two fitted numbers, divided by its counts, are alpha and beta. A fitted value below zero is set to zero,
+    `TEXTBOOK`): the fitted latency divided by its number of messages is alpha, and the fitted
+    seconds a byte of `sizes`, divided by how often it sends each byte, are beta. A fitted value below zero is set to zero,
     and the other one is fitted again. Raises CostError for fewer than three times, a single size, or a time not above 0.
 
     >>> found = cost.fit("all_reduce", 4, sizes=[0, 1000, 4000], seconds=[6.0, 7.5, 12.0])

@@ -67,7 +67,7 @@ class Plan:
 
     `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages; `ep` of the `dp`
     ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
-    computes batch / dp of them, `microbatch` at a time. Raises WorkloadError where these numbers do not fit together.
+    computes batch / dp of them, `microbatch` at a time. Raises WorkloadError if these numbers do not fit together.
 
     >>> split = plan("7B", "dgx-h100", dp=4, tp=8)
     >>> split.ranks, list(split.prices)
@@ -199,7 +199,8 @@ class Plan:
 
         They have the bandwidth of the slowest link between the ranks of the group. Groups that use the same bridge or the same
         network cards share them. A group with several ranks in a node uses the cards of all these ranks; `to_all` says that it
-        runs an all_to_all, in which each rank has its own share of the cards, and which is priced as if all of it left the node.
+        runs an all_to_all. Then each rank gets an equal share of the cards, and the price counts all bytes as sent to other
+        nodes.
         """
         machine = self.machine
         node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node

@@ -39,14 +39,14 @@ class Terms:
 
 
 def check_collective(collective: str) -> str:
-    """The collective. Raises CostError where there is none of this name."""
+    """The collective. Raises CostError if there is none of this name."""
     if collective not in COLLECTIVES:
         raise CostError(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
     return collective
 
 
 def check_size(ranks: int, nbytes: Number) -> None:
-    """Raises CostError where `ranks` is no world size or `nbytes` is negative."""
+    """Raises CostError if `ranks` is no world size or `nbytes` is negative."""
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise CostError(f"ranks is {ranks!r}; it must be a whole number above 0")
     if not nbytes >= 0:

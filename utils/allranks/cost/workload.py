@@ -79,7 +79,7 @@ class Traffic:
 class Price:
     """The communication of one step: its parts, and their sums for one rank.
 
-    `exposed_s` is the seconds that no computing can hide; None where the backward pass was not given. `efficiency` is
+    `exposed_s` is the seconds that no computing can hide; None if the backward pass was not given. `efficiency` is
     computing over computing plus exposed seconds.
 
     >>> workload.zero(1, 1e9, workload.Cluster(8, 25e9)).bytes_sent

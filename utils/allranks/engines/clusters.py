@@ -76,7 +76,7 @@ class NumberedSSHEngine(SSHEngineLauncher):  # type: ignore[misc]  # ipyparallel
     """Tells its engine its rank, and the name of its host as the user wrote it."""
 
     def start(self, *args: Any, **kwargs: Any) -> Any:
-        """Starts the engine. Raises ClusterError where ssh can't reach the host, or there is no such Python."""
+        """Starts the engine. Raises ClusterError if ssh can't reach the host, or there is no such Python."""
         try:
             return super().start(*args, **kwargs)
         except Exception as error:
@@ -137,7 +137,7 @@ def job(
 
     Both profiles take these `settings`: "python" (the interpreter on the nodes), "address" (the address of this
     machine, as the nodes reach it) and "wait_s". "slurm" also takes sbatch's long options; "ssh" also takes "hosts"
-    ({host: ranks}, or a list) and "ssh_args" (a list). Raises ClusterError, with one sentence, where the request makes
+    ({host: ranks}, or a list) and "ssh_args" (a list). Raises ClusterError, with one sentence, if the request makes
     no sense.
     """
     if profile not in PROFILES:
@@ -194,7 +194,7 @@ def shared_directory() -> Path:
     """A private directory that the nodes also see, for connection files and logs.
 
     `ALLRANKS_CLUSTER_DIR` names it; else it is `~/.cache/allranks`, because most clusters share the home directories.
-    Raises ClusterError where it can't be made, or where other users can read it.
+    Raises ClusterError if it can't be made, or if other users can read it.
     """
     path = Path(os.environ.get("ALLRANKS_CLUSTER_DIR") or Path.home() / ".cache" / "allranks")
     try:

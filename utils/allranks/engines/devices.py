@@ -218,7 +218,7 @@ def _on_cpu(ranks: int, have: Inventory, common: dict[str, str], threads: int, m
 
 
 def _crowded(ranks: int, gpus: int, have: Inventory) -> str:
-    """The note for a world in which several ranks use one GPU. Raises DeviceError where NCCL is too old for that."""
+    """The note for a world in which several ranks use one GPU. Raises DeviceError if NCCL is too old for that."""
     cards = {gpu.physical for gpu in have.gpus}
     mig = any(gpu.parent for gpu in have.gpus)
     nccl = have.nccl or ()
@@ -256,7 +256,7 @@ def _shares() -> int:
 
 
 def check_request(ranks: object, backend: object, gpus: object = None) -> None:
-    """Raises DeviceError where a request makes no sense on any machine."""
+    """Raises DeviceError if a request makes no sense on any machine."""
     if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 1):
         raise DeviceError(f"gpus={gpus!r} is not a number of GPUs; World(ranks=4, gpus=1) puts four ranks on one.")
     if backend is not None and backend not in BACKENDS:
@@ -319,7 +319,7 @@ def _gpu(pynvml: ModuleType, index: int, handle: object, parent: str | None = No
 
 
 def _mig_devices(pynvml: ModuleType, handle: object) -> list[object] | None:
-    """The handles of a GPU's MIG devices; None where it is not in MIG mode."""
+    """The handles of a GPU's MIG devices; None if it is not in MIG mode."""
     try:
         mode, _ = pynvml.nvmlDeviceGetMigMode(handle)
     except pynvml.NVMLError:  # a GPU without MIG
@@ -353,7 +353,7 @@ def _visible(gpus: list[Gpu], setting: str | None) -> list[Gpu]:
 
 
 def _nccl_version() -> tuple[int, ...] | None:
-    """The version of the NCCL package that was installed with torch; None where there is none.
+    """The version of the NCCL package that was installed with torch; None if there is none.
 
     Does not import torch.
     """

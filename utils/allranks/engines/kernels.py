@@ -36,7 +36,7 @@ _connections: dict[str, ForkServer] = {}
 def warm_for_jupyter() -> None:
     """Starts one fork server for the kernels and ranks of all notebooks of this process's Jupyter. It ends with this process.
 
-    Raises ForkServerError where it can't be started.
+    Raises ForkServerError if it can't be started.
     """
     os.environ["ALLRANKS_FORKSERVER"] = str(ForkServer.start(lasting=True).path)
     name_to_jupyter()

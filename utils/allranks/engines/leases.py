@@ -139,7 +139,7 @@ class Ledger:
         lease has one part of each; all users must use the same number. While it waits, it calls `told(place, seconds)`
         with the place in the queue and an estimate of the time left (None: unknown).
 
-        Raises LeaseError where the machine has fewer GPUs, or where `timeout_s` seconds have passed.
+        Raises LeaseError if the machine has fewer GPUs, or if `timeout_s` seconds have passed.
         """
         if count < 1 or count > len(self.gpus):
             raise LeaseError(f"{count} GPUs were asked for; this machine has {len(self.gpus)}.")
@@ -190,7 +190,7 @@ class Ledger:
             return place, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
 
     def _take(self, gpu: Gpu, shares: int | None) -> list[int]:
-        """The descriptors that lock a GPU, or a share of it; an empty list where it is not free."""
+        """The descriptors that lock a GPU, or a share of it; an empty list if it is not free."""
         whole = self._lock(self._file(gpu), shared=bool(shares))
         if whole is None or not shares:
             return [] if whole is None else [whole]
@@ -218,7 +218,7 @@ class Ledger:
         return [waiter for waiter in found if waiter is not None]
 
     def _estimate(self, place: int) -> float | None:
-        """Seconds until a process at `place` in the queue gets its turn, at most; None where nobody has a GPU."""
+        """Seconds until a process at `place` in the queue gets its turn, at most; None if nobody has a GPU."""
         alone = [h for h in self.holders().values() if h is not None]
         ends = sorted(h.until for h in (*alone, *(h for those in self.sharers().values() for h in those)))
         if not ends:
@@ -326,7 +326,7 @@ class Ledger:
             os.close(descriptor)
 
     def _read(self, path: Path, kind: type[Written]) -> Written | None:
-        """What a locked file says; None where the file is missing or not locked."""
+        """What a locked file says; None if the file is missing or not locked."""
         if not path.exists() or not self._is_locked(path):
             return None
         with contextlib.suppress(OSError, ValueError, TypeError):

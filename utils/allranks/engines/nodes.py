@@ -21,7 +21,7 @@ _held: list[socket.socket] = []  # on an engine: it holds the port of the rendez
 class Seat:
     """One engine: its id at the controller, its host, and what that host has.
 
-    `rank` is None where the launcher set none.
+    `rank` is None if the launcher set none.
     """
 
     engine_id: int
@@ -57,7 +57,7 @@ def number(seats: list[Seat]) -> list[Seat]:
 def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
     """The environment variables of each rank, in the order of ranks.
 
-    Raises DeviceError where a node has too few GPUs.
+    Raises DeviceError if a node has too few GPUs.
     """
     found: list[dict[str, str]] = []
     here: Counter[str] = Counter()

@@ -11,7 +11,7 @@ def hold(n: int, address: str = "") -> list[socket.socket]:
     ipyparallel and Jupyter ask for a free port, close it, and listen on it later; in between, another process may be
     given the same port. A socket that is bound but does not listen prevents that: the system gives its port to no
     process that asks for a free one. libzmq can still listen on it, because both sockets set SO_REUSEADDR (socket(7)).
-    Raises OSError where the address is not this machine's.
+    Raises OSError if the address is not this machine's.
     """
     held = []
     for _ in range(n):

@@ -31,7 +31,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Exercise:
-    """The exercise of that name. Raises ExerciseError where there is none; its message has the nearest name."""
+    """The exercise of that name. Raises ExerciseError if there is none; its message has the nearest name."""
     known = names()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -44,7 +44,7 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
     """The verdict on a function: which cases pass, and the cause where one does not.
 
     The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks, never in
-    this process. `options` are those of `allranks.checking.judging.judge`. Raises ExerciseError where there is no such exercise.
+    this process. `options` are those of `allranks.checking.judging.judge`. Raises ExerciseError if there is no such exercise.
 
     The Verdict has `passed`, `score` (0 to 1) and `text()`; a notebook shows it as a card.
 

@@ -106,7 +106,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(
-            "the permutation was applied again instead of its inverse: result[order] = what came back",
+            "the permutation was applied again instead of its inverse; write `result[order] = returned`",
             _permuted_twice,
         ),
         Mistake("every token was computed by its own rank's expert: send it to the rank of its expert", _home),

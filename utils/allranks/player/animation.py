@@ -70,7 +70,7 @@ def ranges(held: Contributions) -> list[int]:
 class Transfer:
     """One message, with what each of its chunks carries and what the receiver's cell holds afterwards.
 
-    `effect_known` is False where the trace does not show what the receiver did with it: live ranks add in their own
+    `effect_known` is False if the trace does not show what the receiver did with it: live ranks add in their own
     code.
     """
 
@@ -96,7 +96,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None where it never ended."""
+    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None if it never ended."""
 
     rank: int
     op: str
@@ -436,16 +436,16 @@ def _fold(
 
 
 def _by_cell(cells: dict[tuple[int, int], Counter[int]]) -> dict[tuple[int, int], Contributions]:
-    """Counters as contributions; a counter that many cells share is converted once."""
+    """The contributions in each cell. A counter that many cells share is converted only once."""
     known: dict[int, Contributions] = {}
     return {cell: known.get(id(c)) or known.setdefault(id(c), contributions(c.elements())) for cell, c in cells.items()}
 
 
 def _rules(source: Schedule | Trace) -> Schedule | None:
-    """A schedule without moves: what ranks hold at the start and the end. None where the trace names no chunks."""
+    """A schedule that says what ranks hold at the start and the end. None if the trace names no chunks."""
     if isinstance(source, Schedule):
         return source
-    # a live run's collective was run by torch, but its chunks are those of the run's own messages
+    # torch ran the collective of a live run; the chunks of its trace belong to messages that the program itself sent
     if source.kind == "live" or not source.chunks or source.collective not in COLLECTIVES:
         return None
     root = source.root if source.root is not None else 0
@@ -460,7 +460,7 @@ def pattern(ranks: int, links: set[tuple[int, int]]) -> str:
     round_it = {(a, b) for a, b in pairs if b - a in (1, ranks - 1)}
     if len(round_it) == len(pairs):
         return "ring" if (0, ranks - 1) in pairs else "line"
-    # a ring with a few other messages is shown as that ring
+    # a ring with a few other links is still drawn as a ring
     if len(round_it) == ranks and len(pairs) - ranks <= ranks // 4:
         return "ring"
     if len(pairs) == ranks * (ranks - 1) // 2:

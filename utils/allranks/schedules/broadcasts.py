@@ -26,7 +26,8 @@ def scatter_allgather_broadcast(ranks: int, root: int = 0) -> Schedule:
 def scatter_doubling_broadcast(ranks: int, root: int = 0) -> Schedule:
     """Broadcast as a binomial scatter, then a recursive-doubling all-gather.
 
-    2 lg p a + 2n(p-1)/p b for powers of two (MPICH); for other world sizes see the fold in `schedules.doubling`.
+    2 lg p a + 2n(p-1)/p b for powers of two (MPICH). For other p some ranks take part in the all-gather only through a
+    partner, as in `recursive_doubling_all_gather`.
 
     >>> schedules.scatter_doubling_broadcast(8).steps
     6

@@ -55,7 +55,7 @@ class Schedule:
 
     `chunks` is the number of chunks of the vector. Where each rank owns a part of it (scatter, gather, all_gather,
     reduce_scatter), that is chunks/ranks consecutive chunks, in order of the ranks. In all_to_all chunk s*ranks + d is what
-    rank s has for rank d. In a barrier chunk r says that rank r has come; it has no bytes. `root` is None where the
+    rank s has for rank d. In a barrier chunk r says that rank r has come; it has no bytes. `root` is None if the
     collective and the algorithm have none; `meta` holds the options with which the schedule was built.
 
     >>> Schedule("broadcast", "by hand", ranks=2, chunks=1, moves=(schedules.Move(0, 0, 1, (0,)),), root=0).verify()
@@ -85,7 +85,7 @@ class Schedule:
     def chunk_nbytes(self, nbytes: int) -> list[int]:
         """Bytes of each chunk when a vector of `nbytes` is cut as torch.tensor_split does: the first ones may be 1 larger.
 
-        `nbytes` is the size of the full vector; in all_to_all, of all that one rank sends. Raises ScheduleError where it is
+        `nbytes` is the size of the full vector; in all_to_all, of all that one rank sends. Raises ScheduleError if it is
         negative.
         """
         if nbytes < 0:
@@ -99,8 +99,8 @@ class Schedule:
     def placed(self, seats: Sequence[int]) -> Schedule:
         """The same algorithm with rank `seats[i]` in the place of rank i, as if a launcher had given out other numbers.
 
-        Raises ScheduleError where `seats` does not name each rank once, or where each rank has its own part in the
-        collective: that part would go to another rank.
+        Raises ScheduleError if `seats` does not name each rank once, or if the collective gives each rank a part of its
+        own, as all_gather does: these parts would go to other ranks. Only broadcast, reduce and all_reduce are possible.
         """
         if sorted(seats) != list(range(self.ranks)):
             raise ScheduleError(f"the seats are {list(seats)}; they must name each of the {self.ranks} ranks once")
@@ -162,7 +162,11 @@ class Schedule:
         return self.root
 
     def verify(self) -> None:
-        """Runs the schedule on symbols. Raises ScheduleError, which names the first wrong step, rank and chunk."""
+        """Checks, without numbers, that the schedule does its collective.
+
+        It follows which ranks' contributions each rank holds of each chunk, step by step. Raises ScheduleError, which
+        names the first wrong step, rank and chunk.
+        """
         held = self._initial()
         for step, now in enumerate(self.by_step):
             before = {key: held[key] for m in now for c in m.chunks if (key := (m.src, c)) in held}
@@ -235,7 +239,7 @@ class Schedule:
                 for chunk in move.chunks:
                     contrib |= before[move.src, chunk]
                 same = all(before[move.src, chunk] == contrib for chunk in move.chunks)
-                # None where the chunks of the message hold different contributions, as in a gather
+                # None if the chunks of the message hold different contributions, as in a gather
                 contributions = tuple(_ranks(contrib)) if same else None
                 events.append(
                     Event(move.src, "send", move.dst, move.chunks, None, size, step, match=match, contrib=contributions)
@@ -276,7 +280,7 @@ def ceil_lg(ranks: int) -> int:
 
 
 def check_ranks(ranks: int, root: int | None = None) -> None:
-    """Raises ScheduleError where `ranks` can't be a world size, or `root` is not one of the ranks."""
+    """Raises ScheduleError if `ranks` can't be a world size, or `root` is not one of the ranks."""
     if isinstance(ranks, bool) or not isinstance(ranks, int):
         raise ScheduleError(f"ranks is {ranks!r}; it must be a whole number")
     if not 1 <= ranks <= MAX_RANKS:
@@ -286,7 +290,7 @@ def check_ranks(ranks: int, root: int | None = None) -> None:
 
 
 def check_segments(segments: int) -> None:
-    """Raises ScheduleError where `segments` can't be a number of segments."""
+    """Raises ScheduleError if `segments` can't be a number of segments."""
     if isinstance(segments, bool) or not isinstance(segments, int) or segments < 1:
         raise ScheduleError(f"segments is {segments!r}; it must be a whole number above 0")
 

@@ -58,9 +58,9 @@ def leader_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule
 
 
 def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Schedule:
-    """Two-level all-to-all: parts first go to the rank of the own node that has the receiver's place in its node.
+    """Two-level all-to-all: exchange first inside each node, then between nodes, among ranks with the same place.
 
-    Then ranks of the same place in different nodes exchange. With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 +
+    A part for place j of another node first goes to place j of the sender's own node. From there it goes to that node. With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 +
     n(m-1)/m b2. A rank sends m-1 messages to other nodes instead of (m-1)g, each g times as large.
 
     >>> schedules.hierarchical_all_to_all(16, ranks_per_node=4).steps
@@ -85,9 +85,9 @@ def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Sc
 
 
 def group_size(ranks: int, size: int | None, name: str = "ranks_per_node", groups: str = "nodes") -> int:
-    """The ranks of one group: `size`, or where it is None the largest divisor of `ranks` that is at most its square root.
+    """The ranks of one group: `size`, or if it is None the largest divisor of `ranks` that is at most its square root.
 
-    Raises ScheduleError, which calls the option `name` and its groups `groups`, where `size` does not divide `ranks`.
+    Raises ScheduleError, which calls the option `name` and its groups `groups`, if `size` does not divide `ranks`.
     """
     check_ranks(ranks)
     if size is None:

@@ -55,7 +55,7 @@ def symmetric_schedule(
 ) -> SymmetricSchedule | None:
     """The rules of an algorithm by the names of its schedule, or None where not all ranks do the same.
 
-    `size` is `ranks_per_node` or `columns`, as for the schedule. Raises ScheduleError where it does not divide `ranks`.
+    `size` is `ranks_per_node` or `columns`, as for the schedule. Raises ScheduleError if it does not divide `ranks`.
 
     >>> rules = symmetric_schedule("all_gather", "bruck", 6)
     >>> [(rule.destination(0), rule.chunks) for rule in rules.rules]

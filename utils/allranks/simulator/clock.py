@@ -63,7 +63,7 @@ def collective_seconds(name: str, ranks: int, nbytes: int, alpha: Number, beta: 
 class UniformNetwork:
     """A network in which each pair of ranks has a link of its own: `alpha` seconds a message, `beta` seconds a byte.
 
-    Raises NetworkError where one of them is negative.
+    Raises NetworkError if one of them is negative.
     """
 
     alpha: Number = 1.0
@@ -158,7 +158,7 @@ class Work:
 class Timeline:
     """What `replay` found, in seconds.
 
-    `spans[message]` is (start, end); `finished[rank]` is the end of the rank's program, or None where it never ends;
+    `spans[message]` is (start, end); `finished[rank]` is the end of the rank's program, or None if it never ends;
     `seconds` is the time of the last event.
     """
 
@@ -208,7 +208,7 @@ class _Replay:
         self.queued: dict[Hashable, list[_Key]] = {}  # by resource, the keys of messages that wait for it, in order
         self.newly_ready: list[_Key] = []
         self.by_key: dict[_Key, _Transfer] = {}
-        # (time, order of its posting, the rank that goes on or the transfer that ends)
+        # a heap of (time, number in the order of posting, an int: the rank that goes on, or the transfer that ends)
         self.events: list[tuple[Number, int, int | _Transfer]] = []
         self.posted = 0
         self.idle: list[Idle] = []
@@ -338,8 +338,9 @@ def replay(
     A message is ready when its Send and its Recv are both posted; with `buffered`, as soon as it is sent. A rank sends one
     message at a time and receives one at a time. A program that never ends (a deadlock) is replayed as far as it goes.
 
-    Where ranks behave alike, `programs` may hold those of the first few only. `representative` then maps each port
-    ("out", rank) or ("in", rank), and each link as `network.links` names it, to the one that stands for it among these ranks.
+    If ranks repeat a pattern, `programs` may hold only the ranks of the first repetition. `representative` then maps each
+    port ("out", rank) or ("in", rank), and each link as `network.links` names it, to the same one in that repetition. For
+    example, if two ranks repeat, it maps ("in", 5) to ("in", 1).
 
     >>> rank0, rank1 = [Send(0, 1, nbytes=100), Wait(0, sent=True)], [Recv(0, 0), Wait(0, sent=False)]
     >>> replay([rank0, rank1], UniformNetwork(alpha=5, beta=2)).spans

@@ -107,7 +107,7 @@ class Simulation:
 
     @cached_property
     def trace(self) -> Trace:
-        """Every message with its times. Raises SimulateError where the method was "symmetry"."""
+        """Every message with its times. Raises SimulateError if the method was "symmetry"."""
         if self.schedule is None or self.timeline is None:
             raise SimulateError(
                 f"{self.ranks} ranks were simulated by symmetry, so that there is no list of messages; ask for "
@@ -327,7 +327,7 @@ def _check_world(ranks: int, topology: Topology) -> None:
 
 
 def _check_size(known: Algorithm, ranks: int) -> None:
-    """Raises SimulateError where the list of all messages would be too long."""
+    """Raises SimulateError if the list of all messages would be too long."""
     if known.collective == "all_to_all":
         limit = MAX_EVENT_RANKS_ALL_TO_ALL
     elif known.name in ("binomial", "flat", "tree", "recursive doubling") and known.collective in (
@@ -344,7 +344,7 @@ def _check_size(known: Algorithm, ranks: int) -> None:
 
 
 def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
-    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None where there is none."""
+    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None if there is none."""
     repeats = topology.symmetric_unit(rules.ranks)
     if repeats is None:
         return None

@@ -54,7 +54,7 @@ class Calculator(ipywidgets.VBox):
     `model` is "7B" or another preset of the field; `machine` a name of `topology.PRESETS`, or "equal links", for which the fields
     `gb_per_s` and `alpha_us` count. Other arguments set fields by name: dp, tp, pp, ep, zero_stage, bucket_mib, batch,
     microbatch, dtype, layers, ...; `set` does so later. For impossible figures the widget keeps the last price and shows one
-    sentence. `plan` is the last plan that has a price, `problem` that sentence or None. Raises WorkloadError where the first plan
+    sentence. `plan` is the last plan that has a price, `problem` that sentence or None. Raises WorkloadError if the first plan
     is impossible.
 
     Example:

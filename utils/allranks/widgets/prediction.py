@@ -15,8 +15,8 @@ def ask(*options: str, description: str = "") -> ipywidgets.RadioButtons:
     """Radio buttons for a prediction. `value` is None until the reader chooses; then it is the text of the option.
 
     `description` is shown above the buttons, for a cell that asks twice. Nothing is judged or graded: `Quiz` gives a reason for
-    each answer. Tab enters the buttons; arrow keys move between them and choose. Show them as a cell's result: inside another
-    widget's box they lack their style. Raises DrillError for fewer than two options, for an option that is empty or no text,
+    each answer. Tab enters the buttons; arrow keys move between them and choose. End a cell with them to show them: inside another
+    widget's box they lose their style. Raises DrillError for fewer than two options, for an option that is empty or no text,
     and for an option given twice.
 
     Example:

@@ -248,7 +248,7 @@ class WireGroup(PythonGroup):
         return self.recv(tensors, None, tag)
 
     def _member(self, rank: int, what: str, *, peer: bool) -> int:
-        """The global number of a rank of the group, which is a `peer` or a root. Raises ValueError where there is none."""
+        """The global number of a rank of the group, which is a `peer` or a root. Raises ValueError if there is none."""
         if not 0 <= rank < len(self.members):
             message = f"{what} rank {rank}, but there are only ranks 0 to {len(self.members) - 1}"
             raise MisuseError(Misuse.NO_SUCH_PEER, message) if peer else ValueError(message)

@@ -133,7 +133,7 @@ class Channel:
         self.push()
 
     def push(self) -> bool:
-        """Writes what is queued; True where nothing is left."""
+        """Writes what is queued; True if nothing is left."""
         while self.outgoing:
             data, fd = self.outgoing[0]
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))] if fd >= 0 else []

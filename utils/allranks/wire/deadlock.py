@@ -27,7 +27,7 @@ _SAME_ADVICE = {  # that needs no rank, line or tag
         "What they sent has all been received: one receive is too many, or a send is missing or comes too late."
     ),
     DeadlockCause.ORDER: (
-        "Each rank waits for an operation that the other starts only later: check the order of the operations."
+        "Each rank waits for an operation that another rank starts only later: check the order of the operations."
     ),
 }
 
@@ -98,7 +98,7 @@ def _step(router: Router, rank: int) -> int:
 
 
 def _cycle(router: Router, all_waits: tuple[Wait, ...]) -> tuple[int, ...]:
-    """The ranks of the first circle of waits, in its order; empty where there is none."""
+    """The ranks of the first circle of waits, in its order; empty if there is none."""
     for start in range(router.size):
         path: list[int] = []
         rank: int | None = start
@@ -145,7 +145,7 @@ def _cause_by_kind(router: Router, waiting: list[Wait], ops: list[Op]) -> Deadlo
 
 
 def _crossed(router: Router, lines: Lines, ops: list[Op]) -> tuple[DeadlockCause, str] | None:
-    """Where the rank that one of these waits for sends to another rank, or receives from another."""
+    """The cause and a sentence if a rank waits for one that sends to, or receives from, a third rank; else None."""
     for op in ops:
         queues = router.receives if op.kind is OpKind.SEND else router.sends
         for other in sorted((o for queue in queues.values() for o in queue), key=_rank_and_index):

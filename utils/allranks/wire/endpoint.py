@@ -99,7 +99,7 @@ class Endpoint:
         return message, body
 
     def wait(self, number: int, where: Sequence, *, quick: bool) -> tuple[dict, Body] | None:
-        """Waits for operation `number`. None where it needs no answer: a send that is known to be complete."""
+        """Waits for operation `number`. None if it needs no answer: a send that is known to be complete."""
         op: Request = {"do": FrameKind.WAIT, "number": number, "where": where}
         if quick and number in self.sent_complete:
             self.sent_complete.discard(number)

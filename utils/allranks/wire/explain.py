@@ -28,7 +28,7 @@ def clean(text: str) -> str:
 
 
 def verdict(router: Router, lines: Lines, limits: dict) -> Failure | None:
-    """The failure of a run that is over, or None where all went well."""
+    """The failure of a run that is over, or None if all went well."""
     fault = router.first_fault()
     if fault is not None:
         failure = _of_fault(router, fault, lines, limits)

@@ -103,7 +103,7 @@ class Failure:
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """The wait-for graph as a self-contained SVG (the cycle's arrows bold); empty where nobody waits."""
+        """The wait-for graph as a self-contained SVG (the cycle's arrows bold); empty if nobody waits."""
         return waits_svg(self.waits, self.cycle, self.message)
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:

@@ -17,7 +17,7 @@ from allranks.wire.router import Router
 class Outcome:
     """What a run gave. Unpacks as `results, trace, deadlock`.
 
-    `results[r]` is what rank r returned (None where it failed; a list with `calls`), `final_args[r]` its arguments
+    `results[r]` is what rank r returned (None if it failed; a list with `calls`), `final_args[r]` its arguments
     after the last call, `output[r]` what it printed, `seconds` the virtual time, `log` the operations in
     order, `files` what was opened for writing. `wall_s` is the real time. The trace is made when first asked for.
 
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def deadlock(self) -> Failure | None:
-        """The failure where the ranks waited for each other for ever."""
+        """The failure if the ranks waited for each other forever; else None."""
         return self.failure if self.failure and self.failure.kind is FailureKind.DEADLOCK else None
 
     @functools.cached_property
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def seconds(self):
-        """The virtual time at which the last rank ended (up to where it got, where it failed)."""
+        """The virtual time at which the last rank ended; for a run that failed, the time that it reached."""
         return self.timeline.seconds
 
     @functools.cached_property

@@ -34,8 +34,8 @@ class WireError(CourseError, RuntimeError):
 class Ranks:
     """A pool of up to 64 ranks. A context manager: at its end every process is gone.
 
-    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank (a fork server, a sandbox); where none is given
-    `launch` chooses among "fork" and "parent".
+    `spawner.spawn("allranks.wire.rank:main", fds=[socket, output])` starts a rank, for example in a sandbox. Without a
+    spawner, `launch` is "fork" or "forkserver", as in `run`.
     """
 
     def __init__(self, ranks: int = 4, *, spawner: launch.Spawner | None = None, launch: str | None = None) -> None:
@@ -215,14 +215,26 @@ def run(
 ) -> Outcome:
     """Runs `fn(*args)` on `ranks` forked ranks over the wire; returns an Outcome (`results, trace, deadlock`).
 
-    `fn` is a function or a Program. `per_rank[r]` are the arguments of rank r alone; with `calls=N` fn is called N
-    times, per_rank[r][k] being those of call k, and a result is the list of N. `allow` are the operations that may be
-    called, `rules` say more. Without `final_args` the arguments, as they were left, don't come back. `delivery` is
-    "rendezvous" (a send waits for its receive), "buffered" or "shuffled" (as rendezvous, but one rank runs at a time, in
-    an order drawn from `seed`). `alpha` and `beta` (or a `topology`) make the virtual clock. `name_line(4)` is what messages call
-    line 4. A failure never raises: see `Outcome.failure`.
+    `fn` is a function or a Program. A failure of the program raises nothing: see `Outcome.failure`. The options:
 
-    Raises WireError for arguments that can't be, and where the ranks can't be started.
+    - `per_rank`: `per_rank[r]` are the arguments of rank r; then `args` is not used.
+    - `calls`: how often `fn` is called. `per_rank[r][k]` are then the arguments of call k, and each result is a list.
+    - `allow`: the names of the operations that may be called; without it, all.
+    - `rules`: a `Rules`, in place of `allow`. It can also limit the peers and refuse tensors that are not contiguous.
+    - `delivery`: "rendezvous" (a send waits for its receive), "buffered" (a send returns at once) or "shuffled" (as
+      rendezvous, but one rank runs at a time, in an order drawn from `seed`).
+    - `alpha`, `beta`: seconds a message and seconds a byte on the virtual clock; or a `topology` in their place.
+    - `cpu_s`, `wall_s`: seconds of processor time that one rank may use, and of real time that the run may take.
+    - `memory_bytes`: how much memory a rank may add to what it has at its start.
+    - `output_bytes`: how much of each rank's printed text is kept. A rank that prints 16 times as much ends the run.
+    - `final_args`: False if the arguments need not come back as the ranks left them.
+    - `guard`: for an argument that is a view, send its whole storage both ways. Then `final_args` shows writes outside it.
+    - `name_line`: a function from a line number to its name in messages, such as "line 4".
+    - `launch`: "fork" copies this process; "forkserver" asks a small server process, which is safe if this process has
+      threads. Without it, fork if this process has one thread, else the fork server.
+    - `spawner`: an object that starts the ranks in place of `launch`, as in `Ranks`.
+
+    Raises WireError for wrong arguments, or if the ranks can't be started.
 
     Example (needs ranks):
         >>> def total():

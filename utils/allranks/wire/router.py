@@ -54,14 +54,14 @@ class Router:
     # ------------------------------------------------------------------------------------------ what a rank says
 
     def take(self, rank: int, operations: object, body: Body) -> None:
-        """Takes a frame of a rank. Raises CodecError where it is not one that our own code writes."""
+        """Takes a frame of a rank. Raises CodecError if our own code would not write such a frame."""
         state = self.ranks[rank]
         if not isinstance(operations, list):
             raise CodecError("a frame holds no operations")
         at = 0
         for op in operations:
             if state.state is not Phase.RUNNING:
-                return  # a rank at fault goes no further; what it had kept back is void
+                return  # a rank that made a fault stops here: the rest of the frame is ignored
             try:
                 at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
             except requests.MALFORMED as error:
@@ -265,7 +265,7 @@ class Router:
         self.outbox.append((rank, message, body))
 
     def settle(self) -> bool:
-        """Called when no rank runs: finds somebody who can go on. False where the run is over, well or badly."""
+        """Called when no rank runs: finds a rank that can continue. False if the run is over, with or without a fault."""
         while self.running == 0:
             if not (self._match_anysource() or self._draw() or (not self.faults and self._answer_polls())):
                 self.finished = True
@@ -273,7 +273,10 @@ class Router:
         return True
 
     def _match_anysource(self) -> bool:
-        """Gives a receive from any source the message that was sent first by its sender's count (drawn if shuffled)."""
+        """Matches a receive from any source with a message: the one with the lowest operation number on its sender.
+
+        With "shuffled" delivery it is drawn at random.
+        """
         for recv in sorted(self.anysource, key=lambda op: (op.index, op.rank)):
             offers = [
                 queue[0]
@@ -283,7 +286,7 @@ class Router:
             if not offers:
                 continue
             offers.sort(key=lambda op: (op.index, op.rank))
-            if self.delivery == "shuffled":  # often the newest: a message of the next call that overtakes one of this
+            if self.delivery == "shuffled":  # often the newest, so that one of the next call arrives early
                 chosen = self.chance.choice((offers[-1], self.chance.choice(offers)))
             else:
                 chosen = offers[0]
@@ -294,14 +297,14 @@ class Router:
         return False
 
     def _draw(self) -> bool:
-        """Lets one of the ranks go on whose wait is over: the adversary's choice."""
+        """Lets one rank continue whose wait is over, drawn at random (only with "shuffled" delivery)."""
         ready = [r for r, state in enumerate(self.ranks) if state.state is Phase.RELEASED]
         if ready:
             self._answer(self.chance.choice(ready))
         return bool(ready)
 
     def _answer_polls(self) -> bool:
-        """Answers those who asked whether something is complete, now that nothing else can happen first."""
+        """Answers the ranks that asked whether an operation is complete. Called when no other rank can continue first."""
         polling = [(r, state) for r, state in enumerate(self.ranks) if state.state is Phase.POLLING]
         complete = [pair for pair in polling if pair[1].on.complete]
         for rank, state in complete or polling:
@@ -318,7 +321,7 @@ class Router:
     def fault(
         self, kind: FailureKind, rank: int, file=None, line=None, message: str = "", ops: Sequence[Op] = ()
     ) -> None:
-        """Notes a fault of `rank`, which goes no further."""
+        """Notes a fault of `rank` and stops that rank."""
         self._fail(WireFault(kind, rank, len(self.ranks[rank].ops), file, line, message, tuple(ops)))
 
     def _fail(self, fault: WireFault) -> None:
@@ -329,11 +332,14 @@ class Router:
         self.faults.append(fault)
 
     def first_fault(self) -> WireFault | None:
-        """The fault of the earliest operation; of equals the lowest rank's."""
+        """The fault with the lowest operation number; among equals, the one on the lowest rank."""
         return min((*self._groups_apart(), *self.faults), key=lambda f: (f.step, f.rank), default=None)
 
     def _groups_apart(self) -> list[WireFault]:
-        """A rank's group of other members than the group of that name on a lower rank: gloo would take them for one."""
+        """A fault for each group whose members differ from those of the group of the same name on a lower rank.
+
+        gloo would treat the two as one group.
+        """
         found: list[WireFault] = []
         first: dict[str, tuple[int, tuple[int, ...]]] = {}
         for rank, name, members, step, file, line in sorted(self.made, key=lambda made: made[0]):
@@ -349,7 +355,7 @@ class Router:
         return any(state.state in BLOCKED for state in self.ranks)
 
     def forget(self) -> None:
-        """Lets go of what nobody reads once the run is told: the messages' bytes, delivered or not, and the results'."""
+        """Frees what nobody reads after the verdict: the bytes of all messages and of the results."""
         for held in (self.sends, self.receives, self.anysource, self.slots, self.outbox):
             held.clear()
         for op in self.log:

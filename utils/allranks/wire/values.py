@@ -114,7 +114,7 @@ def _encode_tensor(tensor: torch.Tensor, buffers: list, nested: dict) -> list:
 
 
 def decode(node, buffers: list, *, trusting: bool = False, _depth: int = 0):
-    """The value that `encode` wrote. Raises CodecError where the JSON and the buffers contradict each other."""
+    """The value that `encode` wrote. Raises CodecError if the JSON and the buffers contradict each other."""
     if node is None or isinstance(node, bool | int | float | str):
         return node
     if _depth > MAX_DEPTH or not isinstance(node, dict) or len(node) != 1:

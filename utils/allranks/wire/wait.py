@@ -28,7 +28,7 @@ _NOT_WAITING = {Doing.RETURNED: "has returned", Doing.STOPPED: "was stopped", Do
 class Wait:
     """What one rank does: the operation that it is in, whom it waits for, and the student's line.
 
-    `peer` is the first of `peers`; both are empty where the rank waits for nobody (it computes, or it has returned).
+    `peer` is the first of `peers`; both are empty if the rank waits for nobody (it computes, or it has returned).
     `op` is the operation's name, also "wait() of isend"; `place` is the line in words, such as "line 4".
 
     Example:

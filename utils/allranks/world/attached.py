@@ -104,7 +104,7 @@ class Attached(Engines):
 
 
 def connect(ipp, file: Path):
-    """A client of the cluster that a cluster file or a connection file names. Raises WorldError where none answers."""
+    """A client of the cluster that a cluster file or a connection file names. Raises WorldError if none answers."""
     if not file.is_file():
         raise WorldError(f"There is no cluster file {file}; ipyparallel writes it when the cluster starts.")
     try:

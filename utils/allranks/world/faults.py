@@ -25,7 +25,7 @@ class InjectedFault:
 
     @classmethod
     def checked(cls, rank: int, kind: str, after_s: float, delay_s: float, ranks: int) -> InjectedFault:
-        """The fault. Raises WorldError where an argument is wrong."""
+        """The fault. Raises WorldError if an argument is wrong."""
         if kind not in KINDS:
             raise WorldError(f"kind={kind!r} is unknown; a fault is one of {', '.join(KINDS)}.")
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < ranks:

@@ -132,7 +132,7 @@ def _numbers(records: list[list[dict]]) -> dict[tuple[int, int], int]:
 
 
 def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, int]:
-    """The round of each message. Empty where the rounds are unknown, for example with a receive from any source."""
+    """The round of each message. Empty if the rounds are unknown, for example with a receive from any source."""
     programs = []
     for rank, (log, _) in enumerate(parts):
         program: list[Send | Recv | Wait | Enter] = []
@@ -157,7 +157,7 @@ def _steps(parts: list, records: list[list[dict]], number: dict) -> dict[int, in
 
 
 class _Cut:
-    """The chunks of the vector: `count` chunks in a vector of `nbytes` bytes. `count` is 0 where messages overlap."""
+    """The chunks of the vector: `count` chunks in a vector of `nbytes` bytes. `count` is 0 if messages overlap."""
 
     def __init__(self, records: list[list[dict]]) -> None:
         sends = [r for rows in records for r in rows if r["kind"] == "send"]

@@ -85,7 +85,7 @@ class Shared:
         fresh.replace(self.notice)
 
     def read(self) -> dict | None:
-        """What the owner published; None where it published nothing, or has ended."""
+        """What the owner published; None if it published nothing, or has ended."""
         if not self.has_owner():
             return None
         with contextlib.suppress(OSError, ValueError):
@@ -95,7 +95,7 @@ class Shared:
     def wait_for_notice(self) -> dict | None:
         """Waits for what the owner publishes.
 
-        Returns None where the owner ends before that; then this process owns the name.
+        Returns None if the owner ends before that; then this process owns the name.
         """
         deadline = time.monotonic() + START_TIMEOUT_S
         while (told := self.read()) is None:

@@ -35,7 +35,7 @@ _guard = threading.RLock()
 
 
 def current() -> World:
-    """The world of this notebook. Raises WorldError where none is running."""
+    """The world of this notebook. Raises WorldError if none is running."""
     if _current is None or not _current.running:
         why = _current.why_stopped if _current is not None else None
         raise WorldError(why or f"No world is running. Start one first:  {START}")
@@ -51,18 +51,18 @@ class World:
         with World(ranks=4) as world:
             world.run(step)          # what each rank returned, in the order of ranks
 
-    A process has one world. `World(...)` returns the running world where it fits the arguments; else it ends that world
-    and starts a new one. The ranks end with the process that started them.
+    A process has one world. `World(...)` returns the running world if it is what the arguments ask for; otherwise
+    it ends that world and starts a new one. The ranks end with the process that started them.
 
     - `ranks`: the world size; without it, one rank for each GPU, or 4 on the CPU.
-    - `backend`: "nccl" or "gloo"; without it, nccl where there are enough GPUs.
+    - `backend`: "nccl" or "gloo"; without it, nccl if there are enough GPUs, else gloo.
     - `deadline`: how many seconds a call may take. Then it ends with a report of what each rank is doing.
     - `idle_minutes`: the world stops after so many minutes without use; it warns before.
     - `memory_bytes`: how much memory one rank on the CPU may use, so that a mistake gives an error and does not fill the
       machine; without it, the ranks together may use 80 % of the memory.
     - `gpus`: how many GPUs to use; with fewer GPUs than ranks, ranks share them (NCCL 2.30).
-    - `shared`: take only a part of each GPU's memory, so that other people can use the rest. Without it, the GPUs are
-      yours alone for a while.
+    - `shared`: take only a part of each GPU's memory, so that other people can use the rest. Without it, nobody else
+      can use the GPUs for 20 minutes. After that, the world stops between two calls as soon as somebody waits for GPUs.
     - `profile`: "slurm" or "ssh" starts the ranks on other machines, on `nodes` of them, with `settings` as in
       docs/clusters.md.
     - `name`: all notebooks of this user that ask for this name share the world. The first one owns it, and they take
@@ -88,7 +88,7 @@ class World:
         cluster: str | Path | None = None,
         **options,
     ) -> World:
-        """The running world where it fits the arguments, else a new one."""
+        """The running world if it is what the arguments ask for; otherwise a new one."""
         with _guard:
             if _current is not None and _current.running and cluster is None:
                 gpus, shared = options.get("gpus"), options.get("shared", False)
@@ -141,7 +141,7 @@ class World:
             self.profile = profile
             self.name, self._shared = name, Shared(name) if name is not None else None
             self._keeper: Keeper | None = None
-            # what the owner of the name published; None where there is no name, or this process owns it
+            # what the owner of the name published; None if there is no name, or if this process owns it
             told = self._shared.wait_for_notice() if self._shared is not None and not self._shared.claim() else None
             if told is not None:
                 have = len(told["described"])
@@ -170,7 +170,7 @@ class World:
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
-            _current = self  # set it before the ranks start: if that is interrupted, the next World ends them
+            _current = self  # set before the ranks start: after an interrupt, the next World ends those that started
             self._start()
 
     @classmethod
@@ -291,8 +291,8 @@ class World:
         """Calls `fn(*args, **kwargs)` on every rank at once; returns the list of what each rank returned.
 
         `fn` is plain torch.distributed code: the group exists already, and `dist.get_rank()` gives the rank. What the
-        ranks print is shown by rank. Raises RanksError where ranks raised an error; RanksStuck after the deadline, or
-        where ranks wait for one that failed; RankDied where a process ended. After the last two, the world has new
+        ranks print is shown by rank. Raises RanksError if ranks raised an error; RanksStuck after the deadline, or
+        if ranks wait for one that failed; RankDied if a process ended. After the last two, the world has new
         ranks.
 
         Example (needs ranks):
@@ -348,7 +348,7 @@ class World:
     def reset(self) -> None:
         """Replaces all ranks by new ones, in any state. The notebook's own variables stay."""
         if self._shared is not None and self.running:
-            # so that the keeper, which sees the old ranks end, does not start new ones too
+            # the keeper also starts new ranks when it sees ranks end; this lock prevents that
             held = self._busy.acquire(blocking=False)
             try:
                 self._renew()
@@ -471,7 +471,7 @@ def _elsewhere(
     settings: dict | None,
     launcher: str,
 ) -> Engines | None:
-    """The engines of a profile; None where there is none."""
+    """The engines of a profile; None if there is none."""
     if profile is None:
         if nodes is not None or settings is not None:
             raise WorldError("nodes= and settings= go with profile='slurm' or profile='ssh'; leave them out here.")
@@ -503,7 +503,7 @@ def _stop_at_exit() -> None:
 def _forget() -> None:
     """Makes a forked process forget the world: the ranks belong to its parent, which alone may use and end them."""
     global _current, _guard
-    # a new lock: a thread that the fork did not copy may hold the old one
+    # a fork copies locks but not the threads that hold them, so make a new lock
     world, _current, _guard = _current, None, threading.RLock()
     if world is not None:
         world._busy, world._keeper = threading.Lock(), None

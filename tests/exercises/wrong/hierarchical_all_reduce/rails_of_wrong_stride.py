@@ -1,6 +1,6 @@
 """The groups across the nodes step by the number of nodes.
 
-Must get: as many nodes as ranks in each
+Must get: Only right if the number of nodes equals the number of ranks per node
 """
 
 import torch

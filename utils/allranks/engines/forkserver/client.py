@@ -154,7 +154,7 @@ class ForkServer(Connection):
     def ensure(cls) -> ForkServer:
         """The fork server of this process: the one in use, else that of `ALLRANKS_FORKSERVER`, else a new one.
 
-        Raises ForkServerError where none can be started.
+        Raises ForkServerError if none can be started.
         """
         with cls._guard:
             if cls._current is not None and cls._current.alive:

@@ -19,7 +19,7 @@ from allranks.engines.forkserver.process import preload, reseed_random_generator
 
 MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
 MAX_FDS = 64
-QUIET_S = 1.0  # how long no request must come before a module of `later` is imported
+QUIET_S = 1.0  # a module of `later` is imported after so many seconds without a request
 
 
 class Client:
@@ -93,7 +93,7 @@ class ForkLoop:
         raise NotImplementedError
 
     def fork_process(self) -> int:
-        """Calls `os.fork()`, and what a subclass must do around it."""
+        """Calls `os.fork()`. A subclass can override it to do something before or after the fork."""
         return os.fork()
 
     def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:

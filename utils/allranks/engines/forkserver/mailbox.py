@@ -27,7 +27,7 @@ class Child:
         return self._code if self._ended.is_set() else None
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits up to `timeout` seconds for the end; returns the exit code, or None where the process still runs."""
+        """Waits up to `timeout` seconds for the end; returns the exit code, or None if the process still runs."""
         self._ended.wait(timeout)
         return self.poll()
 
@@ -75,7 +75,7 @@ class Mailbox:
     def wait(self, ready: Callable[[], bool], timeout: float, check: Callable[[], None]) -> bool:
         """Waits until `ready()` is true or the time is over; returns `ready()`.
 
-        `check` raises where nothing more can arrive.
+        `check` must raise an error if nothing more can arrive.
         """
         deadline = time.monotonic() + timeout
         with self.arrived:
@@ -86,11 +86,11 @@ class Mailbox:
             return True
 
     def reply(self, number: int, timeout: float, check: Callable[[], None]) -> dict[str, Any] | None:
-        """The reply to request `number`, or None where it did not come in time."""
+        """The reply to request `number`, or None if it did not come in time."""
         return self._replies.pop(number) if self.wait(lambda: number in self._replies, timeout, check) else None
 
     def adopt(self, child: Child) -> Child:
-        """Gives `child` its end, if it came already, or as soon as it comes. Returns `child`."""
+        """Marks `child` as ended when its exit code arrives, or now if it came before this call. Returns `child`."""
         with self.arrived:
             if child.pid in self._early:
                 child._end(self._early.pop(child.pid))

@@ -50,7 +50,7 @@ def preload(*modules: str) -> None:
         for module in modules:
             importlib.import_module(module)
         gc.collect()
-        gc.freeze()  # forks share these pages of memory until one of them writes to them; the collector would
+        gc.freeze()  # forks share memory until one writes to it; the collector would write to it
     finally:
         gc.enable()
 

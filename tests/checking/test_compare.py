@@ -117,7 +117,7 @@ def test_an_input_must_stay_and_nothing_be_written_beside_it(layout):
     (changed,) = one_rank((view,), nothing, Result(None, ((values + 1, view.base.clone()),)))
     assert (changed.kind, changed.sentence) == (
         FaultKind.INPUT_CHANGED,
-        "rank 0 changed its tensor, which is an input and not an output of f",
+        "rank 0 changed the tensor, which is an input and not an output of f",
     )
     (unread,) = one_rank((view,), nothing, Result(None, ((None, view.base.clone()),)))
     assert unread.kind == FaultKind.INPUT_CHANGED
@@ -128,7 +128,7 @@ def test_an_input_must_stay_and_nothing_be_written_beside_it(layout):
         (found,) = one_rank((view,), nothing, Result(None, ((view.tensor().clone(), beside),)))
         assert (found.kind, found.sentence) == (
             FaultKind.WROTE_BESIDE,
-            "rank 0 wrote into memory beside its tensor: it is a window on a larger tensor",
+            "rank 0 wrote into memory beside the tensor: it is a window on a larger tensor",
         )
     # storage of another shape or dtype tells nothing of what lies beside
     for base in (view.base[:-1].clone(), view.base.double()):
@@ -178,7 +178,7 @@ def test_a_result_in_other_memory_than_the_callers_is_no_result(layout):
     for base in (view.base.clone(), there[:-1].clone(), there.double()):
         (found,) = one_rank((view,), expected, Result(None, ((VECTOR * 2, base),)))
         assert found.kind == FaultKind.OTHER_MEMORY
-        assert found.sentence == "its tensor on rank 0 was given other memory, and the caller's own memory is unchanged"
+        assert found.sentence == "the tensor on rank 0 was given other memory, and the caller's own memory is unchanged"
 
 
 def test_a_parameter_may_be_given_other_data():

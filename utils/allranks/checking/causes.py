@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from enum import StrEnum
 
 import torch
@@ -17,6 +17,7 @@ from allranks.checking.verdict import Reason
 from allranks.wire import Failure, FailureKind
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
+from allranks.wire.wait import capital
 
 _SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 
@@ -66,7 +67,10 @@ def simplest_first(setup: Setup) -> tuple:
 def explain_failure(run: Run, withhold: bool = False) -> Reason:
     """Why the run itself failed. `withhold` leaves out the text of the student's own exceptions."""
     failure = run.failure
-    code = ("failure", failure.kind, failure.cause, failure.error, failure.op)
+    # two errors of one kind have different causes if they come from different lines, or say different things there
+    code: tuple[Hashable, ...] = ("failure", failure.kind, failure.cause, failure.error, failure.op, failure.misuse)
+    if failure.kind in (FailureKind.EXCEPTION, FailureKind.IMPORT):
+        code = (*code, failure.line, failure.error_text)
     return Reason(_failure_sentence(run, failure, withhold), code)
 
 
@@ -133,9 +137,9 @@ def explain_faults(faults: Sequence[ResultFault], mistake: str | None) -> Reason
     """The mistake, if it is known, and what differs on the first rank that is wrong."""
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
-    sentence = f"{first.sentence[0].upper()}{first.sentence[1:]}{again}."
+    sentence = f"{first.sentence}{again}."
     code = ("result", mistake, first.kind, first.call > 0)
-    return Reason(f"{mistake}: {sentence}" if mistake else sentence, code)
+    return Reason(f"{mistake}: {sentence}" if mistake else capital(sentence), code)
 
 
 def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:

@@ -95,7 +95,7 @@ def _thing(path: tuple, given: Args) -> str:
     if len(path) > 1:
         return f"tensor {path[-1]} of the list"
     several = sum(isinstance(a, View) for a in given) > 1
-    return f"tensor argument {path[0] + 1}" if several else "its tensor"
+    return f"tensor argument {path[0] + 1}" if several else "the tensor"
 
 
 def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:

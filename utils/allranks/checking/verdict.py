@@ -171,7 +171,9 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
         from allranks.player import Player
     except ImportError:
         return {}
-    button = ipywidgets.Button(description="Play my messages", icon="play", tooltip=verdict.shown)
+    button = ipywidgets.Button(
+        description="Play my messages", icon="play", tooltip=verdict.shown, layout=ipywidgets.Layout(width="auto")
+    )
     box = ipywidgets.VBox([ipywidgets.HTML(verdict.html(hint=False)), button])
 
     def play(_: Any) -> None:

@@ -32,7 +32,7 @@ export function cardShape({ ranks, chunks, bars, undelivered, waitBars }) {
   const labels = chunks > 0 && width >= 10;
   // the rank's name has "waits" or "waits for 3" beside it
   const waitsForOne = undelivered.length > 0 || bars.some((bar) => bar.op === "wait" && bar.peer !== null);
-  const least = waitsForOne ? 128 : waitBars.length ? 112 : 96;
+  const least = waitsForOne ? 150 : waitBars.length ? 120 : 96;
   return {
     card: { w: Math.max(least, inner + 20), h: chunks ? 24 + height + (labels ? 15 : 8) : 62 },
     cell: { w: width, h: height },

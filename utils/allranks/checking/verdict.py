@@ -54,7 +54,7 @@ class Verdict:
     """What `check` returns. `score` is between 0 and 1; `reason` is the cause of the first failure, or "" when passed.
 
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
-    them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, where there is one.
+    them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one.
     """
 
     exercise: str
@@ -156,7 +156,7 @@ def _in_a_kernel() -> bool:
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:
-    """The card as a widget, with a button that plays the student's own messages; {} where ipywidgets is not installed."""
+    """The card as a widget, with a button that plays the student's own messages; {} if ipywidgets is not installed."""
     try:
         import ipywidgets
 

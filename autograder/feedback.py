@@ -13,7 +13,7 @@ STYLE = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
 
 
 def points_for(verdict: dict, max_points: float) -> float:
-    """The points for a verdict, to two decimals: in proportion to the score, all of them only where all cases passed."""
+    """The points for a verdict, to two decimals: in proportion to the score, all of them only if all cases passed."""
     if verdict["passed"]:
         return float(max_points)
     share = min(max(float(verdict["score"]), 0.0), 1.0)
@@ -47,7 +47,7 @@ def as_text(verdict: dict) -> str:
 
 
 def as_html(verdict: dict, points: float, max_points: float) -> str:
-    """The verdict as a table with one row for each case, and a picture of what went wrong, where there is one."""
+    """The verdict as a table with one row for each case, and a picture of what went wrong, if there is one."""
     parts = [f"<p><strong>{html.escape(_headline(verdict))}</strong> {points:g} of {max_points:g} points.</p>"]
     if verdict.get("reason") and not verdict["passed"]:
         parts.append(f"<p>{_escaped(verdict['reason'])}</p>")

@@ -5,7 +5,7 @@
 Each line on stdin is a JSON object, and each is answered by one line on stdout:
 
     {"prepare": true}                        adds the lab to the gradebook, if it is missing: {"sandbox"} or {"error"}
-    {"read": "ada"}                          {"row"} where there is nothing to mark, else {"requests"}, for the judges
+    {"read": "ada"}                          {"row"} if there is nothing to mark, else {"requests"}, for the judges
     {"record": "ada", "requests": [...], "verdicts": [...], "seconds": 1.2}
                                              {"row"}: the verdicts are now in the gradebook
 

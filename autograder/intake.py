@@ -1,6 +1,6 @@
 """Checks the files of a submission, and the notebook in it, before anything else reads them.
 
-A submission is a folder that a student can fill with anything. It is refused where it holds links or devices, where it
+A submission is a folder that a student can fill with anything. It is refused if it holds links or devices, if it
 is too large, or if it holds no notebook. nbgrader would follow links and copy their targets; this module prevents
 that.
 """
@@ -113,7 +113,7 @@ def _mode(path: Path) -> int:
 
 
 def read_notebook(path: Path) -> NotebookNode:
-    """The notebook in a file with any content. Raises only Refused, where the file holds no notebook."""
+    """The notebook in a file with any content. Raises only Refused, if the file holds no notebook."""
     return parse_notebook(_bytes_of(path), path.name)
 
 
@@ -188,7 +188,7 @@ def check_shape(notebook: NotebookNode, name: str) -> None:
 class Collect(ExchangeCollect):
     """nbgrader's collect, but it follows no links, and collects from each student only what this student owns.
 
-    nbgrader's own collect would copy the instructor's solution where a student puts a link to it into the exchange. And
+    nbgrader's own collect would copy the instructor's solution if a student puts a link to it into the exchange. And
     a student could make a folder in another student's name, which would replace the work of that student.
     """
 
@@ -231,7 +231,7 @@ class Collect(ExchangeCollect):
         return stranger is None
 
     def _stranger(self, record: dict, owner: int) -> str | None:
-        """The owner's name, where the owner is neither the student nor the user who collects; else None."""
+        """The owner's name, if the owner is neither the student nor the user who collects; else None."""
         if not self.check_owner or owner == os.getuid():
             return None
         try:

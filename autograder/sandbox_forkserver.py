@@ -33,7 +33,7 @@ class _CapHeader(ctypes.Structure):
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Calls a function of libc; raises OSError where it returns -1."""
+    """Calls a function of libc; raises OSError if it returns -1."""
     if getattr(_LIBC, name)(*arguments) == -1:
         code = ctypes.get_errno()
         raise OSError(code, f"{name}: {os.strerror(code)}")
@@ -50,7 +50,7 @@ def _own_view() -> None:
     os.chdir("/")
     for path in ("/scratch", "/dev/shm"):
         _mount_empty(path, SCRATCH_BYTES)
-    # a /proc that shows this rank's processes only; where the machine refuses (some containers), an empty one
+    # a /proc that shows this rank's processes only; if the machine refuses (some containers), an empty one
     if _LIBC.mount(b"none", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None) == -1:
         _mount_empty("/proc", 4096)
     os.chdir("/scratch")

@@ -3,7 +3,7 @@
 #
 # **Four processes hold one number each. What must happen before all four hold the sum? And what happens if one of them never makes the call?**
 #
-# 15 minutes · CPU ok, GPUs used where there are enough · run the cells in order with Shift+Enter
+# 15 minutes · CPU ok, GPUs used if there are enough · run the cells in order with Shift+Enter
 
 # %% [markdown] name="start"
 # ## Four ranks, now

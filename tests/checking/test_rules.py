@@ -89,7 +89,7 @@ def test_a_rank_sends_its_share_up_to_the_rounding_of_chunks(shape, times, low, 
 def test_whole_vectors_are_called_by_their_name():
     whole = [send(r, (r + 1) % 4, 40, line=step + 5) for step in range(3) for r in range(4)]
     assert rules.chunk_bytes(run(whole), 2, "2(p-1)/p") == (
-        "rank 0 sends whole vectors (line 5): 120 bytes in all, where 2(p-1)/p (72 bytes) are enough. "
+        "rank 0 sends whole vectors (line 5): 120 bytes in all, but 2(p-1)/p (72 bytes) are enough. "
         "Cut the tensor into p chunks and send one chunk in each step"
     )
     assert "too many" in rules.chunk_bytes(run(round_the_ring(116)), 2, "2(p-1)/p")
@@ -104,7 +104,7 @@ def test_whole_vectors_are_called_by_their_name():
 def test_a_message_keeps_its_dtype():
     assert rules.wrong_dtype(run(round_the_ring(8))) is None
     assert rules.wrong_dtype(run([send(0, 1), send(2, 3, 8, line=9, dtype="float64")])) == (
-        "rank 2 sends float64 where the tensor is float32 (line 9): send the tensor's own dtype"
+        "rank 2 sends float64, but the tensor is float32 (line 9): send the tensor's own dtype"
     )
     assert rules.wrong_dtype(run([send(0, 1, 0, dtype="float64")])) is None  # nothing was sent
 
@@ -124,11 +124,11 @@ def test_rounds():
     one = round_the_ring(8)
     assert rules.rounds(run(one, seconds=2.0), 2, "lg p") is None
     assert rules.rounds(run(one, seconds=3.0), 2, "lg p") == (
-        "3 rounds of messages one after the other, where lg p = 2 are enough"
+        "3 rounds of messages one after the other, but lg p = 2 are enough"
     )
     centre = [send(0, 1), send(0, 2), send(0, 3)]
     assert rules.rounds(run(centre, seconds=3.0), 2, "lg p") == (
-        "3 rounds of messages one after the other, all of them through rank 0, where lg p = 2 are enough"
+        "3 rounds of messages one after the other, all of them through rank 0, but lg p = 2 are enough"
     )
 
 
@@ -144,11 +144,11 @@ def test_calls_are_counted_rank_by_rank():
     assert said([2, 2, 2], times=2) is None
     assert said([2, 3, 2], times=2) == "rank 1 calls all_reduce 3 times (line 12): one is enough"
     assert said([1, 1, 1], least=1) is None
-    assert said([1, 0, 1], least=1) == "rank 1 calls all_reduce not at all, where every rank must call it once"
-    assert said([2, 1, 2], times=2, least=1) == "rank 1 calls all_reduce once, where every rank must call it 2 times"
-    assert said([5, 4, 5], least=5, most=5) == "rank 1 calls all_reduce 4 times, where every rank must call it 5 times"
+    assert said([1, 0, 1], least=1) == "rank 1 calls all_reduce not at all, but every rank must call it once"
+    assert said([2, 1, 2], times=2, least=1) == "rank 1 calls all_reduce once, but every rank must call it 2 times"
+    assert said([5, 4, 5], least=5, most=5) == "rank 1 calls all_reduce 4 times, but every rank must call it 5 times"
     assert said([15, 14, 15], times=3, least=5, most=5) == (
-        "rank 1 calls all_reduce 14 times, where every rank must call it 15 times"
+        "rank 1 calls all_reduce 14 times, but every rank must call it 15 times"
     )
 
 
@@ -161,8 +161,8 @@ def test_what_a_rank_receives_in_one_call():
     ]
     assert rules.received_at_most(run(log, ranks=2, times=2), 12, "16 bytes") is None
     assert rules.received_at_most(run(log, ranks=2, times=2), 11, "a pair") == (
-        "rank 1 receives 12 bytes (line 21), where a pair = 11 are enough"
+        "rank 1 receives 12 bytes (line 21), but a pair = 11 are enough"
     )
     assert rules.received_at_most(run(log, ranks=2, times=2), 7, "a pair") == (
-        "rank 0 receives 8 bytes (line 7), where a pair = 7 are enough"
+        "rank 0 receives 8 bytes (line 7), but a pair = 7 are enough"
     )

@@ -152,9 +152,9 @@ def test_large_all_reduce_by_shared_memory(pool):
 @pytest.mark.parametrize(
     ("groups", "rank", "words"),
     [
-        ("[[r]]", 1, "Rank 1, line 5: it makes a group of rank 1 where rank 0 makes one of rank 0."),
-        ("[[0, 1]] if r < 2 else [[2, 3]]", 2, "a group of ranks 2 and 3 where rank 0 makes one of ranks 0 and 1."),
-        ("[[0, 1], [2, 3]] if r < 3 else [[2, 3], [0, 1]]", 3, "a group of ranks 2 and 3 where rank 0 makes one of"),
+        ("[[r]]", 1, "Rank 1, line 5: it makes a group of rank 1, but rank 0 makes one of rank 0."),
+        ("[[0, 1]] if r < 2 else [[2, 3]]", 2, "a group of ranks 2 and 3, but rank 0 makes one of ranks 0 and 1."),
+        ("[[0, 1], [2, 3]] if r < 3 else [[2, 3], [0, 1]]", 3, "a group of ranks 2 and 3, but rank 0 makes one of"),
     ],
 )
 def test_every_rank_makes_every_group_in_one_order(pool, program, groups, rank, words):

@@ -1,6 +1,6 @@
 """What is wrong with this machine, and how to fix it: a list of checks, each a function that can be called alone.
 
-A check takes the values that it judges as arguments, and reads them from this machine where they are left out: so tests can
+A check takes the values that it judges as arguments, and reads them from this machine if they are left out: so tests can
 give it any machine.
 """
 
@@ -114,9 +114,9 @@ def packages(lines: list[str] | None = None) -> Check:
 
 
 def gpus(inventory: Inventory | None = None, driver: Callable[[], bool] | None = None) -> Check:
-    """Which GPUs NVML reports. Fails where the NVIDIA driver is loaded and NVML reports none.
+    """Which GPUs NVML reports. Fails if the NVIDIA driver is loaded and NVML reports none.
 
-    `inventory` and `driver` (whether the driver is loaded) are this machine's where they are left out.
+    `inventory` and `driver` (whether the driver is loaded) are this machine's if they are left out.
 
     Example:
         >>> doctor.gpus().name
@@ -135,7 +135,7 @@ def gpus(inventory: Inventory | None = None, driver: Callable[[], bool] | None =
 
 
 def nccl(inventory: Inventory | None = None) -> Check:
-    """Whether this torch has NCCL where there are GPUs, and how many ranks that NCCL lets share a GPU."""
+    """Whether this torch has NCCL if there are GPUs, and how many ranks that NCCL lets share a GPU."""
     inventory = inventory or Inventory.of_this_machine()
     if not inventory.gpus:
         return passed("nccl", "not needed without GPUs")
@@ -174,7 +174,7 @@ def cuda(inventory: Inventory | None = None, driver: int | None = None, built: s
 def links(inventory: Inventory | None = None, topology: list[str] | None = None) -> Check:
     """How each pair of GPUs is connected: by NVLink, or over PCIe and how far apart.
 
-    `inventory` and `topology` (one sentence a pair) are this machine's where they are left out. Warns where no pair has NVLink.
+    `inventory` and `topology` (one sentence a pair) are this machine's if they are left out. Warns if no pair has NVLink.
 
     Example:
         >>> doctor.links().status in ("pass", "warn")
@@ -391,7 +391,7 @@ def kernel(executable: str | None = None) -> Check:
 
 
 def exchange(path: Path = Path("/usr/local/share/nbgrader/exchange")) -> Check:
-    """Whether students may write to nbgrader's exchange, where the machine has one: nbgrader requires it."""
+    """Whether students may write to nbgrader's exchange, if the machine has one: nbgrader requires it."""
     if not path.exists():
         return passed("exchange", "no exchange (only a shared machine needs one, to hand out labs)")
     mode = stat.S_IMODE(path.stat().st_mode)

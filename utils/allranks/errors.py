@@ -16,7 +16,7 @@ class CourseError(Exception):
 
 
 def name_ranks(ranks: Sequence[int], world_size: int | None = None) -> str:
-    """The ranks in words: "rank 2", "ranks 0, 1 and 3"; "all 4 ranks" where the world size shows that these are all.
+    """The ranks in words: "rank 2", "ranks 0, 1 and 3"; "all 4 ranks" if the world size shows that these are all.
 
     >>> name_ranks([3, 0, 1])
     'ranks 0, 1 and 3'

@@ -67,7 +67,7 @@ class Topology:
     """Nodes of ranks, joined by network cards, and perhaps by a fat tree of switches.
 
     `inside` joins the ranks of an island through a switch: NVLink, or PCIe below one bridge. Messages of different ranks do
-    not slow each other there. An island is the whole node where `ranks_per_island` is None. `host` joins the islands of a
+    not slow each other there. An island is the whole node if `ranks_per_island` is None. `host` joins the islands of a
     node, with one link in each direction for each island. A node has `nics_per_node` network cards; consecutive ranks share
     a card, equally many each.
 
@@ -250,7 +250,7 @@ class Topology:
         return self.nic
 
     def _leaf_links(self, a: int, out: int, b: int, into: int) -> tuple[Hashable, ...]:
-        """The uplink and the downlink, where the two cards are on different leaf switches."""
+        """The uplink and the downlink, if the two cards are on different leaf switches."""
         if self.nodes_per_leaf is None:
             return ()
         near, far = self._port(a, out), self._port(b, into)
@@ -304,10 +304,10 @@ class Topology:
 
 
 def round_robin(ranks: int, ranks_per_node: int, together: int = 1) -> list[int]:
-    """The seat of each rank where a launcher gives `together` ranks to each node in turn, until all nodes are full.
+    """The seat of each rank if a launcher gives `together` ranks to each node in turn, until all nodes are full.
 
     Seat s is a place on node s // ranks_per_node; a launcher that fills node after node gives rank r seat r. Raises
-    TopologyError where the ranks do not fill the nodes, or `together` does not divide a node.
+    TopologyError if the ranks do not fill the nodes, or `together` does not divide a node.
 
     >>> topology.round_robin(8, ranks_per_node=4)
     [0, 4, 1, 5, 2, 6, 3, 7]

@@ -44,7 +44,7 @@ GROUP = 9  # a group that only some ranks make; the line that makes it
 # %% [markdown] name="live"
 # ## The live world
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, also where there are GPUs: on NCCL a circle of `isend` and `recv` can hang. A call
+# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang. A call
 # that hangs ends after its deadline, and the report says in which line each rank waits. Some of the next cells end in an error on purpose.
 
 # %% name="start_world"

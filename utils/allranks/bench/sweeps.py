@@ -92,7 +92,7 @@ class Call:
         return {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}.get(self.dtype, 4)
 
     def count(self, nbytes: int, ranks: int) -> int:
-        """How many elements a rank passes for one part, where the size is at most `nbytes`."""
+        """How many elements a rank passes for one part, if the size is at most `nbytes`."""
         elements = nbytes // self.itemsize
         return elements // ranks if self.collective in IN_PARTS else elements
 
@@ -114,7 +114,7 @@ class Row:
     """One size of a sweep, with nccl-tests' columns. Times are in microseconds, bandwidths in 10^9 bytes a second.
 
     `time_us` is the mean, `best_us` and `median_us` are over iterations, each as long as its slowest rank. `wrong` counts wrong
-    elements. `root` is -1 and `redop` "none" where the collective has none.
+    elements. `root` is -1 and `redop` "none" if the collective has none.
 
     Example:
         >>> row = bench.Row(1024, 256, "float32", "sum", -1, 50.0, 0.02048, 0.03072, 0, 41.0, 48.0, 20)
@@ -158,7 +158,7 @@ class Sweep:
 
     @property
     def algorithm(self) -> str:
-        """The algorithm whose formula `fit` uses: the course's own where `call` names one, else the textbook's."""
+        """The algorithm whose formula `fit` uses: the course's own if `call` names one, else the textbook's."""
         return self.call.algorithm or cost.TEXTBOOK[self.call.collective]
 
     @property
@@ -293,7 +293,7 @@ def sweep(
 ) -> Sweep:
     """Measures `call` on `world` for each size in `nbytes`; leaves out sizes too small for one element in each part.
 
-    Each size is timed `iterations` times, less often where that would take longer than `budget_s` seconds. The iterations are
+    Each size is timed `iterations` times, less often if that would take longer than `budget_s` seconds. The iterations are
     spread over `passes` passes through all sizes, so that other programs disturb all sizes alike. `progress` is called
     len(nbytes) * passes times. Raises BenchError, and what `world.run` raises.
 

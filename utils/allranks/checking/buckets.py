@@ -107,7 +107,7 @@ def one_all_reduce_each(run: Run) -> str | None:
             at = run.at(mine[0].line) if mine else ""
             if again and sum(counts) > sum(right):
                 return (
-                    f"rank {rank} sends {sum(counts)} elements{at}, where there are {sum(right)}: the tied parameter is in "
+                    f"rank {rank} sends {sum(counts)} elements{at}, but there are {sum(right)}: the tied parameter is in "
                     "the list twice, but it has one gradient"
                 )
             # a single bucket may have other causes than a wrong element size
@@ -133,7 +133,7 @@ def one_all_reduce_each(run: Run) -> str | None:
                     "first place in the list, which the backward pass reaches last"
                 )
             many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
-            alone = ", also where that gradient alone is larger than the cap" if many == "fewer" else ""
+            alone = ", also if that gradient alone is larger than the cap" if many == "fewer" else ""
             return (
                 f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
                 f"from the last parameter on, and close it only when the next gradient would exceed the cap{alone}"

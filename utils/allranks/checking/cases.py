@@ -229,7 +229,7 @@ class AllOrNothing:
 @dataclass(frozen=True)
 class Expected:
     """What one rank must end with after one call. `changed` maps a tensor's path to its new values; all other tensors
-    must be unchanged. `returns` is None where any value will do, also inside a tuple. `atol` bounds the error of each
+    must be unchanged. `returns` is None if any value will do, also inside a tuple. `atol` bounds the error of each
     element, or of each item of a returned tuple (None: exact)."""
 
     returns: Any = None
@@ -264,7 +264,7 @@ def _small(rng: torch.Generator, shape: tuple[int, ...], signed: bool = True) ->
 
 
 def shape_of(setup: Setup) -> tuple[int, ...]:
-    """One dimension, or three columns where the layout is transposed (the size is a multiple of three then)."""
+    """One dimension, or three columns if the layout is transposed (the size is a multiple of three then)."""
     return (setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)
 
 

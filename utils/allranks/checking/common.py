@@ -118,7 +118,7 @@ LOGIT_GROUPS = (
 
 
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
-    """The same setups with this root, or with their last rank where they have fewer ranks."""
+    """The same setups with this root, or with their last rank if they have fewer ranks."""
     return tuple(replace(s, root=min(root, s.ranks - 1)) for s in setups)
 
 

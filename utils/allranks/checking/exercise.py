@@ -71,7 +71,7 @@ class Exercise:
     collective: str | None = None
     algorithm: str | None = None
     chunking: str = "split"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
-    blocking_weight: float = 0.0  # what it counts to be right where every send waits for its receiver
+    blocking_weight: float = 0.0  # what it counts to be right when every send waits for its receiver
     forbidden_advice: str = ""  # what to use instead of a forbidden operation
 
     def label(self, setup: Setup) -> str:

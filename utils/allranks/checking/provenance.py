@@ -113,7 +113,7 @@ def first_contributors(elements: Sequence[Element]) -> tuple[int, ...] | None:
 
 
 def trace_with_chunks(run: Any) -> Trace:
-    """The run's trace with chunks and contributions, read from the messages; where a rank added what it received, the event
+    """The run's trace with chunks and contributions, read from the messages; if a rank added what it received, the event
     is a "reduce"."""
     exercise, trace = run.exercise, run.outcome.trace
     trace = replace(trace, collective=exercise.collective, algorithm=exercise.algorithm, source=f"your {exercise.name}")
@@ -144,7 +144,7 @@ def trace_with_chunks(run: Any) -> Trace:
 
 
 def _reduces(events: list[Event], run: Any) -> list[Event]:
-    """Makes a receive a "reduce" where the rank added: what it sends of that chunk later, or ends with, holds more than what it
+    """Makes a receive a "reduce" if the rank added: what it sends of that chunk later, or ends with, holds more than what it
     received."""
     ends: dict[tuple[int, int], tuple[int, ...]] = {}
     for rank, result in enumerate(run.results[0]):

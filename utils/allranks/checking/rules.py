@@ -46,7 +46,7 @@ def wrong_dtype(run: Run) -> str | None:
     for entry in run.outcome.log:
         if entry.dtype and entry.numel and entry.dtype not in (wanted, as_pairs):
             return (
-                f"rank {entry.rank} sends {entry.dtype} where the tensor is {wanted}{run.at(entry.line)}: "
+                f"rank {entry.rank} sends {entry.dtype}, but the tensor is {wanted}{run.at(entry.line)}: "
                 "send the tensor's own dtype"
             )
     return None
@@ -103,7 +103,7 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
         whole = next((e for e in run.sends if e.rank == rank and e.nbytes >= nbytes), None)
         if whole is not None and sent >= calls * (p - 1) * nbytes and sent > high:
             return (
-                f"rank {rank} sends whole vectors{run.at(whole.line)}: {sent} bytes in all, where {what} ({high} bytes) "
+                f"rank {rank} sends whole vectors{run.at(whole.line)}: {sent} bytes in all, but {what} ({high} bytes) "
                 "are enough. Cut the tensor into p chunks and send one chunk in each step"
             )
         lengths = [e.nbytes // run.itemsize for e in run.sends]
@@ -112,7 +112,7 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
             entry = run.sends[lengths.index(most)]
             return (
                 f"chunks of unequal length: rank {entry.rank} sends a message of {most} elements{run.at(entry.line)}, "
-                f"where tensor_split's longest chunk has {longest}"
+                f"but tensor_split's longest chunk has {longest}"
             )
         much = "too many" if sent > high else "too few"
         return f"rank {rank} sends {sent} bytes, {much}: {what} are {low}" + (f" to {high}" if high > low else "")
@@ -132,13 +132,13 @@ def rounds(run: Run, limit: int, what: str) -> str | None:
         return None
     centre = _common_rank(run.sends)
     through = f", all of them through rank {centre}" if centre is not None and run.ranks > 2 else ""
-    return f"{took} rounds of messages one after the other{through}, where {what} = {limit} are enough"
+    return f"{took} rounds of messages one after the other{through}, but {what} = {limit} are enough"
 
 
 def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -> str | None:
     """In one call of the function each rank must call the collective `least` to `most` times.
 
-    `enough` ends the sentence where a rank calls it more often, such as "one is enough".
+    `enough` ends the sentence if a rank calls it more often, such as "one is enough".
     """
     broken = no_messages(run)
     if broken:
@@ -151,7 +151,7 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
         if len(mine) < least * times:
             return (
                 f"rank {rank} calls {operation} {_how_often(len(mine))}, "
-                f"where every rank must call it {_how_often(least * times)}"
+                f"but every rank must call it {_how_often(least * times)}"
             )
     return None
 
@@ -171,7 +171,7 @@ def received_at_most(run: Run, limit: int, what: str) -> str | None:
             total = sum(e.received_nbytes for e in mine)
             if total > limit:
                 worst = max(mine, key=lambda e: e.received_nbytes)
-                return f"rank {rank} receives {total} bytes{run.at(worst.line)}, where {what} = {limit} are enough"
+                return f"rank {rank} receives {total} bytes{run.at(worst.line)}, but {what} = {limit} are enough"
     return None
 
 
@@ -198,7 +198,7 @@ def first_wrong_step(run: Run) -> str | None:
                 f"{at}: it sends {_chunk_name(elements, size, p)} with the contribution of rank {twice} in it more than "
                 "once: what it received was added where it should be stored, or added twice"
             )
-        # where p does not divide the size, whole chunks may be padding
+        # if p does not divide the size, whole chunks may be padding
         if len(elements) > -size % p and not any(e.contributors for e in elements):
             return f"{at}: it sends elements that are still zero: a buffer into which nothing was received yet"
     return None

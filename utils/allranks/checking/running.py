@@ -40,7 +40,7 @@ class CaseResult:
     reason: Reason | None = None
     faults: list[ResultFault] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
-    mistake: str | None = None  # the one of them that is told
+    mistake: str | None = None  # the one of them that the verdict names
 
     @property
     def passed(self) -> bool:
@@ -250,7 +250,7 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
 def choose_mistakes(cases: list[CaseResult]) -> None:
     """Where several mistakes fit a case, as they do with one element, takes the one that fits most cases.
 
-    One wrong number can fit a mistake by chance. So where other cases have several wrong numbers, a mistake must fit
+    One wrong number can fit a mistake by chance. So if other cases have several wrong numbers, a mistake must fit
     one of those cases too.
     """
     clear = [c for c in cases if len({index for f in c.faults for index in f.wrong}) > 1]

@@ -164,7 +164,7 @@ def _in_a_kernel() -> bool:
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:
-    """The card as a widget, with a button that plays the student's own messages; {} where ipywidgets is not installed."""
+    """The card as a widget, with a button that plays the student's own messages; {} if ipywidgets is not installed."""
     try:
         import ipywidgets
 

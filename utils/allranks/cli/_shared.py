@@ -22,7 +22,7 @@ class CommandError(click.ClickException):
 
 
 def as_sentence(error: Exception) -> str:
-    """The error's message with a full stop, and with a capital letter where it begins with a plain word."""
+    """The error's message with a full stop, and with a capital letter if it begins with a plain word."""
     text = str(error)
     first = text.split(maxsplit=1)[0] if text else ""
     return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")

@@ -45,7 +45,7 @@ def command(
 ) -> None:  # fmt: skip
     """Measures a collective over sizes on live ranks, as nccl-tests does, and fits alpha and beta.
 
-    The exit status is 1 where an element is wrong, and 2 where nothing could be measured.
+    The exit status is 1 if an element is wrong, and 2 if nothing could be measured.
     """
     from allranks import bench
     from allranks.errors import CourseError

@@ -16,7 +16,7 @@ import click
 def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
 
-    The exit status is 0 for a pass, 1 for a fail, and 2 where there is nothing to check.
+    The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check.
     """
     from allranks.checking.judging import judge
     from allranks.checking.source import read_source

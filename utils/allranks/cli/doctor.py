@@ -17,7 +17,7 @@ MARKS = {
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def command(as_json: bool) -> None:
-    """Look for what is wrong with this machine and print how to fix it; exit code 1 where a check fails."""
+    """Look for what is wrong with this machine and print how to fix it; exit code 1 if a check fails."""
     from allranks.doctor import examine
 
     checks = examine()

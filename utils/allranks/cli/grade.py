@@ -26,7 +26,7 @@ from allranks.errors import CourseError
 MAX_JOBS = 64
 AHEAD = 2  # submissions read in advance, so that no judge is idle while the gradebook is written
 ASK_S = 120.0  # for one request to the writer: a malicious notebook can take days to read
-TRIES = 2  # how often a submission is marked where its engine is lost
+TRIES = 2  # how often a submission is marked when its engine is lost
 KINDS = {
     "timed out": "ran out of time",
     "crashed": "crashed",
@@ -67,7 +67,7 @@ def command(
     """Grades every submission in autograder/submitted/STUDENT/LAB, and records the points in nbgrader's gradebook.
 
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
-    is 0 if all are graded, 1 where some could not be, and 2 where nothing could be done.
+    is 0 if all are graded, 1 if some could not be, and 2 if nothing could be done.
     """
     from allranks.extras import MissingExtraError, require
 
@@ -288,7 +288,7 @@ def not_graded(student: str, reason: str, marking_s: float = 0.0) -> dict[str, A
 
 
 class _Writer:
-    """The process that reads submissions and writes the gradebook (`autograder.grading`). It is started again where it ended."""
+    """The process that reads submissions and writes the gradebook (`autograder.grading`). It is started again when it ended."""
 
     def __init__(self, course: Path, lab: str, force: bool) -> None:
         self.course = course
@@ -314,7 +314,7 @@ class _Writer:
         return said
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The writer's answer, or {"ended": why} where the process ended; the next request starts a new one."""
+        """The writer's answer, or {"ended": why} if the process ended; the next request starts a new one."""
         if self.process is None:
             self.prepare()
         try:
@@ -340,7 +340,7 @@ class _Writer:
         process, self.process = self.process, None
         if process is None:
             return None
-        with contextlib.suppress(OSError):  # flushing fails where the process ended before it read everything
+        with contextlib.suppress(OSError):  # flushing fails if the process ended before it read everything
             process.stdin.close()
         process.stdout.close()
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--bandwidth", type=float, help="Bytes/s and direction of every link, instead of a preset.")
 @click.option("--alpha", type=float, help="Seconds a message; with --bandwidth. Default: 0.")
 @click.option("--gamma", type=float, default=0.0, help="Seconds a byte reduced.")
-@click.option("--root", type=int, help="The root, where there is one.")
+@click.option("--root", type=int, help="The root, if there is one.")
 @click.option(
     "--segments", type=int, help="Segments of a pipelined algorithm. Default: the best by its formula, at most 64."
 )
@@ -59,7 +59,7 @@ def command(
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
-    Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 where nothing can be simulated.
+    Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 if nothing can be simulated.
     """
     from allranks.cost import TEXTBOOK
     from allranks.simulator import simulate

@@ -81,9 +81,10 @@ def fit(
     """Alpha and beta by least squares of the relative errors, so that small sizes count as much as large ones.
 
     `sizes` are bytes as in `terms`, `seconds` the time of each. `algorithm` is what ran, or what you think ran (default:
-    `TEXTBOOK`): the fitted latency divided by its number of messages is alpha, and the fitted
-    seconds a byte of `sizes`, divided by how often it sends each byte, are beta. A fitted value below zero is set to zero,
-    and the other one is fitted again. Raises CostError for fewer than three times, a single size, or a time not above 0.
+    `TEXTBOOK`). alpha is the fitted latency divided by the algorithm's number of messages; beta is the fitted seconds a
+    byte divided by the bytes that the busiest rank sends for one byte of `sizes` (both numbers are from `terms`). A fitted
+    value below zero is set to zero, and the other one is fitted again. Raises CostError for fewer than three
+    times, a single size, or a time not above 0.
 
     >>> found = cost.fit("all_reduce", 4, sizes=[0, 1000, 4000], seconds=[6.0, 7.5, 12.0])
     >>> round(found.alpha_s.value, 6), round(found.beta_s_per_byte.value, 6)

@@ -66,7 +66,7 @@ def _messages(count: int, n: Number, reduced: int = 0) -> Terms:
 
 
 def _fold_terms(p: int, n: Number, back: Number | None) -> Terms:
-    """The first step of the fold, and its last step of `back` bytes; nothing where p is a power of two."""
+    """The first step of the fold, and its last step of `back` bytes; nothing if p is a power of two."""
     if p & (p - 1) == 0:
         return Terms()
     return _messages(1, n, 1) + (Terms() if back is None else _messages(1, back))
@@ -296,7 +296,7 @@ def price(
     gamma: Number = 0,
     **options: int | None,
 ) -> Number:
-    """Seconds of an algorithm by its closed form; equal to `Schedule.price` where all chunks have the same size.
+    """Seconds of an algorithm by its closed form; equal to `Schedule.price` if all chunks have the same size.
 
     `options` as in `terms`. Raises CostError.
 

@@ -185,7 +185,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Seconds of communication in a step, where no call overlaps with another or with computing."""
+        """Seconds of communication in a step, if no call overlaps with another or with computing."""
         return sum(price.seconds for price in self.prices.values())
 
     @property

@@ -32,7 +32,7 @@ class Terms:
         )
 
     def seconds(self, alpha: Number, beta: Number, gamma: Number = 0) -> Number:
-        """messages*alpha + nbytes*beta + reduced_nbytes*gamma; exact where all three are Fractions or integers."""
+        """messages*alpha + nbytes*beta + reduced_nbytes*gamma; exact if all three are Fractions or integers."""
         if any(isinstance(x, float) for x in (alpha, beta, gamma)):
             return float(self.messages) * alpha + float(self.nbytes) * beta + float(self.reduced_nbytes) * gamma
         return self.messages * alpha + self.nbytes * beta + self.reduced_nbytes * gamma

@@ -103,7 +103,7 @@ class Price:
 
     @property
     def seconds(self) -> float:
-        """Seconds of communication, where one call starts after the other has ended."""
+        """Seconds of communication, if one call starts after the other has ended."""
         return sum(part.seconds for part in self.parts)
 
     def times(self, count: int) -> Price:
@@ -218,7 +218,7 @@ def pipeline_parallel(
     """Pipeline parallelism with one stage on each rank, for an inner stage.
 
     It sends the activations of each microbatch to the next stage, and their gradients to the stage before. `efficiency` is
-    m / (m + p - 1) for m microbatches, where all stages take equally long: only the bubble counts. Raises WorkloadError.
+    m / (m + p - 1) for m microbatches, if all stages take equally long: only the bubble counts. Raises WorkloadError.
 
     >>> workload.pipeline_parallel(7, 1, 2048, 4096, workload.Cluster(4, 25e9)).efficiency
     0.7
@@ -249,7 +249,7 @@ def expert_parallel(
     capacity: float = 1.0,
     training: bool = True,
 ) -> Price:
-    """Expert parallelism, where each expert gets equally many tokens.
+    """Expert parallelism with equally many tokens for each expert.
 
     In each layer one all_to_all dispatches tokens and one combines results; if `training`, both again backward. Each time a
     rank sends tokens * top_k * hidden elements, of which (p-1)/p leave it; `capacity` above 1 pads them. Raises

@@ -64,7 +64,7 @@ class SlurmEngines(SlurmEngineSetLauncher):  # type: ignore[misc]  # ipyparallel
         return done.stdout
 
     def queue_state(self) -> str | None:
-        """The job's state and its reason, as squeue prints them; None where squeue prints nothing or is missing."""
+        """The job's state and its reason, as squeue prints them; None if squeue prints nothing or is missing."""
         try:
             said = self._run_command(["squeue", "--noheader", "--job", self.job_id, "--format=%T %r"]).split()
         except ClusterError:

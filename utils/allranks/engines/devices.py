@@ -143,8 +143,8 @@ def place(
 ) -> Placement:
     """Where each rank of a new world runs: one on each GPU, with NCCL, if there are enough GPUs; else on the CPU, with gloo.
 
-    Without `ranks`, there is one rank for each GPU, or 4 ranks where there are fewer than two GPUs. Several ranks share
-    a GPU only where backend="nccl" or `gpus` (how many GPUs to use) asks for it, and NCCL is 2.30 or later; the same is
+    Without `ranks`, there is one rank for each GPU, or 4 ranks if there are fewer than two GPUs. Several ranks share
+    a GPU only if backend="nccl" or `gpus` (how many GPUs to use) asks for it, and NCCL is 2.30 or later; the same is
     true for MIG devices of one GPU. With `shared`, the world takes a part of each GPU's memory, and other people can
     use the rest. `memory_bytes` limits each rank on the CPU; without it, the ranks together may use 80 % of the
     machine's memory.
@@ -172,7 +172,8 @@ def place(
             )
     if gpus is not None and gpus > count:
         raise DeviceError(f"gpus={gpus}: this machine has {_count(count, 'GPU')}.")
-    whole = len({gpu.physical for gpu in have.gpus})  # whole GPUs: NCCL takes one rank on each, unless told otherwise
+    # whole GPUs: NCCL takes one rank on each, unless a setting says otherwise
+    whole = len({gpu.physical for gpu in have.gpus})
     if ranks is None:
         wanted = gpus or whole
         ranks = wanted if have.nccl and (wanted > 1 or backend == "nccl") and wanted else CPU_RANKS

@@ -170,7 +170,7 @@ class Ledger:
             if shares:  # those with the fewest users first
                 crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
                 gpus = tuple(sorted(gpus, key=lambda gpu: crowd[gpu.uuid]))
-            with contextlib.ExitStack() as undo:  # frees the locks where a full disk or the stop button interrupts
+            with contextlib.ExitStack() as undo:  # frees the locks when a full disk or the stop button interrupts
                 for gpu in gpus:
                     descriptors = self._take(gpu, shares)
                     for descriptor in descriptors:
@@ -289,7 +289,7 @@ class Ledger:
         """The file, open for reading and writing; makes it for all users if it is missing. Never follows a link.
 
         It first tries to open the file without O_CREAT: in a sticky directory Linux may refuse O_CREAT for a file of
-        another user that exists already, even where it can be opened (fs.protected_regular).
+        another user that exists already, even if it can be opened (fs.protected_regular).
         """
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -346,7 +346,7 @@ def _write(descriptor: int, data: dict[str, Any]) -> None:
 
 
 def _owner(path: Path) -> int:
-    """The uid of the user who holds the lock on a file, from the kernel, not from its text; -1 where it is unknown."""
+    """The uid of the user who holds the lock on a file, from the kernel, not from its text; -1 if it is unknown."""
     with contextlib.suppress(OSError, ValueError):
         inode = path.stat().st_ino
         for line in Path("/proc/locks").read_text().splitlines():

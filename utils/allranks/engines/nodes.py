@@ -89,7 +89,7 @@ def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
 
 
 def choose_backend(seats: list[Seat]) -> str:
-    """nccl where every node has a GPU for each of its ranks, else gloo."""
+    """nccl if every node has a GPU for each of its ranks, else gloo."""
     on_host: dict[str, list[Seat]] = {}
     for seat in seats:
         on_host.setdefault(seat.host, []).append(seat)
@@ -109,7 +109,7 @@ def address_towards(host: str) -> str:
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the network interface that has this address; None where none has it. Runs on an engine."""
+    """The name of the network interface that has this address; None if none has it. Runs on an engine."""
     import psutil
 
     name: str

@@ -71,7 +71,7 @@ def status() -> dict[str, Any]:
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
-    """Peer, shape, dtype, group and seq of the call in a frame of torch.distributed, where the frame has them."""
+    """Peer, shape, dtype, group and seq of the call in a frame of torch.distributed, if the frame has them."""
     values: dict[str, Any] = frame.f_locals
     found: dict[str, Any] = {}
     peer = next((values[n] for n in _PEERS if isinstance(values.get(n), int)), None)

@@ -41,7 +41,7 @@ def get(name: str) -> Exercise:
 
 
 def check(function: Callable, exercise: str | None = None, **options: Any) -> Verdict:
-    """The verdict on a function: which cases pass, and the cause where one does not.
+    """The verdict on a function: which cases pass, and the cause if one does not.
 
     The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks, never in
     this process. `options` are those of `allranks.checking.judging.judge`. Raises ExerciseError if there is no such exercise.

@@ -71,9 +71,7 @@ def _one(run: Run) -> str | None:
     wanted = run.setup.size * WIDTH_OUT
     for entry in run.collectives:
         if entry.numel != wanted:
-            return (
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, where the result has {wanted}"
-            )
+            return f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the result has {wanted}"
     return None
 
 

@@ -14,7 +14,7 @@ import torch
 from allranks.checking.cases import AllOrNothing, Args, Expected, Oracle, Setup
 from allranks.checking.exercise import Exercise, Group, Mistake
 
-EVERY = -1  # in place of a rank, where every rank does the same wrong thing
+EVERY = -1  # in place of a rank, when every rank does the same wrong thing
 
 
 class Kind(IntEnum):

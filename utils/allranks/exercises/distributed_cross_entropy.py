@@ -100,7 +100,7 @@ def _three_small(run: Run) -> str | None:
         mine = [e for e in run.collectives if e.rank == rank]
         if sum(e.numel for e in mine) > 3 * rows * run.setup.times:
             most = max(mine, key=lambda e: e.numel)
-            return f"rank {rank} reduces {most.numel} values{run.at(most.line)} where there are {rows} rows: three values a row are enough in all"
+            return f"rank {rank} reduces {most.numel} values{run.at(most.line)}, but there are {rows} rows: three values a row are enough in all"
     return None
 
 

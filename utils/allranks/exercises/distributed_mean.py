@@ -35,9 +35,7 @@ def _one_all_reduce(run: Run) -> str | None:
         # complex numbers may be sent as pairs: torch.view_as_real by hand, or by the functional collectives
         pairs = 2 if run.setup.dtype.startswith("complex") and not entry.dtype.startswith("complex") else 1
         if entry.numel not in (wanted, pairs * wanted):
-            return (
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, where the tensor has {wanted}"
-            )
+            return f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the tensor has {wanted}"
     return None
 
 

@@ -96,7 +96,7 @@ def _two_small(run: Run) -> str | None:
     rows = 1 if run.setup.option("row") else run.setup.size
     for entry in run.collectives:
         if entry.numel > rows:
-            return f"rank {entry.rank} reduces {entry.numel} values{run.at(entry.line)} where there are {rows} rows: one value a row is enough"
+            return f"rank {entry.rank} reduces {entry.numel} values{run.at(entry.line)}, but there are {rows} rows: one value a row is enough"
     return None
 
 

@@ -119,7 +119,7 @@ EXERCISE = Exercise(
         ),
         Mistake("a line through zero: even an empty message takes alpha", _oracle_from(_through_zero, OFF)),
         Mistake(
-            "a power law: a line through the logarithms of n and t says t = a n^b, where the model is t = alpha + n beta",
+            "a power law: a line through the logarithms of n and t says t = a n^b, but the model is t = alpha + n beta",
             _oracle_from(_power_law),
         ),
     ),

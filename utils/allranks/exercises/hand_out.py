@@ -30,15 +30,13 @@ def _own_rows(run: Run) -> str | None:
         if entry.rank != 0:
             return f"rank {entry.rank} sends to rank {entry.peer}{run.at(entry.line)}: only rank 0 has what the others need"
         if entry.nbytes > row:
-            return (
-                f"rank 0 sends {entry.nbytes} bytes to rank {entry.peer}{run.at(entry.line)}, where its row has {row}"
-            )
+            return f"rank 0 sends {entry.nbytes} bytes to rank {entry.peer}{run.at(entry.line)}, but its row has {row}"
     sent = len(run.sends)
     wanted = run.setup.times * (run.ranks - 1)
     return (
         None
         if sent == wanted
-        else f"rank 0 sends {sent} messages, where one to each of the others is enough, {wanted} in all"
+        else f"rank 0 sends {sent} messages, but one to each of the others is enough, {wanted} in all"
     )
 
 

@@ -97,7 +97,7 @@ def _between_nodes(run: Run) -> str | None:
                 else ""
             )
             return (
-                f"rank {rank} sends {round(nbytes)} bytes to other nodes{whole}, where 2(m-1)/m x n/g = {limit} are enough: "
+                f"rank {rank} sends {round(nbytes)} bytes to other nodes{whole}, but 2(m-1)/m x n/g = {limit} are enough: "
                 "reduce_scatter inside each node first, so that each of its ranks carries 1/g across"
             )
     return None

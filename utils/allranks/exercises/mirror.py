@@ -21,7 +21,7 @@ def _one_each(run: Run) -> str | None:
     for rank in range(run.ranks):
         mine = [e for e in run.sends if e.rank == rank]
         if len(mine) > run.setup.times:
-            return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, where one, to its mirror image, is enough"
+            return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, but one, to its mirror image, is enough"
     return None
 
 

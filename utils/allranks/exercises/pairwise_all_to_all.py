@@ -58,7 +58,7 @@ def _once(run: Run) -> str | None:
             nbytes = sum(e.nbytes for e in run.sends if (e.rank, e.peer) == (rank, peer))
             wanted = run.setup.times * _sizes(run.setup)[peer] * run.args[0][0][0][0].base.element_size()
             if rank != peer and nbytes != wanted:
-                return f"rank {rank} sends {nbytes} bytes to rank {peer}, where chunk {peer} has {wanted}: send each chunk straight to its rank"
+                return f"rank {rank} sends {nbytes} bytes to rank {peer}, but chunk {peer} has {wanted}: send each chunk straight to its rank"
     return None
 
 

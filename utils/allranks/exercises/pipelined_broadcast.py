@@ -71,7 +71,7 @@ def _time(run: Run) -> str | None:
         return None
     pieces = max(Counter((e.rank, e.peer) for e in run.sends).values())
     if pieces > k:
-        why = f"{pieces} pieces are sent where segments={k} asks for {k}, and each takes alpha"
+        why = f"{pieces} pieces are sent, but segments={k} asks for {k}, and each takes alpha"
     elif k > 1 and 1 < pieces < min(k, n):
         why = f"only {pieces} segments are sent; tensor_split(k) makes k segments, split(k) makes segments of length k"
     elif k > 1 and all(e.numel == n for e in run.sends):
@@ -80,7 +80,7 @@ def _time(run: Run) -> str | None:
         why = "each rank passes on only after it has everything; pass a segment on while the next one comes"
     else:
         why = "receive the next segment while the last one is still being sent (isend or irecv)"
-    return f"{took:g} s of virtual time, where (p+k-2)(alpha + n beta/k) = {right:g} s: {why}"
+    return f"{took:g} s of virtual time, but (p+k-2)(alpha + n beta/k) = {right:g} s: {why}"
 
 
 def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:

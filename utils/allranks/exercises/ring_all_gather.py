@@ -40,7 +40,7 @@ def _no_more_bytes(run: Run) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > enough:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
-            return f"rank {rank} sends {sent} bytes{run.at(longest.line)}, where (p-1)n = {enough} are enough: in each step send only the tensor that you received last"
+            return f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but (p-1)n = {enough} are enough: in each step send only the tensor that you received last"
     return None
 
 

@@ -98,7 +98,7 @@ def _volume(run: Run) -> str | None:
             if gathered > total + room and not scattered:
                 return f"rank {rank} gathers whole gradients, {gathered} elements: reduce_scatter them, then all_gather the parameters"
             if scattered + gathered > 2 * total + room:
-                return f"rank {rank} moves {scattered + gathered} elements, where 2P = {2 * total} (P to reduce_scatter, P to all_gather) are enough"
+                return f"rank {rank} moves {scattered + gathered} elements, but 2P = {2 * total} (P to reduce_scatter, P to all_gather) are enough"
         if run.ranks > 1 and _gathers_gradients(run, call):
             return (
                 "what is all_gathered are gradients: update your shard with its own, then all_gather the new parameters"

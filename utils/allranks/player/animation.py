@@ -90,7 +90,7 @@ class Transfer:
 
     @property
     def does(self) -> str:
-        """What the receiver does with the message: "adds", "stores", or "receives" where that is unknown."""
+        """What the receiver does with the message: "adds", "stores", or "receives" if that is unknown."""
         return "adds" if self.reduce else "stores" if self.effect_known else "receives"
 
 
@@ -482,7 +482,7 @@ def _fits(wide: int, links: set[tuple[int, int]]) -> bool:
 
 
 def bound(collective: str | None, ranks: int, nbytes: int) -> tuple[str, float] | None:
-    """The least that the busiest rank must send, as (formula, bytes), for a vector of `nbytes`; None where unknown.
+    """The least that the busiest rank must send, as (formula, bytes), for a vector of `nbytes`; None if unknown.
 
     Without in-network reduction (Patarasuk & Yuan 2009; Chan et al. 2007): in broadcast and reduce, some rank must send
     every byte once; an all-reduce is a reduce-scatter and an all-gather.

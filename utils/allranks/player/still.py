@@ -146,7 +146,7 @@ def short(bar: Bar) -> str:
 
 
 def _kept(steps: int) -> list[int]:
-    """The steps whose states are shown: all of them where they fit, else the first ones and the last."""
+    """The steps whose states are shown: all of them if they fit, else the first ones and the last."""
     if steps <= _COLUMNS:
         return list(range(steps + 1))
     return [*range(_COLUMNS - 1), steps]

@@ -58,7 +58,7 @@ export default { render: async (context) => (await unpack(context.model.get("cod
 class Player(anywidget.AnyWidget):
     """A widget that plays a schedule or a trace; with two of them it plays both side by side, in step.
 
-    `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector where a
+    `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector if a
     schedule is given; a trace has its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
     is "step" or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before
     each step and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and

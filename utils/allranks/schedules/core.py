@@ -26,7 +26,7 @@ COLLECTIVES = (
 # The largest number of ranks of a schedule.
 MAX_RANKS = 65536
 
-# a figure of the cost model: exact where all figures are Fractions or integers
+# a figure of the cost model: exact if all figures are Fractions or integers
 Number = float | Fraction
 
 
@@ -208,7 +208,7 @@ class Schedule:
         """Seconds by the alpha-beta-gamma model: the sum over the steps of alpha + bytes*beta + reduced bytes*gamma.
 
         `alpha` is seconds a message, `beta` seconds a byte, `gamma` seconds a byte reduced; each step takes as long as its
-        busiest rank. Exact where all are integers or Fractions. A rank can send one message and receive one at the same time.
+        busiest rank. Exact if all are integers or Fractions. A rank can send one message and receive one at the same time.
         """
         sizes = self.chunk_nbytes(nbytes)
         total: Number = 0 * alpha
@@ -320,7 +320,7 @@ def _ranks(mask: int) -> Iterator[int]:
 
 
 def _owner(collective: str, chunk: int, ranks: int, chunks: int, root: int | None) -> int | None:
-    """The one rank that holds `chunk` at the start, or None where every rank holds its own values for it."""
+    """The one rank that holds `chunk` at the start, or None if every rank holds its own values for it."""
     match collective:
         case "broadcast" | "scatter":
             return root

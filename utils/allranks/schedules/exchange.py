@@ -23,7 +23,7 @@ def pairwise_reduce_scatter(ranks: int) -> Schedule:
 def pairwise_all_to_all(ranks: int) -> Schedule:
     """Pairwise all-to-all: p-1 steps; in each step every rank sends one other rank its part. (p-1)a + n(p-1)/p b.
 
-    In step i rank r exchanges with rank r xor i where p is a power of two; else it sends to r+i and receives from r-i
+    In step i rank r exchanges with rank r xor i if p is a power of two; else it sends to r+i and receives from r-i
     (MPICH).
 
     >>> [(m.src, m.dst) for m in schedules.pairwise_all_to_all(4).by_step[0]]

@@ -53,7 +53,7 @@ class SymmetricSchedule:
 def symmetric_schedule(
     collective: str, algorithm: str, ranks: int, size: int | None = None
 ) -> SymmetricSchedule | None:
-    """The rules of an algorithm by the names of its schedule, or None where not all ranks do the same.
+    """The rules of an algorithm by the names of its schedule, or None if not all ranks do the same.
 
     `size` is `ranks_per_node` or `columns`, as for the schedule. Raises ScheduleError if it does not divide `ranks`.
 

@@ -109,7 +109,7 @@ def two_colours(first: Tree, second: Tree) -> tuple[dict[int, int], dict[int, in
     trees = (first, second)
     found: tuple[dict[int, int], dict[int, int]] = ({}, {})
     children = [_children(tree) for tree in trees]
-    # start at the roots: where both have a single child, and these edges get the same colour, a step is saved
+    # start at the roots: if both have a single child, and these edges get the same colour, a step is saved
     order = sorted((trees[which].depth[rank], which, rank) for which in (0, 1) for rank in range(len(first.parent)))
     for _, which, start in order:
         if trees[which].parent[start] is not None and start not in found[which]:

@@ -91,7 +91,7 @@ class Simulation:
 
     @property
     def algbw_gb_per_s(self) -> float | None:
-        """nccl-tests' algorithm bandwidth in 10^9 bytes a second; None for a barrier, and where no time passes."""
+        """nccl-tests' algorithm bandwidth in 10^9 bytes a second; None for a barrier, and if no time passes."""
         return cost.algbw_gb_per_s(self.nbytes, self.seconds) if self._has_bandwidth else None
 
     @property
@@ -168,7 +168,7 @@ def simulate(
     `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
     default the best number up to 64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes).
     `method` is "events" (message by message), "symmetry" (one unit for all), or None: "symmetry" for more than 64 ranks,
-    where it is possible. Raises SimulateError, ScheduleError or TopologyError.
+    if it is possible. Raises SimulateError, ScheduleError or TopologyError.
 
     >>> from allranks.topology import preset
     >>> simulate("all_reduce", "hierarchical", 16384, 1 << 30, preset("dgx-h100")).method
@@ -339,7 +339,7 @@ def _check_size(known: Algorithm, ranks: int) -> None:
     if ranks > limit:
         raise SimulateError(
             f"{known.name} {known.collective} of {ranks} ranks has too many different messages to follow one by one: take "
-            f"at most {limit} ranks, or whole nodes (and a power of two) where the algorithm treats all ranks alike"
+            f"at most {limit} ranks, or whole nodes (and a power of two) if the algorithm treats all ranks alike"
         )
 
 

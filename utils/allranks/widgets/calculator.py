@@ -111,7 +111,7 @@ class Calculator(ipywidgets.VBox):
         return self
 
     def text(self) -> str:
-        """The table as plain text; first the problem, where the fields have no price."""
+        """The table as plain text; first the problem, if the fields have no price."""
         lines = [self.problem, "The last price:"] if self.problem else []
         lines.append(_headline(self.plan))
         for kind, what, calls, sent, time_s, _ in _rows(self.plan):
@@ -144,7 +144,7 @@ class Calculator(ipywidgets.VBox):
         self._price()
 
     def _fill_in(self, name: str) -> None:
-        """Fills the model's fields: with a preset's figures, or with the reader's own where "own figures" is chosen."""
+        """Fills the model's fields: with a preset's figures, or with the reader's own if "own figures" is chosen."""
         figures = self._own if name == OWN else _figures(MODELS[name])
         for field, value in (figures or {}).items():
             self.fields[field].value = value
@@ -160,7 +160,7 @@ class Calculator(ipywidgets.VBox):
             self.fields[name].disabled = self.fields["machine"].value != EQUAL_LINKS
         try:
             found = self._read()
-            found.prices  # noqa: B018  computed here: raises where the plan is impossible
+            found.prices  # noqa: B018  computed here: raises if the plan is impossible
             self.plan, self.problem = found, None
         except (WorkloadError, TopologyError) as error:
             self.problem = self._sentence(str(error))

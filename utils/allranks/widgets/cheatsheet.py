@@ -230,7 +230,7 @@ _CHOICE = _choice()
 _NOTES = (
     "<p><b>n</b> bytes of the full vector (all_gather, reduce_scatter: of all parts together; all_to_all: what one rank sends in all), "
     "<b>p</b> ranks, <b>k</b> segments, <b>α</b> s a message, <b>β</b> s a byte and direction, <b>γ</b> s a byte added. Few bytes: count α. Many: count nβ. "
-    "For powers of two where it says lg p; else a step or two more.</p>"
+    "A row with lg p is for powers of two; else a step or two more.</p>"
     "<p><b>Always:</b> every rank of the group calls it, in the same order, with the same shape, dtype and op; nobody checks. "
     "Contiguous tensors. An averaged gradient is a sum divided by p. "
     "all_reduce = reduce_scatter + all_gather. The gradient of all_gather is reduce_scatter, and the other way round.</p>"

@@ -178,7 +178,7 @@ class Drill(ipywidgets.VBox):
             self._update_buttons()
 
     def repeat(self) -> None:
-        """Starts again with the questions that were wrong at the first try, or with all where none was wrong."""
+        """Starts again with the questions that were wrong at the first try, or with all if none was wrong."""
         wrong = self.wrong
         self._order = wrong or list(range(len(self.questions)))
         self.first_tries = {n: o for n, o in self.first_tries.items() if wrong and n not in wrong}

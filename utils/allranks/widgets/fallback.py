@@ -6,7 +6,7 @@ from typing import Any
 
 
 def with_fallback(bundle: Any, text: str, page: str = "") -> dict[str, Any]:
-    """A widget's data by MIME type, with `text` as its plain text and `page` as its HTML where that is not empty.
+    """A widget's data by MIME type, with `text` as its plain text and `page` as its HTML if that is not empty.
 
     `bundle` is what the widget's own `_repr_mimebundle_` returned: the data, (data, metadata), or None.
     """

@@ -21,7 +21,7 @@ SITUATIONS: tuple[Question, ...] = (
         {
             "reduce": "Only the root would have it; a broadcast would have to follow. That pair is an all-reduce, done badly.",
             "all_gather": "Every rank would hold p gradients and add them itself: (p-1)n bytes in instead of 2n(p-1)/p, and p times the memory.",
-            "reduce_scatter": "Each rank would have the sum of its own part only. That is enough where each updates only its part, and here each updates all.",
+            "reduce_scatter": "Each rank would have the sum of its own part only. That is enough if each updates only its part, and here each updates all.",
             "all_reduce": "Each has a whole vector, they are added, all need the whole sum. This is DDP (chapters 7 and 14).",
         },
         "all_reduce",

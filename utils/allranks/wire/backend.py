@@ -65,7 +65,7 @@ class WireWork(dist._Work):
         return True
 
     def _overwriter(self) -> int | None:
-        """The operation that last filled some of the memory that this one sends, where one did since."""
+        """The operation that last filled some of the memory that this one sends, if one did since."""
         sent = [_span(t) for t in self.sent]
         for number, spans in reversed(self.group.endpoint.filled[self.since :]):
             if any(a < d and c < b for a, b in sent for c, d in spans):

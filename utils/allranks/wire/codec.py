@@ -42,7 +42,7 @@ class Body:
 
     @classmethod
     def of(cls, buffers) -> Body:
-        """The buffers joined: in memory where they are small, else in a new sealed memfd."""
+        """The buffers joined: in memory if they are small, else in a new sealed memfd."""
         total = sum(len(b) for b in buffers)
         if total <= INLINE_NBYTES:
             return cls(buffers[0] if len(buffers) == 1 else b"".join(buffers))

@@ -48,7 +48,7 @@ def _elements(count: int, dtype: str | None = None) -> str:
 
 
 def disagreement(members: list) -> tuple[FailureKind, Any, str] | None:
-    """(kind, member at fault, sentence) where the members' calls don't fit together, else None."""
+    """(kind, member at fault, sentence) if the members' calls don't fit together, else None."""
     signature = [(m.collective, m.root, m.reduce_op) for m in members]
     if len(set(signature)) > 1:
         return FailureKind.DESYNC, _odd(members, signature), ""
@@ -110,7 +110,7 @@ def _is_computed(op: str, kind: torch.dtype) -> bool:
 
 
 def _odd(members: list, keys: list):
-    """The first member that differs from what most do (from what the lowest rank does, where opinion is divided)."""
+    """The first member that differs from what most do (from what the lowest rank does, if opinion is divided)."""
     most = max(keys, key=lambda key: (keys.count(key), -keys.index(key)))
     return next(m for m, key in zip(members, keys, strict=True) if key != most)
 
@@ -193,7 +193,7 @@ def compute(members: list) -> list[Body]:
 
 
 def held_nbytes(op) -> int:
-    """The memory that a member's outputs take until it has them: its share, where all members' outputs are the same memory."""
+    """The memory that a member's outputs take until it has them: its share, if all members' outputs are the same memory."""
     if op.body is None:
         return 0
     return op.body.nbytes // len(op.group[1]) if op.collective in _SHARED else op.body.nbytes

@@ -182,7 +182,7 @@ def other_tag(router: Router, ops: list[Op]) -> tuple[DeadlockCause, str] | None
 
 
 def with_other_tag(message: str, router: Router, op: Op) -> str:
-    """The message, and behind it the sentence on a tag or a group that differs, where one does."""
+    """The message, and behind it the sentence on a tag or a group that differs, if one does."""
     found = other_tag(router, [op])
     return f"{message} {found[1]}" if found else message
 

@@ -16,7 +16,7 @@ from allranks.wire.frames import FaultDetails, FrameKind, Operation, Request
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
 
 
-_endpoint: ContextVar[Endpoint] = ContextVar("endpoint")  # of this process, where it is a rank of the wire
+_endpoint: ContextVar[Endpoint] = ContextVar("endpoint")  # of this process, if it is a rank of the wire
 
 
 def compute(seconds: float) -> None:
@@ -123,7 +123,7 @@ class Endpoint:
             self._heed(self.channel.receive()[0])
 
     def _heed(self, message: dict) -> None:
-        """Unwinds the student's code where the router has ended the run."""
+        """Unwinds the student's code when the router has ended the run."""
         if message.get("stop"):
             self.stopped = True
             raise Stopped

@@ -124,7 +124,7 @@ def fork(fds: list[int]) -> Process:
 
 
 def starter(spawner: Spawner | None, how: str | None) -> Starter:
-    """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "forkserver"); by default a fork where this
+    """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "forkserver"); by default a fork if this
     process has one thread, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
     """
     if spawner is None:

@@ -28,7 +28,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 class Guard:
     """Watches the student's code while `active`.
 
-    `on_fault(kind, frame, computed_s)` is called at the place of a fault; `computed_s` only where the wall clock ended it.
+    `on_fault(kind, frame, computed_s)` is called at the place of a fault; `computed_s` only if the wall clock ended it.
     """
 
     def __init__(

@@ -115,7 +115,7 @@ class LogEntry:
 
     `nbytes` and `numel` are those of the tensor sent (of the buffer, for a receive); `received_nbytes` is what the
     operation brought this rank. `match` joins a send and its receive, or the members' entries of one collective; None
-    where it found no partner. `index` counts the rank's operations from 0, `call` the call of the function (see `calls`).
+    if it found no partner. `index` counts the rank's operations from 0, `call` the call of the function (see `calls`).
     `splits` are the bytes of each input of a collective (all_to_all: to each peer). `payload` are the raw bytes of a send or a collective's
     input up to 64 KiB, until 8 MiB of a run are kept.
 

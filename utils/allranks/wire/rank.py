@@ -153,7 +153,7 @@ class Rank:
         if isinstance(error, SystemExit):
             return self.fault(FailureKind.EXITED, str(error.code), where)
         text = _safe_text(error)
-        # torch raises a plain RuntimeError where memory runs out: only its text tells
+        # torch raises a plain RuntimeError when memory runs out: only its text tells
         if isinstance(error, MemoryError) or "can't allocate memory" in text or "Cannot allocate memory" in text:
             return self.fault(FailureKind.MEMORY, text, where)
         kind = FailureKind.IMPORT if isinstance(error, ModuleNotFoundError) else FailureKind.EXCEPTION

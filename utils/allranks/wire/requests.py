@@ -1,6 +1,6 @@
 """Checks what a rank says and turns it into operations and faults; the router trusts nothing else of it.
 
-Each function takes a request as it came (see `frames.py`) and raises CodecError, or an error of MALFORMED, where it is none
+Each function takes a request as it came (see `frames.py`) and raises CodecError, or an error of MALFORMED, if it is none
 that our own code writes.
 """
 
@@ -128,7 +128,7 @@ def read_path(op: dict) -> str:
 
 
 def read_place(op: dict) -> tuple[str | None, int | None]:
-    """The file and the line that the request comes from, where it says so."""
+    """The file and the line that the request comes from, if it says so."""
     where = op.get("where")
     if not isinstance(where, list) or len(where) != 2:
         return None, None

@@ -22,7 +22,7 @@ DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
 MAX_UNDELIVERED_NBYTES = 2 << 30
 _LOGGED_NBYTES = 8 << 20  # payloads kept for the log, in all: a check keeps the logs of some 40 runs
-MAX_FILES = 1000  # that are told of one rank
+MAX_FILES = 1000  # how many the report lists for one rank
 _POLLS = 1000
 
 
@@ -366,6 +366,6 @@ class Router:
 
 def _other_group(lower: int, theirs: tuple[int, ...], members: tuple[int, ...]) -> str:
     return (
-        f"it makes a group of {name_ranks(members)} where rank {lower} makes one of {name_ranks(theirs)}. "
+        f"it makes a group of {name_ranks(members)}, but rank {lower} makes one of {name_ranks(theirs)}. "
         "new_group is itself collective: every rank calls it for every group, in one order"
     )

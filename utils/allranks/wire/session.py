@@ -159,7 +159,7 @@ class Session:
             self.router.fault(FailureKind.KILLED, rank, message=name)
 
     def drain(self, rank: int, member: Member, forget: bool = False) -> None:
-        """Takes what the rank has printed; ends the run where it is far too much."""
+        """Takes what the rank has printed; ends the run if it is far too much."""
         keep = self.limits["output_bytes"]
         while member.output >= 0:
             try:
@@ -294,7 +294,7 @@ class Session:
 
 
 def _filled(new, old):
-    """The argument that came back, with the caller's own object where it could not."""
+    """The argument that came back, with the caller's own object if it could not."""
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(new) == len(old):
         return type(old)(_filled(n, o) for n, o in zip(new, old, strict=True))
     if isinstance(old, dict) and isinstance(new, dict):

@@ -84,7 +84,7 @@ class RankState:
     groups: dict[str, tuple] = field(default_factory=dict)
     sequences: dict[tuple, int] = field(default_factory=dict)
     tell: list[int] = field(default_factory=list)  # complete sends that the rank's next answer will name
-    told: set[int] = field(default_factory=set)  # those that it knows of, whose wait needs no answer
+    told: set[int] = field(default_factory=set)  # sends known to be complete: a wait needs no answer
     call: int = 0
     polls: int = 0
     files: int = 0  # opened for writing
@@ -105,4 +105,4 @@ class WireFault:
     error: str | None = None
     missing_name: str | None = None  # of a NameError
     misuse: Misuse | None = None
-    computed_s: float | None = None  # processor time, where the wall clock ended the run
+    computed_s: float | None = None  # processor time, if the wall clock ended the run

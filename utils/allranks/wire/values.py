@@ -32,7 +32,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def raw(tensor: torch.Tensor) -> memoryview | bytes:
-    """The tensor's elements as bytes in row-major order, without a copy where it is contiguous."""
+    """The tensor's elements as bytes in row-major order, without a copy if it is contiguous."""
     if tensor.numel() == 0:
         return b""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous()

@@ -42,7 +42,7 @@ class Engines:
     """
 
     ours = True  # whether this process starts, publishes and leases them
-    # what the reader is told about the ranks after a call that never returned
+    # what the message says about the ranks after a call that never returned
     afterwards = "The world has fresh ranks now: run the cells that set up their variables again."
 
     def __init__(self, placement: Placement, launcher: str) -> None:
@@ -129,7 +129,7 @@ class Engines:
         self.described = self._join(deadline)
 
     def _start_controller(self, warm: bool, missed_beats: int, **options) -> None:
-        """Starts ipyparallel's controller; forks it where `warm` is true. `options` are those of ipyparallel's Cluster.
+        """Starts ipyparallel's controller; forks it if `warm` is true. `options` are those of ipyparallel's Cluster.
 
         The controller forgets an engine that misses `missed_beats` heartbeats; there is one in each second.
         """

@@ -11,10 +11,10 @@ LOOK_S = 1.0
 
 
 class Idle:
-    """Calls `stop` after `limit_s` seconds without a call of `touch`; where `stop` returns False, waits as long again.
+    """Calls `stop` after `limit_s` seconds without a call of `touch`; if `stop` returns False, waits as long again.
 
     Before that, it calls `warn` with the number of seconds left, and with None if the world was used after the warning.
-    Every second it calls `wanted`: where that returns True, another user needs the GPUs, and `stop` is called at once.
+    Every second it calls `wanted`: if that returns True, another user needs the GPUs, and `stop` is called at once.
     """
 
     def __init__(

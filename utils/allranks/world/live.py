@@ -29,7 +29,7 @@ def join(parts: list[tuple[dict, dict]]) -> Trace:
     """The trace of one run. `parts[r]` is rank r's log and description, as `recorder.record` gives them.
 
     Times are seconds since the first event. `step` is the round in which a message would start if each message took one
-    round. A message's chunk is its place in the sender's vector; there are chunks only where the parts don't overlap.
+    round. A message's chunk is its place in the sender's vector; there are chunks only if the parts don't overlap.
     """
     records = [log["records"] for log, _ in parts]
     number = _numbers(records)

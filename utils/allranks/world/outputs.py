@@ -32,7 +32,7 @@ class RankOutput:
 
     @property
     def text(self) -> str:
-        """Everything as plain text, without terminal colours, cut in the middle where it is very long."""
+        """Everything as plain text, without terminal colours, cut in the middle if it is very long."""
         parts = [self.stdout, self.stderr, *(d["text/plain"] for d in self.shown if "text/plain" in d)]
         text = _ANSI.sub("", "\n".join(p.rstrip("\n") for p in parts if p))
         # a progress bar goes back to the start of the line and overwrites it

@@ -46,7 +46,7 @@ COLLECTIVES = {
     "alltoall_base": "all_to_all_single",
     "barrier": "barrier",
 }
-# a backend's own names where they differ from the group's
+# a backend's own names if they differ from the group's
 _OF_BACKEND = {
     "all_gather_single": "_allgather_base",
     "reduce_scatter_single": "_reduce_scatter_base",
@@ -68,7 +68,7 @@ _OUTPUT_FIRST = {name for name in COLLECTIVES if name.startswith(("all_gather", 
 class Record:
     """One operation of one rank.
 
-    Times are seconds of the monotonic clock; `done` is None where nothing waited for the operation.
+    Times are seconds of the monotonic clock; `done` is None if nothing waited for the operation.
     """
 
     kind: str  # "send", "recv" or "collective"

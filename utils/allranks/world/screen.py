@@ -76,7 +76,7 @@ class Screen:
     def _collect(self, pending: list) -> None:
         for output, reply in zip(
             self.grid.ranks, pending, strict=False
-        ):  # `pending` is shorter where the call was interrupted while it was sent
+        ):  # `pending` is shorter if the call was interrupted while it was sent
             found = reply.metadata
             output.stdout, output.stderr = found.get("stdout") or "", found.get("stderr") or ""
             shown = [o["data"] for o in found.get("outputs") or [] if WIDGET not in o["data"]]

@@ -245,7 +245,7 @@ class Keeper:
 
 
 def _lock(path: Path, make: bool = True) -> int | None:
-    """A descriptor that locks a file; None where another process has the lock, or the file is missing and not made."""
+    """A descriptor that locks a file; None if another process has the lock, or the file is missing and not made."""
     try:
         descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0) | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:

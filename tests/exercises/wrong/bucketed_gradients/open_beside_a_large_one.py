@@ -1,6 +1,6 @@
 """A gradient over the cap goes alone, and the bucket that was open stays open.
 
-Must get: also where that gradient alone is larger than the cap
+Must get: also if that gradient alone is larger than the cap
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Sends the whole table.
 
-Must get: where its row has
+Must get: but its row has
 """
 
 import torch

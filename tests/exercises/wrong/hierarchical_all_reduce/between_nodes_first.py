@@ -1,6 +1,6 @@
 """Every rank sums its whole vector between the nodes first: each carries n across instead of n/g.
 
-Must get: rank 0 sends 32 bytes to other nodes, where 2(m-1)/m x n/g
+Must get: rank 0 sends 32 bytes to other nodes, but 2(m-1)/m x n/g
 Must not get: as if it sent for its whole node
 """
 

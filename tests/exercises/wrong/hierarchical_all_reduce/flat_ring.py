@@ -1,6 +1,6 @@
 """One ring over all ranks.
 
-Must get: where 2(m-1)/m x n/g
+Must get: but 2(m-1)/m x n/g
 """
 
 import torch

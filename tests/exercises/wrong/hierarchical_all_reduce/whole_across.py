@@ -1,6 +1,6 @@
 """Reduces inside the node, then the whole vector across.
 
-Must get: where 2(m-1)/m x n/g
+Must get: but 2(m-1)/m x n/g
 """
 
 import torch.distributed as dist

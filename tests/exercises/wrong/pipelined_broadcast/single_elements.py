@@ -1,6 +1,6 @@
 """One element a message, whatever `segments` is.
 
-Must get: 4 pieces are sent where segments=2 asks for 2, and each takes alpha
+Must get: 4 pieces are sent, but segments=2 asks for 2, and each takes alpha
 Must not get: while the last one is still being sent
 """
 

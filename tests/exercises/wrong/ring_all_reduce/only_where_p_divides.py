@@ -1,6 +1,6 @@
 """Chunks of n // p elements: the rest is left out.
 
-Must get: Only right where the number of ranks divides the size
+Must get: Only right if the number of ranks divides the size
 Must get: left out
 """
 

@@ -1,7 +1,7 @@
 """n // p elements a chunk, and the last chunk has the rest as well.
 
 Must get: chunks of unequal length
-Must get: sends a message of 3 elements (line 23), where tensor_split's longest chunk has 1
+Must get: sends a message of 3 elements (line 23), but tensor_split's longest chunk has 1
 Must not get: too few
 """
 

@@ -67,7 +67,7 @@ class Connection:
     def wait_warm(self, timeout: float = 120) -> float:
         """Waits until the server's imports are done; returns the seconds that they took.
 
-        Raises `error` where that fails.
+        Raises `error` if that fails.
         """
         self._mail.wait(lambda: self.warm_s is not None, timeout, self._raise_if_closed)
         if self.warm_s is None:
@@ -75,7 +75,7 @@ class Connection:
         return self.warm_s
 
     def _ask(self, request: dict[str, Any], fds: Sequence[int], timeout: float) -> dict[str, Any]:
-        """Sends a request and returns the reply. Raises `error` where no reply comes."""
+        """Sends a request and returns the reply. Raises `error` if no reply comes."""
         number = self._mail.number()
         self._send({"id": number, **request}, fds)
         reply = self._mail.reply(number, timeout, self._raise_if_closed)
@@ -229,7 +229,7 @@ class ForkServer(Connection):
         """Forks a process that calls `target` ("module:function") with (`args`, `fds`). `env` is added to ours.
 
         Its stdout and stderr are appended to the file `log`; without `log` they are dropped. Raises ForkServerError
-        where the fork server has ended, the target can't be imported, or the request is too large.
+        if the fork server has ended, the target can't be imported, or the request is too large.
         """
         request = {
             "target": target,

@@ -101,7 +101,7 @@ class ForkLoop:
         raise NotImplementedError
 
     def child_ended(self, pid: int) -> None:
-        """Called when a child has ended, before its client is told."""
+        """Called when a child has ended, before its client gets the report."""
 
     # ----------------------------------------------------------------------------------------------------- requests
 
@@ -112,7 +112,7 @@ class ForkLoop:
         client.send({"warm": self.warm_s, "pid": os.getpid()})
 
     def read(self, client: Client) -> None:
-        """Reads one request and answers it, or drops the client where the connection has ended."""
+        """Reads one request and answers it, or drops the client if the connection has ended."""
         try:
             data, fds, _, _ = socket.recv_fds(client.connection, MAX_MESSAGE, MAX_FDS)
         except OSError:

@@ -355,3 +355,11 @@ def test_what_wrong_answers_return_is_not_kept(monkeypatch):
     for entry in kept:
         assert entry.run.outcome.results == []
         assert all((result is None) == (not entry.passed) for call in entry.run.results for result in call)
+
+
+def test_what_torch_imports_for_functional_collectives_is_no_time_of_the_answer(monkeypatch):
+    """They import torch's compiler at their first call, for longer than an answer may compute."""
+    monkeypatch.setattr("allranks.checking.running.CPU_S", 0.5)
+    path = ROOT / "tests/exercises/right/distributed_mean/functional.py"
+    verdict = judge_text(get("distributed_mean"), path.read_text(encoding="utf-8"))
+    assert verdict.passed, verdict.text()

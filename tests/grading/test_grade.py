@@ -286,7 +286,7 @@ def test_a_cell_has_its_own_time_limit(tmp_path):
     (row,) = graded(course)
     assert row["score"] == 0.0
     said = (course.root / "autograder" / "autograded" / "dan" / LAB / f"{NOTEBOOK}.ipynb").read_text(encoding="utf-8")
-    assert "the time for this check was used up" in said
+    assert "the time for this check is used up" in said
 
 
 def test_a_lab_that_is_changed_after_it_went_out(tmp_path):

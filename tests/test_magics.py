@@ -133,7 +133,7 @@ def test_a_warning_of_the_compiler_is_the_ranks(outputs):
     [
         ("options", r"WorldError: %%ranks: unrecognized arguments: --soon\. Usage"),
         ("bad deadline", "WorldError: deadline=0.0: it is a number of seconds above 0"),
-        ("deadline", r"after 1\.5 s(.|\n)*rank 1: computing, line 3: time\.sleep\(rank \* 60\)(.|\n)*rank 0: done"),
+        ("deadline", r"within 1\.5 s(.|\n)*rank 1: computing, line 3: time\.sleep\(rank \* 60\)(.|\n)*rank 0: done"),
         ("exit", "Rank 2 exited with code 5"),
         ("after stop", "WorldError: No world is running"),
         ("zero", "DeviceError: ranks=0: a world needs at least one rank"),

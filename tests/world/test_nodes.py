@@ -185,7 +185,7 @@ def test_the_capstones_first_steps_over_two_machines_and_one_machine_lost_is_sai
         client.stdin.write("\n")
         client.stdin.flush()
         end = said()
-        assert "Not every rank was back" in end or "RuntimeError" in end or "no longer known" in end, end
+        assert "Not every rank returned" in end or "RuntimeError" in end or "no longer known" in end, end
         assert "World.attach again" in end
         client.stdin.close()
         assert client.wait(30) == 0

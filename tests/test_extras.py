@@ -23,7 +23,7 @@ def python(code: str, *arguments: object) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize(
     ("arguments", "code", "package", "extra"),
     [
-        (("lab",), 1, "jupyterlab", "lab"),
+        (("lab",), 2, "jupyterlab", "lab"),
         (("grade", "lab03_all_reduce"), 2, "nbgrader", "grading"),
         (("bench", "--plot", "here.svg"), 2, "matplotlib", "lab"),
     ],

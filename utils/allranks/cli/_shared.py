@@ -25,7 +25,9 @@ def as_sentence(error: Exception) -> str:
     """The error's message with a full stop, and with a capital letter if it begins with a plain word."""
     text = str(error)
     first = text.split(maxsplit=1)[0] if text else ""
-    return (text.capitalize()[:1] + text[1:] if first.isalpha() else text) + ("" if text.endswith(".") else ".")
+    return (text.capitalize()[:1] + text[1:] if first.isalpha() and first != "allranks" else text) + (
+        "" if text.endswith(".") else "."
+    )
 
 
 class Size(click.ParamType[int]):

@@ -67,11 +67,12 @@ def simplest_first(setup: Setup) -> tuple:
 def explain_failure(run: Run, withhold: bool = False) -> Reason:
     """Why the run itself failed. `withhold` leaves out the text of the student's own exceptions."""
     failure = run.failure
-    # two errors of one kind have different causes if they come from different lines, or say different things there
+    sentence = _failure_sentence(run, failure, withhold)
     code: tuple[Hashable, ...] = ("failure", failure.kind, failure.cause, failure.error, failure.op, failure.misuse)
     if failure.kind in (FailureKind.EXCEPTION, FailureKind.IMPORT):
-        code = (*code, failure.line, failure.error_text)
-    return Reason(_failure_sentence(run, failure, withhold), code)
+        # the same reason only if the same is said: a withheld name or text must not show by comparison
+        code = ("failure", failure.kind, sentence)
+    return Reason(sentence, code)
 
 
 def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:

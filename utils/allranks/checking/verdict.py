@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allranks.notebook import in_notebook
 from allranks.trace import Trace
 
 
@@ -122,7 +122,7 @@ class Verdict:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": self.text(), "text/html": self.html()}
-        if self.trace is not None and len(self.trace) and _in_a_kernel():
+        if self.trace is not None and len(self.trace) and in_notebook():
             bundle |= _with_button(self)
         return bundle
 
@@ -155,12 +155,6 @@ class Verdict:
             parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
         parts.append("</div>")
         return "".join(parts)
-
-
-def _in_a_kernel() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:

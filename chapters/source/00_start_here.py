@@ -14,7 +14,7 @@
 # %% name="start_world"
 from allranks import World
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="predict"

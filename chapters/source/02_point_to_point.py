@@ -17,7 +17,7 @@ from allranks import Player, World, ask, check, plots
 from allranks.wire import run
 
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="pair"

@@ -18,7 +18,7 @@ from allranks import Player, World, ask, check, schedules
 from allranks.wire import run
 
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="guess_intro"

@@ -16,7 +16,7 @@ from allranks import Player, World, ask, schedules
 from allranks.wire import run
 
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="guess_intro"

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from allranks import Event, Player, World, ask, check, workload
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="guess_intro"

@@ -17,7 +17,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from allranks import Player, World, ask, bench, check, workload
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="guess_intro"

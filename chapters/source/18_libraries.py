@@ -19,7 +19,7 @@ from ipywidgets import FloatText, IntText, SelectMultiple
 
 from allranks import Player, World, ask, bench, cost, wire
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="the_step"

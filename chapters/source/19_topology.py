@@ -19,7 +19,7 @@ from ipywidgets import FloatText, IntText, SelectMultiple
 from allranks import Executor, Player, World, ask, bench, cost, doctor, execute, run_schedule, schedules, simulate
 from allranks.topology import PRESETS, preset, round_robin
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="point"

@@ -18,7 +18,7 @@ from ipywidgets import FloatText, IntText
 from allranks import Player, RanksStuck, World, ask, bench, check, plots
 from allranks.wire import run
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="skipped"

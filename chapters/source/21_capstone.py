@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from allranks import Player, World, ask, check, simulate, topology, workload
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="model_intro"

@@ -81,7 +81,7 @@ Player(ring_all_reduce(ranks=4), quiz=True)
 # rank's numbers a message holds, so the cells show bytes and no stripes.
 
 # %% name="live_ring"
-world = World(ranks=4)
+world = World()
 
 
 def all_gather_by_hand():

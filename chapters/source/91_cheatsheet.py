@@ -10,7 +10,7 @@
 # %% name="start_world"
 from allranks import CheatSheet, World
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="how"

@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "chapters"
+# how a chapter starts its ranks: one on each GPU, or four on the CPU
+START = "World()"
 # ALLRANKS_TEST_RANKS=2,8 runs the chapters with other world sizes too
 RANKS = [int(n) for n in os.environ.get("ALLRANKS_TEST_RANKS", "4").split(",")]
 MARK = "ALLRANKS_TEST_MARK"
@@ -65,10 +67,12 @@ class Executed:
 
 
 def read(chapter: str, ranks: int = 4, **replace: str) -> nbformat.NotebookNode:
-    """A chapter for so many ranks; `replace` maps a cell's name to its new source."""
+    """A chapter for so many ranks on any machine; `replace` maps a cell's name to its new source."""
     notebook = nbformat.read(CHAPTERS / f"{chapter}.ipynb", as_version=4)
     for cell in notebook.cells:
-        cell.source = replace.pop(cell.id, cell.source).replace("World(ranks=4)", f"World(ranks={ranks})")
+        cell.source = replace.pop(cell.id, cell.source)
+        if cell.cell_type == "code":
+            cell.source = cell.source.replace(START, f"World(ranks={ranks})")
     assert not replace
     return notebook
 
@@ -276,6 +280,16 @@ def test_chapters_keep_to_the_style(path):
     assert lines[-1] <= 25
     assert words <= 2500
     assert all("name" in cell.metadata for cell in notebook.cells)
+
+
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_chapters_use_every_gpu(path):
+    """`World()` has a rank on each GPU; with a number of ranks, GPUs stay idle or the world falls back to the CPU."""
+    code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    for arguments in re.findall(r"\bWorld\(([^)]*)\)", code):
+        assert "ranks=" not in arguments
+    if "%%ranks" in code or "world.run(" in code:
+        assert f"world = {START}" in code
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class RankStatus:
     """What one rank is doing: the torch.distributed function it is in, or None, and the innermost line of user code.
 
     `shape` and `dtype` are the tensor's. `seq` is how many collectives of the group `group` this rank has begun.
-    `waits_for` is "GPU" or "queue" if the rank waits for what it queued there: the operation `op`, begun at the line
+    `waits_for` is "GPU", "queue" or "peer" if the rank waits for what it queued there: the operation `op`, begun at the line
     `begun`, if they are known. Without a line, the user's code has ended. `RanksStuck.statuses` has one for each rank.
 
     Example:
@@ -81,6 +81,8 @@ class RankStatus:
             doing += f", {self.dtype}{list(self.shape or ())}"
         if self.begun is not None:
             doing += f", begun in line {self.begun}"
+        if self.waits_for == "peer":
+            doing += " (a pair's first message makes their connection, for which both ranks wait)"
         where = f", line {self.line}: {self.text}" if self.text else f", line {self.line}" if self.line else ""
         return f"rank {self.rank}: {doing}{where}"
 

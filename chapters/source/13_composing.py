@@ -12,7 +12,7 @@ from ipywidgets import FloatText, IntText
 
 from allranks import Player, World, ask, check, schedules
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="guess_intro"
@@ -31,7 +31,7 @@ first_guess
 # Each rank holds a piece of some data, and all need one fact about the whole. What must a rank send to the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
 # $r+1$ numbers, and all of them are $r$.
 #
-# **Predict**, for four ranks: the mean of all ten numbers, and the average of the ranks' means.
+# **Predict**, for your $p$ ranks: the mean of all $\frac{p(p+1)}{2}$ numbers, and the average of the ranks' means.
 
 # %% name="guess_means"
 whole, means = FloatText(description="of all:"), FloatText(description="of means:")

@@ -19,7 +19,7 @@ from ipywidgets import FloatText, IntText, SelectMultiple
 
 from allranks import Player, World, ask, bench, cost, wire
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="the_step"
@@ -68,7 +68,7 @@ def carry(names):
     return found
 
 
-# %% name="carry_run"
+# %% tags=["not-on-nccl"] name="carry_run"
 lines = ["tokens", "activations", "gradient", "overflow", "samples"]
 live, trace = world.trace(carry, lines)
 for name, (values, said) in live[-1].items():
@@ -241,8 +241,9 @@ for _ in range(8):
 print("\n".join(seen))
 
 # %% [markdown] name="bool_explained"
-# In brackets is the byte that stores the flag. Gloo adds bytes: with four ranks 4, 16, 64, and then 256, which is too large for a byte, so it becomes 0.
-# (An odd number of ranks never gets there; with 256 ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this
+# In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which is too
+# large for a byte, so it becomes 0. (With two ranks that takes eight steps, with eight ranks three; an odd number of ranks never gets there; with 256
+# ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this
 # reason (`ProcessGroupNCCL.cpp`). So one line gives different results with two libraries, without an error.
 #
 # ### Your turn: a step for any library
@@ -272,7 +273,7 @@ def judge():
     return ", ".join(f"{name} {'right' if good else 'wrong'}" for name, good in right.items())
 
 
-# %% name="judge_run"
+# %% tags=["not-on-nccl"] name="judge_run"
 on_wire = wire.run(judge, ranks=world.ranks)
 print(f"{world.backend}:", *set(world.run(judge)))
 print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.results).pop())

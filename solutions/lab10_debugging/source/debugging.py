@@ -157,11 +157,12 @@ def broken_hand_out(table):
     return table[0].clone()
 
 
-# %% name="run_hand_out" tags=["not-on-nccl"]
+# %% name="table"
 def table():
     return torch.arange(2.0 * dist.get_world_size()).view(-1, 2)
 
 
+# %% name="run_hand_out" tags=["not-on-nccl"]
 wanted, right = world.run(table)[0], 0
 for _ in range(20):
     rows = world.run(lambda: broken_hand_out(table()))

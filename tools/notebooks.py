@@ -15,6 +15,11 @@ jupytext would also uncomment a comment at the line's start that looks like a sh
 build refuses such a line and shows it. A cell's id is its nbgrader grade_id, or else its `name`, or else its number.
 Write only those of nbgrader's metadata that are not defaults:
 `# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
+
+A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
+
+- raises-exception: the cell ends with an error on purpose, and the run goes on
+- not-on-nccl: the cell does on purpose what NCCL refuses or leaves undefined, so it is not run under NCCL's rules
 """
 
 from __future__ import annotations
@@ -46,6 +51,7 @@ NBGRADER = {"schema_version": 3, "grade": False, "solution": False, "locked": Fa
 ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\n?", re.DOTALL)
 # jupytext's own metadata about blank lines and quoting, which the notebook does not need
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
+TAGS = ("raises-exception", "not-on-nccl")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -64,6 +70,9 @@ def read_script(text: str, where: str) -> NotebookNode:
         if cell.cell_type == "code":
             _refuse_shell_comments(cell.source, plain.source, place)
         metadata = {key: value for key, value in cell.metadata.items() if key not in BOOKKEEPING}
+        for tag in metadata.get("tags", ()):
+            if tag not in TAGS:
+                raise NotebookError(f"{place}: the tag {tag!r} is unknown; use one of {', '.join(TAGS)}.")
         if "nbgrader" in metadata:
             metadata["nbgrader"] = NBGRADER | metadata["nbgrader"]
             _refuse_unclear_grading(cell.cell_type, metadata, place)

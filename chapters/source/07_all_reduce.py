@@ -16,7 +16,7 @@ from ipywidgets import FloatText, IntText
 
 from allranks import Player, World, ask, check, schedules
 
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="guess_intro"

@@ -152,6 +152,13 @@ def test_a_script_that_cannot_be_built_is_refused(course, capsys, script, said):
     assert said in error and error.startswith("chapters/source/99_spoilt.py") and "Traceback" not in error
 
 
+def test_tags_reach_the_notebook_and_a_misspelt_one_is_refused():
+    script = '# %% tags=["raises-exception", "not-on-nccl"] name="stuck"\n1\n'
+    assert notebooks.read_script(script, "here").cells[0].metadata.tags == ["raises-exception", "not-on-nccl"]
+    with pytest.raises(notebooks.NotebookError, match=r"here, cell 1: the tag 'not-on-ncll' is unknown; use one of "):
+        notebooks.read_script(script.replace("not-on-nccl", "not-on-ncll"), "here")
+
+
 def test_a_magic_needs_no_escape():
     cells = notebooks.read_script("# %%\n# %%ranks --deadline 3\nx = 1\n\n\n# %%\nx\n", "here").cells
     assert [cell.source for cell in cells] == ["%%ranks --deadline 3\nx = 1", "x"]

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "chapters"
+# how a chapter starts its ranks: one on each GPU, or four on the CPU
+START = "World()"
 # ALLRANKS_TEST_RANKS=2,8 runs the chapters with other world sizes too
 RANKS = [int(n) for n in os.environ.get("ALLRANKS_TEST_RANKS", "4").split(",")]
 MARK = "ALLRANKS_TEST_MARK"
@@ -65,10 +68,12 @@ class Executed:
 
 
 def read(chapter: str, ranks: int = 4, **replace: str) -> nbformat.NotebookNode:
-    """A chapter for so many ranks; `replace` maps a cell's name to its new source."""
+    """A chapter for so many ranks on any machine; `replace` maps a cell's name to its new source."""
     notebook = nbformat.read(CHAPTERS / f"{chapter}.ipynb", as_version=4)
     for cell in notebook.cells:
-        cell.source = replace.pop(cell.id, cell.source).replace("World(ranks=4)", f"World(ranks={ranks})")
+        cell.source = replace.pop(cell.id, cell.source)
+        if cell.cell_type == "code":
+            cell.source = cell.source.replace(START, f"World(ranks={ranks})")
     assert not replace
     return notebook
 
@@ -141,6 +146,7 @@ def test_start_here(ranks):
     assert chapter.by_rank("first_all_reduce") == {rank: str(total) for rank in range(ranks)}
     assert chapter.text("reveal_sum").endswith(f"holds {total:g}")
     assert chapter.text("mean_loss") == str([2 + last / 2] * ranks)
+    assert set(chapter.by_rank("default_device").values()) == {"device: cpu  torch.ones(4) is on: cpu"}
 
     errors = chapter.errors()
     assert set(errors) == {"one_raises", "one_absent"}
@@ -160,6 +166,20 @@ def test_start_here(ranks):
 
     assert WIDGET in chapter.outputs("player")[0].data
     assert chapter.text("reveal_messages").endswith("rank 0 sends 6")
+
+
+def test_the_function_runs_unchanged_under_torchrun(tmp_path):
+    """As the first chapter says, with the lines that it gives."""
+    cells = {cell.id: cell.source for cell in read("00_start_here").cells}
+    before = re.search(r"```python\n(.*?)```", cells["on_a_cluster"], flags=re.S).group(1)
+    function = cells["mean_loss"].split("\n\n\nworld.run")[0]
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"{before}\n{function}\n\n\nprint(f'{{mean_loss(2.0)}}\\n', end='')\ndist.destroy_process_group()\n"
+    )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run(torchrun, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["2.5", "2.5"], done.stderr
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -276,6 +296,16 @@ def test_chapters_keep_to_the_style(path):
     assert lines[-1] <= 25
     assert words <= 2500
     assert all("name" in cell.metadata for cell in notebook.cells)
+
+
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_chapters_use_every_gpu(path):
+    """`World()` has a rank on each GPU; with a number of ranks, GPUs stay idle or the world falls back to the CPU."""
+    code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    for arguments in re.findall(r"\bWorld\(([^)]*)\)", code):
+        assert "ranks=" not in arguments
+    if "%%ranks" in code or "world.run(" in code:
+        assert f"world = {START}" in code
 
 
 @pytest.mark.parametrize(

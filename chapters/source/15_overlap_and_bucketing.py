@@ -56,21 +56,22 @@ print(", ".join(ready))
 # ## 2. Start now, wait later
 #
 # `async_op=True` makes a collective return at once, with a handle. The work then runs elsewhere: with Gloo in separate threads, with NCCL on a
-# separate stream. In the next cell rank 0 is 0.3 s late.
+# separate stream. In the next cell rank 0 is 0.3 s late. (The cell uses Gloo and the CPU, also in a world on GPUs.)
 # **Predict** what `x` holds on rank 1 right after the call.
 
 # %% name="guess_async"
 guess = ask("1", "the sum of all ranks", "nobody can say")
 guess
 
-# %% tags=["not-on-nccl"] name="async_run"
+# %% name="async_run"
 # %%ranks
 import time
 
+gloo = dist.new_group(backend="gloo")
 if rank == 0:
     time.sleep(0.3)
-x = torch.ones(1)
-work = dist.all_reduce(x, async_op=True)
+x = torch.ones(1, device="cpu")
+work = dist.all_reduce(x, group=gloo, async_op=True)
 print(f"at once:    {x.item():g}, completed: {work.is_completed()}")
 work.wait()
 print(f"after wait: {x.item():g}")

@@ -320,8 +320,7 @@ measured = bench.seconds_of(
 )
 
 # %% name="table"
-p = world.ranks
-small, large, layers = world["measured"][0]
+p, (small, large, layers) = world.ranks, world["measured"][0]
 alpha = small / 32 / (2 * (p - 1))
 beta = max(large - small / 32, 0) / (2 * (p - 1) / p * 2**22)
 model = 32 * schedules.ring_all_reduce(p).price(2**16, alpha, beta)

@@ -68,7 +68,7 @@ def carry(names):
     return found
 
 
-# %% tags=["not-on-nccl"] name="carry_run"
+# %% name="carry_run"
 lines = ["tokens", "activations", "gradient", "overflow", "samples"]
 live, trace = world.trace(carry, lines)
 for name, (values, said) in live[-1].items():
@@ -273,7 +273,7 @@ def judge():
     return ", ".join(f"{name} {'right' if good else 'wrong'}" for name, good in right.items())
 
 
-# %% tags=["not-on-nccl"] name="judge_run"
+# %% name="judge_run"
 on_wire = wire.run(judge, ranks=world.ranks)
 print(f"{world.backend}:", *set(world.run(judge)))
 print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.results).pop())

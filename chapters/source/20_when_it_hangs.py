@@ -57,31 +57,31 @@ for step in range(5):
 # %% [markdown] name="standings"
 # ## 2. The report, as data
 #
-# Rank 0 broadcasts new weights while the others average gradients. **Predict**: what happens?
+# Rank 0 broadcasts new weights while the others average gradients, here on the CPU in a group with Gloo. **Predict**: what happens?
 
 # %% name="guess_desync"
 guess = ask("an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong")
 guess
 
 
-# %% tags=["not-on-nccl"] name="desync"
-def two_plans():
+# %% name="desync"
+def two_plans(group=None):
     if dist.get_rank() == 0:
-        dist.broadcast(torch.ones(4, 2), src=0)
+        dist.broadcast(torch.ones(4, 2, device="cpu"), src=0, group=group)
     else:
-        dist.all_reduce(torch.ones(8))
+        dist.all_reduce(torch.ones(8, device="cpu"), group=group)
 
 
 try:
-    world.run(two_plans, deadline=2)
+    world.run(lambda: two_plans(dist.new_group(backend="gloo")), deadline=2)
 except RanksStuck as stuck:
     for s in stuck.statuses:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
 # %% [markdown] name="desync_explained"
 # All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing; each call waits for messages that will
-# never come. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined: on
-# GPUs the calls return, and then the ranks may wait for their GPUs, or hold anything. The flight recorder of section 4 shows both calls.)
+# never come. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined:
+# its calls return, and then the ranks may wait for their GPUs, or hold anything. The flight recorder of section 4 shows both calls.)
 #
 # The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
 
@@ -98,14 +98,14 @@ guess = ask("an error", "a hang", "a number")
 guess
 
 
-# %% tags=["not-on-nccl"] name="dtype_live"
-def two_dtypes():
-    x = torch.ones(1, dtype=torch.int32 if dist.get_rank() == 0 else torch.float32)
-    dist.all_reduce(x)
+# %% name="dtype_live"
+def two_dtypes(group=None):
+    x = torch.ones(1, dtype=torch.int32 if dist.get_rank() == 0 else torch.float32, device="cpu")
+    dist.all_reduce(x, group=group)
     return x.item()
 
 
-print("live:", world.run(two_dtypes, deadline=3))
+print("live:", world.run(lambda: two_dtypes(dist.new_group(backend="gloo")), deadline=3))
 print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 
 # %% [markdown] name="dtype_explained"

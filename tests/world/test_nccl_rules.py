@@ -371,3 +371,21 @@ def test_the_environment_can_ask_for_the_rules():
         [sys.executable, "-c", program], env={**os.environ, "ALLRANKS_RULES": "nccl"}, capture_output=True, text=True
     )
     assert told.stdout.split() == ["nccl", "None"], told.stderr
+
+
+def test_a_measurement_waits_for_the_queue(world):
+    """Else it would measure how long it takes to queue."""
+    from allranks import bench
+
+    sweep = bench.sweep(world, bench.Call("all_reduce"), [16, 4096], iterations=2, warmups=1)
+    assert [(row.size, row.wrong) for row in sweep.rows] == [(16, 0), (4096, 0)]
+
+    def program():
+        def late():
+            if dist.get_rank() == 0:
+                time.sleep(0.2)
+            dist.all_reduce(torch.ones(4))
+
+        return bench.seconds_of(late, iterations=2)[0]
+
+    assert min(world.run(program)) > 0.15

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 Job = Callable[[], None]
 
 
@@ -98,6 +100,7 @@ class Queue:
         ticket = self.current
         return None if ticket is None or ticket.done or not self.blocked else ticket.about
 
+    @torch.no_grad()  # what moves between ranks is no part of a program's gradient
     def _work(self) -> None:
         while True:
             ticket = self._tickets.get()

@@ -325,6 +325,22 @@ def test_objects_batches_groups_and_ddp_pass(world):
     assert world.run(program) == [(numbers, numbers, 2.0, 3 * sum(numbers) / P)] * P
 
 
+def test_functional_collectives_and_dtensor_wait_by_themselves(world):
+    def program():
+        import torch.distributed._functional_collectives as functional
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        summed = functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD)
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        torch.manual_seed(0)
+        whole = torch.randn(8, 4)
+        sharded = distribute_tensor(whole, mesh, [Shard(0)])
+        return (summed + 1).tolist(), torch.equal(sharded.full_tensor(), whole)
+
+    assert world.run(program) == [([P + 1.0] * 3, True)] * P
+
+
 def test_a_trace_tells_what_was_sent_and_when_it_ended(world):
     def program():
         rank, p = dist.get_rank(), dist.get_world_size()

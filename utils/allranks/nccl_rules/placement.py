@@ -271,8 +271,8 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
     def _touch(self, func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
         if torch.Tag.inplace_view in func.tags or func.is_view:
             return  # it makes another view of the same memory, and reads nothing
-        if func._schema.name == "_c10d_functional::wait_tensor":
-            return  # the wait() of functional collectives, and so of DTensor and FSDP
+        if func.namespace.startswith(("_c10d", "c10d")):
+            return  # functional collectives, and so DTensor and FSDP, hand tensors over and wait for them themselves
         written: set[int] = set()
         for place, argument in enumerate(func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:

@@ -54,6 +54,7 @@ ON_DEVICE = {
     "cuda": lambda: ones(device="cuda"),
     "cuda:0": lambda: ones(device=torch.device("cuda", 0)),
     "a number": lambda: ones(device=0),
+    "the default device": lambda: ones(device=torch.get_default_device()),
     "tensor": lambda: torch.tensor([1.0, 2.0, 3.0]),
     "as_tensor": lambda: torch.as_tensor(np.ones(3)),
     "moved": lambda: torch.from_numpy(np.ones(3)).to(DEVICE),
@@ -148,5 +149,6 @@ def test_nothing_is_left_behind():
     with Placement():
         assert torch.cuda.is_available()
     assert (torch.from_numpy, torch.Generator, torch.cuda.is_available) == before
+    assert torch.get_default_device() == HOST
     assert ones().numpy().tolist() == [1, 1, 1]
     assert ones(device="cpu").add(ones()).tolist() == [2, 2, 2]

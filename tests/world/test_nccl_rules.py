@@ -341,6 +341,20 @@ def test_functional_collectives_and_dtensor_wait_by_themselves(world):
     assert world.run(program) == [([P + 1.0] * 3, True)] * P
 
 
+def test_an_operation_leaves_no_trace_in_autograd(world):
+    """gloo and NCCL write memory; torch must not take that for a change of a tensor with a history."""
+
+    def program():
+        x = torch.ones(4, requires_grad=True)
+        view = (x * 2).view(2, 2)[0]
+        version = view._version
+        dist.all_reduce(view)
+        view.sum().backward()
+        return view._version == version, view.tolist(), x.grad.tolist()
+
+    assert world.run(program) == [(True, [2.0 * P] * 2, [2, 2, 0, 0])] * P
+
+
 def test_a_trace_tells_what_was_sent_and_when_it_ended(world):
     def program():
         rank, p = dist.get_rank(), dist.get_world_size()

@@ -334,6 +334,8 @@ def _patched(placement: Placement) -> Iterator[None]:
         ):
             stack.enter_context(mock.patch.object(module, name, marking(getattr(module, name))))
         stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+        torch.set_default_device(DEVICE)  # also what torch.get_default_device() answers
+        stack.callback(torch.set_default_device, None)
         cuda = torch.cuda
         for name, answer in (("is_available", True), ("device_count", 1), ("current_device", 0), ("set_device", None)):
             stack.enter_context(mock.patch.object(cuda, name, _for_users(answer, getattr(cuda, name))))

@@ -19,10 +19,17 @@ def ones(**options) -> torch.Tensor:
     return torch.ones(3, **options)
 
 
+def in_context() -> torch.Tensor:
+    with torch.device("cpu"):
+        return ones()
+
+
 ON_HOST = {
     "device=cpu": lambda: ones(device="cpu"),
     "torch.device": lambda: ones(device=HOST),
     "from_numpy": lambda: torch.from_numpy(np.ones(3, np.float32)),
+    "from_dlpack": lambda: torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(ones(device="cpu"))),
+    "torch.device as a context": in_context,
     "frombuffer": lambda: torch.frombuffer(bytearray(12), dtype=torch.float32),
     "legacy constructor": lambda: torch.Tensor([1.0, 2.0, 3.0]),
     "legacy constructor by type": lambda: torch.FloatTensor([1.0, 2.0, 3.0]),

@@ -282,6 +282,22 @@ def test_a_call_returns_before_the_operation_is_done(world):
     assert world.run(program) == [(True, 4.0 * P, rank != 0) for rank in range(P)]
 
 
+def test_events_are_marks_in_the_queue(world):
+    def program():
+        if dist.get_rank() == 0:
+            time.sleep(0.5)
+        x = torch.ones(4)
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        before.record()
+        dist.all_reduce(x)
+        after.record()
+        early = after.query()
+        after.synchronize()
+        return early, after.query(), before.elapsed_time(after) > 300
+
+    assert world.run(program)[1:] == [(False, True, True)] * (P - 1)
+
+
 def test_objects_batches_groups_and_ddp_pass(world):
     def program():
         rank, p = dist.get_rank(), dist.get_world_size()

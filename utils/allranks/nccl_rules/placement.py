@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
+from torch.utils import dlpack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from allranks.engines.usercode import in_library
@@ -323,8 +324,13 @@ def _patched(placement: Placement) -> Iterator[None]:
         return lambda *args, **kwargs: placement.mark_host(function(*args, **kwargs))
 
     with contextlib.ExitStack() as stack:
-        for name in ("from_numpy", "frombuffer", "from_dlpack"):
-            stack.enter_context(mock.patch.object(torch, name, marking(getattr(torch, name))))
+        for module, name in (
+            (torch, "from_numpy"),
+            (torch, "frombuffer"),
+            (torch, "from_dlpack"),
+            (dlpack, "from_dlpack"),
+        ):
+            stack.enter_context(mock.patch.object(module, name, marking(getattr(module, name))))
         stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
         cuda = torch.cuda
         for name, answer in (("is_available", True), ("device_count", 1), ("current_device", 0), ("set_device", None)):

@@ -37,7 +37,7 @@ from allranks.nccl_rules.refusals import (
     reduction_name,
     refuse_any_source,
 )
-from allranks.world.nccl_queue import Queue, Ticket
+from allranks.world.nccl_queue import Event, Queue, Ticket
 
 NAME = "nccl_rules"
 WORDS = "gloo under NCCL's rules"  # what a world shows as the backend
@@ -53,6 +53,7 @@ class _Rank:
     def __init__(self) -> None:
         self.queue = Queue()
         self.placement = Placement(synchronize=self.settle)
+        torch.cuda.Event = type("Event", (Event,), {"queue": self.queue})  # type: ignore[misc]
         watch.waits.append(self.queue.waiting_for)
         on_rank.at_the_end.append(self.settle)
 

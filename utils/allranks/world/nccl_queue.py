@@ -110,3 +110,33 @@ class Queue:
             if ticket.error is not None:
                 self._failed = ticket.error
             self.current = None
+
+
+class Event:
+    """Plays torch.cuda.Event: a mark in the queue of this rank, with the time at which the queue reached it."""
+
+    queue: Queue  # set by the class that a rank makes of it
+
+    def __init__(self, enable_timing: bool = False, **options: Any) -> None:
+        self._ticket: Ticket | None = None
+
+    def record(self, stream: object = None) -> None:
+        """Puts the mark behind all that is queued."""
+        self._ticket = self.queue.put(None, op="event", waits_for="queue")
+
+    def query(self) -> bool:
+        """Whether the queue has come past the mark."""
+        return self._ticket is None or self._ticket.done
+
+    def synchronize(self) -> None:
+        """Waits until the queue has come past the mark."""
+        if self._ticket is not None:
+            self._ticket.wait()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this mark to another, once both are reached."""
+        if self._ticket is None or end._ticket is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")  # torch's words
+        self.synchronize()
+        end.synchronize()
+        return ((end._ticket.ended_s or 0) - (self._ticket.ended_s or 0)) * 1e3

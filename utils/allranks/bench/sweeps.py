@@ -444,7 +444,10 @@ def _clock() -> tuple[torch.device, Callable[[], None]]:
 
     if dist.get_backend() == "nccl":
         return torch.device("cuda", torch.cuda.current_device()), torch.cuda.synchronize
-    return torch.device("cpu"), lambda: None
+    if dist.get_backend() == "gloo":
+        return torch.device("cpu"), lambda: None
+    # NCCL's rules on the CPU: a queue, too, and a device of its own
+    return torch.empty(0).device, torch.cuda.synchronize
 
 
 def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:

@@ -226,3 +226,25 @@ def test_the_bench_of_predictions_says_how_far_off_it_was(monkeypatch):
     ]
     assert all(0 <= float(row[4].rstrip("%")) <= float(row[5].rstrip("%")) for row in result.rows)
     assert result.notes[0].endswith("Wrong elements: 0.")
+
+
+@pytest.mark.live
+def test_clocks_wait_for_the_queue_under_nccls_rules():
+    """There a call returns before it is done, as on a GPU; and a sweep's own tensors are on the rank's device."""
+
+    def program():
+        import time
+
+        import torch.distributed as dist
+
+        def late():
+            x = torch.ones(4)
+            if dist.get_rank() == 0:
+                time.sleep(0.3)
+            dist.all_reduce(x)
+
+        return bench.seconds_of(late, iterations=1)[0]
+
+    with World(ranks=2, rules="nccl") as world:
+        assert all(seconds >= 0.3 for seconds in world.run(program))
+        assert bench.sweep(world, Call("all_gather"), [1024], iterations=2, warmups=1).rows[0].wrong == 0

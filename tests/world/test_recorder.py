@@ -69,6 +69,13 @@ def test_the_name_of_the_default_group_leads_to_the_recorded_one_only_in_a_trace
         assert c10d._resolve_process_group(plain.group_name) is plain
 
 
+def test_what_only_gloo_has_and_the_count_of_collectives_are_there_in_a_trace():
+    with default_group("gloo") as plain, recorder._recorded_default() as (recorded, _):
+        dist.monitored_barrier()
+        dist.all_reduce(torch.ones(1))
+        assert recorded._get_sequence_number_for_group() == plain._get_sequence_number_for_group()
+
+
 class Done(dist._Work):
     def wait(self, *timeout):
         return True

@@ -217,6 +217,10 @@ class RecordedGroup(PythonGroup):
             c10d._world.pg_group_ranks.pop(self.inner, None)
             self.inner.shutdown()
 
+    def monitored_barrier(self, *arguments, **options) -> None:
+        """Gloo's barrier that names who is missing; it is not recorded."""
+        self.inner.monitored_barrier(*arguments, **options)  # type: ignore[attr-defined]  # the stub lacks it
+
     def _get_sequence_number_for_group(self) -> int:
         return self.inner._get_sequence_number_for_group()  # type: ignore[attr-defined]  # the stub lacks it
 

@@ -5,6 +5,7 @@ import importlib.util
 import pickle
 import sys
 import sysconfig
+import types
 from pathlib import Path
 
 import allranks
@@ -30,6 +31,53 @@ OURS = Path(allranks.__file__).parent
 )
 def test_a_file_is_a_librarys_or_the_users(file, library):
     assert in_library(file) is library
+
+
+@pytest.fixture
+def asked_anew():
+    in_library.cache_clear()
+    yield
+    in_library.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_anew")
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/usr/lib/python3/dist-packages/torch/nn/modules/module.py",  # an NGC image, --system-site-packages
+        "/usr/local/lib/python3.12/dist-packages/torch/_ops.py",
+        "/home/ada/.local/lib/python3.12/site-packages/torch/_ops.py",  # the user site
+        "/home/ada/project/.venv/lib/python3.12/site-packages/numpy/core.py",
+    ],
+)
+def test_a_torch_that_is_installed_elsewhere_is_a_library(file):
+    assert in_library(file)
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_what_pip_put_into_a_target_folder_is_a_library_and_the_users_package_beside_it_is_not(tmp_path, monkeypatch):
+    """Both lie in a folder of PYTHONPATH; a package of `pip install -e` has an egg-info beside it, at most."""
+    about = tmp_path / "fastlib-1.0.dist-info"
+    about.mkdir()
+    (about / "RECORD").write_text(
+        "fastlib/__init__.py,,\nfastlib_one.py,,\nfastlib-1.0.dist-info/RECORD,,\n../../bin/fast,,\n"
+    )
+    (tmp_path / "adas.egg-info").mkdir()
+    (tmp_path / "adas.egg-info" / "top_level.txt").write_text("adas\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert in_library(str(tmp_path / "fastlib" / "deep" / "inside.py"))
+    assert in_library(str(tmp_path / "fastlib_one.py"))
+    for name in ("adas/ring.py", "ring.py", "bin/fast", "fastlib_mine/ring.py"):
+        assert not in_library(str(tmp_path / name))
+
+
+@pytest.mark.usefixtures("asked_anew")
+def test_a_torch_that_runs_from_its_source_tree_is_a_library(monkeypatch):
+    built = types.ModuleType("torch")
+    built.__path__ = ["/opt/pytorch/torch"]
+    monkeypatch.setitem(sys.modules, "torch", built)
+    assert in_library("/opt/pytorch/torch/distributed/distributed_c10d.py")
+    assert not in_library("/opt/pytorch/mine.py") and not in_library("/opt/pytorch/torch_mine/ring.py")
 
 
 def test_a_cached_function_of_the_users_travels_whole_and_empty():

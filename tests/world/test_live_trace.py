@@ -148,8 +148,11 @@ def test_functional_gathers_and_scatters_work_where_the_backend_lacks_their_meth
 
         group = dist.group.WORLD
         x = torch.tensor([float(dist.get_rank())])
-        whole = functional.all_gather_single(x, 0, group) + 0
-        share = functional.reduce_scatter_single(whole, "sum", 0, group) + 0
+        # torch before 2.13 has other names
+        gather = getattr(functional, "all_gather_single", None) or functional.all_gather_tensor
+        scatter = getattr(functional, "reduce_scatter_single", None) or functional.reduce_scatter_tensor
+        whole = gather(x, 0, group) + 0
+        share = scatter(whole, "sum", 0, group) + 0
         both = functional.all_gather_into_tensor_coalesced([x, x + 10], group)
         return whole.tolist(), share.tolist(), [(t + 0).tolist() for t in both]
 
@@ -164,6 +167,40 @@ def test_functional_gathers_and_scatters_work_where_the_backend_lacks_their_meth
         ("all_gather_into_tensor", 8),
     ]
     assert all(e.end is not None for e in mine)
+
+
+def test_the_names_of_chapters_hold_on_every_torch_and_a_trace_says_the_older_ones(world):
+    """`all_gather_single` and `reduce_scatter_single` came with torch 2.13; chapters use them."""
+
+    def single():
+        import torch
+        import torch.distributed as dist
+
+        whole, share = torch.empty(4), torch.empty(1)
+        dist.all_gather_single(whole, torch.tensor([float(dist.get_rank())]))
+        dist.reduce_scatter_single(share, whole)
+        return whole.tolist(), share.tolist()
+
+    expected = [([0.0, 1.0, 2.0, 3.0], [4.0 * r]) for r in range(4)]
+    assert world.run(single) == expected
+    results, trace = world.trace(single)
+    assert results == expected
+    assert [(e.op, e.nbytes) for e in trace if e.rank == 0] == [
+        ("all_gather_into_tensor", 4),
+        ("reduce_scatter_tensor", 16),
+    ]
+
+
+def test_objects_go_round_in_a_trace(world):
+    def objects():
+        import torch.distributed as dist
+
+        found = [None] * dist.get_world_size()
+        dist.all_gather_object(found, {"rank": dist.get_rank()})
+        return found
+
+    results, _ = world.trace(objects)
+    assert results == [[{"rank": r} for r in range(4)]] * 4
 
 
 def test_a_trace_survives_a_file(world, tmp_path):

@@ -4,12 +4,15 @@ import contextlib
 import json
 import os
 import re
+import sys
 import threading
 import time
 
 import psutil
 import pytest
+import torch
 from allranks import World
+from allranks.engines import watch
 from allranks.engines.devices import DeviceError
 from allranks.engines.leases import Ledger
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
@@ -194,6 +197,77 @@ def test_a_gpu_that_waits_for_a_rank_that_failed_is_not_waited_for(world):
     assert "The other ranks wait for something that can't come any more" in str(caught.value)
     assert "rank 0 failed." in str(caught.value)
     works(world)
+
+
+def reads_a_tensor(busy: list[bool], moves: int | None = None):
+    """As x.item() on a GPU that waits for rank 0: the ranks stand in a C call. `busy`: which GPUs have unfinished work."""
+    import time
+
+    import torch.distributed as dist
+    from allranks.engines import watch
+
+    rank = dist.get_rank()
+    watch.gpu_works = lambda frame: busy[rank]
+    if rank == 0:
+        raise ValueError("no batch")
+    while rank == moves:
+        rank = rank + 0
+    time.sleep(60)  # x.item()
+
+
+def test_a_rank_that_reads_from_a_gpu_that_waits_is_not_computing(world):
+    with pytest.raises(RanksStuck, match="no batch") as caught:
+        world.run(reads_a_tensor, [True] * 3, deadline=50)
+    assert "The other ranks wait for something that can't come any more" in str(caught.value)
+    assert [(s.rank, s.waits_for, s.op) for s in caught.value.statuses] == [(1, "GPU", None), (2, "GPU", None)]
+    assert re.search(r"rank 1: waits for its GPU, line \d+: time.sleep\(60\)  # x.item\(\)$", str(caught.value), re.M)
+    works(world)
+
+
+def test_a_rank_that_computes_on_the_cpu_still_reads_as_computing(world):
+    """One stands in C code while its GPU is idle, the other moves on while its GPU works."""
+    with pytest.raises(RanksStuck) as caught:
+        world.run(reads_a_tensor, [True, False, True], 2, deadline=2.5)
+    assert "Not every rank returned within 2.5 s" in str(caught.value)
+    assert [(s.waits_for, s.waits) for s in caught.value.statuses] == [(None, False), (None, False)]
+    assert "rank 1: computing, line" in str(caught.value) and "rank 2: computing, line" in str(caught.value)
+    works(world)
+
+
+def test_a_rank_that_synchronizes_its_gpu_waits_for_it(world):
+    def synchronizes():
+        import contextlib
+        import functools
+        import time
+
+        import torch
+
+        torch.cuda._lazy_init = lambda: None
+        torch._C._cuda_synchronize = functools.partial(time.sleep, 60)
+        torch.cuda.device = contextlib.nullcontext
+        torch.cuda.synchronize()
+
+    with pytest.raises(RanksStuck) as caught:
+        world.run(synchronizes, deadline=1)
+    assert [(s.waits_for, s.text) for s in caught.value.statuses] == [("GPU", "torch.cuda.synchronize()")] * 3
+    works(world)
+
+
+def test_a_process_without_cuda_is_not_asked_for_its_streams():
+    assert not watch._gpu_works(sys._getframe())
+
+
+def test_the_streams_in_the_users_variables_count(monkeypatch):
+    class Stream:
+        def __init__(self, done):
+            self.query = lambda: done
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda: Stream(True))
+    assert not watch._gpu_works(sys._getframe())
+    copying = Stream(False)
+    assert watch._gpu_works(sys._getframe()), copying
 
 
 def test_what_a_gpu_says_late_is_the_cells_error(world):

@@ -477,8 +477,6 @@ def _runner(
         return lambda: execute(vector)
     op, root = getattr(dist.ReduceOp, {"prod": "product"}.get(call.op, call.op).upper()), call.root
     part = vector.numel() // ranks
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     own = vector[rank * part : (rank + 1) * part]
     match call.collective:
         case "all_reduce":
@@ -489,10 +487,10 @@ def _runner(
             return lambda: (dist.reduce(vector, dst=root, op=op), vector if rank == root else None)[1]
         case "all_gather":
             out = torch.empty_like(vector)
-            return lambda: (gather(out, own), out)[1]
+            return lambda: (dist.all_gather_single(out, own), out)[1]
         case "reduce_scatter":
             out = torch.empty_like(own)
-            return lambda: (scatter(out, vector, op=op), out)[1]
+            return lambda: (dist.reduce_scatter_single(out, vector, op=op), out)[1]
         case "all_to_all":
             out = torch.empty_like(vector)
             return lambda: (dist.all_to_all_single(out, vector), out)[1]

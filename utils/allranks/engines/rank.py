@@ -24,6 +24,10 @@ WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which a rank reports what it is do
 GROUP_TIMEOUT_S = 24 * 3600
 # called when the user's code has ended, to wait for what it has queued
 at_the_end: list[Callable[[], None]] = []
+# read by both of torch's classes for NCCL when the group is made. 3, the default, ends the process of each rank whose peer has
+# died (SIGABRT), before it can report where it was; 2 lets it go on with wrong values. 0: it waits, the notebook says where,
+# and ends it.
+NCCL_SETTINGS = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
 
 
 def engine(args: dict[str, Any], fds: list[int]) -> None:
@@ -64,7 +68,7 @@ def join(
     import torch
     import torch.distributed as dist
 
-    from allranks.engines import watch
+    from allranks.engines import older_torch, watch
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
@@ -74,7 +78,10 @@ def join(
     torch.set_num_threads(threads)
     _limit_memory(env.get(MEMORY_ENV))
     device = torch.device("cpu")
+    older_torch.add_names()
     if backend == "nccl":
+        for name, value in NCCL_SETTINGS.items():
+            os.environ.setdefault(name, value)
         device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
         torch.cuda.set_device(device)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
@@ -85,6 +92,9 @@ def join(
         rank=rank,
         world_size=world_size,
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),
+        # communicators form at once, also those of sub-groups; without it, torch up to 2.14 makes one more for each pair
+        # that sends unbatched messages, and torch 2.15 does not
+        device_id=device if backend == "nccl" else None,
     )
     namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
     # the first collective connects all ranks, which takes time: do it here, not in the student's first cell

@@ -14,6 +14,10 @@ from typing import Any
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ROOTS = {_HERE, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
 _LIBRARIES = ("<frozen ", *(root.rstrip(os.sep) + os.sep for root in _ROOTS))
+# folders that only installers write into, wherever they are: of this environment, the system's, the user's, another one's
+_INSTALLED = ("site-packages", "dist-packages")
+# what runs between the user's code and the ranks; a build of torch can be imported from its source tree
+_KNOWN = "torch torchgen functorch triton numpy IPython ipykernel ipyparallel cloudpickle traitlets tornado zmq".split()
 
 
 _Cached = type(functools.lru_cache(int))
@@ -21,8 +25,48 @@ _Cached = type(functools.lru_cache(int))
 
 @functools.cache
 def in_library(file: str) -> bool:
-    """Whether a source file belongs to Python, an installed package or this course, and not to the user."""
-    return file.startswith(_LIBRARIES)
+    """Whether a source file belongs to Python, an installed package or this course, and not to the user.
+
+    A package is installed where an installer's folder holds it, or a `*.dist-info` beside it lists it (`pip install
+    --target`). A user's package in a folder of PYTHONPATH, or installed with `pip install -e`, is the user's.
+    """
+    if file.startswith(_LIBRARIES):
+        return True
+    if not os.path.isabs(file):
+        return False
+    return not set(_INSTALLED).isdisjoint(file.split(os.sep)) or _is_known(file) or _is_listed(file)
+
+
+def _is_known(file: str) -> bool:
+    """Whether a file is of one of the packages that the course itself uses, where they were imported from."""
+    roots = [root for name in _KNOWN for root in getattr(sys.modules.get(name), "__path__", ())]
+    return file.startswith(tuple(str(root).rstrip(os.sep) + os.sep for root in roots))
+
+
+def _is_listed(file: str) -> bool:
+    """Whether an installed distribution in a folder of sys.path lists the file's package or module."""
+    for entry in map(os.path.abspath, sys.path):
+        folder = entry.rstrip(os.sep) + os.sep
+        if file.startswith(folder):
+            name = file[len(folder) :].split(os.sep)[0].removesuffix(".py")
+            if name in _installed_in(entry):
+                return True
+    return False
+
+
+@functools.cache
+def _installed_in(folder: str) -> frozenset[str]:
+    """The names of the modules and packages that the `*.dist-info` of a folder list."""
+    names: set[str] = set()
+    with contextlib.suppress(OSError):
+        for about in os.listdir(folder):
+            if about.endswith(".dist-info"):
+                with (
+                    contextlib.suppress(OSError),
+                    open(os.path.join(folder, about, "RECORD"), encoding="utf-8") as record,
+                ):
+                    names |= {line.split(",")[0].split("/")[0].removesuffix(".py") for line in record}
+    return frozenset(name for name in names if not name.startswith((".", "__")) and not name.endswith(".dist-info"))
 
 
 def functions(fn: Any) -> list[Callable[..., Any]]:

@@ -7,12 +7,14 @@ the GIL in C code for ever, this thread can't answer; then SIGUSR1 and faulthand
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import linecache
 import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -51,13 +53,72 @@ def _answer(listening: socket.socket) -> None:
             connection.sendall(json.dumps(status()).encode())
 
 
+LOOK_AGAIN_S = 0.2  # 40 times as long as Python lets one thread run before another may; `ask_ranks` waits 0.5
+
+
 def status() -> dict[str, Any]:
     """What the main thread is doing: some of op, peer, shape, dtype, group, seq, file, line, text, waits_for and begun.
 
     seq is how many collectives the group has begun. For waits_for and begun see `waits`.
     """
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return {**_look(frame), **_below()}
+    frame = _main_frame()
+    found, below = _look(frame), _below()
+    # a tensor's value is read in C code, of which no frame tells: x.item(), print(x), x.cpu()
+    if not below and found.keys() == {"file", "line", "text"} and _stands(frame):
+        below = {"waits_for": "GPU", **_counted(None)}
+    return {**found, **below}
+
+
+def _main_frame() -> FrameType | None:
+    """The main thread's innermost frame."""
+    return sys._current_frames().get(threading.main_thread().ident or 0)
+
+
+_ran: list[bool] = []  # the main thread has run Python code since we asked
+
+
+def _run(_: object) -> int:
+    _ran.append(True)
+    return 0
+
+
+_run_in_c = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run)
+
+
+def _stands(frame: FrameType | None) -> bool:
+    """Whether the main thread stays in one call of C code while its GPU has unfinished work: then it waits for that.
+
+    A call that computes on the CPU for long, while the GPU works too, looks the same.
+    """
+    if frame is None or not gpu_works(frame):
+        return False
+    _ran.clear()
+    # frames alone can't tell: a loop is always seen at its end, where Python lets other threads run
+    ctypes.pythonapi.Py_AddPendingCall(_run_in_c, None)
+    time.sleep(LOOK_AGAIN_S)
+    return not _ran and gpu_works(frame)
+
+
+def _gpu_works(frame: FrameType) -> bool:
+    """Whether a stream that the main thread may wait for has unfinished work. Never waits, and starts no CUDA.
+
+    These are the default stream, and those that the user's code has in its variables: only the main thread itself could
+    tell which stream it uses now.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    streams, at = [torch.cuda.default_stream()], frame
+    while at is not None:
+        if not in_library(at.f_code.co_filename):
+            streams += [v for v in (*at.f_locals.values(), *at.f_globals.values()) if isinstance(v, torch.cuda.Stream)]
+        at = at.f_back  # type: ignore[assignment]  # the loop ends there
+    with contextlib.suppress(RuntimeError):  # a stream that can't be asked, for example while it records a graph
+        return not all([stream.query() for stream in streams])
+    return False
+
+
+gpu_works: Callable[[FrameType], bool] = _gpu_works
 
 
 def _below() -> dict[str, Any]:
@@ -78,6 +139,8 @@ def _look(frame: FrameType | None) -> dict[str, Any]:
             found = {"op": name, **_arguments(frame)}
         elif is_waiting_for_gpu(file, name):
             return {"waits_for": "GPU", **_counted(None)}
+        elif is_gpu_synchronize(file, name):
+            found = {"waits_for": "GPU", **_counted(None)}
         elif not in_library(file):
             return {
                 **found,
@@ -121,3 +184,8 @@ def _counted(group: Any) -> dict[str, Any]:
 def is_waiting_for_gpu(file: str, function: str) -> bool:
     """Whether a frame is `rank.wait_for_gpu`: then the user's code has ended, but its GPU is still busy."""
     return function == "wait_for_gpu" and file.endswith("engines/rank.py")
+
+
+def is_gpu_synchronize(file: str, function: str) -> bool:
+    """Whether a frame is one of torch's functions that wait for the GPU: of the device, a stream or an event."""
+    return function == "synchronize" and file.endswith(("torch/cuda/__init__.py", "torch/cuda/streams.py"))

@@ -17,8 +17,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
+from allranks.engines import gpu_processes
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Placement
 from allranks.engines.forkserver import ForkServer, ForkServerError, describe_exit, forking_is_safe
@@ -27,6 +28,7 @@ from allranks.errors import CourseError
 
 START_TIMEOUT_S = 90.0
 STALL_S = 0.5
+LEAVE_S = 20.0  # how long ranks that were ended may hold a GPU
 KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else the controller keeps everything that was sent, up to 1 GiB
 _numbers = itertools.count()
 
@@ -41,6 +43,7 @@ class Engines:
     `launcher` is "warm" (forked) or "local" (ipyparallel's own, for systems where forking is unsafe).
     """
 
+    ended: ClassVar[set[int]] = set()  # processes on GPUs that this one has ended, and that may still hold memory there
     ours = True  # whether this process starts, publishes and leases them
     # what the message says about the ranks after a call that never returned
     afterwards = "The world has fresh ranks now: run the cells that set up their variables again."
@@ -118,6 +121,7 @@ class Engines:
 
         if self.launcher == "warm":
             ForkServer.ensure().wait_warm(START_TIMEOUT_S)
+        self._wait_for_old_ranks(progress)
         progress("starting the controller")
         self._start_controller(self.launcher == "warm", missed_beats=60, engines=self.launcher, n=ranks, delay=0)
         engines = self._cluster.engines[self._cluster.start_engines_sync(ranks)]
@@ -127,6 +131,21 @@ class Engines:
         self._views = [self._client[i] for i in sorted(self._client.ids)]
         progress(f"{ranks} ranks meet ({self.placement.backend})")
         self.described = self._join(deadline)
+
+    def _wait_for_old_ranks(self, progress: Callable[[str], None]) -> None:
+        """Waits until the GPUs are free of ranks that were ended: a GPU for one process only, or a small one, has no room."""
+        gpus = sorted({gpu.uuid for gpu in self.placement.gpus if gpu is not None})
+        if not gpus or not Engines.ended:
+            return
+        progress("waiting until the old ranks have left the GPUs")
+        left = gpu_processes.wait_until_gone(Engines.ended, gpus, LEAVE_S)
+        Engines.ended.clear()
+        if left:
+            pids = ", ".join(map(str, sorted(left)))
+            raise WorldError(
+                f"Processes of the old ranks (pid {pids}) still hold a GPU {LEAVE_S:g} s after they were "
+                "ended. See `nvidia-smi`; when they are gone, call world.reset()."
+            )
 
     def _start_controller(self, warm: bool, missed_beats: int, **options) -> None:
         """Starts ipyparallel's controller; forks it if `warm` is true. `options` are those of ipyparallel's Cluster.
@@ -287,12 +306,15 @@ class Engines:
                 client.close()
 
     def _stop(self) -> None:
+        pids = [d["pid"] for d in self.described if "pid" in d]
         self._let_go()
         cluster, self._cluster = self._cluster, None
         ranks, self._launchers = self._launchers, {}
         if cluster is not None:
             launchers = [*ranks.values(), *filter(None, [cluster.controller])]
             children = [launcher.child for launcher in launchers if getattr(launcher, "child", None)]
+            if self.ours and any(self.placement.gpus):
+                Engines.ended.update(pids, (r.child.pid for r in ranks.values() if getattr(r, "child", None)))
             for child in children:
                 child.kill()
             with contextlib.suppress(Exception):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.engines.usercode import in_library
-from allranks.engines.watch import C10D, PLUMBING, is_waiting_for_gpu
+from allranks.engines.watch import C10D, PLUMBING, is_gpu_synchronize, is_waiting_for_gpu
 from allranks.errors import name_ranks
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
@@ -190,15 +190,18 @@ def from_stacks(rank: int, text: str | None, source: str | None = None) -> RankS
         frames = [m.groupdict() for line in thread.splitlines() if (m := _FRAME.match(line))]
         if not any(f["name"] in ("launch_instance", "engine") for f in frames):
             continue
-        op = None
+        op = waits_for = None
         for frame in frames:  # the innermost first
             file, line = frame["file"], int(frame["line"])
             if file.endswith(C10D) and frame["name"] not in PLUMBING:
                 op = frame["name"]
             elif is_waiting_for_gpu(file, frame["name"]):
                 return RankStatus(rank, waits_for="GPU")
+            elif is_gpu_synchronize(file, frame["name"]):
+                waits_for = "GPU"
             elif not in_library(file):
-                return RankStatus(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
+                text = line_text(file, line, source) or None
+                return RankStatus(rank, op, file=file, line=line, text=text, waits_for=waits_for)
         return RankStatus(rank, op)
     return RankStatus(rank, known=False)
 

@@ -1,8 +1,10 @@
-"""Records what a program sends on the live backend: a process group records each call and forwards it to gloo or NCCL.
+"""Records what a program sends on the live backend: a process group records each call and forwards it to torch's own group.
 
-It is the default group only inside `record`, so other calls cost nothing. Times are those of the machine's monotonic
-clock, which all its processes share, so ranks need no alignment; on GPUs, times are CUDA events on the rank's stream.
-Clocks of several machines are not aligned, and their traces say so.
+It stands in for the default group only inside `record`, so other calls cost nothing. It forwards to the very group that
+the calls use outside, so both have one communicator and the same rules; groups that the program makes inside are wrapped
+as they are made. Times are those of the machine's monotonic clock, which all its processes share, so ranks need no
+alignment; on GPUs, times are CUDA events on the rank's stream. Clocks of several machines are not aligned, and their
+traces say so.
 """
 
 from __future__ import annotations
@@ -14,18 +16,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from allranks.engines.group import PythonGroup, Works
-from allranks.engines.rank import describe
+from allranks.engines import older_torch
+from allranks.engines.group import PythonGroup
+from allranks.engines.rank import describe, wait_for_gpu
 from allranks.engines.usercode import in_library
 
-NAME = "recorded"
 # the group's methods, and the public function that calls each of them
 COLLECTIVES = {
     "allreduce": "all_reduce",
@@ -37,30 +38,16 @@ COLLECTIVES = {
     "allgather": "all_gather",
     "all_gather_single": "all_gather_into_tensor",
     "all_gather_single_coalesced": "all_gather_into_tensor",
-    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
     "reduce_scatter": "reduce_scatter",
     "reduce_scatter_single": "reduce_scatter_tensor",
     "reduce_scatter_single_coalesced": "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
     "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all_single",
+    "all_to_all_single": "all_to_all_single",
     "barrier": "barrier",
-}
-# a backend's own names if they differ from the group's
-_OF_BACKEND = {
-    "all_gather_single": "_allgather_base",
-    "reduce_scatter_single": "_reduce_scatter_base",
-    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
-    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
-}
-# Gloo lacks these methods in Python; functional collectives, and so DTensor, call them even for one tensor
-_ONE_OF = {
-    "allgather_into_tensor_coalesced": "_allgather_base",
-    "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
 }
 # methods whose first argument is the output and whose second is the input
 _OUTPUT_FIRST = {name for name in COLLECTIVES if name.startswith(("all_gather", "allgather", "gather", "scatter"))} | {
-    name for name in COLLECTIVES if name.startswith(("reduce_scatter", "alltoall"))
+    name for name in COLLECTIVES if name.startswith(("reduce_scatter", "alltoall", "all_to_all"))
 }
 
 
@@ -88,6 +75,8 @@ class Record:
 class _HostClock:
     """Seconds of the monotonic clock."""
 
+    on_streams = False  # whether a mark is reached later, by a stream, and not when it is made
+
     def mark(self):
         return time.monotonic()
 
@@ -97,6 +86,8 @@ class _HostClock:
 
 class _CudaClock:
     """CUDA events on the rank's stream, placed on the monotonic clock by one event that both clocks know."""
+
+    on_streams = True
 
     def __init__(self) -> None:
         torch.cuda.synchronize()
@@ -118,6 +109,7 @@ class _Log:
     def __init__(self, clock) -> None:
         self.clock = clock
         self.records: list[Record] = []
+        self.waited: set[int] = set()
         self.program: list[tuple[str, int]] = []
 
     def post(self, record: Record) -> int:
@@ -125,14 +117,16 @@ class _Log:
         self.program.append(("post", len(self.records) - 1))
         return len(self.records) - 1
 
-    def finish(self, number: int) -> None:
+    def finish(self, number: int, waited: bool = True) -> None:
+        """Marks the end of an operation; `waited`: the program waits for it here."""
         if self.records[number].done is None:
             self.records[number].done = self.clock.mark()
+        if waited and number not in self.waited:
+            self.waited.add(number)
             self.program.append(("wait", number))
 
 
 _log: list[_Log] = []  # the log of the `record` under way, if any
-_groups: dict[str, Any] = {}
 
 
 class RecordedWork(dist._Work):
@@ -165,15 +159,13 @@ class RecordedWork(dist._Work):
         return self.work.result()
 
     def get_future(self):
-        """The backend's future.
-
-        It records the end too, because DDP never calls `wait`; not on GPUs, where it is done at the start.
-        """
-        future = self.work.get_future()
-        return future.then(self._ended) if isinstance(self.log.clock, _HostClock) else future
+        """The backend's future. It records the end too, because DDP never calls `wait`."""
+        return self.work.get_future().then(self._ended)
 
     def _ended(self, future):
-        self.log.finish(self.number)
+        # NCCL's future is done as soon as its work is queued, and torch runs this on a stream that waits for that work: a
+        # mark on that stream is the end, but the program does not wait here
+        self.log.finish(self.number, waited=not self.log.clock.on_streams)
         return future.value()
 
     def _source_rank(self) -> int:
@@ -196,13 +188,49 @@ class RecordedBatch(RecordedWork):
 
 
 class RecordedGroup(PythonGroup):
-    """A group that records every call and forwards it to its backend, `inner`."""
+    """A group that records every call and forwards it to `inner`, a group of torch's own or one in Python.
 
-    backend_name = NAME
+    `owner`: `inner` has no other user, so it ends with this group.
+    """
 
-    def __init__(self, inner, members: tuple[int, ...]) -> None:
+    # for torch's C++, which looks for gloo's or NCCL's own object in a group that says their name; dist.get_backend() says it
+    backend_name = "recorded"
+
+    def __init__(self, inner: dist.ProcessGroup, members: tuple[int, ...], owner: bool = False) -> None:
         super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]  # the stub knows only one of its forms
-        self.inner, self.members, self.fault = inner, members, None
+        self.inner, self.members, self.owner, self.fault = inner, members, owner, None
+        self._batch: list[RecordedWork] | None = None  # what the batch under way has recorded
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return self.inner._device_types
+
+    @property
+    def supports_coalescing(self) -> bool:
+        """Whether the backend runs a batch of sends and receives as one, as NCCL does."""
+        backend = self.inner._get_backend(torch.device(c10d._get_object_coll_device(self.inner)))
+        return getattr(backend, "supports_coalescing", False)
+
+    def shutdown(self) -> None:
+        """Ends the inner group, if this one owns it."""
+        if self.owner:
+            c10d._world.pg_group_ranks.pop(self.inner, None)
+            self.inner.shutdown()
+
+    def monitored_barrier(self, *arguments, **options) -> None:
+        """Gloo's barrier that names who is missing; it is not recorded."""
+        self.inner.monitored_barrier(*arguments, **options)  # type: ignore[attr-defined]  # the stub lacks it
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self.inner._get_sequence_number_for_group()  # type: ignore[attr-defined]  # the stub lacks it
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        self._batch = []
+        self.inner._start_coalescing(device)
+
+    def _end_coalescing(self, device: torch.device):
+        whole, parts, self._batch = self.inner._end_coalescing(device), self._batch, None
+        return RecordedBatch(whole, parts) if parts else whole
 
     def send(self, tensors, dst: int, tag: int = 0):
         """Sends to the member `dst`."""
@@ -215,21 +243,6 @@ class RecordedGroup(PythonGroup):
     def recv_anysource(self, tensors, tag: int = 0):
         """Receives from any member; the trace names no peer."""
         return self._noted("recv", "recv", tensors, self.inner.recv_anysource, (tensors, tag), None, tag)
-
-    def batch(self, operations: list) -> list:
-        """Does what `dist.batch_isend_irecv` does, grouped in NCCL.
-
-        Returns one handle for all, as torch does. Not tested on a GPU.
-        """
-        self.inner._start_coalescing()
-        parts = []
-        for operation in operations:
-            sends = operation.op in (dist.isend, dist.send)
-            group = operation.group or self
-            parts.append((group.send if sends else group.recv)([operation.tensor], operation.group_peer, operation.tag))
-        whole = self.inner._end_coalescing()
-        recorded = [part for part in parts if isinstance(part, RecordedWork)]
-        return [RecordedBatch(whole, recorded)] if recorded else [whole]
 
     def _noted(self, kind: str, name: str, tensors, function, arguments, peer=None, tag: int = 0, options=None):
         options = options or {}
@@ -256,17 +269,10 @@ class RecordedGroup(PythonGroup):
                 log.clock.mark(),
             )
         )
-        return RecordedWork(function(*arguments, **options), log, number)
-
-
-def _one_by_one(function):
-    """A function that calls `function` for each pair of an output and an input."""
-
-    def call(outputs, inputs, *arguments, **options) -> Works:
-        pairs = zip(outputs, inputs, strict=True)
-        return Works([function(output, source, *arguments, **options) for output, source in pairs])
-
-    return call
+        work = RecordedWork(function(*arguments, **options), log, number)
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
 
 
 class _Lost(dist._Work):
@@ -287,8 +293,7 @@ def _lost(*arguments, **options) -> _Lost:
 
 def _collective(method: str, name: str):
     def call(self, *arguments, **options):
-        theirs = _OF_BACKEND.get(method, method)
-        function = getattr(self.inner, theirs, None) or _one_by_one(getattr(self.inner, _ONE_OF[theirs]))
+        function = older_torch.method(self.inner, method)
         tensors = arguments[1 if method in _OUTPUT_FIRST else 0] if arguments and method != "barrier" else ()
         return self._noted("collective", name, tensors, function, arguments, options=options)
 
@@ -298,6 +303,8 @@ def _collective(method: str, name: str):
 
 for _method, _name in COLLECTIVES.items():
     setattr(RecordedGroup, _method, _collective(_method, _name))
+for _method, _before in older_torch.METHODS.items():
+    setattr(RecordedGroup, _before, getattr(RecordedGroup, _method))
 
 
 def _flat(tensors) -> list[torch.Tensor]:
@@ -313,12 +320,49 @@ def _line() -> int | None:
     return frame.f_lineno if frame is not None else None
 
 
-def _create(options, _) -> RecordedGroup:
-    members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
-    arguments = (options.store, options.group_rank, options.group_size)
-    if c10d.get_backend(_groups["plain"]) == "nccl":
-        return RecordedGroup(dist.ProcessGroupNCCL(*arguments, dist.ProcessGroupNCCL.Options()), members)
-    return RecordedGroup(dist.ProcessGroupGloo(*arguments, timeout=options.timeout), members)
+def _known_like(plain: dist.ProcessGroup, members: tuple[int, ...], owner: bool) -> RecordedGroup:
+    """A recorded group around `plain`, which torch.distributed knows by the same name, backend and ranks."""
+    recorded, known = RecordedGroup(plain, members, owner), c10d._world
+    everything: tuple[dict, ...] = (known.pg_map, known.pg_names, known.pg_backend_config, known.pg_to_tag)
+    for facts in (*everything, known.pg_group_ranks):
+        if plain in facts:
+            facts[recorded] = facts[plain]
+    return recorded
+
+
+def _replace(old: dist.ProcessGroup, new: dist.ProcessGroup) -> None:
+    """Makes the groups' common name lead to `new`, for DTensor and functional collectives."""
+    name = c10d._world.pg_names[new]
+    c10d._unregister_process_group(name)
+    c10d._register_process_group(name, new)
+    for groups in c10d._world.tags_to_pg.values():
+        groups[:] = [new if group is old else group for group in groups]
+
+
+def _recording_helper(plain: dist.ProcessGroup, recorded: RecordedGroup):
+    """torch's maker of groups, such that the groups that it makes are recorded. It makes them as outside of a trace."""
+    make = c10d._new_process_group_helper
+
+    def helper(size, rank, members, *arguments, **options):
+        options["device_id"] = options.get("device_id") or plain.bound_device_id
+        c10d._update_default_pg(plain)  # NCCL splits new communicators from that of the default group
+        try:
+            made, store = make(size, rank, members, *arguments, **options)
+        finally:
+            c10d._update_default_pg(recorded)
+        if not isinstance(made, dist.ProcessGroup) or isinstance(made, RecordedGroup):  # this rank is no member
+            return made, store
+        wrapped = _known_like(made, tuple(members), owner=True)
+        _replace(made, wrapped)
+        for facts in (c10d._world.pg_map, c10d._world.pg_backend_config, c10d._world.pg_to_tag, c10d._world.pg_names):
+            facts.pop(made, None)
+        c10d._world.pg_group_ranks[made] = {member: place for place, member in enumerate(members)}
+        return wrapped, store
+
+    return helper
+
+
+_recorded: dict[dist.ProcessGroup, RecordedGroup] = {}  # the default group's, so that a program can keep it
 
 
 @contextlib.contextmanager
@@ -328,26 +372,24 @@ def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
     Every rank must enter it at the same time.
     """
     plain = dist.group.WORLD
+    on_gpu = c10d._get_object_coll_device(plain) == "cuda"
     if isinstance(plain, RecordedGroup):  # a trace of a call with a fault: one group does both
-        yield plain, c10d.get_backend(_groups["plain"]) == "nccl"
+        yield plain, on_gpu
         return
-    if "recorded" not in _groups:
-        _groups["plain"] = plain
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
-        _groups["recorded"] = dist.new_group(backend=NAME)
-    recorded, on_gpu = _groups["recorded"], dist.get_backend(plain) == "nccl"
-    if on_gpu:  # the first collective makes NCCL's communicator, which must not count as the program's time
-        recorded.inner.allreduce([torch.zeros(1, device="cuda")]).wait()
+    if plain not in _recorded:
+        _recorded.clear()
+        _recorded[plain] = _known_like(plain, tuple(c10d.get_process_group_ranks(plain)), owner=False)
+    recorded = _recorded[plain]
     dist.barrier()
-    # NCCL needs sends and receives of a batch grouped; torch groups them for its own groups only, not for ours
-    grouped = mock.patch.object(dist, "batch_isend_irecv", recorded.batch) if on_gpu else contextlib.nullcontext()
     # torch has no public way to change the default group; `_update_default_pg` is what init_process_group calls
     c10d._update_default_pg(recorded)
+    _replace(plain, recorded)
     try:
-        with grouped:
+        with mock.patch.object(c10d, "_new_process_group_helper", _recording_helper(plain, recorded)):
             yield recorded, on_gpu
     finally:
         c10d._update_default_pg(plain)
+        _replace(recorded, plain)
 
 
 def record(function, args: tuple, kwargs: dict) -> tuple:
@@ -360,6 +402,7 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
         _log.append(log)
         try:
             result = function(*args, **kwargs)
+            wait_for_gpu()
         finally:
             _log.clear()
     for item in log.records:

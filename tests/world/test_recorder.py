@@ -42,9 +42,9 @@ def test_the_backend_has_its_own_name_in_a_trace():
 @pytest.mark.parametrize("backend, device", [("gloo", "cpu"), ("cuda:gloo", "cuda")])
 def test_object_collectives_choose_the_device_that_the_recorded_backend_takes(backend, device, monkeypatch):
     monkeypatch.setattr(dist, "barrier", lambda: None)  # the one on "cuda" would need a GPU
-    with default_group(backend), recorder._recorded_default() as (recorded, on_gpu):
+    with default_group(backend), recorder._recorded_default() as (recorded, queued):
         assert c10d._get_object_coll_device() == device and set(c10d._device_capability(recorded)) >= {device}
-        assert on_gpu == (device == "cuda")
+        assert queued == (device == "cuda")
 
 
 def test_groups_that_a_trace_makes_are_recorded_and_can_be_destroyed():
@@ -192,11 +192,11 @@ cuda = torch.device("cuda")
 with mock.patch.object(c10d, "_nccl2_device", lambda opts: None), mock.patch.object(dist, "barrier"):
     dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, pg_options=options())
     theirs = dist.group.WORLD._get_backend(cuda)
-    with recorder._recorded_default() as (recorded, on_gpu):
+    with recorder._recorded_default() as (recorded, queued):
         assert recorded.inner._get_backend(cuda) is theirs
         part = dist.new_group([0], pg_options=options())
         print(type(theirs).__name__, type(part.inner._get_backend(cuda)).__name__, type(part).__name__)
-        print(dist.get_backend(), dist.get_backend(part), c10d._get_object_coll_device(), on_gpu)
+        print(dist.get_backend(), dist.get_backend(part), c10d._get_object_coll_device(), queued)
         print(recorded.supports_coalescing, part.supports_coalescing)
 sys.stdout.flush()
 os._exit(0)

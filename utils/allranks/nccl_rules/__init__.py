@@ -7,4 +7,6 @@ from allranks.nccl_rules.flight import Flight, Operation
 from allranks.nccl_rules.placement import DEVICE, HOST, Placement
 from allranks.nccl_rules.refusals import NcclRuleError, Rule
 
-__all__ = ["DEVICE", "HOST", "Flight", "NcclRuleError", "Operation", "Placement", "Rule"]
+BACKEND = "nccl_rules"  # the name by which torch.distributed knows the group under these rules
+
+__all__ = ["BACKEND", "DEVICE", "HOST", "Flight", "NcclRuleError", "Operation", "Placement", "Rule"]

@@ -22,13 +22,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
 from allranks.engines import rank as on_rank
 from allranks.engines import watch
 from allranks.engines.group import PythonGroup
 from allranks.engines.usercode import user_line
-from allranks.nccl_rules import DEVICE, NcclRuleError, Operation, Placement, Rule
+from allranks.nccl_rules import BACKEND, DEVICE, NcclRuleError, Operation, Placement, Rule
 from allranks.nccl_rules.refusals import (
     check_dense,
     check_dtype,
@@ -39,7 +38,6 @@ from allranks.nccl_rules.refusals import (
 )
 from allranks.world.nccl_queue import Event, Queue, Ticket
 
-NAME = "nccl_rules"
 WORDS = "gloo under NCCL's rules"  # what a world shows as the backend
 BUFFERED = 16 << 10  # bytes of a message that NCCL's LL protocol buffers on one channel (NCCL_P2P_LL_THRESHOLD)
 _HELLO, _HEADER, _DATA = 1, 2, 3  # gloo's tags, which no program sees
@@ -136,7 +134,7 @@ def _on_memory(method: Callable[..., Any]) -> Callable[..., Any]:
 class NcclRulesGroup(PythonGroup):
     """A process group under NCCL's rules. `inner` carries the data, `control` what the ranks tell each other about it."""
 
-    backend_name = NAME
+    backend_name = BACKEND
     supports_coalescing = True
 
     def __init__(self, inner: Any, control: Any, members: tuple[int, ...], this: _Rank) -> None:
@@ -145,6 +143,7 @@ class NcclRulesGroup(PythonGroup):
         self._seq = 0
         self._met: set[tuple[int, int]] = set()  # the directed pairs, as group ranks, that are connected
         self._batch: list[tuple[str, torch.Tensor, int, int]] | None = None
+        self._coalesced: QueuedWork | None = None
         self._unfinished: list[Any] = []  # buffered messages under way
 
     # point to point
@@ -185,8 +184,9 @@ class NcclRulesGroup(PythonGroup):
 
     def _end_coalescing(self, device: torch.device | None = None) -> QueuedWork | None:
         batch, self._batch = self._batch or [], None
-        if not batch:
-            return None
+        if not batch:  # collectives, queued one by one
+            work, self._coalesced = self._coalesced, None
+            return work
         reads = [tensor for kind, tensor, _, _ in batch if kind == "send"]
         writes = [tensor for kind, tensor, _, _ in batch if kind == "recv"]
         operation = self._operation("batch_isend_irecv", reads, writes)
@@ -468,6 +468,7 @@ class NcclRulesGroup(PythonGroup):
             work.operation.ordered = True
         last = works[-1]
         last.outputs = list(outputs)
+        self._coalesced = last if self._batch is not None else None
         return last
 
     def _check(self, op: str, tensors: Sequence[torch.Tensor]) -> None:
@@ -633,24 +634,6 @@ def _call_in_words(op: str, root: int | None, reduce: str | None, same: Any, mem
     return words + (f" ({reduce})" if reduce else "")
 
 
-def _batched(original: Callable[[list], list]) -> Callable[[list], list]:
-    """dist.batch_isend_irecv, which groups messages only for torch's own groups."""
-
-    @functools.wraps(original)
-    def batch_isend_irecv(p2p_op_list: list) -> list:
-        c10d._check_p2p_op_list(p2p_op_list)
-        group = p2p_op_list[0].group or c10d._get_default_group()
-        if not isinstance(group, NcclRulesGroup):
-            return original(p2p_op_list)
-        group._start_coalescing()
-        for op in p2p_op_list:
-            group._message("send" if op.op in (dist.isend, dist.send) else "recv", op.tensor, op.group_peer, op.tag)
-        work = group._end_coalescing()
-        return [work] if work is not None else []
-
-    return batch_isend_irecv
-
-
 def _create(options: Any, _: Any) -> NcclRulesGroup:
     members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
     data, control = (
@@ -666,9 +649,8 @@ def join(rank: int, world_size: int, backend: str, *rest: Any) -> dict[str, Any]
     """Makes this engine a rank, as `engines.rank.join` does, in a group under NCCL's rules. Runs on the rank."""
     if not _this:
         _this.append(_Rank())
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
-        dist.batch_isend_irecv = c10d.batch_isend_irecv = _batched(c10d.batch_isend_irecv)
-    described = on_rank.join(rank, world_size, NAME, *rest)
+        dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
+    described = on_rank.join(rank, world_size, BACKEND, *rest)
     on_rank.namespace().update(device=DEVICE)
     _this[0].placement.__enter__()  # for as long as the rank lives
     return {**described, "backend": WORDS}

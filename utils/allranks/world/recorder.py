@@ -26,6 +26,7 @@ from allranks.engines import older_torch
 from allranks.engines.group import PythonGroup
 from allranks.engines.rank import describe, wait_for_gpu
 from allranks.engines.usercode import in_library
+from allranks.nccl_rules import BACKEND
 
 # the group's methods, and the public function that calls each of them
 COLLECTIVES = {
@@ -84,8 +85,8 @@ class _HostClock:
         return mark
 
 
-class _CudaClock:
-    """CUDA events on the rank's stream, placed on the monotonic clock by one event that both clocks know."""
+class _StreamClock:
+    """Events on the rank's stream (under NCCL's rules: marks in its queue), placed on the monotonic clock by one event that both clocks know."""
 
     on_streams = True
 
@@ -367,14 +368,14 @@ _recorded: dict[dist.ProcessGroup, RecordedGroup] = {}  # the default group's, s
 
 @contextlib.contextmanager
 def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
-    """Makes the recorded group the default group inside a `with`; gives (group, whether on a GPU).
+    """Makes the recorded group the default group inside a `with`; gives (group, whether its calls return before they are done).
 
     Every rank must enter it at the same time.
     """
     plain = dist.group.WORLD
-    on_gpu = c10d._get_object_coll_device(plain) == "cuda"
+    queued = c10d._get_object_coll_device(plain) == "cuda" or c10d.get_backend(plain) == BACKEND
     if isinstance(plain, RecordedGroup):  # a trace of a call with a fault: one group does both
-        yield plain, on_gpu
+        yield plain, queued
         return
     if plain not in _recorded:
         _recorded.clear()
@@ -386,7 +387,7 @@ def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
     _replace(plain, recorded)
     try:
         with mock.patch.object(c10d, "_new_process_group_helper", _recording_helper(plain, recorded)):
-            yield recorded, on_gpu
+            yield recorded, queued
     finally:
         c10d._update_default_pg(plain)
         _replace(recorded, plain)
@@ -397,8 +398,8 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
 
     Every rank must call it at the same time.
     """
-    with _recorded_default() as (_, on_gpu):
-        log = _Log(_CudaClock() if on_gpu else _HostClock())
+    with _recorded_default() as (_, queued):
+        log = _Log(_StreamClock() if queued else _HostClock())
         _log.append(log)
         try:
             result = function(*args, **kwargs)

@@ -444,7 +444,7 @@ def _clock() -> tuple[torch.device, Callable[[], None]]:
 
     if dist.get_backend() == "nccl":
         return torch.device("cuda", torch.cuda.current_device()), torch.cuda.synchronize
-    return torch.device("cpu"), lambda: None
+    return torch.empty(0).device, lambda: None
 
 
 def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:

@@ -40,7 +40,7 @@ SECTIONS = (
         "Errors",
         (
             *("CourseError", "WorldError", "RanksError", "RanksStuck", "RankDied", "DeviceError", "ExerciseError"),
-            *("SimulateError", "TraceError", "PlayerError", "DrillError"),
+            *("NcclRuleError", "SimulateError", "TraceError", "PlayerError", "DrillError"),
         ),
     ),
 )

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 FLOORS = {
     1: ("errors", "extras", "notebook", "trace"),
     2: ("schedules", "topology", "engines"),
-    3: ("cost", "simulator", "player", "plots"),
+    3: ("cost", "simulator", "player", "plots", "nccl_rules"),
     4: ("wire", "world", "bench", "widgets"),
     5: ("checking", "magics", "doctor"),
     6: ("exercises",),

@@ -161,6 +161,33 @@ def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world):
     works(world)
 
 
+def behind_a_queue():
+    """A rank that computes in C code, and a function in `watch.waits` that knows for which queued operation it waits."""
+    import time
+
+    import torch.distributed as dist
+    from allranks.engines import watch
+
+    if dist.get_rank() == 1:
+        watch.waits.append(lambda: 1 / 0)  # one that can't tell keeps no other from telling
+        queued = {"op": "recv", "peer": 2, "shape": [4], "dtype": "float32", "begun": 7, "waits_for": "queue"}
+        watch.waits.append(lambda: queued)
+        time.sleep(60)
+    raise ValueError("no batch")
+
+
+def test_what_a_process_says_that_it_waits_for_is_in_the_report(world):
+    with pytest.raises(RanksStuck, match="no batch") as caught:
+        world.run(behind_a_queue, deadline=50)
+    (status,) = caught.value.statuses
+    assert status.waits and status.collective is None
+    assert str(status).startswith(
+        "rank 1: waits for its queue: dist.recv from rank 2, float32[4], begun in line 7, line "
+    )
+    assert str(status).endswith(": time.sleep(60)")
+    works(world)
+
+
 def test_a_gpu_that_waits_for_a_rank_that_failed_is_not_waited_for(world):
     with pytest.raises(RanksStuck, match="no batch") as caught:
         world.run(only_queued, True, deadline=50)

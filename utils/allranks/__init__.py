@@ -25,6 +25,7 @@ _FROM = {
     "MODELS": "allranks.cost.plan",
     "Message": "allranks.trace",
     "Model": "allranks.cost.plan",
+    "NcclRuleError": "allranks.nccl_rules",
     "Plan": "allranks.cost.plan",
     "Player": "allranks.player",
     "PlayerError": "allranks.player",

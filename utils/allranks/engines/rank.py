@@ -9,6 +9,7 @@ import faulthandler
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from allranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
@@ -21,6 +22,8 @@ STACKS_ENV = "ALLRANKS_STACKS"  # the file to which a rank writes its stacks whe
 WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which a rank reports what it is doing
 # so long that World's own deadline always comes first: after a time-out of torch the group can't be used any more
 GROUP_TIMEOUT_S = 24 * 3600
+# called when the user's code has ended, to wait for what it has queued
+at_the_end: list[Callable[[], None]] = []
 
 
 def engine(args: dict[str, Any], fds: list[int]) -> None:
@@ -83,7 +86,7 @@ def join(
         world_size=world_size,
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),
     )
-    _namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
+    namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
     # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
     wait_for_gpu()
@@ -153,11 +156,11 @@ def cell(source: str) -> bytes:
 
 def pull(name: str) -> bytes:
     """The value of a variable that a `%%ranks` cell set on this rank, in the form of `call`."""
-    namespace = _namespace()
-    if name not in namespace:
+    values = namespace()
+    if name not in values:
         message = f"there is no {name!r} on this rank"
         return _dumps("error", {"type": "NameError", "message": message, "hint": None, "frames": []})
-    return _pack(namespace[name], name)
+    return _pack(values[name], name)
 
 
 def call(payload: bytes) -> bytes:
@@ -184,6 +187,8 @@ def wait_for_gpu() -> None:
     """Waits until this rank's GPU has finished all queued work: with NCCL, a call returns even if other ranks never do."""
     import torch
 
+    for settle in at_the_end:
+        settle()
     if _uses_gpu():
         torch.cuda.synchronize()
 
@@ -218,7 +223,10 @@ def _pack(value: object, what: str) -> bytes:
 
 
 def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:
-    """An exception as plain data: type, message, hint, and the user's frames as (file, line, function, text)."""
+    """An exception as plain data: type, message, hint, the user's frames as (file, line, function, text), breaks_group.
+
+    breaks_group: the ranks can't go on in the same group after it.
+    """
     import linecache
     import traceback
 
@@ -233,11 +241,12 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
         "type": type(error).__name__,
         "message": str(error.msg) if isinstance(error, SyntaxError) else str(error),
         "hint": hint,
+        "breaks_group": getattr(error, "breaks_group", False),
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }
 
 
-def _namespace() -> dict[str, Any]:
+def namespace() -> dict[str, Any]:
     """The engine's interactive namespace, where `%%ranks` cells run."""
     from IPython import get_ipython
 

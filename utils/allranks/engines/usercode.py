@@ -8,6 +8,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -74,3 +75,11 @@ def by_value(fn: object) -> Iterator[None]:
             reducers.pop(_Cached, None)
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def user_line() -> int | None:
+    """The line of the user's code that led to this call; None if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and in_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else None

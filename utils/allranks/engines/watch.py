@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -23,6 +24,10 @@ C10D = "distributed_c10d.py"
 PLUMBING = {"wrapper", "func_wrapper", "_wrapper"}
 _TENSORS = ("tensor", "input", "input_tensor", "output", "output_tensor", "tensor_list", "input_list")
 _PEERS = ("dst", "src", "group_dst", "group_src")
+# Asked first by `status`, in the watching thread: what does this process wait for below the user's line? None: for nothing
+# that this function knows. Else a dict of what `status` returns: waits_for ("GPU", "queue"), op, peer, shape, dtype, group,
+# seq, and begun, the line where that operation was begun.
+waits: list[Callable[[], dict[str, Any] | None]] = []
 
 
 def serve(path: str) -> None:
@@ -47,18 +52,32 @@ def _answer(listening: socket.socket) -> None:
 
 
 def status() -> dict[str, Any]:
-    """What the main thread is doing: some of op, peer, shape, dtype, group, seq, file, line, text and waits_for_gpu.
+    """What the main thread is doing: some of op, peer, shape, dtype, group, seq, file, line, text, waits_for and begun.
 
-    seq is how many collectives the group has begun.
+    seq is how many collectives the group has begun. For waits_for and begun see `waits`.
     """
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return {**_look(frame), **_below()}
+
+
+def _below() -> dict[str, Any]:
+    """What the first of `waits` that knows something answers."""
+    for ask in waits:
+        with contextlib.suppress(Exception):  # a report must come, even if one function can't tell
+            if found := ask():
+                return found
+    return {}
+
+
+def _look(frame: FrameType | None) -> dict[str, Any]:
+    """What the main thread is doing, as its frames tell it."""
     found: dict[str, Any] = {}
-    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if file.endswith(C10D) and name not in PLUMBING and not name.startswith("_"):
             found = {"op": name, **_arguments(frame)}
         elif is_waiting_for_gpu(file, name):
-            return {"waits_for_gpu": True, **_counted(None)}
+            return {"waits_for": "GPU", **_counted(None)}
         elif not in_library(file):
             return {
                 **found,

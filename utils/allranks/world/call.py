@@ -77,7 +77,8 @@ class Call:
         failed = self.errors
         self.screen.finish(self.pending, failed)
         if failed:
-            raise RanksError(describe(failed, self.ranks, self.source), failed)
+            afterwards = [self.engines.afterwards] if breaks_group(failed) else []
+            raise RanksError("\n".join([describe(failed, self.ranks, self.source), *afterwards]), failed)
         return [self.outcomes[rank][1] for rank in range(self.ranks)]
 
     def _wait(self) -> None:
@@ -171,6 +172,11 @@ class Call:
             else from_stacks(rank, texts.get(rank), self.source)
             for rank in everyone
         ]
+
+
+def breaks_group(errors: dict[int, dict]) -> bool:
+    """Whether the ranks that raised these errors can't go on in the same group."""
+    return any(error.get("breaks_group") for error in errors.values())
 
 
 def _open(reply, loads) -> tuple:

@@ -45,8 +45,8 @@ class Engines:
     # what the message says about the ranks after a call that never returned
     afterwards = "The world has fresh ranks now: run the cells that set up their variables again."
 
-    def __init__(self, placement: Placement, launcher: str) -> None:
-        self.placement = placement
+    def __init__(self, placement: Placement, launcher: str, rules: str | None = None) -> None:
+        self.placement, self.rules = placement, rules
         self.launcher = launcher
         self.described: list[dict] = []
         self.directory: Path | None = None
@@ -179,9 +179,10 @@ class Engines:
 
     def _join(self, deadline: float) -> list[dict]:
         store = self.directory / "store"
+        join = on_rank.join if self.rules is None else _join_under_rules
         pending = [
             view.apply_async(
-                on_rank.join,
+                join,
                 rank,
                 self.placement.ranks,
                 self.placement.backend,
@@ -313,6 +314,13 @@ class Engines:
             lines += [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-2:]
         errors = [line for line in lines if "rror" in line]
         return f"Its log says: {errors[-1]}" if errors else ""
+
+
+def _join_under_rules(*arguments: Any) -> dict[str, Any]:
+    """Calls `nccl_group.join`. Runs on each rank, so that the notebook need not import torch."""
+    from allranks.world import nccl_group
+
+    return nccl_group.join(*arguments)
 
 
 def _uninterrupted(function: Callable[[], None]) -> None:

@@ -25,7 +25,8 @@ class RankStatus:
     """What one rank is doing: the torch.distributed function it is in, or None, and the innermost line of user code.
 
     `shape` and `dtype` are the tensor's. `seq` is how many collectives of the group `group` this rank has begun.
-    `waits_for_gpu`: the user's code has ended, but its GPU is still busy. `RanksStuck.statuses` has one for each rank.
+    `waits_for` is "GPU", "queue" or "peer" if the rank waits for what it queued there: the operation `op`, begun at the line
+    `begun`, if they are known. Without a line, the user's code has ended. `RanksStuck.statuses` has one for each rank.
 
     Example:
         >>> RankStatus(rank=1, op="all_reduce", shape=(4,), seq=2, line=7).waits
@@ -43,17 +44,25 @@ class RankStatus:
     line: int | None = None
     text: str | None = None
     known: bool = True
-    waits_for_gpu: bool = False
+    waits_for: str | None = None
+    begun: int | None = None
+
+    @property
+    def waits_for_gpu(self) -> bool:
+        """Whether the rank waits for its GPU, where something that it began does not end."""
+        return self.waits_for == "GPU"
 
     @property
     def waits(self) -> bool:
-        """Whether the rank is in a torch.distributed function, in a `wait()`, or waits for its GPU."""
-        return self.op is not None or self.waits_for_gpu or ".wait(" in (self.text or "")
+        """Whether the rank is in a torch.distributed function or in a `wait()`, or waits for its GPU or its queue."""
+        return self.op is not None or self.waits_for is not None or ".wait(" in (self.text or "")
 
     @property
     def collective(self) -> tuple | None:
         """The identity of its collective: (group, number in that group); None outside of a collective."""
-        if self.op in (None, "send", "recv", "isend", "irecv", "batch_isend_irecv") and not self.waits_for_gpu:
+        if self.op is None and self.waits_for is None:
+            return None
+        if self.op in ("send", "recv", "isend", "irecv", "batch_isend_irecv"):
             return None
         if self.seq is None:
             return None
@@ -63,12 +72,17 @@ class RankStatus:
         if not self.known:
             return f"rank {self.rank}: does not answer"
         doing = f"in dist.{self.op}" if self.op else "computing" if self.line else "idle"
-        if self.waits_for_gpu:
-            doing = "waits for its GPU, where something begun does not end"
+        if self.waits_for is not None:
+            what = f": dist.{self.op}" if self.op else "" if self.line else ", where something begun does not end"
+            doing = f"waits for its {self.waits_for}{what}"
         if self.peer is not None:
             doing += f" {'to' if 'send' in self.op else 'from'} rank {self.peer}"
         if self.dtype:
             doing += f", {self.dtype}{list(self.shape or ())}"
+        if self.begun is not None:
+            doing += f", begun in line {self.begun}"
+        if self.waits_for == "peer":
+            doing += " (a pair's first message makes their connection, for which both ranks wait)"
         where = f", line {self.line}: {self.text}" if self.text else f", line {self.line}" if self.line else ""
         return f"rank {self.rank}: {doing}{where}"
 
@@ -99,14 +113,13 @@ def from_answer(rank: int, answer: dict, source: str | None = None) -> RankStatu
     """The status from a rank's answer. `source` is the text of the cell that the ranks run."""
     line, file = answer.get("line"), answer.get("file")
     text = answer.get("text") or (line and line_text(file, line, source)) or None
-    keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq")}
+    keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq", "waits_for", "begun")}
     shape, group = answer.get("shape"), answer.get("group")
     return RankStatus(
         rank,
         **keep,
         shape=None if shape is None else tuple(shape),
         group=None if group is None else tuple(group),
-        waits_for_gpu=answer.get("waits_for_gpu", False),
         file=file,
         line=line,
         text=text,
@@ -130,7 +143,8 @@ def missing_ranks(statuses: list[RankStatus], gone: dict[int, str]) -> list[str]
         named |= absent.keys()
         who = f"{name_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''}"
         others = ", ".join(f"rank {rank} {where}" for rank, where in absent.items())
-        place = f"in {op} (collective {number})" if op else f"for the GPU (collectives begun: {number})"
+        queued = f"for the {inside[0].waits_for} (collectives begun: {number})"
+        place = f"in {op} (collective {number})" if op else queued
         lines.append(f"{who} {place}; {others}.")
     return lines
 
@@ -140,8 +154,8 @@ def _doing(status: RankStatus | None, gone: str | None) -> str:
         return gone or "is not there"
     if not status.known:
         return "does not answer"
-    if status.waits_for_gpu:
-        return "waits for its GPU"
+    if status.waits_for is not None:
+        return f"waits for its {status.waits_for}" + (f": dist.{status.op}" if status.op else "")
     return f"is in dist.{status.op}" if status.op else "is computing" if status.line else "is not there"
 
 
@@ -182,7 +196,7 @@ def from_stacks(rank: int, text: str | None, source: str | None = None) -> RankS
             if file.endswith(C10D) and frame["name"] not in PLUMBING:
                 op = frame["name"]
             elif is_waiting_for_gpu(file, frame["name"]):
-                return RankStatus(rank, waits_for_gpu=True)
+                return RankStatus(rank, waits_for="GPU")
             elif not in_library(file):
                 return RankStatus(rank, op, file=file, line=line, text=line_text(file, line, source) or None)
         return RankStatus(rank, op)

@@ -19,7 +19,7 @@ from allranks.errors import CourseError
 from allranks.trace import Trace
 from allranks.world import live
 from allranks.world.attached import Attached
-from allranks.world.call import Call
+from allranks.world.call import Call, breaks_group
 from allranks.world.cluster import Engines, WorldError, choose_launcher
 from allranks.world.failures import RanksError
 from allranks.world.faults import InjectedFault
@@ -42,6 +42,8 @@ def current() -> World:
     return _current
 
 
+RULES = {"nccl": "NCCL's"}
+RULES_ENV = "ALLRANKS_RULES"  # the rules of every world that asks for neither a backend nor a place
 START = "from allranks import World; world = World(ranks=4)"
 
 
@@ -65,6 +67,9 @@ class World:
       can use the GPUs for 20 minutes. After that, the world stops between two calls as soon as somebody waits for GPUs.
     - `profile`: "slurm" or "ssh" starts the ranks on other machines, on `nodes` of them, with `settings` as in
       docs/clusters.md.
+    - `rules`: "nccl" runs the ranks on the CPU under NCCL's rules: what NCCL refuses raises NcclRuleError, calls return
+      before they are done, and a program that would hang on NCCL hangs here (docs/nccl_rules.md). For a whole notebook, set
+      the environment variable ALLRANKS_RULES=nccl.
     - `name`: all notebooks of this user that ask for this name share the world. The first one owns it, and they take
       turns.
 
@@ -86,21 +91,23 @@ class World:
         backend: str | None = None,
         name: str | None = None,
         cluster: str | Path | None = None,
+        rules: str | None = None,
         **options,
     ) -> World:
         """The running world if it is what the arguments ask for; otherwise a new one."""
+        rules, ruled_backend = _ruled(rules, backend, name, cluster, options)
         with _guard:
             if _current is not None and _current.running and cluster is None:
                 gpus, shared = options.get("gpus"), options.get("shared", False)
                 profile = options.get("profile")
                 check_request(ranks, backend, gpus)
                 fits = ranks in (None, _current.ranks) and backend in (None, _current.backend)
-                fits = fits and gpus in (None, _current._placement.gpu_count)
+                fits = fits and gpus in (None, _current._placement.gpu_count) and rules == _current.rules
                 fits = fits and (not shared or _current._placement.shares is not None)
                 if fits and name in (None, _current.name) and profile in (None, _current.profile):
                     return _current
                 if profile is None:  # refuses a wrong request before the running world ends
-                    place(ranks, backend, memory_bytes=options.get("memory_bytes"), gpus=gpus, shared=shared)
+                    place(ranks, ruled_backend, memory_bytes=options.get("memory_bytes"), gpus=gpus, shared=shared)
                 if name is not None:
                     Shared(name)  # for the same reason
             return super().__new__(cls)
@@ -121,8 +128,11 @@ class World:
         nodes: int | None = None,
         settings: dict | None = None,
         launcher: str | None = None,
+        rules: str | None = None,
     ) -> None:
         global _current
+        asked = {"gpus": gpus, "shared": shared, "profile": profile}
+        rules, backend = _ruled(rules, backend, name, cluster, asked)
         launcher, slow = choose_launcher(launcher)
         _check_deadline(deadline)
         _check_seconds("idle_minutes", idle_minutes)
@@ -138,7 +148,7 @@ class World:
             elsewhere = _elsewhere(ranks, backend, name, profile, nodes, settings, launcher)
             if _current is not None:
                 _current.stop()
-            self.profile = profile
+            self.profile, self.rules = profile, rules
             self.name, self._shared = name, Shared(name) if name is not None else None
             self._keeper: Keeper | None = None
             # what the owner of the name published; None if there is no name, or if this process owns it
@@ -166,7 +176,9 @@ class World:
                     if self._shared is not None:
                         self._shared.give_up()  # else no process could use the name until this one ends
                     raise
-                self._engines = Engines(placement, launcher) if told is None else Borrowed(placement, self._shared)
+                self._engines = (
+                    Engines(placement, launcher, rules) if told is None else Borrowed(placement, self._shared)
+                )
             self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
             self._notes = [n for n in (slow, self._placement.note) if n]
@@ -204,7 +216,8 @@ class World:
             self.why_stopped = f"The world's ranks did not start. Try again:  {START}"
             raise
         seconds = time.monotonic() - began
-        self._ready = " ".join([f"ready in {seconds:.1f} s ({self.backend}).", *self._notes])
+        backend = self.backend if self.rules is None else f"{self.backend} under {RULES[self.rules]} rules"
+        self._ready = " ".join([f"ready in {seconds:.1f} s ({backend}).", *self._notes])
         line.say(self._ready)
         self.why_stopped = None
         self._idle.start()
@@ -411,7 +424,9 @@ class World:
         call = Call(self._engines, function, args, deadline, source, fault)
         try:
             return call.results()
-        except RanksError:
+        except RanksError as error:
+            if breaks_group(error.errors) and not call.gone:
+                self._renew()
             raise
         except BaseException:  # a rank hangs, has died, or was interrupted: these ranks can't be used any more
             if not call.gone:
@@ -460,6 +475,30 @@ class World:
 
 def _backend_words(described: dict) -> str:
     return f"{described['backend']} {described['nccl']}" if described["nccl"] else described["backend"]
+
+
+def _ruled(
+    rules: str | None, backend: str | None, name: str | None, cluster: object, options: dict
+) -> tuple[str | None, str | None]:
+    """The rules and the backend that a request asks for. Raises WorldError if they don't go together."""
+    elsewhere = [
+        word
+        for word, value in (("name", name), ("cluster", cluster), *options.items())
+        if word in ("name", "cluster", "gpus", "shared", "profile") and value not in (None, False)
+    ]
+    if rules is None:
+        rules = os.environ.get(RULES_ENV) or None
+        if rules is None or backend is not None or elsewhere:
+            return None, backend
+    if rules not in RULES:
+        raise WorldError(f"rules={rules!r} is unknown; it is 'nccl', or leave it out.")
+    if backend == "nccl":
+        raise WorldError(
+            "rules='nccl' is for ranks on the CPU, and backend='nccl' has those rules anyway; leave one out."
+        )
+    if elsewhere:
+        raise WorldError(f"rules= is for a world of your own on this machine's CPU; leave {elsewhere[0]}= out.")
+    return rules, "gloo"
 
 
 def _elsewhere(

@@ -152,8 +152,8 @@ deadlock
 #
 # 1. **One rank receives first.** The circle is cut at rank 0.
 # 2. **The odd ranks receive first.** The circle is cut in many places.
-# 3. **`isend`.** It starts the send and returns a handle at once; the handle's `wait()` waits until the send is done. (It runs on the wire below,
-#    because NCCL may hang in it. The reason comes after the next prediction.)
+# 3. **`isend`.** It starts the send and returns a handle at once; the handle's `wait()` waits until the send is done (on a GPU the stream waits, not
+#    your program). It runs on the wire below, because NCCL may hang in it; the reason comes after the next prediction.
 
 
 # %% name="three_ways"

@@ -46,9 +46,9 @@ loss.backward()
 print(f"{model.bias.grad.item():+.4f}")
 
 # %% [markdown] name="why_mean_guess"
-# Four shares give four gradients. If every rank used its own gradient, there would be four different models after one step.
+# Different shares give different gradients. If every rank used its own gradient, there would be $p$ different models after one step.
 #
-# **Predict.** What gradient would a single process have found with all 64 samples? Calculate it from the four numbers.
+# **Predict.** What gradient would a single process have found with the samples of all ranks? Calculate it from the numbers above.
 
 # %% name="guess_mean"
 guess = FloatText(description="gradient:")
@@ -65,7 +65,7 @@ alone = torch.autograd.grad(whole, model.bias)[0]
 print(f"together {model.bias.grad.item():+.4f}\nalone    {alone.item():+.4f}")
 
 # %% [markdown] name="why_mean_explained"
-# The mean of the four is the gradient of the whole batch. That holds because each share has 16 samples; with unequal
+# The mean of all gradients is the gradient of the whole batch. That holds because each share has 16 samples; with unequal
 # shares a mean of means is not the mean. This pair of lines, an all-reduce and a division, is the core of
 # `DistributedDataParallel`.
 
@@ -112,7 +112,7 @@ dist.all_reduce(average, op=dist.ReduceOp.AVG)
 print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG              {average.item():g}")
 
 # %% [markdown] name="overflow_explained"
-# The sum is too large for float16, and infinity divided by 4 is still infinity. That is why PyTorch's own hook for DDP divides first, with the
+# The sum is too large for float16, and infinity divided by $p$ is still infinity. That is why PyTorch's own hook for DDP divides first, with the
 # comment "to avoid overflow, especially for FP16". The disadvantage: very small gradients become even smaller.
 #
 # If `AVG` gave `inf` too, your backend added first. Gloo in torch 2.13 does; the documentation of `ReduceOp` says that `AVG`
@@ -121,10 +121,10 @@ print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG
 # %% [markdown] name="in_place"
 # ## 3. In place
 #
-# **Predict** the three numbers that rank 0 prints, then run. On rank 0 `x` is 1 before the call.
+# **Predict** what rank 0 prints, then run. On rank 0 `x` is 1 before the call.
 
 # %% name="guess_in_place"
-guess = ask("10, 10, None", "10, 1, None", "1, 1, 10", "10, 1, 10")
+guess = ask("sum, sum, None", "sum, 1, None", "1, 1, sum", "sum, 1, sum")
 guess
 
 # %% name="in_place_run"
@@ -147,25 +147,26 @@ dist.all_reduce(x)
 print(f"{x.item():g}")
 
 # %% [markdown] name="twice_explained"
-# Every rank contributed 10, so the sum is 40. Running a notebook cell twice, or averaging a gradient that was averaged
+# Every rank contributed the first sum, so the second is $p$ times the first: 10 and then 40 with four ranks. Running a notebook cell twice, or averaging a gradient that was averaged
 # already, is a mistake that raises no error.
 #
-# "In place" means in *memory*. The next cell sums the first **column** of a table of ones, a view with gaps.
-# **Predict** which entries become 4.
+# "In place" means in *memory*. The next cell sums the first **column** of a table of ones, a view with gaps. (NCCL refuses it, so
+# the cell uses Gloo and a CPU tensor.) **Predict** which entries change.
 
 # %% name="guess_view"
 guess = ask("the first column", "the first row", "only the corner", "none: an error")
 guess
 
-# %% tags=["raises-exception"] name="view"
+# %% name="view"
 # %%ranks
-table = torch.ones(3, 3)
-dist.all_reduce(table[:, 0])
+gloo = dist.new_group(backend="gloo")
+table = torch.ones(3, 3, device="cpu")
+dist.all_reduce(table[:, 0], group=gloo)
 print(table)
 
 # %% [markdown] name="view_explained"
-# Gloo started at the view's first element and took the next three numbers in memory. These are the first row. There was no warning (torch 2.13;
-# NCCL refuses tensors that are not contiguous, so there you see an error). Give collectives a contiguous tensor: make a copy
+# Gloo started at the view's first element and took the next three numbers in memory. These are the first row. There was no warning (torch 2.13).
+# Give collectives a contiguous tensor: make a copy
 # `column = table[:, 0].contiguous()`, call the collective on `column`, then write it back with `table[:, 0] = column`.
 
 # %% [markdown] name="floats"
@@ -214,7 +215,7 @@ print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0
 # 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ bytes while the others wait.
 #
 # The ring cuts the tensor into $p$ chunks. Every rank sends only to its right-hand neighbour and receives only from its left.
-# Step through it and follow chunk 0. When is its sum complete, and where?
+# Step through it, here with four ranks, and follow chunk 0. When is its sum complete, and where?
 
 # %% name="watch"
 Player(schedules.ring_all_reduce(ranks=4))
@@ -291,7 +292,8 @@ dist.recv(arriving, (rank - 1) % world_size)
 print(arriving.item())
 
 # %% [markdown] name="send_first_explained"
-# With Gloo each `send` waits until its receiver calls `recv`, and every receiver is itself in `send`. The size does not matter. Start the send *and*
+# Each `send` waits until its receiver calls `recv`, and every receiver is itself in `send`. With Gloo the size does not matter. With NCCL it matters
+# only between ranks that are connected already. Start the send *and*
 # the receive, and then `wait()` for both: you must not use either buffer before that. `swap` below does it with `batch_isend_irecv`, the fourth way
 # of *Point to point*, which works on NCCL too.
 #
@@ -353,7 +355,7 @@ def same_as_the_real_one():
 world.run(same_as_the_real_one, deadline=5)
 
 # %% [markdown] name="ring_live_explained"
-# You see `True` four times when your second pass is right. Your ring is for learning, not for production: NCCL's ring cuts each chunk further, so
+# You see `True` for every rank when your second pass is right. Your ring is for learning, not for production: NCCL's ring cuts each chunk further, so
 # that adding and sending overlap, and it uses many rings at once.
 
 # %% [markdown] name="price"
@@ -407,7 +409,7 @@ print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
 # ### Measured here
 #
 # Now test the model. The next cell times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times. Because of the barrier all ranks begin
-# together. On a GPU the call only *starts* the work, so the cell waits for the work before it reads the clock.
+# together. On a GPU a call only *starts* the work, so `now` waits for the work before it reads the clock.
 #
 # **Predict**: when the tensor grows from 1 KiB to 4 KiB, the time ...
 
@@ -420,13 +422,17 @@ guess
 import time
 
 
-def timed_all_reduce(tensor):
-    dist.barrier()
-    start = time.perf_counter()
-    dist.all_reduce(tensor)
+def now():
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return time.perf_counter()
+
+
+def timed_all_reduce(tensor):
+    dist.barrier()
+    start = now()
+    dist.all_reduce(tensor)
+    return now() - start
 
 
 sizes = [1024 * 4**k for k in range(9)]
@@ -454,7 +460,7 @@ print(f"{'KiB':>8}{'measured ms':>13}{'model ms':>10}{'ratio':>7}{'algbw GB/s':>
 for nbytes, t, predicted in zip(sizes, measured, model, strict=True):
     algbw = nbytes / t / 1e9
     busbw = algbw * 2 * (p - 1) / p
-    print(f"{nbytes // 1024:8}{1e3 * t:13.2f}{1e3 * predicted:10.2f}{t / predicted:7.2f}{algbw:12.2g}{busbw:12.2g}")
+    print(f"{nbytes // 1024:8}{1e3 * t:13.3f}{1e3 * predicted:10.3f}{t / predicted:7.2f}{algbw:12.3g}{busbw:12.3g}")
 
 # %% name="figure"
 spread = [[t for times in ranks for t in times] for ranks in per_size]
@@ -489,7 +495,7 @@ plt.show()
 #
 # ### The mistake that is not reported
 #
-# Rank 0 contributes an int32, the others float32. **Predict**: error, hang, or a number?
+# Rank 0 contributes an int32, the others float32, with Gloo again, because NCCL leaves this undefined. **Predict**: error, hang, or a number?
 
 # %% name="guess_dtype"
 guess = ask("an error on every rank", "they wait for ever", "numbers, and they are wrong")
@@ -497,12 +503,13 @@ guess
 
 # %% tags=["raises-exception"] name="dtype"
 # %%ranks --deadline 5
-x = torch.ones(1, dtype=torch.int32 if rank == 0 else torch.float32)
-dist.all_reduce(x)
+gloo = dist.new_group(backend="gloo")
+x = torch.ones(1, dtype=torch.int32 if rank == 0 else torch.float32, device="cpu")
+dist.all_reduce(x, group=gloo)
 print(x.item())
 
 # %% [markdown] name="dtype_explained"
-# Every rank should hold 4. The messages carried only bytes, and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
+# Every rank should hold $p$. The messages carried only bytes, and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
 # integer. NCCL calls such a mismatch undefined: a hang, a crash or corrupted data (NCCL user guide, *Collective
 # Communication Functions*). Don't count on an error when dtypes differ.
 

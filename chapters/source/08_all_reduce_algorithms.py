@@ -3,7 +3,7 @@
 #
 # **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should one algorithm do both? And how does a library choose?**
 #
-# 45 minutes · CPU ok · before it: [All-reduce](07_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
 
 # %% name="start_world"
 import math
@@ -359,7 +359,7 @@ print(f"you guessed {first_guess.value:g} times; it is {2 * (p - 1) / lg:.0f} fo
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# The model says what should happen if every rank has its own link. Your four ranks may share cores and memory. **Predict** which is faster for 8 MiB
+# The model says what should happen if every rank has its own link. Your ranks may share cores and memory. **Predict** which is faster for 8 MiB
 # on *this* machine, recursive doubling or flat. (Recursive doubling runs only if the world size is a power of two.) `bench.seconds_of` runs on every
 # rank and gives the median of nine calls on the slowest rank.
 
@@ -378,11 +378,11 @@ def timing(algorithm, nbytes):
 functions = {"flat": flat_all_reduce, "recursive doubling": doubling}
 if world.ranks & (world.ranks - 1):  # not a power of two
     del functions["recursive doubling"]
-print(f"{world.ranks} ranks{'1 KiB':>20}{'8 MiB':>12}{'busiest sends':>16}{'all send':>11}")
+print(f"{world.ranks} ranks{'1 KiB':>22}{'8 MiB':>13}{'busiest sends':>16}{'all send':>11}")
 for name, function in (functions | {"library": dist.all_reduce}).items():
     ms = [1e3 * world.run(timing, function, n)[0] for n in (2**10, 2**23)]
     like = schedules.find("all_reduce", "ring" if name == "library" else name)(world.ranks).bytes_sent(2**23)
-    print(f"{name:20}{ms[0]:5.2f} ms{ms[1]:9.2f} ms{max(like) / 2**23:14.2f} n{sum(like) / 2**23:9.2f} n")
+    print(f"{name:20}{ms[0]:7.3f} ms{ms[1]:10.3f} ms{max(like) / 2**23:14.2f} n{sum(like) / 2**23:9.2f} n")
 
 # %% [markdown] name="measured_explained"
 # (For the library the table shows the bytes of a ring, which Gloo uses by default; NCCL may choose another algorithm.)
@@ -402,7 +402,7 @@ for name in rivals:
     measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 fitted = measured["ring"].fit()
 here = fitted.alpha_s.value, fitted.beta_s_per_byte.value
-print(f"alpha {1e6 * here[0]:.0f} µs, beta {1e9 * here[1]:.2f} ns a byte")
+print(f"alpha {1e6 * here[0]:.0f} µs, beta {1e9 * here[1]:.3g} ns a byte")
 
 # %% name="crossing_measured"
 times = {name: [row.best_us for row in measured[name].rows] for name in rivals}

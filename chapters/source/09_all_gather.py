@@ -42,8 +42,14 @@ dist.all_gather_single(as_one, piece)
 print(as_list[-1].tolist(), as_one.tolist())
 
 # %% [markdown] name="two_forms_explained"
-# `all_gather_single` fills one tensor, without a list and without a copy; libraries use this form. Before torch 2.13 it was called
-# `all_gather_into_tensor`; the old name still works, in 2.13 with a warning.
+# `all_gather_single` fills one tensor, without a list and without a copy; libraries use this form. Its name is new:
+#
+# | | torch up to 2.12 | 2.13 and 2.14 | 2.15 |
+# |---|---|---|---|
+# | `all_gather_single`, `reduce_scatter_single` | only on this course's ranks | yes | yes |
+# | `all_gather_into_tensor`, `reduce_scatter_tensor` | yes | yes, with a warning | yes |
+#
+# A script that must run on all of them takes what is there: `getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor`.
 #
 # How big is the result? Every rank has a piece of 1000 numbers. **Predict** how many numbers the result has with 4 ranks, and with 1024.
 
@@ -107,7 +113,7 @@ print(torch.cat(parts).requires_grad)
 #
 # You know this from the all-reduce: it is the second pass. Each rank first sends its own piece to the right, and then each piece that it receives from the left.
 #
-# **Predict**: which of four pieces does rank 0 send last? Then step through it.
+# **Predict**: with four ranks, which of the four pieces does rank 0 send last? Then step through it.
 
 # %% name="guess_last"
 guess = IntText(description="piece:")
@@ -258,7 +264,7 @@ print(f"{'result KiB':>10}{'gather ms':>11}{'model ms':>10}{'busbw GB/s':>12}{'a
 for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
     model = schedules.ring_all_gather(p).price(total, alpha, beta)
     busbw = total / t * (p - 1) / p / 1e9
-    print(f"{total // 1024:10}{1e3 * t:11.2f}{1e3 * model:10.2f}{busbw:12.2g}{1e3 * r:15.2f}{r / t:7.1f}")
+    print(f"{total // 1024:10}{1e3 * t:11.3f}{1e3 * model:10.3f}{busbw:12.3g}{1e3 * r:15.3f}{r / t:7.1f}")
 
 # %% [markdown] name="measure_explained"
 # By the formulas an all-reduce has two passes and an all-gather one: half the steps and half the bytes, so the ratio should be 2. Yours differs if
@@ -269,7 +275,8 @@ for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
 # %% [markdown] name="pitfalls"
 # ## 6. Pitfalls
 #
-# Sentences have different lengths. The last rank has one number more than the others, and every rank makes its tensors large enough for that. **Predict.**
+# Sentences have different lengths. The last rank has one number more than the others, and every rank makes its tensors large enough for that.
+# **Predict** for Gloo. (The cell makes a group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb).)
 
 # %% name="guess_unequal"
 choices = ["it works", "an error", "numbers, and they are wrong"]
@@ -280,12 +287,14 @@ guess
 # %%ranks --deadline 5
 lengths = [3] * (world_size - 1) + [4]
 mine = torch.full((lengths[rank],), float(rank))
-out = [torch.empty(length) for length in lengths]
-dist.all_gather(out, mine)
+gloo = dist.new_group(backend="gloo")
+out = [torch.empty(length, device="cpu") for length in lengths]
+dist.all_gather(out, mine.cpu(), group=gloo)
 print(out)
 
 # %% [markdown] name="unequal_explained"
-# Gloo needs equal sizes, and its error says so. The padding of [Gather](05_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
+# Gloo needs equal sizes, and its error says so. (For NCCL torch, up to 2.14, makes a broadcast from each rank of such a call, and it works:
+# `ProcessGroupNCCL.cpp`.) The padding of [Gather](05_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
 
 # %% name="padded"
 # %%ranks

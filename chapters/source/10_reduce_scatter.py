@@ -30,10 +30,10 @@ display(first_all, first_least)
 # **Every** rank contributes a full vector, cut into $p$ chunks. Afterwards rank $r$ holds chunk $r$ of the elementwise sum over all ranks, and
 # nothing else. (Some texts draw each rank with only *one* chunk. This is wrong: then there would be nothing to add.)
 #
-# Below, chunk $c$ of rank $r$ is the single number $(r+1)\cdot10^c$. **Predict** what rank 2 of 4 holds at the end.
+# Below, chunk $c$ of rank $r$ is the single number $(r+1)\cdot10^c$. **Predict** what rank 1 holds at the end.
 
 # %% name="guess_promise"
-guess = FloatText(description="rank 2:")
+guess = FloatText(description="rank 1:")
 guess
 
 # %% name="promise_run"
@@ -44,8 +44,9 @@ dist.reduce_scatter_single(mine, full)
 print(full.tolist(), "->", mine.item())
 
 # %% [markdown] name="promise_explained"
-# Rank 2 has the sum of all ranks' chunks number 2, (1 + 2 + 3 + 4) · 100. The input is unchanged, because the result is a separate tensor. Before torch 2.13
-# the call was `reduce_scatter_tensor`, which still works. `dist.reduce_scatter` takes a list of chunks instead of one tensor.
+# Rank 1 has the sum of all ranks' chunks number 1; with four ranks (1 + 2 + 3 + 4) · 10. The input is unchanged, because the result is a separate tensor.
+# Before torch 2.13 the call was `reduce_scatter_tensor` ([All-gather](09_all_gather.ipynb) has the table of names). `dist.reduce_scatter` takes a list of
+# chunks instead of one tensor.
 #
 # All-gather makes the result larger, reduce-scatter makes it smaller: from $n$ bytes to $n/p$.
 
@@ -71,11 +72,11 @@ dist.all_reduce(at_once)
 print("close:", torch.allclose(both, at_once, atol=1e-5), " same bits:", torch.equal(both, at_once))
 
 # %% [markdown] name="two_in_a_row_explained"
-# They are always the same up to rounding, but not always in the same bits, because two algorithms may add in different orders. (With Gloo you have
-# just seen the same bits; section 6 finds out why.)
+# They are always the same up to rounding, but not always in the same bits, because two algorithms may add in different orders. (With Gloo the bits are
+# the same; section 6 finds out why.)
 #
 # The ring's two passes are exactly these two collectives. On the left you see the first pass alone, on the right the whole all-reduce. **Predict**:
-# on the left rank 0 must end with chunk 0. Which chunk does it send first?
+# on the left, with four ranks, rank 0 must end with chunk 0. Which chunk does it send first?
 
 # %% name="guess_first"
 guess = IntText(description="chunk:")
@@ -267,7 +268,7 @@ def own_gradient():
 
 
 # %% [markdown] name="own_gradient_guess"
-# On rank $r$ the loss is $(r+1)$ times the sum of everything gathered. **Predict** the gradient of rank 0's piece, with 4 ranks.
+# On rank $r$ the loss is $(r+1)$ times the sum of everything gathered. **Predict** the gradient of rank 0's piece on your ranks.
 
 # %% name="guess_own_gradient"
 guess = FloatText(description="gradient:")
@@ -277,7 +278,7 @@ guess
 print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
 
 # %% [markdown] name="own_gradient_explained"
-# 1 + 2 + 3 + 4 = 10 on every rank. The forward pass all-gathers parameters, the backward pass reduce-scatters their gradients: this is the main idea of FSDP.
+# It is $1 + 2 + \dots + p$ on every rank, 10 with four. The forward pass all-gathers parameters, the backward pass reduce-scatters their gradients: this is the main idea of FSDP.
 
 # %% [markdown] name="price"
 # ## 6. What it costs
@@ -313,12 +314,12 @@ def timings(nbytes):
 
 # %% name="measured"
 p, names = world.ranks, ["all_reduce", "reduce_scatter", "your ring"]
-print(f"{p} ranks{'1 KiB':>24}{'8 MiB':>12}{'busbw GB/s':>12}{'of all_reduce':>15}{'formula':>9}")
+print(f"{p} ranks{'1 KiB':>24}{'8 MiB':>13}{'busbw GB/s':>12}{'of all_reduce':>15}{'formula':>9}")
 small, large = (world.run(timings, nbytes)[0] for nbytes in (2**10, 2**23))
 for name in names:
     walks = 2 if name == "all_reduce" else 1
     busbw = walks * (p - 1) / p * 2**23 / large[name] / 1e9
-    row = f"{name:20}{1e3 * small[name]:8.2f} ms{1e3 * large[name]:9.2f} ms{busbw:12.2g}"
+    row = f"{name:20}{1e3 * small[name]:8.3f} ms{1e3 * large[name]:10.3f} ms{busbw:12.3g}"
     print(f"{row}{large[name] / large['all_reduce']:15.2f}{walks / 2:9.1f}")
 
 # %% [markdown] name="measure_explained"
@@ -345,7 +346,7 @@ full = torch.ones(4 * world_size + 1)
 dist.reduce_scatter_single(torch.empty(4), full)
 
 # %% [markdown] name="left_over_explained"
-# It raises an error on every rank; the numbers at the end are the expected and the given size. Therefore FSDP and ZeRO *pad*: they add zeros up to
+# It raises an error on every rank; Gloo's names the expected and the given size. Therefore FSDP and ZeRO *pad*: they add zeros up to
 # the next multiple of $p$, and remove them afterwards. In code:
 
 # %% name="padded"

@@ -30,7 +30,7 @@ first_guess
 # Every rank has one part for every rank. Afterwards it has one part *from* every rank, in rank order: part $s$ of rank $r$'s output is part $r$ of
 # rank $s$'s input. Nothing is added, and each part has only one receiver.
 #
-# In the next cell the number 31 reads "from rank 3, for rank 1". **Predict** the *last* number that rank 1 receives.
+# In the next cell the number 10 reads "from rank 1, for rank 0". **Predict** the *last* number that rank 1 receives.
 
 # %% name="guess_last"
 guess = IntText(description="rank 1:")
@@ -69,7 +69,7 @@ print(again.tolist())
 # ## 2. Tokens to experts
 #
 # Now the layer of the opening question. Each rank holds one expert and six tokens; a router (here a random one) has chosen an expert for each token.
-# Token 203 is number 3 of rank 2.
+# Token 103 is number 3 of rank 1.
 
 # %% name="tokens"
 # %%ranks
@@ -278,7 +278,7 @@ print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s
 print(f"{'KiB':>8}{'all-reduce ms':>15}{'all-to-all ms':>15}{'model ms':>10}{'times':>8}")
 for nbytes, r, e in zip(sizes, reduce_s, exchange_s, strict=True):
     model = schedules.pairwise_all_to_all(p).price(nbytes, alpha, beta)
-    print(f"{nbytes // 1024:8}{1e3 * r:15.2f}{1e3 * e:15.2f}{1e3 * model:10.2f}{e / r:8.2f}")
+    print(f"{nbytes // 1024:8}{1e3 * r:15.3f}{1e3 * e:15.3f}{1e3 * model:10.3f}{e / r:8.2f}")
 ratio = exchange_s[-1] / reduce_s[-1]
 print(f"you guessed {first_guess.value:g} times, the model says 0.5, the largest size {ratio:.2f}")
 
@@ -411,17 +411,19 @@ if tokens > 0:
 # A rank with nothing to send still must *receive*, and the others must learn that its counts are zero. Call the collective with empty parts.
 #
 # **Sizes that disagree.** Rank 1 expects one number from rank 0, which sends two. The library does not compare the two lists before the bytes arrive.
+# NCCL leaves this undefined: a hang, a crash or wrong data (NCCL user guide, *Collective Communication Functions*). So the cell uses a group with Gloo and
+# CPU tensors, as in [Point to point](02_point_to_point.ipynb).
 
 # %% tags=["raises-exception"] name="disagree"
 # %%ranks --deadline 5
+gloo = dist.new_group(backend="gloo")
 here = [2] * world_size
 there = [1 if rank == 1 and source == 0 else 2 for source in range(world_size)]
-inbox = torch.full((sum(there),), -1.0)
-dist.all_to_all_single(inbox, torch.ones(sum(here)), there, here)
+outbox, inbox = torch.ones(sum(here), device="cpu"), torch.full((sum(there),), -1.0, device="cpu")
+dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 
 # %% [markdown] name="disagree_explained"
-# Gloo ends the process that received more than it had memory for, so you lose a rank. NCCL calls a mismatch undefined: a hang, a crash or wrong data
-# (NCCL user guide, *Collective Communication Functions*). So never compute the two lists separately on each side: **exchange the counts**.
+# Gloo ends the process that received more than it had memory for, so you lose a rank. So never compute the two lists separately on each side: **exchange the counts**.
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself

@@ -32,11 +32,19 @@ display(first, last)
 # %%ranks
 import time
 
+
+def now():
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()  # on a GPU a barrier too may only be queued
+    return time.perf_counter()
+
+
 dist.barrier()
+now()
 time.sleep(0.3 * rank)
-came = time.perf_counter()
+came = now()
 dist.barrier()
-print(f"waited {time.perf_counter() - came:.1f} s")
+print(f"waited {now() - came:.1f} s")
 
 # %% [markdown] name="wait_explained"
 # The last rank does not wait; all others wait for it. A barrier takes as long as the *slowest* rank, and in every step one of 64 ranks is the slowest.
@@ -108,12 +116,19 @@ def dissemination_barrier():
 
 
 # %% name="own_wait"
+def now():
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def waited():
     dist.barrier()
+    now()
     time.sleep(0.3 * dist.get_rank())
-    came = time.perf_counter()
+    came = now()
     dissemination_barrier()
-    return round(time.perf_counter() - came, 1)
+    return round(now() - came, 1)
 
 
 results, trace = world.trace(waited)
@@ -125,7 +140,7 @@ Player(trace)
 #
 # With $\alpha$ seconds a message, $T = \lceil\lg p\rceil\,\alpha$. There is no $\beta$, because there is no data. We measure $\alpha$ as half the
 # time in which one number goes from rank 0 to rank 1 and back. Then we time both barriers on all ranks, which start together. (On a GPU a call
-# returns when it is queued; the clock is right because `item()` and a barrier wait until the GPU is done.)
+# returns when it is queued, so `now()` first waits until the GPU is done.)
 
 
 # %% name="timings"
@@ -134,9 +149,9 @@ def seconds(call, times=20):
     dist.barrier()
     found = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = now()
         call()
-        found.append(time.perf_counter() - start)
+        found.append(now() - start)
     return sorted(found)[times // 2]
 
 
@@ -159,9 +174,9 @@ there_and_back, library = seconds(ping), seconds(dist.barrier)
 def timed_barrier():
     found = []
     for _ in range(20):
-        start = time.perf_counter()
+        start = now()
         dissemination_barrier()
-        found.append(time.perf_counter() - start)
+        found.append(now() - start)
     return sorted(found)[10]
 
 

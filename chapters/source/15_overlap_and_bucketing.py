@@ -467,13 +467,17 @@ class Layers(torch.nn.Module):
 
 
 # %% name="seconds_of"
-def seconds_of(action):
-    dist.barrier()
-    start = time.perf_counter()
-    action()
+def now():
     if torch.get_default_device().type == "cuda":
         torch.cuda.synchronize()  # the calls have only been queued
-    return time.perf_counter() - start
+    return time.perf_counter()
+
+
+def seconds_of(action):
+    dist.barrier()
+    start = now()
+    action()
+    return now() - start
 
 
 def reduce_all(buckets):

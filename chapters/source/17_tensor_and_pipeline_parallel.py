@@ -429,6 +429,10 @@ def pipelined(order, m, exchange=in_one_batch):
     stage, made, to = Stage(), None, None
     torch.manual_seed(100)
     batch = torch.randn(m, 8, 16)
+    peers = [r for r in (stage.rank - 1, stage.rank + 1) if 0 <= r < stage.p]
+    hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
+    for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
+        work.wait()
     dist.barrier()
     for what, i in order(stage.rank, stage.p, m):
         # the loss is the sum of the last stage's outputs, so that its gradient is 1

@@ -63,7 +63,7 @@ def carry(names):
             try:
                 call()
                 found[name] = tensor.tolist(), "ok"
-            except (RuntimeError, TypeError, ValueError) as error:
+            except Exception as error:  # every library has its own
                 found[name] = tensor.tolist(), f"refused: {error}".splitlines()[0]
     return found
 
@@ -267,7 +267,7 @@ def judge():
         samples = torch.full((1,), 100 + 2 * rank, dtype=torch.int32)
         try:
             portable(tokens, overflow, samples)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:
             return f"refused: {error}".splitlines()[0]
     right = {"tokens": (tokens == 7).all(), "overflow": overflow.item(), "samples": samples.item() == 100 + p - 1}
     return ", ".join(f"{name} {'right' if good else 'wrong'}" for name, good in right.items())

@@ -23,7 +23,8 @@ world
 
 # %% [markdown] name="skipped"
 # **If your ranks are on GPUs**, some reports look different: with NCCL a call returns when it is *queued*, and the rank waits later, where it needs the
-# result. The text says where. `World(backend="gloo")` instead of `World()` shows every report as it is described here.
+# result. The text says where, and [What changes on NCCL](94_what_changes_on_nccl.ipynb) says why. `World(backend="gloo")` instead of `World()` shows
+# every report as it is described here.
 #
 # ## 1. The hang comes after the mistake
 #

@@ -100,8 +100,8 @@ print(
 # %% name="batch"
 def batch(number):
     torch.manual_seed(number)
-    starts = torch.randint(len(tokens) - length, (4 * dist.get_world_size(),)).tolist()
-    rows = torch.stack([tokens[i : i + length + 1] for i in starts]).to(torch.get_default_device())
+    starts = torch.randint(len(tokens) - length, (4 * dist.get_world_size(),))
+    rows = torch.stack([tokens[i : i + length + 1] for i in starts.tolist()]).to(starts.device)
     return rows[:, :-1], rows[:, 1:]
 
 
@@ -395,15 +395,19 @@ guess
 
 
 # %% name="clocks"
+def now():
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()  # the calls have only been queued
+    return time.perf_counter()
+
+
 def seconds_a_call(call, times):
     call()
     dist.barrier()
-    start = time.perf_counter()
+    start = now()
     for _ in range(times):
         call()
-    if torch.get_default_device().type == "cuda":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - start) / times
+    return (now() - start) / times
 
 
 def reducing(count):

@@ -29,6 +29,12 @@ def note(collective, before, after):
     print(before, "→", after)
 
 
+def now():
+    if device.type == "cuda":
+        torch.cuda.synchronize()  # on a GPU calls return before they are done
+    return time.perf_counter()
+
+
 # %% [markdown] name="one"
 # ## One rank and the others
 #
@@ -105,11 +111,11 @@ note("all_to_all", x.tolist(), y.tolist())
 # %% name="barrier"
 # %%ranks
 dist.barrier()
-start = time.perf_counter()
+start = now()
 time.sleep(0.05 * rank)
-came = time.perf_counter()
+came = now()
 dist.barrier()
-left = time.perf_counter()
+left = now()
 note("barrier", f"{1e3 * (came - start):.0f} ms", f"{1e3 * (left - start):.0f} ms")
 
 # %% [markdown] name="the_page"

@@ -8,7 +8,8 @@ import nbformat
 import pytest
 from test_chapters import CHAPTERS
 
-PATHS = [path for path in sorted(CHAPTERS.glob("*.ipynb")) if path.stem < "12"]
+# the chapter on NCCL shows what NCCL refuses
+PATHS = [path for path in sorted(CHAPTERS.glob("*.ipynb")) if path.stem != "94_what_changes_on_nccl"]
 LIVE = ("%%ranks", "world.run(", "world.trace(")
 
 
@@ -20,7 +21,8 @@ def code(path) -> dict[str, str]:
 def test_no_cell_is_empty_on_one_backend(path):
     """A cell for Gloo only shows nothing on GPUs: it makes a group, `dist.new_group(backend="gloo")`, and works everywhere."""
     for name, source in code(path).items():
-        assert not re.search(r"if .*(get_backend\(\)|world\.backend) [!=]= ", source), name
+        if (path.stem, name) != ("21_capstone", "wire"):  # no program can count the bytes that GPUs write
+            assert not re.search(r"if .*(get_backend\(\)|world\.backend) [!=]= ", source), name
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,9 @@ def test_no_cell_is_empty_on_one_backend(path):
         ("07_all_reduce", "dtype"),
         ("09_all_gather", "unequal"),
         ("11_all_to_all", "disagree"),
+        ("15_overlap_and_bucketing", "async_run"),
+        ("20_when_it_hangs", "desync"),
+        ("20_when_it_hangs", "dtype_live"),
     ],
 )
 def test_what_nccl_refuses_or_leaves_undefined_runs_on_gloo(chapter, cell):
@@ -67,7 +72,7 @@ def test_tensors_are_on_the_ranks_device(path):
         assert ".numpy()" not in source, name
         assert not re.search(r"torch\.u?int16\b", source), name
         if re.search(r"device=\"cpu\"|torch\.device\(\"cpu\"\)|\.cpu\(\)", source) and "dist." in source:
-            assert 'new_group(backend="gloo")' in source, name
+            assert re.search(r'new_group\(.*backend="gloo"\)', source), name
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

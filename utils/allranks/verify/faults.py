@@ -20,6 +20,7 @@ DEADLINE_S = 5.0
 # when one rank has raised an error, the others' wait must show long before their deadline
 SOON_S = 15.0
 HELD_BYTES = 256 << 20
+GIVEN_BACK_S = 20.0  # how long memory may take to be free again
 LEFT_BYTES = 200 << 20  # of what a GPU, or our processes, had before
 
 
@@ -183,7 +184,7 @@ def memory_back(context: Context) -> dict[str, Any]:
     pids = world.run(hold, held, deadline=context.left_s)
     during = used_bytes(on_gpus)
     world.stop()
-    until = time.monotonic() + 20
+    until = time.monotonic() + GIVEN_BACK_S
     while (after := used_bytes(on_gpus)) - before > LEFT_BYTES and time.monotonic() < until:
         time.sleep(0.2)
     context.note(
@@ -205,7 +206,7 @@ def memory_back(context: Context) -> dict[str, Any]:
 
 
 def used_bytes(on_gpus: bool) -> int:
-    """The memory in use: of all visible GPUs, by NVML, or what our processes have for themselves."""
+    """The memory in use: of all visible GPUs, by NVML, or of all our processes together."""
     if on_gpus:
         import pynvml
 
@@ -221,7 +222,8 @@ def used_bytes(on_gpus: bool) -> int:
     total = 0
     for process in our_processes():
         with contextlib.suppress(psutil.Error):
-            total += process.memory_full_info().uss  # shared pages of forks would count for each
+            info = process.memory_full_info()
+            total += getattr(info, "pss", info.uss)  # a page that forks share counts once
     return total
 
 

@@ -47,16 +47,7 @@ NCCL_TAG = "v2.30.7-1"
 # what `make src.build` reads; the rest of the repository is documents and bindings
 NCCL_PATHS = ("Makefile", "makefiles", "src", "LICENSE.txt")
 ON_THE_MACHINE = ("run.sh", "carry.py")
-# the newest first: a wheel for an older C library runs too
-PLATFORMS = (
-    "manylinux_2_28",
-    "manylinux_2_27",
-    "manylinux_2_26",
-    "manylinux_2_24",
-    "manylinux_2_17",
-    "manylinux2014",
-    "linux",
-)
+GLIBC = "2.28"  # the machine's C library: that of Debian 10, RHEL 8 and later; a wheel for an older one runs too
 
 
 class KitError(Exception):
@@ -116,22 +107,30 @@ def needed(python_version: str, wanted: list[Requirement] | None = None) -> dict
     return dict(sorted(found.items()))
 
 
-def accepted_tags(python_version: str, machine: str) -> set:
+def platforms(machine: str, glibc: str = GLIBC) -> list[str]:
+    """The platforms whose wheels run on Linux with this C library, the newest first. Raises KitError."""
+    if not re.fullmatch(r"2\.\d+", glibc):
+        raise KitError(
+            f"--glibc {glibc}: it is the version that `ldd --version` prints on the machine, for example {GLIBC}."
+        )
+    newest = int(glibc.partition(".")[2])
+    names = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
+    return [*names, *(f"manylinux{year}_{machine}" for year in ("2014", "2010", "1")), f"linux_{machine}"]
+
+
+def accepted_tags(python_version: str, machine: str, glibc: str = GLIBC) -> set:
     """The tags of wheels that this Python takes on Linux."""
     version = tuple(int(n) for n in python_version.split("."))
-    names = [f"{platform}_{machine}" for platform in PLATFORMS]
-    names += [f"manylinux_2_{minor}_{machine}" for minor in range(5, 29)] + [
-        f"manylinux1_{machine}",
-        f"manylinux2010_{machine}",
-    ]
-    interpreter = f"cp{version[0]}{version[1]}"
-    return {*cpython_tags(version, platforms=names), *compatible_tags(version, interpreter, names)}
+    names = platforms(machine, glibc)
+    return {*cpython_tags(version, platforms=names), *compatible_tags(version, f"cp{version[0]}{version[1]}", names)}
 
 
-def wheels(packages: dict[str, str], python_version: str, machine: str, folder: Path, local: Path | None) -> list[Path]:
+def wheels(
+    packages: dict[str, str], python_version: str, machine: str, folder: Path, local: Path | None, glibc: str = GLIBC
+) -> list[Path]:
     """One wheel for each package, in `folder`: from the folder `local` first, then by `pip download`. Raises KitError."""
     folder.mkdir(parents=True, exist_ok=True)
-    tags, found = accepted_tags(python_version, machine), {}
+    tags, found = accepted_tags(python_version, machine, glibc), {}
     for path in sorted(local.glob("*.whl")) if local is not None else []:
         name, version, _, its = parse_wheel_filename(path.name)
         if packages.get(name) == str(version) and its & tags:
@@ -149,8 +148,8 @@ def wheels(packages: dict[str, str], python_version: str, machine: str, folder: 
             "--only-binary=:all:",
         ]
         command += ["--implementation", "cp", "--python-version", python_version, "--dest", str(folder)]
-        for platform in PLATFORMS:
-            command += ["--platform", f"{platform}_{machine}"]
+        for platform in platforms(machine, glibc):
+            command += ["--platform", platform]
         done = subprocess.run([*command, *missing], capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or [
@@ -291,13 +290,20 @@ def into_parts(files: list[Path], out: Path, limit: int = PART_BYTES) -> list[di
 
 
 def make(
-    out: Path, python_version: str, machine: str, local: Path | None, nccl: str | None, limit: int = PART_BYTES
+    out: Path,
+    python_version: str,
+    machine: str,
+    local: Path | None,
+    nccl: str | None,
+    limit: int = PART_BYTES,
+    glibc: str = GLIBC,
 ) -> dict:
     """Makes the kit in `out`; returns its manifest. What was in the folder's parts before is gone. Raises KitError."""
     if not re.fullmatch(r"3\.\d+", python_version) or int(python_version[2:]) < 11:
         raise KitError(f"PYTHON_VERSION={python_version}: it is 3.11 or newer, for example 3.12.")
     if local is not None and not local.is_dir():
         raise KitError(f"WHEELS={local} is not a folder.")
+    platforms(machine, glibc)
     packages = needed(python_version)
     for old in out.glob("part-*") if out.is_dir() else ():
         shutil.rmtree(old)
@@ -305,7 +311,11 @@ def make(
     with tempfile.TemporaryDirectory(dir=out) as name:
         scratch = Path(name)
         tree = checkout(scratch)
-        files = [tree, own_wheel(tree, scratch), *wheels(packages, python_version, machine, scratch / "wheels", local)]
+        files = [
+            tree,
+            own_wheel(tree, scratch),
+            *wheels(packages, python_version, machine, scratch / "wheels", local, glibc),
+        ]
         if nccl:
             files.append(nccl_source(nccl, scratch))
         # room for what every part-1 has beside them
@@ -329,12 +339,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python-version", default="3.12", help="the Python of the machine (default: 3.12)")
     parser.add_argument("--machine", default="x86_64", choices=("x86_64", "aarch64"))
+    parser.add_argument("--glibc", default=GLIBC, help=f"the machine's C library, at least (default: {GLIBC})")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "kit")
     parser.add_argument("--wheels", type=Path, help="a folder with wheels, to be used before pip's index")
     parser.add_argument("--nccl-source", help=f"NCCL's source of {NCCL_TAG}: an archive, a clone or an address for git")
     options = parser.parse_args(arguments)
     try:
-        manifest = make(options.out, options.python_version, options.machine, options.wheels, options.nccl_source)
+        manifest = make(
+            options.out,
+            options.python_version,
+            options.machine,
+            options.wheels,
+            options.nccl_source,
+            glibc=options.glibc,
+        )
     except KitError as error:
         print(error, file=sys.stderr)
         return 2

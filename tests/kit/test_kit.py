@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def test_the_names_follow_from_the_metadata():
 
 def test_a_name_that_is_not_pinned_or_not_installed_is_told(monkeypatch):
     with pytest.raises(
-        kit.KitError, match="no-such-package, which allranks requires on Python 3.12, is not in constraints.txt"
+        kit.KitError, match=r"no-such-package, which allranks requires on Python 3\.12, is not in constraints\.txt"
     ):
         kit.needed("3.12", [Requirement("no-such-package")])
     monkeypatch.setattr(kit, "pins", lambda: {"no-such-package": "1"})
@@ -111,12 +112,21 @@ def test_no_part_is_larger_than_its_limit(tmp_path):
         kit.into_parts(files_of(tmp_path / "in", e=101), tmp_path, limit=100)
 
 
-@pytest.mark.parametrize(("python_version", "local"), [("3.10", None), ("twelve", None), ("3.12", Path("/nowhere"))])
-def test_what_can_not_be_made_is_one_sentence(tmp_path, python_version, local, capsys):
-    arguments = ["--python-version", python_version, "--out", str(tmp_path)]
-    assert kit.main([*arguments, *(["--wheels", str(local)] if local else [])]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.startswith(("PYTHON_VERSION=", "WHEELS=/nowhere is not a folder"))
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--python-version", "3.10"], "PYTHON_VERSION=3.10: it is 3.11 or newer, for example 3.12."),
+        (["--python-version", "twelve"], "PYTHON_VERSION=twelve: it is 3.11 or newer, for example 3.12."),
+        (["--wheels", "/nowhere"], "WHEELS=/nowhere is not a folder."),
+        (
+            ["--glibc", "musl"],
+            "--glibc musl: it is the version that `ldd --version` prints on the machine, for example 2.28.",
+        ),
+    ],
+)
+def test_what_can_not_be_made_is_one_sentence(tmp_path, arguments, said, capsys):
+    assert kit.main([*arguments, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 # -------------------------------------------------------------------------------------------------------- NCCL's source
@@ -196,9 +206,9 @@ def test_nccl_is_built_where_it_helps(facts, source, tools, builds, said):
     assert found is builds and said in words
 
 
-def test_nccl_is_built_for_one_architecture():
-    command = carry.build_command("90", "/usr/local/cuda/bin/nvcc")
-    assert command[0] == "make" and "src.build" in command and "CUDA_HOME=/usr/local/cuda" in command
+def test_nccl_is_built_for_one_architecture(tmp_path):
+    command = carry.build_command("90", str(tmp_path / "cuda" / "bin" / "nvcc"))
+    assert command[0] == "make" and "src.build" in command and f"CUDA_HOME={tmp_path}/cuda" in command
     assert "NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90" in command
 
 
@@ -244,9 +254,10 @@ def packed_again(name, folder):
     """The installed package as a wheel."""
     dist = metadata.distribution(name)
     tags = [line.split(": ")[1] for line in dist.read_text("WHEEL").splitlines() if line.startswith("Tag: ")]
-    python, abi = tags[0].split("-")[:2]
+    # a file's name joins what differs between its tags: py2.py3-none-any
+    joined = "-".join(".".join(dict.fromkeys(column)) for column in zip(*(tag.split("-") for tag in tags), strict=True))
     label = f"{dist.metadata['Name'].replace('-', '_')}-{dist.version}"
-    file = f"{label}-{python}-{abi}-{'.'.join(tag.split('-')[2] for tag in tags if tag.startswith(f'{python}-{abi}-'))}.whl"
+    file = f"{label}-{joined}.whl"
     with zipfile.ZipFile(folder / file, "w") as wheel:
         for entry in dist.files:
             parts = entry.parts
@@ -298,7 +309,7 @@ def made(tmp_path_factory):
     old = {name: os.environ.get(name) for name in ("PIP_NO_INDEX", "PIP_CONFIG_FILE")}
     os.environ.update(PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
     try:
-        manifest = kit.make(folder, HERE, MACHINE, local, None)
+        manifest = kit.make(folder, HERE, MACHINE, local, None, glibc=platform.libc_ver()[1])
     finally:
         for name, value in old.items():
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)

@@ -178,7 +178,7 @@ def memory_back(context: Context) -> dict[str, Any]:
     world.stop()
     gc.collect()
     on_gpus = context.plan.backend == "nccl"
-    before = used_bytes(on_gpus)
+    before = settled_bytes(on_gpus)
     held, where = HELD_BYTES, "GPUs" if on_gpus else "processes"
     world = context.world()
     pids = world.run(hold, held, deadline=context.left_s)
@@ -203,6 +203,17 @@ def memory_back(context: Context) -> dict[str, Any]:
     if after - before > LEFT_BYTES:
         raise StepFailed(f"{after - before >> 20} MiB more than before are in use after the ranks have ended.")
     return {}
+
+
+def settled_bytes(on_gpus: bool) -> int:
+    """The memory in use, after what ended ranks still give back."""
+    until, found = time.monotonic() + GIVEN_BACK_S, used_bytes(on_gpus)
+    while time.monotonic() < until:
+        time.sleep(0.5)
+        found, last = used_bytes(on_gpus), found
+        if abs(found - last) < 1 << 20:
+            break
+    return found
 
 
 def used_bytes(on_gpus: bool) -> int:

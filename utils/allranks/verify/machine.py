@@ -35,7 +35,7 @@ def host(context: Context) -> dict[str, Any]:
         "cores_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": _system(),
-        "kernel": platform.release(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "python": platform.python_version(),
         **{name: _version(name) for name in ("allranks", "torch", "numpy", "ipyparallel", "ipykernel")},
     }
@@ -199,7 +199,7 @@ def listening(context: Context) -> dict[str, Any]:
     outside = sorted(f"{words} ({name})" for words, name in ours if not _is_loopback(words))
     context.note(
         processes=len(mine),
-        loopback=sorted(f"{words.rpartition(':')[0]} ({name})" for words, name in ours if _is_loopback(words)),
+        on_loopback=len(ours) - len(outside),
         new_of_others=len(listeners() - before - ours),
     )
     if outside:

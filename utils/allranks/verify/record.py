@@ -103,12 +103,16 @@ class Record:
         return "\n".join(lines) + "\n"
 
     def _facts(self, outcomes: list[Outcome]) -> list[str]:
-        """The facts of the machine, one a line."""
+        """The facts of the machine: a line for each step, and one for each GPU."""
         lines = []
         for outcome in outcomes:
-            for name, value in outcome.figures.items():
-                rows = value if isinstance(value, list) and value and isinstance(value[0], dict) else [value]
-                lines += [f"- {name.replace('_', ' ')}: {_words(row)}" for row in rows if row not in (None, "", [], {})]
+            figures = {name: value for name, value in outcome.figures.items() if value not in (None, "", [], {})}
+            tables = [name for name, value in figures.items() if isinstance(value, list) and isinstance(value[0], dict)]
+            plain = "; ".join(
+                f"{name.replace('_', ' ')} {_words(v)}" for name, v in figures.items() if name not in tables
+            )
+            lines += [f"- {outcome.name}: {plain}"] if plain else []
+            lines += [f"    - {_words(row)}" for name in tables for row in figures[name]]
         return [*lines, ""] if lines else []
 
     def write(self, folder: Path) -> list[Path]:

@@ -58,6 +58,8 @@ def test_what_the_steps_found(proved):
     # a worker, a fork server, a controller and three ranks
     assert figures["machine", "listening sockets"]["processes"] >= 6
     assert figures["machine", "listening sockets"]["on_loopback"]
+    assert figures["calls", "start"]["seconds_to_ranks"] > 0
+    assert [row["rank"] for row in figures["calls", "start"]["ranks"]] == [0, 1, 2]
     for name in calls_steps.COLLECTIVES.keys() - {calls_steps.LISTS}:
         assert set(calls_steps.DTYPES) <= set(figures["calls", name]["right"])
         assert "wrong" not in figures["calls", name]

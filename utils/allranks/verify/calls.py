@@ -361,6 +361,7 @@ def ring_pass() -> float:
 
 def start(context: Context) -> dict[str, Any]:
     """New ranks form a group; their devices, backend and versions."""
+    context.stop_world()
     began = time.monotonic()
     world = context.world()
     seconds = time.monotonic() - began

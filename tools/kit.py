@@ -166,11 +166,17 @@ def wheels(
     return got
 
 
+def unpack(archive: Path, folder: Path) -> None:
+    """Extracts an archive; Python 3.11.2, which Debian 12 has, may not know filters."""
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, **safely)
+
+
 def own_wheel(checkout: Path, folder: Path) -> Path:
     """The wheel of allranks, built from a copy of the checkout. Raises KitError."""
     with tempfile.TemporaryDirectory() as scratch:
-        with tarfile.open(checkout) as archive:
-            archive.extractall(scratch, filter="data")
+        unpack(checkout, Path(scratch))
         (source,) = Path(scratch).iterdir()
         command = [
             sys.executable,
@@ -221,8 +227,7 @@ def nccl_source(source: str, folder: Path, tag: str = NCCL_TAG) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         if given.is_file():
             try:
-                with tarfile.open(given) as archive:
-                    archive.extractall(scratch, filter="data")
+                unpack(given, Path(scratch))
             except (tarfile.TarError, OSError) as error:
                 raise KitError(f"NCCL_SOURCE={source} is not an archive that tar reads: {error}.") from None
             tops = [p for p in [Path(scratch), *Path(scratch).iterdir()] if (p / "makefiles" / "version.mk").is_file()]

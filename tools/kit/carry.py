@@ -126,8 +126,10 @@ def install(places, work):
 
 
 def _unpack(archive, folder):
+    # Python 3.11.2, which Debian 12 has, may not know filters
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+        opened.extractall(folder, **safely)
 
 
 def environment(work, site):

@@ -382,15 +382,17 @@ def test_an_environment_without_torch_is_told(made, tmp_path):
 
 
 def test_a_kit_for_another_python_is_told(made, bare, tmp_path):
-    part = tmp_path / "part-1"
-    shutil.copytree(made[0] / "part-1", part)
-    manifest = json.loads((part / "manifest.json").read_text())
-    (part / "manifest.json").write_text(json.dumps({**manifest, "python": "3.99"}))
-    ran = run_kit(tmp_path, bare, tmp_path)
+    copy = tmp_path / "kit"
+    shutil.copytree(made[0], copy, copy_function=os.link)
+    file = copy / "part-1" / "manifest.json"
+    manifest = json.loads(file.read_text())
+    file.unlink()  # the kit itself keeps its own
+    file.write_text(json.dumps({**manifest, "python": "3.99"}))
+    ran = run_kit(copy, bare, tmp_path)
     assert ran.returncode == 2 and "This kit's wheels are for Python 3.99" in ran.stderr
-    (part / "manifest.json").write_text(json.dumps(manifest))
-    next(part.glob("pyzmq-*.whl")).unlink()
-    ran = run_kit(tmp_path, bare, tmp_path)
+    file.write_text(json.dumps(manifest))
+    next(copy.glob("part-*/pyzmq-*.whl")).unlink()
+    ran = run_kit(copy, bare, tmp_path)
     assert ran.returncode == 2 and "pyzmq" in ran.stderr and "is missing. Carry these parts once more" in ran.stderr
-    ran = run_kit(tmp_path, "/nowhere/python3", tmp_path)
+    ran = run_kit(copy, "/nowhere/python3", tmp_path)
     assert ran.returncode == 2 and "There is no /nowhere/python3 here; name the Python that has torch" in ran.stderr

@@ -14,7 +14,7 @@ export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench lint clean
+.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench verify kit lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,8 @@ help:
 	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
 	@echo "make bench          measure what the README quotes"
+	@echo "make verify         prove this machine in ten minutes, GPU or not; the record goes to docs/verified/   (ARGS=\"--gpus 1\")"
+	@echo "make kit            a folder to carry to a machine without a network   (PYTHON_VERSION=3.12 NCCL_SOURCE=... OUT=...)"
 
 $(STAMP): pyproject.toml constraints.txt tools/setup.py
 	$(PYTHON) tools/setup.py $(if $(TORCH),--torch $(TORCH))
@@ -90,6 +92,14 @@ site: .venv/.allranks-site
 
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)
+
+verify: $(STAMP)
+	$(BIN)/allranks verify $(ARGS)
+
+# for a machine without a network: the checkout, wheels, NCCL's source and the script that proves it
+kit: $(STAMP)
+	$(BIN)/python tools/kit.py $(if $(PYTHON_VERSION),--python-version $(PYTHON_VERSION)) $(if $(OUT),--out $(OUT)) \
+	$(if $(WHEELS),--wheels $(WHEELS)) $(if $(NCCL_SOURCE),--nccl-source $(NCCL_SOURCE)) $(ARGS)
 
 clean:
 	rm -rf .venv build dist site $(JS)/node_modules .pytest_cache .ruff_cache .mypy_cache .coverage .coverage.*

@@ -19,6 +19,8 @@ LONGEST = (
     "hostile/test_corpus.py",
     "hub/test_hub.py",
     "notebooks/test_labs_run.py",
+    "verify/test_steps.py",
+    "kit/test_kit.py",
     "world/test_shared.py",
     "world/test_profiles.py",
     "world/test_world.py",
@@ -27,7 +29,7 @@ LONGEST = (
     "house/test_contributing.py",
     "browser/test_site.py",
 )
-FOLDERS = ("grading", "browser", "notebooks", "world", "hostile", "engines", "cli", "house")
+FOLDERS = ("grading", "browser", "notebooks", "world", "hostile", "engines", "verify", "cli", "house")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:

@@ -17,7 +17,7 @@ FLOORS = {
     3: ("cost", "simulator", "player", "plots", "nccl_rules"),
     4: ("wire", "world", "bench", "widgets"),
     5: ("checking", "magics", "doctor"),
-    6: ("exercises",),
+    6: ("exercises", "verify"),
     7: ("cli",),
 }
 PLACE_OF = {room: (floor, place) for floor, rooms in FLOORS.items() for place, room in enumerate(rooms)}

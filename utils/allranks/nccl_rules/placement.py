@@ -32,7 +32,6 @@ _MOVES = {torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda}
 _GET_DEVICE = torch.Tensor.device.__get__
 _IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 _DISTRIBUTED = "torch/distributed/"
-_COLLECTIVES = {"c10d", "_c10d_functional", "_c10d_functional_autograd"}
 # operations that take tensors of both places: copies, and indices in the CPU's memory for a tensor on the device
 _CROSS = {"copy_", "_to_copy", "_copy_from", "set_", "lift_fresh", "detach", "resize_"}
 _INDEXING = {"index", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "index_put"}
@@ -271,8 +270,6 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
     def _touch(self, func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
         if torch.Tag.inplace_view in func.tags or func.is_view:
             return  # it makes another view of the same memory, and reads nothing
-        if func.namespace in _COLLECTIVES:
-            return  # it comes after the operations before it, or waits for one
         written: set[int] = set()
         for place, argument in enumerate(func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:

@@ -1,7 +1,7 @@
 """Creates .venv and installs All Ranks into it. Needs only Python 3.11 or newer; `make setup` runs it.
 
-With an NVIDIA driver it installs the CUDA build of torch (with NCCL 2.30), otherwise the CPU build. For Linux PyPI has
-no CPU build under the plain version, so it tries three ways: first the local version (`+cpu`), which a mirror or wheel
+With an NVIDIA driver that is new enough it installs the CUDA build of torch (with NCCL 2.30), otherwise the CPU build. For
+Linux PyPI has no CPU build under the plain version, so it tries three ways: first the local version (`+cpu`), which a mirror or wheel
 folder in pip's configuration may have; then uv, which knows PyTorch's own index; last PyPI's build.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,51 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 
 
-def has_nvidia_driver() -> bool:
-    """Whether this machine has the NVIDIA kernel driver; does not use CUDA, which may be missing."""
-    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+DRIVER = 580  # the oldest NVIDIA driver that runs CUDA 13, which the pinned torch for GPUs was built for
+
+
+def is_wsl(version: Path = Path("/proc/version")) -> bool:
+    """Whether this is Windows' Linux (WSL2), where the driver is that of Windows."""
+    return version.exists() and "microsoft" in version.read_text(errors="replace").lower()
+
+
+def nvidia_driver(
+    loaded: Path = Path("/proc/driver/nvidia/version"), windows: Path = Path("/usr/lib/wsl/lib")
+) -> str | None:
+    """The version of the NVIDIA driver, "?" if it does not tell, None if there is none. Does not use CUDA.
+
+    Under WSL2 nothing is in /proc: `windows` has what Windows' driver puts there, nvidia-smi among it.
+    """
+    if loaded.exists():
+        said = re.search(r"\b\d{3,}\.\d+(\.\d+)*\b", loaded.read_text(errors="replace"))
+        return said[0] if said else "?"
+    program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=str(windows))
+    if program is None:
+        return "?" if is_wsl() and (windows / "libcuda.so.1").exists() else None
+    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = re.search(r"^\d{3,}\.\d+(\.\d+)*$", done.stdout, re.MULTILINE)
+    return said[0] if said else None  # it is often installed where there is no driver, and then only says so
+
+
+def choose(asked: str | None, driver: str | None) -> tuple[str, str]:
+    """Which torch to install, "gpu" or "cpu", and a sentence on the driver; the sentence is empty if it needs none."""
+    major = driver.split(".")[0] if driver is not None else ""
+    old = major.isdigit() and int(major) < DRIVER
+    if asked is None and old:
+        return "cpu", (
+            f"The NVIDIA driver {driver} is too old for torch with CUDA 13, which needs {DRIVER} or newer: installing torch for "
+            "CPUs, on which every chapter runs. After an update of the driver: make setup TORCH=gpu"
+        )
+    if asked == "gpu" and old:
+        return "gpu", (
+            f"The NVIDIA driver {driver} is too old for this torch, which needs {DRIVER} or newer: worlds will run on the CPU "
+            "until the driver is updated."
+        )
+    return asked or ("gpu" if driver is not None else "cpu"), ""
 
 
 def run(*command: object, quiet: bool = False) -> bool:
@@ -62,7 +105,9 @@ def main() -> int:
         return 2
     import tomllib  # new in 3.11, so after the check
 
-    kind = options.torch or ("gpu" if has_nvidia_driver() else "cpu")
+    kind, sentence = choose(options.torch, nvidia_driver())
+    if sentence:
+        print(sentence, flush=True)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [pin] = project["optional-dependencies"][kind]
     size = "about 200 MB" if kind == "cpu" else "about 3 GB, with NCCL and the CUDA libraries"

@@ -1,15 +1,15 @@
 # %% [markdown] name="title"
 # # Start here
 #
-# **Four processes hold one number each. What must happen before all four hold the sum? And what happens if one of them never makes the call?**
+# **Some processes hold one number each. What must happen before each of them holds the sum? And what happens if one of them never makes the call?**
 #
-# 15 minutes · CPU ok, GPUs used if there are enough · run the cells in order with Shift+Enter
+# 15 minutes · CPU ok, 2 or more GPUs better · run the cells in order with Shift+Enter
 
 # %% [markdown] name="start"
-# ## Four ranks, now
+# ## Ranks, now
 #
-# This line starts four separate processes. If the machine has four GPUs, each process gets its own; otherwise all
-# four run on the CPU. Everything below works in both cases.
+# This line starts several separate processes. If the machine has two or more GPUs, there is one process for each GPU; otherwise
+# four processes run on the CPU. Everything below works in both cases.
 
 # %% name="start_world"
 from allranks import World
@@ -39,8 +39,8 @@ print(x.item())
 print(f"you said {guess.value}, the last rank holds {world['x'][-1].item():g}")
 
 # %% [markdown] name="what_happened"
-# All four hold 1 + 2 + 3 + 4 = 10, and no rank holds its old number any more: `all_reduce` works in place. The cell says what the result must be. It
-# does not say which rank sends what to which rank: the backend decides that, and most of this course is about how it does so.
+# All hold the sum (four ranks: 1 + 2 + 3 + 4 = 10), and no rank holds its old number any more: `all_reduce` works in place. The cell says what the
+# result must be. It does not say which rank sends what to which rank: the backend decides that, and most of this course is about how it does so.
 #
 # Every rank ran the same three lines. Their results differ only because `rank` differs. This way of writing a parallel program
 # is called SPMD, *single program, multiple data*.
@@ -68,7 +68,7 @@ print("process", os.getpid())
 print("x =", x.item())
 
 # %% [markdown] name="world_run"
-# The notebook is a fifth process and has no `x`. `world["x"]` fetches it from all ranks, as a list in the order of
+# The notebook is one more process and has no `x`. `world["x"]` fetches it from all ranks, as a list in the order of
 # ranks; you saw that in the prediction.
 #
 # **`world.run(function, *arguments)`** calls a function of the notebook on every rank and returns the list of what they
@@ -88,8 +88,35 @@ def mean_loss(first):
 world.run(mean_loss, 2.0)
 
 # %% [markdown] name="mean_explained"
-# The losses were 2, 3, 4 and 5; each rank returned their mean. Nothing in `mean_loss` belongs to this course: it is
-# ordinary PyTorch, and it runs unchanged on a cluster.
+# Rank $r$'s loss was $2 + r$; each rank returned the mean of all. Nothing in `mean_loss` belongs to this course: it is
+# ordinary PyTorch. But on which device is the tensor `loss`? NCCL takes only tensors on the rank's own GPU, and the function names none.
+
+# %% name="default_device"
+# %%ranks
+print("device:", device, " torch.ones(4) is on:", torch.ones(4).device)
+
+# %% [markdown] name="on_a_cluster"
+# `device` is the rank's own GPU, or the CPU. The course has called `torch.set_default_device(device)` on every rank, so a new tensor is made there, and
+# cells need no `device=`. On a cluster your script must do this itself. With the lines below before it, `mean_loss` runs unchanged under
+# `torchrun --nproc-per-node 4 script.py`:
+#
+# ```python
+# import os
+#
+# import torch
+# import torch.distributed as dist
+#
+# if torch.cuda.is_available():
+#     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+#     torch.cuda.set_device(device)
+#     dist.init_process_group("nccl", device_id=device)
+# else:
+#     device = torch.device("cpu")
+#     dist.init_process_group("gloo")
+# torch.set_default_device(device)  # without it torch.ones(4) is on the CPU, and NCCL refuses it
+# ```
+#
+# (Many scripts write `device=device` in every line that makes a tensor instead of the last line.)
 
 # %% [markdown] name="wrong"
 # ## When it goes wrong
@@ -151,7 +178,8 @@ world
 # One way to do an all-reduce is the **ring**: each rank cuts its tensor into as many chunks as there are ranks and
 # passes chunks to its right-hand neighbour only.
 #
-# **Predict.** How many messages does each of four ranks send? Then press play, or step with the arrow keys, and count.
+# The picture below shows it with four ranks, however many you have. **Predict.** How many messages does each of them send? Then press play, or step with
+# the arrow keys, and count.
 
 # %% name="guess_messages"
 guess = IntText(description="messages:")

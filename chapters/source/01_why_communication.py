@@ -82,7 +82,8 @@ for batch in (16, 64, 256):
 # %% [markdown] name="two_parts_explained"
 # The gradient has one number per parameter, however many samples there are. The communication of a step depends on the **model**; its computation
 # depends on the model **and the batch**. (Times vary, so each is the best of four. The first call is slow, because it allocates memory and makes
-# connections; therefore the cell makes one call before it measures.)
+# connections; therefore the cell makes one call before it measures. On a GPU batches this small keep only a part of it busy, so the computation may
+# hardly grow; try 4096 to 65,536 samples.)
 #
 # This is the problem. If you give the same batch to twice as many ranks, each rank computes half as long, but the gradient that they must exchange stays as large.
 
@@ -203,7 +204,7 @@ measured, alpha = world["times"][0], max(world["alpha"])
 n, work_s = 32_000_000, measured[0]  # one rank alone sends no messages
 beta = max(measured[1] - work_s / 2 - 2 * alpha, 0) / n
 print(f"you said {guess.value:g} times; {world.ranks} ranks are {work_s / measured[-1]:.1f} times faster")
-print(f"alpha = {1e6 * alpha:.0f} µs a message, beta = {1e9 * beta:.2f} ns a byte\n")
+print(f"alpha = {1e6 * alpha:.0f} µs a message, beta = {1e9 * beta:.3g} ns a byte\n")
 print(f"{'ranks':>5}{'work ms':>10}{'measured ms':>13}{'model ms':>10}{'speed-up':>10}{'efficiency':>12}")
 for p, t in enumerate(measured, start=1):
     model_s = work_s / p + 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
@@ -213,8 +214,8 @@ for p, t in enumerate(measured, start=1):
 # The column *work* halves as it should. *Measured* does not halve; the difference is communication. **Speed-up** is
 # $T(1)/T(p)$. **Efficiency** is the speed-up divided by $p$: the share of the machines' time that went into work.
 #
-# The model's times are too short in one respect: it assumes that each rank has its own link, with the same $\beta$ for any $p$. Processes of one
-# machine share its cores and its memory, so with more processes each gets less.
+# On a CPU the model's times are too short in one respect: it assumes that each rank has its own link, with the same $\beta$ for any $p$. Processes of one
+# machine share its cores and its memory, so with more processes each gets less. GPUs may have links of their own (NVLink) or share some (PCIe).
 
 # %% [markdown] name="watch"
 # ## 4. What grows and what does not
@@ -355,7 +356,7 @@ print(f"all_reduce took {communicate_ms:.0f} ms")
 
 # %% [markdown] name="straggler_explained"
 # Rank 0 *computes* too long. It calls `all_reduce` last, when all the others are already there, so its call returns at once. The others have waited
-# in `all_reduce`, and their clocks count this waiting as communication. The rank with the **shortest** time in collectives is the straggler. Read a
+# for it, and their clocks count this waiting as communication. The rank with the **shortest** time in collectives is the straggler. Read a
 # profiler's "NCCL time" in the same way: it includes waiting for late ranks.
 
 # %% [markdown] name="yours"

@@ -7,14 +7,13 @@
 
 # %% name="start_world"
 import math
-import time
 
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, ask, bench, check, schedules
 from allranks.wire import run
 
 
@@ -92,7 +91,8 @@ if rank > 0:
 #
 # ### Two mistakes
 #
-# Rank 0 broadcasts 4 numbers, the others expect 6. **Predict**: error, hang, or a result?
+# Rank 0 broadcasts 4 numbers, the others expect 6. NCCL leaves such calls undefined: they may hang, crash or deliver wrong data. So the next cells use
+# a second group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb). **Predict**: error, hang, or a result?
 
 # %% name="guess_wrong"
 guess = ask("an error on every rank", "they wait for ever", "a result, and it is wrong")
@@ -100,31 +100,32 @@ guess
 
 # %% tags=["raises-exception"] name="short"
 # %%ranks --deadline 5
-x = torch.full((4 if rank == 0 else 6,), float(rank))
-dist.broadcast(x, src=0)
+gloo = dist.new_group(backend="gloo")
+x = torch.full((4 if rank == 0 else 6,), float(rank), device="cpu")
+dist.broadcast(x, src=0, group=gloo)
 print(x.tolist())
 
 # %% [markdown] name="short_explained"
-# The first four numbers arrived, and there was no error (Gloo, torch 2.13; NCCL leaves such calls undefined). The last two numbers are what the rank
+# The first four numbers arrived, and there was no error (torch 2.13). The last two numbers are what the rank
 # had before. But with four ranks or more, look at rank 3: its last two numbers are those of *rank 1*. Rank 3 got its copy from rank 1; section 4
 # explains why. And what happens if every rank says that it is the root?
 
 
 # %% name="roots"
-def everyone_is_root():
-    rank = dist.get_rank()
-    dist.broadcast(torch.zeros(1), src=rank)
+def everyone_is_root(group=None):
+    dist.broadcast(torch.zeros(1, device="cpu"), src=dist.get_rank(), group=group)
 
 
 # %% tags=["raises-exception"] name="roots_live"
-world.run(everyone_is_root, deadline=3)
+world.run(lambda: everyone_is_root(dist.new_group(backend="gloo")), deadline=3)
 world.reset()  # runs only if there was no error: then unread data may be left in the connections
 
 # %% name="roots_wire"
 print(run(everyone_is_root, ranks=4).failure)
 
 # %% [markdown] name="roots_explained"
-# Every rank sends and none receives. Each live rank knows only its own call; the wire saw all the calls and compares them.
+# Every rank sends and none receives. Each live rank knows only its own call; the wire saw all the calls and compares them. (On NCCL this too is
+# undefined: each rank's data may even arrive somewhere.)
 
 # %% [markdown] name="flat"
 # ## 3. Flat
@@ -387,9 +388,9 @@ for n in (10**3 * 1.1**j for j in range(175)):
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Now with real messages: the next cell times three broadcasts of ours and the library's on your ranks, for 4 KB and for 16 MB, the best of 20 times.
-# $\alpha$ and $\beta$ come from the two figures of *flat*, so these two agree by construction; the other figures test the model. The barrier at the
-# end is included in the time, so $\alpha$ contains a part of it.
+# Now with real messages: the next cell times three broadcasts of ours and the library's on your ranks, for 4 KB and for 16 MB. `bench.seconds_of` runs
+# on every rank: it lets all ranks begin together, waits until the work is done (also on a GPU), and gives the median of 20 times of the slowest rank.
+# $\alpha$ and $\beta$ come from the two figures of *flat*, so these two agree by construction; the other figures test the model.
 #
 # **Predict**: which of the four is fastest for 16 MB?
 
@@ -400,21 +401,13 @@ guess
 
 # %% name="timed"
 def timed_broadcast(broadcast, nbytes, *arguments):
-    tensor, best = torch.zeros(nbytes // 4), math.inf
-    for _ in range(20):
-        dist.barrier()
-        start = time.perf_counter()
-        broadcast(tensor, 0, *arguments)
-        if tensor.is_cuda:
-            torch.cuda.synchronize()
-        dist.barrier()  # over when the last rank has it
-        best = min(best, time.perf_counter() - start)
-    return best
+    tensor = torch.zeros(nbytes // 4)
+    return bench.seconds_of(lambda: broadcast(tensor, 0, *arguments), iterations=20)[0]
 
 
 small, large = 4096, 16 * 2**20
 contest = [(flat_broadcast,), (chain_broadcast, 1), (chain_broadcast, 16), (dist.broadcast,)]
-live = [[max(world.run(timed_broadcast, f, n, *rest)) for n in (small, large)] for f, *rest in contest]
+live = [[world.run(timed_broadcast, f, n, *rest)[0] for n in (small, large)] for f, *rest in contest]
 
 # %% name="live_table"
 p = world.ranks
@@ -427,14 +420,14 @@ for name, row, (rounds, k) in zip(
     ("flat", "chain, k = 1", "chain, k = 16", "dist.broadcast"), live, steps, strict=True
 ):
     models = [rounds * (alpha + n / k * beta) for n in (small, large)]
-    print(f"{name:16}" + "".join(f"{1e3 * t:9.2f}{1e3 * m:9.2f}" for t, m in zip(row, models, strict=True)))
+    print(f"{name:16}" + "".join(f"{1e3 * t:9.3f}{1e3 * m:9.3f}" for t, m in zip(row, models, strict=True)))
 
 # %% [markdown] name="live_explained"
 # The model's last row is a tree, because Gloo uses a tree (`gloo/broadcast.cc`). NCCL uses a ring, which for a broadcast is the pipelined chain (`tuning.cc` has no other algorithm for it).
 #
 # The pipeline may be slower than in the model. In the model every rank has its own link, and all links work at once. Processes on a few cores take
 # turns, so work that should happen at the same time happens one after the other, and 16 segments wake processes 16 times. The *total* work is the
-# same for all four; with too few cores the time depends on it.
+# same for all four; with too few cores the time depends on it. On GPUs each of our sends and receives starts a kernel of its own, which costs some µs.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it

@@ -84,24 +84,28 @@ print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
 # `chunk` makes pieces of $\lceil 9/4 \rceil = 3$ until nothing is left; here this gives only three pieces. `tensor_split` always makes as many pieces
 # as you ask for, but of different sizes. For a scatter, **pad** to a multiple of $p$ and remove the padding afterwards.
 #
-# Now take a table with 4 rows and one column for each rank; rank $r$ must get column $r$. **Predict**: what is wrong with this cell?
+# Now take a table with 4 rows and one column for each rank; rank $r$ must get column $r$. The cell uses a group with Gloo and CPU tensors, as in
+# [Point to point](02_point_to_point.ipynb), because NCCL refuses it. **Predict**: what is wrong with this cell?
 
 # %% name="guess_columns"
 guess = ask("nothing", "it raises an error", "ranks get wrong numbers")
 guess
 
-# %% tags=["raises-exception"] name="columns"
+# %% name="columns"
 # %%ranks --deadline 4
-column = torch.zeros(4, 1)
-columns = torch.arange(4.0 * world_size).view(4, world_size).chunk(world_size, dim=1)
-dist.scatter(column, list(columns) if rank == 0 else None, src=0)
+gloo = dist.new_group(backend="gloo")
+with torch.device("cpu"):
+    column = torch.zeros(4, 1)
+    columns = torch.arange(4.0 * world_size).view(4, world_size).chunk(world_size, dim=1)
+dist.scatter(column, list(columns) if rank == 0 else None, src=0, group=gloo)
 print("got ", column.view(-1).int().tolist())
 print("want", columns[rank].reshape(-1).int().tolist())
 
 # %% [markdown] name="columns_explained"
 # A column of a table is a view with gaps: its numbers are not next to each other in memory. Gloo (torch 2.13) took the four numbers in memory from
-# each column's beginning on. Give collectives contiguous tensors: `[column.contiguous() for column in columns]`. This mistake is common when a weight
-# matrix is split by columns.
+# each column's beginning on. NCCL takes only contiguous tensors: there the root raises an error, and the others wait for it, because only the root has
+# the list. Give collectives contiguous tensors: `[column.contiguous() for column in columns]`. This mistake is common when a weight matrix is split by
+# columns.
 
 # %% [markdown] name="algorithms"
 # ## 3. Flat and tree
@@ -161,7 +165,8 @@ print(f"you said {first_guess.value:g} times; scattering is {broadcast / scatter
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# The same comparison on your ranks, 16 MB in all. **Predict**: is the scatter again about as slow as the broadcast?
+# The same comparison on your ranks, 16 MB in all. `bench.seconds_of` runs on every rank: all begin together, and it gives the median of 20 times of
+# the slowest rank. **Predict**: is the scatter again about as slow as the broadcast?
 
 # %% name="guess_measured"
 guess = ask("about the same", "the scatter is clearly faster", "the broadcast is clearly faster")
@@ -169,36 +174,23 @@ guess
 
 # %% name="timings"
 # %%ranks
-import time
-
-
-def timed(collective):
-    best = float("inf")
-    for _ in range(20):
-        dist.barrier()
-        start = time.perf_counter()
-        collective()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        dist.barrier()  # over when the last rank has its part
-        best = min(best, time.perf_counter() - start)
-    return best
-
+from allranks import bench
 
 n = 4_000_000 // world_size * world_size
 whole, part = torch.zeros(n), torch.zeros(n // world_size)
 parts = list(whole.chunk(world_size)) if rank == 0 else None
-broadcast_s = timed(lambda: dist.broadcast(whole, src=0))
-scatter_s = timed(lambda: dist.scatter(part, parts, src=0))
+broadcast_s, scatter_s = bench.seconds_of(
+    lambda: dist.broadcast(whole, src=0), lambda: dist.scatter(part, parts, src=0), iterations=20
+)
 
 # %% name="measured"
-p, b, s = world.ranks, max(world["broadcast_s"]), max(world["scatter_s"])
-print(f"broadcast {1e3 * b:.1f} ms, scatter {1e3 * s:.1f} ms: {b / s:.1f} times")
+p, b, s = world.ranks, world["broadcast_s"][0], world["scatter_s"][0]
+print(f"broadcast {1e3 * b:.3g} ms, scatter {1e3 * s:.3g} ms: {b / s:.1f} times")
 print(f"model, a link for each rank:        {p / (p - 1):.1f} times (n against n (p-1)/p)")
 print(f"model, all ranks share one memory:  {p:.1f} times (n (p-1) against n (p-1)/p)")
 
 # %% [markdown] name="measured_explained"
-# The first model is that of section 4, for long tensors. With CPU processes the result is usually nearer to the second: the ranks have no separate
+# The first model is that of section 4, for long tensors. (With two ranks both models say 2.) With CPU processes the result is usually nearer to the second: the ranks have no separate
 # links, and a few cores copy all messages through one memory, so the time depends on the **total** of all bytes. A broadcast moves $n(p-1)$ in all, a
 # scatter $n\frac{p-1}{p}$.
 #
@@ -232,7 +224,7 @@ print(table.tolist())
 # It seems natural to let rank 0 read the data and scatter the batches. But then one rank reads, decodes and sends for all ranks in every step. The
 # usual way needs no message: every rank computes which samples belong to it.
 #
-# **Predict**: `DistributedSampler` distributes 10 samples over 4 ranks. How many does each rank get?
+# **Predict**: `DistributedSampler` distributes $2p + 1$ samples over $p$ ranks. How many does each rank get?
 
 # %% name="guess_sampler"
 guess = ask("2 or 3, each sample once", "3, some samples twice", "2, some samples left out")
@@ -242,7 +234,7 @@ guess
 # %%ranks
 from torch.utils.data import DistributedSampler
 
-sampler = DistributedSampler(range(10), num_replicas=world_size, rank=rank, shuffle=False)
+sampler = DistributedSampler(range(2 * world_size + 1), num_replicas=world_size, rank=rank, shuffle=False)
 print(list(sampler))
 
 # %% [markdown] name="sampler_explained"
@@ -312,7 +304,7 @@ for p in (2, 3, 4, 5, 8):
 #             dist.send(held[distance * m :], rank + distance)
 #             held = held[: distance * m]
 #         elif rank % (2 * distance) == distance:
-#             held = torch.empty(min(distance, p - rank) * m)
+#             held = output.new_empty(min(distance, p - rank) * m)
 #             dist.recv(held, rank - distance)
 #     return output.copy_(held[:m])
 # ```

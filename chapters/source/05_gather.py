@@ -33,7 +33,7 @@ first_guess
 # **Predict** what rank 0 prints. Look closely at how it makes its list.
 
 # %% name="guess_list"
-guess = ask("[1, 2, 3, 4]", "[4, 4, 4, 4]", "[0, 0, 0, 0]", "an error")
+guess = ask("1, 2 and so on", "the last rank's number everywhere", "zeros", "an error")
 guess
 
 # %% name="same_room"
@@ -45,8 +45,9 @@ if rank == 0:
     print([tensor.item() for tensor in room])
 
 # %% [markdown] name="same_room_explained"
-# `[t] * 4` is a list of four names for *one* tensor. Each piece overwrote the one before (Gloo fills the list in rank order), and the list shows the
-# last one four times. This is a mistake in Python, not in communication, but it often happens here. With a separate tensor for each rank it works:
+# `[t] * p` is a list of $p$ names for *one* tensor. Each piece overwrote the one before, and the list shows the last one $p$ times. (Gloo fills the list
+# in rank order. With NCCL the pieces race each other, and another rank's may be the last.) This is a mistake in Python, not in communication, but it often
+# happens here. With a separate tensor for each rank it works:
 
 # %% name="own_room"
 # %%ranks
@@ -70,7 +71,8 @@ dist.gather(episode, room, dst=0)
 
 # %% [markdown] name="uneven_explained"
 # A gather needs the same size from all ranks. Only the root has the list, so only the root can see that the sizes differ: it raises an error, and the
-# others wait for it, as in [Scatter](04_scatter.ipynb). There are two solutions. **Pad** to the largest length, which an `all_reduce` with `MAX`
+# others wait for it, as in [Scatter](04_scatter.ipynb). (With NCCL messages as short as these may fit into a buffer; then the others don't wait, and
+# their numbers are lost.) There are two solutions. **Pad** to the largest length, which an `all_reduce` with `MAX`
 # finds, and send the lengths too. Or use **`gather_object`**, which takes any Python object:
 
 # %% name="ways_out"
@@ -222,7 +224,7 @@ print(f"you said {gathered.value:g} and {reduced.value:g} for 512")
 # %% [markdown] name="late"
 # ## 5. Waiting for the slowest
 #
-# The last rank's episode takes 0.4 seconds longer than those of the others. **Predict**: with a gather, after how many milliseconds can the learner use the first rank's experience?
+# The last rank's episode takes 0.4 seconds longer than those of the others. (If you have only two ranks, think of a third.) **Predict**: with a gather, after how many milliseconds can the learner use the first rank's experience?
 
 # %% name="guess_late"
 guess = FloatText(description="ms:")
@@ -232,29 +234,38 @@ guess
 # %%ranks
 import time
 
+
+def now():
+    if device.type == "cuda":
+        torch.cuda.synchronize()  # GPU calls only queue the work
+    return time.perf_counter()
+
+
 x = torch.tensor([float(rank)])
 room = [torch.zeros(1) for _ in range(world_size)] if rank == 0 else None
 dist.barrier()
-start = time.perf_counter()
+start = now()
 time.sleep(0.4 if rank == world_size - 1 else 0)
 dist.gather(x, room, dst=0)
-if device.type == "cuda":
-    torch.cuda.synchronize()
-gathered_ms = 1e3 * (time.perf_counter() - start)
+gathered_ms = 1e3 * (now() - start)
+
+# %% [markdown] name="first_come_intro"
+# Instead, the learner can receive from whichever rank comes first. NCCL can't do that, so the cell uses Gloo and CPU tensors, as in
+# [Point to point](02_point_to_point.ipynb):
 
 # %% name="first_come"
 # %%ranks
-x, arrivals = torch.tensor([float(rank)]), []
-dist.barrier()
+gloo = dist.new_group(backend="gloo")
+x, arrivals = torch.tensor([float(rank)], device="cpu"), []
+dist.barrier(gloo)
 start = time.perf_counter()
 time.sleep(0.4 if rank == world_size - 1 else 0)
-if dist.get_backend() == "gloo":  # NCCL must know the source
-    if rank == 0:
-        for _ in range(world_size - 1):
-            sender = dist.recv(x)
-            arrivals.append((sender, 1e3 * (time.perf_counter() - start)))
-    else:
-        dist.send(x, dst=0)
+if rank == 0:
+    for _ in range(world_size - 1):
+        sender = dist.recv(x, group=gloo)
+        arrivals.append((sender, 1e3 * (time.perf_counter() - start)))
+else:
+    dist.send(x, dst=0, group=gloo)
 
 # %% name="reveal_late"
 print(f"you said {guess.value:g} ms; the gather returned after {world['gathered_ms'][0]:.0f} ms, with everything")
@@ -286,11 +297,9 @@ def timed_gather(group, nbytes):
     room = [torch.zeros_like(x) for _ in range(p)] if rank == 0 else None
     for _ in range(20):
         dist.barrier(group)
-        start = time.perf_counter()
+        start = now()
         dist.gather(x, room, dst=0, group=group)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, now() - start)
     return best
 
 
@@ -305,10 +314,10 @@ print(f"alpha = {1e6 * alpha:.0f} µs, 1/beta = {1e-9 / beta:.2f} GB/s\n")
 print(f"{'ranks':>5}{'measured ms':>13}{'model ms':>10}{'ratio':>7}")
 for p, (_, t) in enumerate(times, start=2):
     model = (p - 1) * (alpha + m * beta)
-    print(f"{p:5}{1e3 * t:13.2f}{1e3 * model:10.2f}{t / model:7.2f}")
+    print(f"{p:5}{1e3 * t:13.3f}{1e3 * model:10.3f}{t / model:7.2f}")
 
 # %% [markdown] name="measure_explained"
-# This is the root's time; the other ranks are done as soon as their own message is sent. It grows with the number of senders, because their messages
+# (With two ranks the table has one row, and it tests nothing.) This is the root's time; the other ranks are done as soon as their own message is sent. It grows with the number of senders, because their messages
 # arrive one after the other. If the ratio is below 1, the senders' work (copying, waking up) overlapped with the root's; if it is above 1, too few
 # cores had to do all the work.
 

@@ -4,17 +4,16 @@
 # **1024 ranks train; one of them writes the log. Every step it needs the mean loss over all tokens and the slowest rank's step time. How does it get
 # them, what does that cost, and what do the tensors of the other 1023 ranks hold afterwards?**
 #
-# 35 minutes · CPU ok · before it: [Start here](00_start_here.ipynb)
+# 35 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
 
 # %% name="start_world"
-import statistics
 import time
 
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, ask, bench, check, schedules
 
 world = World()
 world
@@ -32,10 +31,10 @@ first_guess
 # `dist.reduce(tensor, dst)` adds the tensors of all ranks and puts the sum into the tensor of rank `dst`, in place. `dst` is also called the root.
 # All ranks must call it, also those that get nothing.
 #
-# Rank $r$ contributes $r+1$; the root is rank 0, and gets 10. **Predict** what rank 1 holds afterwards.
+# Rank $r$ contributes $r+1$; the root is rank 0, and gets the sum. **Predict** what the others hold afterwards.
 
 # %% name="guess_others"
-guess = ask("2, as before", "10 too", "0", "something else")
+guess = ask("what they had before", "the sum too", "0", "something else")
 guess
 
 # %% name="others"
@@ -45,8 +44,9 @@ dist.reduce(x, dst=0)
 print(x.item())
 
 # %% [markdown] name="others_explained"
-# Only the root's result is defined. With Gloo on four ranks the others end with 9, 7 and 4: partial sums on their way to rank 0. `reduce` uses your
-# tensor for intermediate results. With eight numbers instead of one, the other ranks hold a mixture of such results:
+# Only the root's result is defined. With Gloo on four ranks the others end with 9, 7 and 4: partial sums on their way to rank 0. (Of two ranks the
+# second keeps its 2.) Gloo uses your tensor for intermediate results. NCCL's ring doesn't (2.30.7, `src/device/reduce.h`): there the others hold what
+# they had. With eight numbers instead of one, the other ranks of Gloo hold a mixture:
 
 # %% name="patchwork"
 # %%ranks
@@ -60,7 +60,7 @@ print([int(value) for value in x])
 #
 # ### All ranks look at the mean
 #
-# Each rank stops training when the mean loss falls below 1.2. The losses are 1, 2, 3 and 4, so the mean is 2.5 and no rank should stop. **Predict**
+# Each rank stops training when the mean loss falls below 1.2. Rank $r$'s loss is $r+1$, so the mean is at least 1.5 and no rank should stop. **Predict**
 # what happens at the barrier, where the next step begins.
 
 # %% name="guess_stop"
@@ -77,7 +77,8 @@ if mean >= 1.2:
     dist.barrier()  # the next step
 
 # %% [markdown] name="early_stop_explained"
-# With Gloo the last rank used its undefined number and stopped, and the rest wait for it (with another backend other ranks may stop). The network was
+# With Gloo the last rank used its undefined number and stopped, and the rest wait for it. With NCCL every rank except 0 divides its own loss by $p$ and
+# stops. The network was
 # fine. **If all ranks decide, all ranks must know the result**: use `all_reduce`, or let the root decide and broadcast the decision. (The waiting
 # ranks could not be freed; the world has started new ones.)
 
@@ -245,12 +246,13 @@ guess
 # %% name="waiting"
 def waited_s(collective):
     x = torch.ones(1)
-    dist.barrier()
+    dist.all_reduce(x)
+    x.item()  # now all ranks are here; on a GPU a call returns early, and reading the number waits for it
     if dist.get_rank() == 0:
         time.sleep(0.5)
     start = time.perf_counter()
     collective(x)
-    x.item()  # on a GPU the call returns early; this waits for the result
+    x.item()
     return time.perf_counter() - start
 
 
@@ -265,8 +267,9 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# A reduce and an all-reduce on your ranks. The model uses a binomial tree for the reduce and a ring for the all-reduce; $\alpha$ comes from the
-# shortest reduce and $\beta$ from the longest. **Predict** which is slower at 8 MiB.
+# A reduce and an all-reduce on your ranks. `bench.seconds_of` runs on every rank: all begin together, and it gives the median of nine times of the
+# slowest rank. The model uses a binomial tree for the reduce and a ring for the all-reduce; $\alpha$ comes from the shortest reduce and $\beta$ from the
+# longest. **Predict** which is slower at 8 MiB.
 
 # %% name="guess_measure"
 guess = ask("reduce", "all_reduce", "about equal")
@@ -274,22 +277,15 @@ guess
 
 
 # %% name="timing"
-def timings(collective, nbytes, repeats=9):
-    tensor, seconds = torch.zeros(nbytes // 4), []
-    for _ in range(repeats + 1):
-        dist.barrier()
-        start = time.perf_counter()
-        collective(tensor)
-        if tensor.is_cuda:
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[1:])  # the first is a warm-up
+def timing(collective, nbytes):
+    tensor = torch.zeros(nbytes // 4)
+    return bench.seconds_of(lambda: collective(tensor), iterations=9)[0]
 
 
 # %% name="measured"
 sizes = [2**10, 2**15, 2**20, 2**23]
 calls = {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce": dist.all_reduce}
-seconds = {name: [max(world.run(timings, call, n)) for n in sizes] for name, call in calls.items()}
+seconds = {name: [world.run(timing, call, n)[0] for n in sizes] for name, call in calls.items()}
 tree, ring = schedules.binomial_reduce(world.ranks), schedules.ring_all_reduce(world.ranks)
 alpha = seconds["reduce"][0] / tree.steps
 beta = max(seconds["reduce"][-1] / tree.steps - alpha, 1e-15) / sizes[-1]
@@ -297,11 +293,11 @@ print(f"{'KiB':>6}{'reduce ms':>12}{'tree model':>12}{'all_reduce ms':>15}{'ring
 for i, n in enumerate(sizes):
     model = [1e3 * schedule.price(n, alpha, beta) for schedule in (tree, ring)]
     measured = [1e3 * seconds[name][i] for name in calls]
-    print(f"{n // 1024:6}{measured[0]:12.2f}{model[0]:12.2f}{measured[1]:15.2f}{model[1]:12.2f}")
+    print(f"{n // 1024:6}{measured[0]:12.3f}{model[0]:12.3f}{measured[1]:15.3f}{model[1]:12.3f}")
 
 # %% [markdown] name="measure_explained"
 # If the all-reduce is slower than the model of a ring, the ranks may share something: all your ranks may use one memory, and an all-reduce moves
-# twice as many bytes through it in all. And your backend may use other algorithms than the model: in section 1 the ranks held mixed pieces, so Gloo
+# twice as many bytes through it in all. And your backend may use other algorithms than the model: in section 1 the ranks of Gloo held mixed pieces, so it
 # cuts the tensor, while a tree would send it whole. For a reduce NCCL has only the ring (2.30.7, `tuning.cc`).
 
 # %% [markdown] name="where"

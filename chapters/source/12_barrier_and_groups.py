@@ -124,7 +124,8 @@ Player(trace)
 # ## 3. What it costs
 #
 # With $\alpha$ seconds a message, $T = \lceil\lg p\rceil\,\alpha$. There is no $\beta$, because there is no data. We measure $\alpha$ as half the
-# time in which one number goes from rank 0 to rank 1 and back. Then we time both barriers on all ranks, which start together.
+# time in which one number goes from rank 0 to rank 1 and back. Then we time both barriers on all ranks, which start together. (On a GPU a call
+# returns when it is queued; the clock is right because `item()` and a barrier wait until the GPU is done.)
 
 
 # %% name="timings"
@@ -173,13 +174,13 @@ print(f"dist.barrier {1e6 * statistics.median(world['library']):.0f} µs")
 # %% [markdown] name="price_explained"
 # $\alpha$ was measured while only two ranks used the machine; in a barrier all ranks must be *awake*. With more ranks than cores, ranks take turns,
 # and the barrier's time depends on these turns: expect several times the model. With Gloo the library's barrier also uses a separate thread that must
-# wake; plain messages don't. On a cluster, first check whether ranks are late, as in section 1; the barrier itself is rarely slow.
+# wake; plain messages don't. With NCCL $\alpha$ also contains the start of a kernel and the CPU's wait for it. On a cluster, first check whether ranks are late, as in section 1; the barrier itself is rarely slow.
 
 # %% [markdown] name="groups"
 # ## 4. Groups
 #
-# A group is a subset of the ranks with its own collectives. With ranks arranged in rows, `rank // columns` is a rank's row. **Predict** what rank 1
-# holds after summing its row, if rank $r$ contributes $r + 1$ (four ranks, two columns).
+# A group is a subset of the ranks with its own collectives. With ranks arranged in rows, `rank // columns` is a rank's row. A row has two ranks; with
+# an odd number of ranks, all of them. **Predict** what rank 1 holds after summing its row, if rank $r$ contributes $r + 1$.
 
 # %% name="guess_row"
 guess = IntText(description="rank 1:")
@@ -219,26 +220,30 @@ print(f"{x.item():g}", *(str(w.message) for w in warned))
 # %% [markdown] name="outsider_explained"
 # The last rank gets a warning and keeps its number. In a log of 64 ranks such a line is easy to miss.
 #
-# **A group made by its members only.** Here only the members call `new_group`. At first it works. **Predict** when the problem occurs.
+# **A group made by its members only.** Here only the members call `new_group`. (With `backend="gloo"` and CPU tensors the cell does the same in every
+# world, on GPUs too.) At first it works. **Predict** when the problem occurs.
 
 # %% name="guess_members"
 guess = ask("never", "when this group is used", "with the next group")
 guess
 
-# %% tags=["raises-exception"] name="members_only"
+# %% tags=["raises-exception", "not-on-nccl"] name="members_only"
 # %%ranks --deadline 4
 if rank < world_size - 1:
-    team = dist.new_group(list(range(world_size - 1)))
-    dist.all_reduce(torch.ones(1), group=team)
+    team = dist.new_group(list(range(world_size - 1)), backend="gloo")
+    dist.all_reduce(torch.ones(1, device="cpu"), group=team)
 print("so far, so good")
-everybody = dist.new_group(list(range(world_size)))
-dist.all_reduce(torch.ones(1), group=everybody)
+everybody = dist.new_group(list(range(world_size)), backend="gloo")
+dist.all_reduce(torch.ones(1, device="cpu"), group=everybody)
 
 # %% [markdown] name="members_explained"
 # Each rank counts its groups, and ranks find each other by that number. The last rank has counted one group fewer, so it and the others look for each
-# other under different names. Gloo connects a group when it is made and hangs there; NCCL connects at a group's first call, so it hangs one line
-# later. In both cases the hang comes in correct code, perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that only
-# their members make.)
+# other under different names. The hang comes in correct code, perhaps thousands of lines later. (`use_local_synchronization=True` is for groups that
+# only their members make.)
+#
+# Gloo connects a group when it is made. NCCL does too, if `init_process_group` was given a `device_id`, as in our World: it *splits* the world's
+# communicator, and all its ranks take part in a split. So the members' split meets the last rank's next `new_group`, which splits differently, and
+# NCCL does not define what comes of that. Without `device_id` a communicator forms only at the group's first collective.
 
 # %% [markdown] name="mesh"
 # ## 5. A mesh
@@ -322,7 +327,7 @@ check(hierarchical_all_reduce)
 guess = ask("it works: the groups differ", "they wait for ever", "wrong sums")
 guess
 
-# %% tags=["raises-exception"] name="order"
+# %% tags=["raises-exception", "not-on-nccl"] name="order"
 # %%ranks --deadline 3
 pair = dist.new_group([0, 1])
 x = torch.ones(1)
@@ -331,7 +336,8 @@ for group in (pair, None) if rank == 1 else (None, pair):
         dist.all_reduce(x, group=group)
 
 # %% [markdown] name="order_explained"
-# Rank 0 waits for rank 1 in the world's call, rank 1 waits for rank 0 in the pair's call. **If two ranks share two groups, they must use them in the
+# Rank 0 waits for rank 1 in the world's call, rank 1 waits for rank 0 in the pair's call. (On GPUs both calls return, and the two GPUs wait for each
+# other in the same way: the report says so at the end of the cell.) **If two ranks share two groups, they must use them in the
 # same order.** NCCL's user guide gives the same warning for communicators that are used at the same time.
 
 # %% [markdown] name="where"

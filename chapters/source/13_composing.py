@@ -31,7 +31,7 @@ first_guess
 # Each rank holds a piece of some data, and all need one fact about the whole. What must a rank send to the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
 # $r+1$ numbers, and all of them are $r$.
 #
-# **Predict**, for four ranks: the mean of all ten numbers, and the average of the ranks' means.
+# **Predict**, for your $p$ ranks: the mean of all $\frac{p(p+1)}{2}$ numbers, and the average of the ranks' means.
 
 # %% name="guess_means"
 whole, means = FloatText(description="of all:"), FloatText(description="of means:")

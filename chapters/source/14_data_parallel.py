@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Data parallel, by hand
 #
-# **Four processes train one model, each on its own share of every batch. After 50 steps all four must hold the same weights, and these must be the
+# **Several processes train one model, each on its own share of every batch. After 50 steps all must hold the same weights, and these must be the
 # weights of a single process that has all the data. What must they agree on, and when?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
@@ -50,7 +50,7 @@ print(f"{model.weight[0, 0].item():+.4f}")
 #
 # Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) gives indices to each rank; this needs no
 # messages, because all ranks compute the same order. **Predict**: a data set
-# has $2p + 1$ samples for $p$ ranks (9 for four). How many does each rank get, if you leave the sampler's options alone?
+# has $2p + 1$ samples for $p$ ranks. How many does each rank get, if you leave the sampler's options alone?
 
 # %% name="guess_sampler"
 guess = IntText(description="samples:")
@@ -339,7 +339,7 @@ for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
 # %% [markdown] name="uneven_explained"
-# That is why samplers give equal shares. If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
+# That is why samplers give equal shares. (On GPUs the last call returns, and the others wait for it at the end of the cell.) If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
 #
 # **A parameter that was not used.** This model has two heads. Here even ranks use head A and odd ranks head B, so on each rank one head has no gradient. The loop skips this head:
 
@@ -361,10 +361,11 @@ def two_heads(skip_unused):
 
 
 # %% [markdown] name="unused_guess"
-# On four ranks head A should get $1 + 3 = 4$ and head B $2 + 4 = 6$. **Predict** what rank 0 gets for head A.
+# Head A should get the sum over the even ranks, and head B that over the odd ones: with four ranks $1 + 3 = 4$ and $2 + 4 = 6$. **Predict** what
+# rank 0 gets for head A.
 
 # %% name="guess_unused"
-guess = ask("4", "10", "an error", "a hang")
+guess = ask("the even ranks' sum", "the sum of all ranks", "an error", "a hang")
 guess
 
 # %% name="unused_run"

@@ -56,59 +56,82 @@ print(", ".join(ready))
 # ## 2. Start now, wait later
 #
 # `async_op=True` makes a collective return at once, with a handle. The work then runs elsewhere: with Gloo in separate threads, with NCCL on a
-# separate stream. In the next cell rank 0 is 0.3 s late.
+# separate stream. In the next cell rank 0 is 0.3 s late. (The cell uses Gloo and the CPU, also in a world on GPUs.)
 # **Predict** what `x` holds on rank 1 right after the call.
 
 # %% name="guess_async"
-guess = ask("1", "4", "nobody can say")
+guess = ask("1", "the sum of all ranks", "nobody can say")
 guess
 
 # %% name="async_run"
 # %%ranks
 import time
 
+gloo = dist.new_group(backend="gloo")
 if rank == 0:
     time.sleep(0.3)
-x = torch.ones(1)
-work = dist.all_reduce(x, async_op=True)
+x = torch.ones(1, device="cpu")
+work = dist.all_reduce(x, group=gloo, async_op=True)
 print(f"at once:    {x.item():g}, completed: {work.is_completed()}")
 work.wait()
 print(f"after wait: {x.item():g}")
 
 # %% [markdown] name="async_explained"
-# Before `wait()` you must neither read nor write the memory: it may hold your number, a partial sum or the total. If an optimizer steps too early,
-# there is no error, but the copies of the model become different. (On a GPU `wait()` makes the stream wait, not the Python program.)
+# Before `wait()` you must neither read nor write the memory, as this cell did on purpose: it may hold your number, a partial sum or the total. If an
+# optimizer steps too early, there is no error, but the copies of the model become different. (On a GPU `wait()` makes the stream wait, not the Python
+# program; `item()` makes the program wait, but only for the stream. Without the `wait()` before it, it reads too early there too.)
 #
 # ## 3. Hide it
 #
 # Now combine the two: the hook starts the all-reduce, and after `backward()` we wait for all of them. The step below can all-reduce after or during
-# backward, and records when each gradient was ready. (On a GPU a hook fires when its layer's work has been *queued*, so the layers' bars are too
-# early there.)
+# backward, and notes when each gradient was ready. On a GPU a hook fires when its layer's work is *queued*; so there `Clock` queues events, and the
+# GPU notes when it reaches them.
+
+
+# %% name="clock"
+class Clock:
+    """Notes when this rank's device comes to a point, in the seconds that a trace has."""
+
+    def __init__(self):
+        self.gpu, self.marks = torch.get_default_device().type == "cuda", []
+
+    def mark(self):
+        self.marks.append(torch.cuda.Event(enable_timing=True) if self.gpu else time.monotonic())
+        if self.gpu:
+            self.marks[-1].record()
+
+    def seconds(self):
+        if not self.gpu:
+            return self.marks
+        self.mark()  # a moment that the GPU's clock and the computer's clock both know
+        self.marks[-1].synchronize()
+        now = time.monotonic()
+        return [now - 1e-3 * mark.elapsed_time(self.marks[-1]) for mark in self.marks[:-1]]
 
 
 # %% name="one_step"
 def one_step(overlap, width=512, layers=6):
     torch.manual_seed(0)
     model = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
-    weights, clock, works = list(model.parameters()), [], []
+    weights, clock, works = list(model.parameters()), Clock(), []
 
     def gradient_is_ready(weight):
-        clock.append(time.monotonic())
+        clock.mark()
         if overlap:
             works.append(dist.all_reduce(weight.grad, async_op=True))
 
     for weight in weights:
         weight.register_post_accumulate_grad_hook(gradient_is_ready)
     loss = model(torch.randn(256, width)).square().mean()
-    clock.append(time.monotonic())
+    clock.mark()
     dist.barrier()
-    clock.append(time.monotonic())
+    clock.mark()
     loss.backward()
     if not overlap:
         works = [dist.all_reduce(weight.grad, async_op=True) for weight in reversed(weights)]
     for work in works:
         work.wait()
-    return clock, [weight.grad / dist.get_world_size() for weight in weights]
+    return clock.seconds(), [weight.grad / dist.get_world_size() for weight in weights]
 
 
 # %% [markdown] name="one_step_guess"
@@ -148,6 +171,7 @@ Player(after, during)
 # The result is the same, because what is added is the same.
 #
 # The times don't mean much yet: if ranks share cores, an all-reduce *takes* cores from the computing that should hide it. Section 7 measures this.
+# (On GPUs these layers are done in microseconds, and the all-reduces can hardly hide behind them.)
 
 # %% [markdown] name="order"
 # ## 4. The same order everywhere
@@ -158,7 +182,7 @@ Player(after, during)
 
 
 # %% name="guess_order"
-guess = ask("1", "5.5", "an error", "a hang")
+guess = ask("1", "something between 1 and 10", "an error", "a hang")
 guess
 
 
@@ -304,7 +328,8 @@ for work in works:
     work.wait()
 
 # %% [markdown] name="never_explained"
-# The last rank makes two calls and the others three. (And the two calls that matched are not of the same layer.) If hooks launch all-reduces, the
+# The last rank makes two calls and the others three. (And the two calls that matched are not of the same layer. On GPUs `wait()` returns, and the
+# report shows that the others wait for their GPU.) If hooks launch all-reduces, the
 # program must launch the missing ones after backward, with zeros, in the agreed order. Or it must know them before: `find_unused_parameters` searches
 # the graph for them.
 #
@@ -380,8 +405,6 @@ for size, name in zip([*sizes_mib, None], choices, strict=True):
     print(
         f"{name:20}{price.calls:6} calls  {1e3 * price.seconds:7.1f} ms of communication, exposed {1e3 * price.exposed_s:7.1f} ms"
     )
-
-# %% name="sizes_reveal"
 print(f"you said {size_guess.value} and, at the top, {first_guess.value:g} ms")
 
 # %% name="sizes_figure"
@@ -407,8 +430,8 @@ plt.show()
 # ## 7. Measured here
 #
 # The next cell runs DDP on your ranks, with 8 layers of 1 MiB and several bucket sizes, for two kinds of backward pass. In `"cores"` the layers
-# really compute, on the cores that also do the all-reduce. In `"elsewhere"` each layer sleeps instead: it takes time but no core, like an accelerator
-# that computes while another unit sends.
+# really compute, on the cores that also do the all-reduce (on a GPU: on its multiprocessors, of which NCCL's kernels take some). In `"elsewhere"` each
+# layer sleeps instead: it takes time but no core, like an accelerator that computes while another unit sends.
 #
 # **Predict** for each, with buckets of 1 MiB: what percentage of the communication will be hidden?
 
@@ -448,8 +471,8 @@ def seconds_of(action):
     dist.barrier()
     start = time.perf_counter()
     action()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()  # the calls have only been queued
     return time.perf_counter() - start
 
 
@@ -493,7 +516,7 @@ rows = {
 p, nbytes = world.ranks, 8 << 20
 eight, one = (statistics.median(rows[kind, mib][2] for kind in ("cores", "elsewhere")) for mib in (1, 8))
 alpha = max(eight - one, 0) / 7 / (2 * (p - 1))
-beta = (one - 2 * (p - 1) * alpha) / (2 * (p - 1) / p * nbytes)
+beta = max(one - 2 * (p - 1) * alpha, 1e-9) / (2 * (p - 1) / p * nbytes)
 here = workload.Cluster(p, 1 / beta, alpha)
 print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s per direction; times in ms")
 

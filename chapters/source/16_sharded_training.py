@@ -137,7 +137,7 @@ display(difference_guess, volume_guess)
 # %% name="train_run"
 (plain, plain_trace), (sharded, sharded_trace) = world.trace(train, False), world.trace(train, True)
 print(f"largest difference {(plain[0][0] - sharded[0][0]).abs().max():.1e}")
-print(f"optimizer state on rank 0: {plain[0][1]} bytes plain, {sharded[0][1]} sharded")
+print(f"optimizer state on rank 0: {plain[0][1]} bytes plain, {sharded[0][1]} sharded")  # 4 of them count the steps
 
 
 # %% name="sent_by_a_rank"
@@ -160,7 +160,8 @@ for name, trace, price in (
 
 # %% [markdown] name="volume_explained"
 # Training and bytes are the same, because an all-reduce *is* a reduce-scatter and an all-gather; the small difference from the prediction is padding.
-# (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`.) We write $2P$ for this volume of
+# (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`. No rank sends Adam's step counter: every rank
+# counts for itself, and torch may keep that one number on the CPU, from where NCCL sends nothing.) We write $2P$ for this volume of
 # $2\frac{p-1}{p}P$ elements. Only the optimizer's state is smaller, $\frac1p$ of the whole.
 #
 # ### Stage 1 in torch
@@ -454,13 +455,13 @@ def evaluate_on_rank_0():
     model = sharded_model()
     if dist.get_rank() == 0:
         loss_of(model, 0)
-    dist.barrier()
 
 
 world.run(evaluate_on_rank_0, deadline=3)
 
 # %% [markdown] name="evaluate_explained"
-# Now a forward pass *contains* communication. All ranks must run it equally often. The same holds for saving: a `state_dict` holds shards, and putting them together is a collective.
+# Now a forward pass *contains* communication. All ranks must run it equally often. (Had the others gone on to a barrier or to the next step, their
+# call would meet rank 0's all-gather: a hang with Gloo; undefined with NCCL, and perhaps wrong weights.) The same holds for saving: a `state_dict` holds shards, and putting them together is a collective.
 #
 # **The head is forgotten.** The blocks are sharded, but the call for the whole model is missing, so no call of `fully_shard` manages the head. **Predict** what happens to it in training.
 

@@ -320,8 +320,7 @@ measured = bench.seconds_of(
 )
 
 # %% name="table"
-p = world.ranks
-small, large, layers = world["measured"][0]
+p, (small, large, layers) = world.ranks, world["measured"][0]
 alpha = small / 32 / (2 * (p - 1))
 beta = max(large - small / 32, 0) / (2 * (p - 1) / p * 2**22)
 model = 32 * schedules.ring_all_reduce(p).price(2**16, alpha, beta)
@@ -369,15 +368,21 @@ for what, said, price in (("layers cut", tensor_guess, tensor), ("12 whole", pip
 
 # %% [markdown] name="stage_intro"
 # So why do people split layers at all? Watch when the ranks *work*. The layers below are real; a sleep replaces a GPU's computing time (20 ms
-# forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what backward needs.
+# forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what backward needs. Between two pieces of work a rank sends what
+# it has made and receives what it needs next, both in one batch, so that it doesn't matter who is first.
 
 
 # %% name="stage"
 class Stage:
-    def __init__(self, send):
-        self.rank, self.p, self.send = dist.get_rank(), dist.get_world_size(), send
+    def __init__(self):
+        self.rank, self.p, self.kept, self.log = dist.get_rank(), dist.get_world_size(), {}, []
         torch.manual_seed(self.rank)
-        self.layer, self.kept, self.sent, self.log = torch.nn.Linear(16, 16), {}, [], []
+        self.layer = torch.nn.Linear(16, 16)
+
+    def peer(self, what, way):
+        """The rank from which the input of this work comes (way -1), or to which its output goes (1)."""
+        other = self.rank + way if what == "F" else self.rank - way
+        return other if 0 <= other < self.p else None
 
     def work(self, what, i):
         start = time.monotonic()
@@ -387,28 +392,28 @@ class Stage:
 
 # %% name="forward_backward"
 def forward(stage, i, x):
-    if stage.rank > 0:
-        dist.recv(x, stage.rank - 1)
-        x[0, 0].item()  # on a GPU, waits until it is here
     x.requires_grad_()
     stage.kept[i] = x, torch.tanh(stage.layer(x))
     stage.work("F", i)
-    if stage.rank < stage.p - 1:
-        y = stage.kept[i][1].detach()
-        stage.sent.append((y, stage.send(y, stage.rank + 1)))
+    return stage.kept[i][1].detach()
 
 
-def backward(stage, i):
+def backward(stage, i, gradient):
     x, y = stage.kept[i]
-    gradient = torch.ones_like(y)  # the loss is the sum of the last stage's outputs
-    if stage.rank < stage.p - 1:
-        dist.recv(gradient, stage.rank + 1)
-        gradient[0, 0].item()
     stage.work("B", i)
     y.backward(gradient)
     del stage.kept[i]
-    if stage.rank > 0:
-        stage.sent.append((x.grad, stage.send(x.grad, stage.rank - 1)))
+    return x.grad
+
+
+def in_one_batch(made, to, needed, source):  # a peer is None if there is nothing to send or to receive
+    calls = [dist.P2POp(dist.isend, made, to)] if to is not None else []
+    if source is not None:
+        calls.append(dist.P2POp(dist.irecv, needed, source))
+    for work in dist.batch_isend_irecv(calls) if calls else []:
+        work.wait()
+    if source is not None:
+        needed[0, 0].item()  # on a GPU, waits until it is here
 
 
 # %% [markdown] name="orders_intro"
@@ -420,16 +425,18 @@ def gpipe(rank, p, m):
     return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
 
 
-def pipelined(order, m, send=dist.isend):
-    stage = Stage(send)
+def pipelined(order, m, exchange=in_one_batch):
+    stage, made, to = Stage(), None, None
     torch.manual_seed(100)
     batch = torch.randn(m, 8, 16)
     dist.barrier()
     for what, i in order(stage.rank, stage.p, m):
-        forward(stage, i, batch[i].clone()) if what == "F" else backward(stage, i)
-    for _, work in stage.sent:
-        if work is not None:  # a blocking send gives no handle
-            work.wait()
+        # the loss is the sum of the last stage's outputs, so that its gradient is 1
+        needed = batch[i].clone() if what == "F" else torch.ones(8, 16)
+        exchange(made, to, needed, stage.peer(what, -1))
+        made = forward(stage, i, needed) if what == "F" else backward(stage, i, needed)
+        to = stage.peer(what, 1)
+    exchange(made, to, None, None)
     return stage.log, stage.layer.weight.grad
 
 
@@ -527,25 +534,35 @@ for name, ranks in runs.items():
 # %% [markdown] name="deadlock"
 # ### Which order works with blocking sends?
 #
-# Let `send` wait for its receiver. **Predict**: which of the two orders ends without a deadlock?
+# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver. **Predict**: which of the two orders ends without a deadlock?
 
 # %% name="guess_deadlock"
 guess = ask("both", "only GPipe", "only 1F1B", "neither")
 guess
 
-# %% name="blocking_gpipe"
-len(world.run(pipelined, gpipe, 8, dist.send))
 
-# %% tags=["raises-exception"] name="blocking_1f1b"
-world.run(pipelined, one_f_one_b, 8, dist.send, deadline=5)
+# %% name="blocking_gpipe"
+def one_by_one(made, to, needed, source):
+    if to is not None:
+        dist.send(made, to)
+    if source is not None:
+        dist.recv(needed, source)
+
+
+len(world.run(pipelined, gpipe, 8, one_by_one))
+
+# %% tags=["raises-exception", "not-on-nccl"] name="blocking_1f1b"
+world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
 
 # %% name="wire_deadlock"
-wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, dist.send)).deadlock
+wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlock
 
 # %% [markdown] name="deadlock_explained"
 # In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
-# $r$, and both wait in `send`. The code above used `isend` to avoid this. On NCCL, where a pair's messages queue on a stream, the two must be one
-# batch: `batch_isend_irecv` (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
+# $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: NCCL keeps 512 bytes in a buffer until the receiver comes, so no rank
+# waits. Real activations have megabytes, for which there is no room: then it hangs. The wire, where each send waits for its receiver, shows the
+# deadlock at any size. `isend` does not help on NCCL, where a rank's single messages queue one behind the other; the send and the receive must be one
+# batch, as above (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
 
 # %% [markdown] name="axes"
 # ## 7. All three at once

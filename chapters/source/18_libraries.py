@@ -241,8 +241,9 @@ for _ in range(8):
 print("\n".join(seen))
 
 # %% [markdown] name="bool_explained"
-# In brackets is the byte that stores the flag. Gloo adds bytes: with four ranks 4, 16, 64, and then 256, which is too large for a byte, so it becomes 0.
-# (An odd number of ranks never gets there; with 256 ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this
+# In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which is too
+# large for a byte, so it becomes 0. (With two ranks that takes eight steps, with eight ranks three; an odd number of ranks never gets there; with 256
+# ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this
 # reason (`ProcessGroupNCCL.cpp`). So one line gives different results with two libraries, without an error.
 #
 # ### Your turn: a step for any library

@@ -229,11 +229,11 @@ for (a, b), seconds in world.run(distances)[0].items():
 # On one socket all pairs take about the same time; small differences come from the use of the processor. On several sockets or nodes you would see
 # blocks: small numbers within, large ones between. This picture shows the topology as a program sees it.
 #
-# On a single machine two levels can save only messages: they take $2(g-1) + 2(m-1)$ steps, the ring $2(p-1)$. **Predict** how much faster it is to
-# split your ranks in two halves, for 4 KiB and for 1 MiB.
+# On a single machine two levels can save only messages: they take $2(g-1) + 2(m-1)$ steps, the ring $2(p-1)$. We split your ranks in two halves, or,
+# if their number is odd, into "nodes" of one rank. **Predict** how much of the time that saves, for 4 KiB and for 1 MiB.
 
 # %% name="guess_gain"
-gain = ["nothing", "up to a third", "a half or more"]
+gain = ["nothing", "up to a half", "more than a half"]
 gain_small, gain_large = ask(*gain, description="4 KiB:"), ask(*gain, description="1 MiB:")
 display(gain_small, gain_large)
 
@@ -260,7 +260,8 @@ for nbytes in (2**12, 2**20):
         print(f"{nbytes:8} bytes, {name:12} model {1e3 * seconds:7.2f} ms, measured {1e3 * took:7.2f} ms")
 
 # %% [markdown] name="measured_explained"
-# In the model two levels save a third of the time for the short vector with four ranks (four steps instead of six), and little for the long one. Your
+# In the model two levels save a third of the time for the short vector with four ranks (four steps instead of six), 43 % with eight (eight instead of
+# 14), nothing with two or with an odd number, where each node has one rank; and little for the long vector. Your
 # measurements may differ because ranks take turns on too few cores. **On one machine a hierarchy saves messages, between machines it saves bytes.**
 #
 # ## 7. Wrong assumptions about placement
@@ -268,7 +269,7 @@ for nbytes in (2**12, 2**20):
 # A two-level algorithm must know which rank is on which node. Most programs assume that ranks with neighbouring numbers are on one node, and so did
 # our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another. We run four plans on the live ranks and count the bytes
 # between the nodes: ring and two levels, each with ranks in order and with round-robin placement. **Predict** the kB that go between the nodes in
-# all, for $n$ = 480 kB on four ranks.
+# all, for $n$ = 480 kB on your ranks.
 
 # %% name="guess_crossing"
 names = ("ring", "ring, round robin", "two levels", "two levels, round robin")

@@ -22,6 +22,9 @@ world = World()
 world
 
 # %% [markdown] name="skipped"
+# **If your ranks are on GPUs**, some reports look different: with NCCL a call returns when it is *queued*, and the rank waits later, where it needs the
+# result. The text says where. `World(backend="gloo")` instead of `World()` shows every report as it is described here.
+#
 # ## 1. The hang comes after the mistake
 #
 # In [Data parallel](14_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
@@ -54,7 +57,7 @@ for step in range(5):
 # %% [markdown] name="standings"
 # ## 2. The report, as data
 #
-# Rank 0 broadcasts new weights while the others average gradients. **Predict**: what happens?
+# Rank 0 broadcasts new weights while the others average gradients, here on the CPU in a group with Gloo. **Predict**: what happens?
 
 # %% name="guess_desync"
 guess = ask("an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong")
@@ -62,22 +65,23 @@ guess
 
 
 # %% name="desync"
-def two_plans():
+def two_plans(group=None):
     if dist.get_rank() == 0:
-        dist.broadcast(torch.ones(4, 2), src=0)
+        dist.broadcast(torch.ones(4, 2, device="cpu"), src=0, group=group)
     else:
-        dist.all_reduce(torch.ones(8))
+        dist.all_reduce(torch.ones(8, device="cpu"), group=group)
 
 
 try:
-    world.run(two_plans, deadline=2)
+    world.run(lambda: two_plans(dist.new_group(backend="gloo")), deadline=2)
 except RanksStuck as stuck:
     for s in stuck.statuses:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
 # %% [markdown] name="desync_explained"
 # All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing; each call waits for messages that will
-# never come. NCCL calls mismatches undefined. The table shows what to fix: the ranks are at two different lines of code, where there should be one.
+# never come. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined:
+# its calls return, and then the ranks may wait for their GPUs, or hold anything. The flight recorder of section 4 shows both calls.)
 #
 # The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
 
@@ -95,13 +99,13 @@ guess
 
 
 # %% name="dtype_live"
-def two_dtypes():
-    x = torch.ones(1, dtype=torch.int32 if dist.get_rank() == 0 else torch.float32)
-    dist.all_reduce(x)
+def two_dtypes(group=None):
+    x = torch.ones(1, dtype=torch.int32 if dist.get_rank() == 0 else torch.float32, device="cpu")
+    dist.all_reduce(x, group=group)
     return x.item()
 
 
-print("live:", world.run(two_dtypes, deadline=3))
+print("live:", world.run(lambda: two_dtypes(dist.new_group(backend="gloo")), deadline=3))
 print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 
 # %% [markdown] name="dtype_explained"
@@ -119,7 +123,9 @@ print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 def training():
     for _ in range(200):
         time.sleep(0.02)  # forward and backward
-        dist.all_reduce(torch.ones(8))
+        x = torch.ones(8)
+        dist.all_reduce(x)
+        x[0].item()  # for the log; on a GPU the rank waits here
     return "trained"
 
 
@@ -142,10 +148,14 @@ world.run(training, deadline=3)
 # The errors do *not* say "killed". "Connection closed by peer" means that **a healthy rank reports another rank's end**. Our World knows the true
 # cause because it asked the operating system. In a cluster, look first for the process that has ended (exit code, kernel log), and for the earliest
 # log line.
+#
+# With NCCL the others may see nothing at all: their calls have returned, and their GPUs wait for bytes that nobody sends. Only in the network between
+# nodes does a broken connection show. In each rank a thread of PyTorch, the **watchdog**, looks at the queue and ends the process if a call has been in
+# it for longer than the group's timeout.
 
 # %% [markdown] name="pause_question"
 # **A rank stops without dying.** Rank 1 gets SIGSTOP: the process exists, its connections are open, but it does nothing. A rank that waits for a file
-# system or stands in a debugger behaves in the same way. **Predict**.
+# system or stands in a debugger behaves in the same way. **Predict** what the others see.
 
 # %% name="guess_pause"
 guess = ask("a broken connection, as before", "all others wait, and no error ever comes", "the others go on without it")
@@ -156,8 +166,8 @@ world.fault(rank=1, kind="pause", after_s=0.5)
 world.run(training, deadline=2)
 
 # %% [markdown] name="pause_explained"
-# There is no error, because the connections still work. Only a deadline ends the wait. PyTorch has one: 10 minutes by default with NCCL, 30 with
-# other backends. The report says **does not answer** of the rank that is the cause: it could not even say where it is. All others can, and all of
+# There is no error, because the connections still work. Only a deadline ends the wait. PyTorch has one: 10 minutes by default with NCCL (the
+# watchdog's), 30 with other backends. The report says **does not answer** of the rank that is the cause: it could not even say where it is. All others can, and all of
 # them are in the same collective.
 
 # %% [markdown] name="drop_question"
@@ -186,7 +196,8 @@ world.run(pipeline, deadline=2)
 
 # %% [markdown] name="drop_explained"
 # The report names the **peer** of each wait. Follow the peers: each rank waits for its left neighbour; rank 1 waits for rank 0, which is *done*. **Look
-# at the end of the chain**: the rank there waits for no other rank. If the chain is a circle, it is a deadlock, and the program is wrong.
+# at the end of the chain**: the rank there waits for no other rank. If the chain is a circle, it is a deadlock, and the program is wrong. (With NCCL
+# a pair's *first* message makes the program wait in the call, as here. Later short ones are queued, and the rank waits for its GPU.)
 
 # %% [markdown] name="slow_question"
 # **A rank is slow.** Each of rank 1's operations begins 50 ms late, as with a hot card, a busy CPU or a slow disk. We run ten steps without and then
@@ -291,7 +302,7 @@ if rank != 1:
 print("passed")
 
 # %% [markdown] name="monitored_explained"
-# Rank 0 names the missing rank; the errors of the others say that you should look at rank 0's log. Put such a barrier before a suspicious collective,
+# Rank 0 names the missing rank; the errors of the others, if there are any, say that you should look at rank 0's log. Put such a barrier before a suspicious collective,
 # on a Gloo group beside your NCCL group. By default it stops at the first missing rank; `wait_all_ranks=True` collects all. Use it only for
 # debugging, because all ranks must wait for each other in it.
 #

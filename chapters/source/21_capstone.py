@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Capstone: one transformer, three ways
 #
-# **The same small transformer trains on the same four processes in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
+# **The same small transformer trains on the same ranks in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
 # (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
 # 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
@@ -29,7 +29,7 @@ world
 # The model reads characters and predicts the next one. The text is PyTorch's documentation of its collectives, which every rank has already.
 
 # %% name="text"
-calls = "all_reduce broadcast reduce gather scatter all_gather_single reduce_scatter_single all_to_all_single barrier new_group"
+calls = "all_reduce broadcast reduce gather scatter all_gather reduce_scatter all_to_all_single barrier new_group"
 text = "".join(getattr(dist, name).__doc__ for name in calls.split())
 tokens = torch.tensor(list(text.encode("ascii", "ignore")))
 print(f"{len(tokens)} characters; the first line: {text.split('.')[0].strip()}.")
@@ -93,14 +93,15 @@ print(
 )
 
 # %% [markdown] name="alone_intro"
-# Here is the rest of a training script: a batch that depends only on the step, so that every rank can make it, and a training step. The batch has four sequences for each rank.
+# Here is the rest of a training script: a batch that depends only on the step, so that every rank can make it, and a training step. The batch has four
+# sequences for each rank. The tokens come from the notebook, so they are on the CPU until the batch moves its rows to the rank's device.
 
 
 # %% name="batch"
 def batch(number):
     torch.manual_seed(number)
-    starts = torch.randint(len(tokens) - length, (4 * dist.get_world_size(),))
-    rows = torch.stack([tokens[i : i + length + 1] for i in starts]).to(starts.device)
+    starts = torch.randint(len(tokens) - length, (4 * dist.get_world_size(),)).tolist()
+    rows = torch.stack([tokens[i : i + length + 1] for i in starts]).to(torch.get_default_device())
     return rows[:, :-1], rows[:, 1:]
 
 
@@ -349,8 +350,9 @@ Player(world.trace(train, zero, 1)[1], world.trace(train, tensor_parallel, 1)[1]
 # %% [markdown] name="wire_intro"
 # ### What was really sent
 #
-# Plan and trace agree, but both *assume* the ring. The operating system gives a third count: the bytes that a process has written. **Predict**: which
-# of the three does not send what was planned? ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
+# Plan and trace agree, but both *assume* the ring. The operating system gives a third count: the bytes that a process has written. NCCL does not use
+# `write`, so on GPUs the cell prints nothing; the text tells what Gloo does. **Predict**: which of the three does not send what was planned with Gloo?
+# ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
 
 # %% name="guess_wire"
 guess = ask("none", "ddp", "zero", "tensor_parallel")
@@ -370,7 +372,7 @@ def written(way, steps=10):
 
 
 sent = {}
-if world.backend == "gloo" and sys.platform == "linux":  # NCCL does not use write, and only Linux counts it
+if world.backend == "gloo" and sys.platform == "linux":  # only Linux counts it
     sent = {way.__name__: sum(world.run(written, way)) / p for way in (ddp, zero, tensor_parallel)}
 for name, nbytes in sent.items():
     print(f"{name:16}{nbytes / 1e3:10.3f} kB, {nbytes / planned[name].bytes_sent:.3f} of the plan")
@@ -442,7 +444,8 @@ print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s")
 # %% [markdown] name="report_intro"
 # ## 5. The report
 #
-# The next cell computes the whole table. *Held* is the memory for weights, gradients and Adam's two moments, 4 bytes each; the last four columns are milliseconds a step.
+# The next cell computes the whole table. *Held* is the memory for weights, gradients and Adam's two moments, 4 bytes each (without Adam's step
+# counters, one small tensor for each parameter, which torch may keep on the CPU); the last four columns are milliseconds a step.
 
 # %% name="report"
 matrices = [w for b in Model().blocks for w in (b.qkv, b.out, b.up, b.down)]
@@ -461,9 +464,10 @@ for name, plan in timed.items():
 # %% [markdown] name="report_explained"
 # Compare the last two columns. These are some reasons for a difference; look for them in this order:
 #
-# - **Waiting.** Ranks that share cores take turns, and a late rank makes all others late. This grows with the number of *calls*, so tensor parallel suffers most.
+# - **Waiting.** Ranks that share cores take turns, and a late rank makes all others late. This grows with the number of *calls*, so tensor parallel
+#   suffers most. (On GPUs a model this small waits for the CPU, which queues many short kernels.)
 # - **Overlap.** DDP sends while backward still runs, so it may be *below* the sum. Our model fits into one bucket, so little can overlap.
-# - **The algorithm.** ZeRO's plan has a reduce-scatter, Gloo an all-reduce.
+# - **The algorithm.** ZeRO's plan has a reduce-scatter, Gloo does an all-reduce.
 # - **More work.** Copies, padding, hooks; ZeRO's Adam, on the other hand, updates only a $p$-th.
 #
 # If a column is off by a factor, run the timing again before you explain it.
@@ -585,7 +589,7 @@ check(zero_sgd_step)
 #
 # <details><summary>3. Does tensor parallel work with 16 ranks and 8 heads?</summary>
 #
-# `tensor_split` would leave half the ranks without a head. The number of ranks should divide the number of heads; with fewer heads than ranks, some ranks are idle in attention.
+# `tensor_split` would leave half the ranks without a head. (With 3, 5, 6 or 7 ranks some have one head more than others.) The number of ranks should divide the number of heads; with fewer heads than ranks, some ranks are idle in attention.
 # </details>
 #
 # <details><summary>4. The counted bytes agree with the plan, but the step takes three times as long as planned. What do you do next?</summary>

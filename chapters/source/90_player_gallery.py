@@ -101,7 +101,7 @@ Player(trace)
 # %% [markdown] name="deadlock"
 # ## A program that hangs
 #
-# On the wire, where a send waits for its receiver, this program stops at once. The arrows without an end are the sends that no rank received.
+# On the wire, where a send waits for its receiver, this program stops at once, here with four ranks. The arrows without an end are the sends that no rank received.
 
 # %% name="player_deadlock"
 from allranks.wire import run

@@ -5,7 +5,8 @@
 #
 # 5 minutes · CPU ok · run all cells; the page is at the end · the explanations are in the chapters, from [Start here](00_start_here.ipynb) on
 #
-# Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page.
+# Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page, or with more than four ranks
+# perhaps on two.
 
 # %% name="start_world"
 from allranks import CheatSheet, World
@@ -121,7 +122,7 @@ CheatSheet(world["sheet"])
 # **Practise it:** [Which collective?](92_which_collective.ipynb) has twenty situations.
 #
 # Formulas: `allranks simulate --list` prints each with its source; `allranks price` computes them with your numbers. Before torch 2.13
-# `all_gather_single` and `reduce_scatter_single` were `all_gather_into_tensor` and `reduce_scatter_tensor`.
+# `all_gather_single` and `reduce_scatter_single` were `all_gather_into_tensor` and `reduce_scatter_tensor`; the ranks of `World` know both names.
 
 # %% name="stop_world"
 world.stop()

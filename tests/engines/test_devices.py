@@ -1,12 +1,15 @@
 """Placing ranks on GPUs and cores, on pretend inventories: no GPU is needed to know what would happen with one."""
 
+import json
 import sys
+from dataclasses import replace
 
 import psutil
 import pytest
 import torch
-from allranks.engines import rank
-from allranks.engines.devices import GPU_SHARE_ENV, MAX_RANKS, DeviceError, Gpu, Inventory, _visible, place
+from allranks.engines import libraries, rank
+from allranks.engines.devices import GPU_SHARE_ENV, MAX_RANKS, DeviceError, Driver, Gpu, Inventory, _visible, place
+from pretend_nvml import PretendNvml
 
 H200 = 150_000_000_000
 
@@ -95,67 +98,6 @@ MIG = [("MIG-aaaa-0", "GPU-aaaa"), ("MIG-aaaa-1", "GPU-aaaa"), ("MIG-bbbb-0", "G
 def cut_machine(nccl=(2, 30, 7)) -> Inventory:
     gpus = (Gpu(i // 2, uuid, "NVIDIA H100 MIG 3g.40gb", 40 << 30, parent) for i, (uuid, parent) in enumerate(MIG))
     return Inventory(tuple(gpus), 16, nccl)
-
-
-class PretendNvml:
-    """NVML's answers, as a stand-in for its Python module: GPU 0 in MIG mode with 2 of 7 parts made, GPU 1 whole, GPU 2 too old.
-
-    It shows that what the driver says would be read rightly; no driver was asked.
-    """
-
-    NVML_DEVICE_MIG_ENABLE = 1
-
-    class NVMLError(Exception):
-        pass
-
-    class NVMLError_NotFound(NVMLError):
-        pass
-
-    class NVMLError_NotSupported(NVMLError):
-        pass
-
-    class NVMLError_NoPermission(NVMLError):
-        pass
-
-    class NVMLError_GpuIsLost(NVMLError):
-        pass
-
-    def __init__(self):
-        self.open = 0
-
-    def nvmlInit(self):
-        self.open += 1
-
-    def nvmlShutdown(self):
-        self.open -= 1
-
-    def nvmlDeviceGetCount(self):
-        return 3
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return ("GPU", index)
-
-    def nvmlDeviceGetMigMode(self, handle):
-        if handle == ("GPU", 2):
-            raise self.NVMLError_NotSupported
-        return [1, 1] if handle == ("GPU", 0) else [0, 1]  # GPU 1 will be in MIG mode after its next reset
-
-    def nvmlDeviceGetMaxMigDeviceCount(self, handle):
-        return 7
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, place):
-        if place not in (0, 3):
-            raise self.NVMLError_NotFound
-        return ("MIG", place)
-
-    def nvmlDeviceGetUUID(self, handle):
-        return f"{handle[0]}-0000-{handle[1]}"
-
-    def nvmlDeviceGetName(self, handle):
-        return "NVIDIA H100 MIG 3g.40gb" if handle[0] == "MIG" else "NVIDIA H100"
-
-    def nvmlDeviceGetMemoryInfo(self, handle):
-        return type("Memory", (), {"total": (40 if handle[0] == "MIG" else 80) << 30})
 
 
 def test_mig_devices_are_gpus_and_what_they_are_cut_from_is_not(monkeypatch):
@@ -279,3 +221,269 @@ def test_a_rank_tells_torch_its_share(monkeypatch):
     rank._limit_gpu_memory(None, device)
     rank._limit_gpu_memory("0.125000", device)
     assert told == [(0.125, device)]
+
+
+# ------------------------------------------------------------------------------------------ the network of one machine
+
+
+@pytest.mark.parametrize("backend, gpus", [("gloo", 0), ("nccl", 2)])
+def test_ranks_of_one_machine_stay_on_loopback(monkeypatch, backend, gpus):
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_RAS_ENABLE"):
+        monkeypatch.delenv(name, raising=False)
+    for env in place(2, backend, machine(gpus)).env:
+        assert (env["GLOO_SOCKET_IFNAME"], env["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
+        assert env["NCCL_RAS_ENABLE"] == "0"
+
+
+def test_a_users_own_settings_reach_the_ranks_and_win(monkeypatch):
+    own = {
+        "GLOO_SOCKET_IFNAME": "eth7",
+        "NCCL_SOCKET_IFNAME": "ib",
+        "NCCL_RAS_ENABLE": "1",
+        "NCCL_RAS_ADDR": "localhost:4",
+        "NCCL_P2P_DISABLE": "1",
+        "CUDA_DEVICE_ORDER": "FASTEST_FIRST",
+        "NCCL_MAX_CTAS": "1",
+    }
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    for env in place(2, "nccl", machine(1)).env:
+        assert {name: env[name] for name in own} == own
+
+
+# ------------------------------------------------------------------------------------------ what torch can't use
+
+OLD = Driver("550.54.15", (12, 4))
+
+
+def judged(gpus, **about) -> Inventory:
+    return Inventory(tuple(gpus), 16, (2, 30, 7), **about)._judged()
+
+
+def test_a_driver_too_old_for_torch_means_the_cpu_with_a_sentence():
+    old = judged(machine(2).gpus, driver=OLD, torch_cuda=(13, 2))
+    placed = place(inventory=old)
+    assert (placed.backend, placed.ranks) == ("gloo", 4)
+    assert placed.note == (
+        "The NVIDIA driver 550.54.15 runs CUDA 12.4 and older; this torch was built for CUDA 13.2 and needs driver 580 "
+        "or newer. The ranks run on the CPU with gloo."
+    )
+    assert place(2, "gloo", old).note is None  # it was asked for
+    for options in ({"backend": "nccl"}, {"gpus": 1}, {"shared": True}):
+        with pytest.raises(DeviceError, match=r"needs driver 580 or newer\. Leave .* out for gloo on the CPU"):
+            place(2, inventory=old, **options)
+
+
+@pytest.mark.parametrize(
+    "driver, built, backend",
+    [
+        (Driver("580.65.06", (13, 0)), (13, 2), "nccl"),  # within a major version, older drivers run newer programs
+        (Driver("580.65.06", (13, 0)), (12, 8), "nccl"),
+        (Driver("525.60.13", (12, 0)), (12, 8), "nccl"),
+        (Driver("?", None), (13, 2), "nccl"),  # unknown is no reason
+        (None, (13, 2), "nccl"),
+        (OLD, None, "nccl"),
+        (OLD, (13, 0), "gloo"),
+        (Driver("580.65.06", (0, 0)), (13, 0), "gloo"),
+    ],
+)
+def test_drivers_and_torch_are_compared_by_major_version(driver, built, backend):
+    assert place(inventory=judged(machine(2).gpus, driver=driver, torch_cuda=built)).backend == backend
+
+
+def test_a_container_without_the_drivers_library_is_told_how_to_get_it():
+    bare = judged(machine(1).gpus, driver=Driver("580.65.06", (0, 0)), torch_cuda=(13, 0))
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in place(inventory=bare).note
+
+
+def test_the_driver_and_its_cuda_are_read(monkeypatch):
+    class Old(PretendNvml):
+        def nvmlSystemGetDriverVersion(self):
+            return "535.183.01"
+
+        def nvmlSystemGetCudaDriverVersion_v2(self):
+            return 12020
+
+    class Bare(PretendNvml):
+        def nvmlSystemGetCudaDriverVersion_v2(self):
+            raise self.NVMLError_LibraryNotFound
+
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(libraries, "torch_cuda", lambda: (13, 2))
+    monkeypatch.setattr(libraries, "nccl_version", lambda: (2, 30, 7))
+    monkeypatch.setitem(sys.modules, "pynvml", Old())
+    old = Inventory.of_this_machine()
+    assert old.driver == Driver("535.183.01", (12, 2)) and not old.gpus and "driver 580" in old.refused[0]
+    assert place(inventory=old).backend == "gloo"
+    monkeypatch.setitem(sys.modules, "pynvml", Bare())
+    assert Inventory.of_this_machine().driver.cuda == (0, 0)
+    monkeypatch.setitem(sys.modules, "pynvml", PretendNvml())
+    assert len(Inventory.of_this_machine().gpus) == 4
+
+
+def test_gpus_that_are_prohibited_or_too_old_count_as_none():
+    gpus = machine(4).gpus
+    mixed = judged(
+        [gpus[0], replace(gpus[1], mode="prohibited"), replace(gpus[2], capability=(7, 0)), gpus[3]], torch_cuda=(13, 0)
+    )
+    assert [g.index for g in mixed.gpus] == [0, 3]
+    assert "compute mode 'prohibited'" in mixed.refused[0] and "capability 7.0" in mixed.refused[1]
+    assert place(inventory=mixed).ranks == 2
+    left = judged([replace(gpu, mode="prohibited") for gpu in gpus[:2]])
+    assert (place(inventory=left).backend, place(inventory=left).ranks) == ("gloo", 4)
+    with pytest.raises(DeviceError, match="nvidia-smi -i 0 -c DEFAULT"):
+        place(2, "nccl", left)
+
+
+def test_the_compute_mode_is_read_and_a_gpu_that_does_not_say_is_shared(monkeypatch):
+    class Modes(PretendNvml):
+        def nvmlDeviceGetMigMode(self, handle):
+            raise self.NVMLError_NotSupported
+
+        def nvmlDeviceGetComputeMode(self, handle):
+            if handle == ("GPU", 2):
+                raise self.NVMLError_NotSupported
+            return self.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if handle == ("GPU", 0) else self.NVML_COMPUTEMODE_PROHIBITED
+
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", Modes())
+    found = Inventory.of_this_machine()
+    assert [(g.index, g.mode, g.capability) for g in found.gpus] == [(0, "exclusive", (9, 0)), (2, "shared", (9, 0))]
+    assert "GPU 1" in found.refused[0]
+
+
+def test_an_exclusive_gpu_takes_one_rank_unless_mps_serves_it():
+    alone = [replace(gpu, mode="exclusive") for gpu in machine(2).gpus]
+    assert place(inventory=judged(alone)).backend == "nccl"
+    with pytest.raises(DeviceError, match=r"GPU 0 .* exclusive compute mode: .* Ask for World\(ranks=2\), or let its"):
+        place(4, "nccl", judged(alone))
+    with pytest.raises(DeviceError, match=r"exclusive compute mode: .* Leave out shared="):
+        place(2, inventory=judged(alone), shared=True)
+    assert place(4, "nccl", judged(alone, mps=True)).ranks == place(4, inventory=judged(alone, mps=True), gpus=2).ranks
+
+
+# ------------------------------------------------------------------------------------------ several ranks on one GPU
+
+
+@pytest.mark.parametrize("ranks, gpus, ctas, promised", [(2, 1, "4", True), (4, 1, "2", False), (16, 1, "1", False)])
+def test_the_ranks_of_one_gpu_get_few_blocks_each(monkeypatch, ranks, gpus, ctas, promised):
+    monkeypatch.delenv("NCCL_MAX_CTAS", raising=False)
+    monkeypatch.delenv("NCCL_MAX_NCHANNELS", raising=False)
+    placed = place(ranks, "nccl", machine(gpus))
+    assert {env["NCCL_MAX_CTAS"] for env in placed.env} == {ctas} and f"NCCL_MAX_CTAS={ctas}" in placed.note
+    assert ("NCCL promises 2 ranks a GPU" not in placed.note) == promised
+    assert "NCCL_MAX_CTAS" not in place(2, inventory=machine(2)).env[0]
+    monkeypatch.setenv("NCCL_MAX_NCHANNELS", "1")
+    assert "NCCL_MAX_CTAS" not in place(ranks, "nccl", machine(gpus)).env[0]
+
+
+def test_the_note_says_whether_mps_runs(monkeypatch):
+    assert "Without CUDA's MPS they take turns" in place(2, "nccl", machine(1)).note
+    assert "MPS runs: they use it at the same time" in place(2, "nccl", judged(machine(1).gpus, mps=True)).note
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "1")
+    with pytest.raises(DeviceError, match="NCCL_NVLS_ENABLE=1 is set"):
+        place(2, "nccl", machine(1))
+    assert place(2, "nccl", machine(2)).note is None
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+def test_a_world_has_a_rank_on_each_gpu(gpus):
+    placed = place(inventory=machine(gpus))
+    assert (placed.ranks, placed.backend, placed.gpu_count, placed.note) == (gpus, "nccl", gpus, None)
+
+
+def test_a_lease_on_two_parts_of_one_gpu_allows_that_to_nccl():
+    inventory = cut_machine()
+    two = place(inventory=inventory)
+    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in two.moved_to((inventory.gpus[1], inventory.gpus[2])).env[0]
+    assert two.moved_to(inventory.gpus[:2]).env[0]["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+
+
+# ------------------------------------------------------------------------------------------ numbers of GPUs, and WSL2
+
+
+class Job(PretendNvml):
+    """Four whole GPUs in another order than that of PCI; the first in it belongs to another job. Two models."""
+
+    BUS = (48, 32, 64, 16)
+
+    def nvmlDeviceGetCount(self):
+        return 4
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        if index == 3:
+            raise self.NVMLError_NoPermission
+        return ("GPU", index)
+
+    def nvmlDeviceGetMigMode(self, handle):
+        raise self.NVMLError_NotSupported
+
+    def nvmlDeviceGetPciInfo(self, handle):
+        return type("Pci", (), {"domain": 0, "bus": self.BUS[handle[1]], "device": 0})
+
+    def nvmlDeviceGetName(self, handle):
+        return "NVIDIA H100" if handle[1] else "NVIDIA T4"
+
+
+@pytest.mark.parametrize(
+    "setting, order, uuids, unclear",
+    [
+        (None, None, [1, 0, 2], False),
+        ("0", "PCI_BUS_ID", [1], False),
+        ("0", None, [1], True),
+        ("0", "FASTEST_FIRST", [1], True),
+        ("2,0", None, [2, 1], True),
+        ("0,1,2", None, [1, 0, 2], False),  # all of them
+        ("GPU-0000-2", None, [2], False),
+        ("", None, [], False),
+    ],
+)
+def test_numbers_of_gpus_are_those_of_pci_and_said_to_be(monkeypatch, setting, order, uuids, unclear):
+    monkeypatch.setitem(sys.modules, "pynvml", Job())
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    for name, value in (("CUDA_VISIBLE_DEVICES", setting), ("CUDA_DEVICE_ORDER", order)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    found = Inventory.of_this_machine()
+    assert [g.uuid for g in found.gpus] == [f"GPU-0000-{i}" for i in uuids]
+    assert bool(found.unclear) == unclear
+    placed = place(1, "nccl", replace(found, nccl=(2, 30, 7))) if uuids else None
+    if placed:
+        assert placed.env[0]["CUDA_DEVICE_ORDER"] == (order or "PCI_BUS_ID")
+        assert placed.env[0]["CUDA_VISIBLE_DEVICES"] == f"GPU-0000-{uuids[0]}"
+        assert ("CUDA_DEVICE_ORDER=PCI_BUS_ID" in (placed.note or "")) == unclear
+
+
+def test_numbers_of_equal_gpus_are_clear(monkeypatch):
+    class Alike(Job):
+        def nvmlDeviceGetName(self, handle):
+            return "NVIDIA H100"
+
+    monkeypatch.setitem(sys.modules, "pynvml", Alike())
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert Inventory.of_this_machine().unclear is None
+
+
+def test_on_wsl2_nccl_works_without_p2p():
+    here = judged(machine(2).gpus, wsl=True)
+    placed = place(inventory=here)
+    assert {env["NCCL_P2P_DISABLE"] for env in placed.env} == {"1"} and "WSL2 has no P2P" in placed.note
+    assert "NCCL_P2P_DISABLE" not in place(inventory=machine(2)).env[0]
+    old = judged(machine(2).gpus, wsl=True, driver=OLD, torch_cuda=(13, 0))
+    assert "needs driver 580 or newer on Windows" in place(inventory=old).note
+
+
+def test_a_pretend_inventory_can_have_all_of_it(tmp_path, monkeypatch):
+    gpu = {"uuid": "GPU-a", "name": "Pretend", "memory_bytes": 1 << 30, "mode": "exclusive", "capability": "9.0"}
+    about = {"gpus": [gpu], "nccl": "2.30.7", "driver": "580.65.06", "driver_cuda": "13.0", "torch_cuda": "13.2"}
+    file = tmp_path / "inventory.json"
+    file.write_text(json.dumps(about | {"wsl": True, "mps": True}))
+    monkeypatch.setenv("ALLRANKS_INVENTORY", str(file))
+    found = Inventory.of_this_machine()
+    assert found.gpus == (Gpu(0, "GPU-a", "Pretend", 1 << 30, None, "exclusive", (9, 0)),)
+    assert found.driver == Driver("580.65.06", (13, 0)) and found.torch_cuda == (13, 2) and found.wsl and found.mps
+    file.write_text(json.dumps(about | {"driver_cuda": "12.8"}))
+    assert not Inventory.of_this_machine().gpus and "driver 580" in Inventory.of_this_machine().refused[0]

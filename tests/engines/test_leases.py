@@ -217,6 +217,18 @@ def test_the_queue_is_served_in_order_and_says_the_place(ledger):
     assert told[0][0] == 2 and 0 < told[0][1] <= 60
 
 
+def test_mig_devices_of_different_gpus_come_first(tmp_path):
+    """NCCL promises nothing for those of one GPU, so a lease has them only if no others are free."""
+    parts = tuple(Gpu(i // 2, f"MIG-{i}", "Pretend", 1 << 30, f"GPU-{i // 2}") for i in range(4))
+    ledger = Ledger(parts, tmp_path)
+    with ledger.acquire(2) as first:
+        assert [gpu.uuid for gpu in first.gpus] == ["MIG-0", "MIG-2"]
+        with ledger.acquire(1) as second:
+            assert [gpu.uuid for gpu in second.gpus] == ["MIG-1"]
+    with ledger.acquire(3) as third:
+        assert [gpu.uuid for gpu in third.gpus] == ["MIG-0", "MIG-2", "MIG-1"]
+
+
 def test_a_slice_is_over_only_when_somebody_waits(ledger):
     with ledger.acquire(3, slice_s=0.0) as lease:
         time.sleep(0.01)
@@ -287,6 +299,10 @@ def test_pretend_gpus_come_from_a_file_and_the_command_shows_them(tmp_path):
         lines = subprocess.run(command, env=env, capture_output=True, text=True).stdout.splitlines()
     assert [(g["holder"], len(g["sharers"])) for g in shown["gpus"]] == [(None, 2), (None, 1)]
     assert "shared by " in lines[0] and lines[0].count("(pid ") == 2 and lines[1].count("(pid ") == 1
+    old = {"driver": "550.54.15", "driver_cuda": "12.4", "torch_cuda": "13.2"}
+    path.write_text(json.dumps({"gpus": gpus, "cores": 8, "nccl": "2.30.7"} | old))
+    lines = subprocess.run(command, env=env, capture_output=True, text=True).stdout.splitlines()
+    assert "needs driver 580 or newer" in lines[0] and lines[1].startswith("Worlds run on the CPU") and len(lines) == 2
     path.write_text("{}")
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 2 and "can't be used" in done.stderr and "Traceback" not in done.stderr

@@ -19,10 +19,17 @@ def ones(**options) -> torch.Tensor:
     return torch.ones(3, **options)
 
 
+def in_context() -> torch.Tensor:
+    with torch.device("cpu"):
+        return ones()
+
+
 ON_HOST = {
     "device=cpu": lambda: ones(device="cpu"),
     "torch.device": lambda: ones(device=HOST),
     "from_numpy": lambda: torch.from_numpy(np.ones(3, np.float32)),
+    "from_dlpack": lambda: torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(ones(device="cpu"))),
+    "torch.device as a context": in_context,
     "frombuffer": lambda: torch.frombuffer(bytearray(12), dtype=torch.float32),
     "legacy constructor": lambda: torch.Tensor([1.0, 2.0, 3.0]),
     "legacy constructor by type": lambda: torch.FloatTensor([1.0, 2.0, 3.0]),
@@ -47,6 +54,7 @@ ON_DEVICE = {
     "cuda": lambda: ones(device="cuda"),
     "cuda:0": lambda: ones(device=torch.device("cuda", 0)),
     "a number": lambda: ones(device=0),
+    "the default device": lambda: ones(device=torch.get_default_device()),
     "tensor": lambda: torch.tensor([1.0, 2.0, 3.0]),
     "as_tensor": lambda: torch.as_tensor(np.ones(3)),
     "moved": lambda: torch.from_numpy(np.ones(3)).to(DEVICE),
@@ -141,5 +149,6 @@ def test_nothing_is_left_behind():
     with Placement():
         assert torch.cuda.is_available()
     assert (torch.from_numpy, torch.Generator, torch.cuda.is_available) == before
+    assert torch.get_default_device() == HOST
     assert ones().numpy().tolist() == [1, 1, 1]
     assert ones(device="cpu").add(ones()).tolist() == [2, 2, 2]

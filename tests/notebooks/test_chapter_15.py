@@ -105,6 +105,41 @@ def test_overlap_and_bucketing(ranks, solved):
     ]
 
 
+def test_the_clock_takes_a_gpus_own_times_where_the_ranks_are_on_gpus(monkeypatch):
+    """A GPU comes to the marks later than they are queued: here 2 s and 1 s before the moment that both clocks know."""
+    import time
+
+    import torch
+
+    ages_ms = iter([2000.0, 1000.0, 0.0])
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+            self.age_ms = next(ages_ms)
+
+        def record(self):
+            self.recorded = True
+
+        def synchronize(self):
+            assert self.recorded
+
+        def elapsed_time(self, other):
+            return self.age_ms - other.age_ms
+
+    names = {"time": time, "torch": torch}
+    exec(source("clock"), names)
+    monkeypatch.setattr(torch, "get_default_device", lambda: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = names["Clock"]()
+    clock.mark()
+    clock.mark()
+    began = time.monotonic()
+    first, second = clock.seconds()
+    assert second - first == pytest.approx(1)
+    assert began - 1 <= second <= time.monotonic() - 1
+
+
 def test_the_answer_is_right(tmp_path):
     from allranks import check
 

@@ -105,6 +105,26 @@ def test_tensor_and_pipeline_parallel(ranks, answered):
     assert sent == pytest.approx([135.3, 3.2, 9.5])
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_both_orders_end_where_a_send_waits_for_its_receiver(ranks):
+    """The batches hold without any buffer, so with messages of any size on NCCL too."""
+    import time
+
+    import torch
+    import torch.distributed as dist
+    from allranks import wire
+
+    names = {"time": time, "torch": torch, "dist": dist}
+    for name in ("stage", "forward_backward", "gpipe"):
+        exec(source(name), names)
+    exec(source("one_f_one_b").partition("runs =")[0], names)
+    for order in ("gpipe", "one_f_one_b"):
+        outcome = wire.run(names["pipelined"], ranks=ranks, args=(names[order], 4))
+        assert outcome.failure is None
+        kept = [max(entry[4] for entry in log) for log, _ in outcome.results]
+        assert kept == ([4] * ranks if order == "gpipe" else [min(ranks - rank, 4) for rank in range(ranks)])
+
+
 def test_the_answer_is_right(tmp_path):
     from allranks import check
 

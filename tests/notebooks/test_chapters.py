@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -145,6 +146,7 @@ def test_start_here(ranks):
     assert chapter.by_rank("first_all_reduce") == {rank: str(total) for rank in range(ranks)}
     assert chapter.text("reveal_sum").endswith(f"holds {total:g}")
     assert chapter.text("mean_loss") == str([2 + last / 2] * ranks)
+    assert set(chapter.by_rank("default_device").values()) == {"device: cpu  torch.ones(4) is on: cpu"}
 
     errors = chapter.errors()
     assert set(errors) == {"one_raises", "one_absent"}
@@ -164,6 +166,20 @@ def test_start_here(ranks):
 
     assert WIDGET in chapter.outputs("player")[0].data
     assert chapter.text("reveal_messages").endswith("rank 0 sends 6")
+
+
+def test_the_function_runs_unchanged_under_torchrun(tmp_path):
+    """As the first chapter says, with the lines that it gives."""
+    cells = {cell.id: cell.source for cell in read("00_start_here").cells}
+    before = re.search(r"```python\n(.*?)```", cells["on_a_cluster"], flags=re.S).group(1)
+    function = cells["mean_loss"].split("\n\n\nworld.run")[0]
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"{before}\n{function}\n\n\nprint(f'{{mean_loss(2.0)}}\\n', end='')\ndist.destroy_process_group()\n"
+    )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run(torchrun, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["2.5", "2.5"], done.stderr
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -282,6 +282,22 @@ def test_a_call_returns_before_the_operation_is_done(world):
     assert world.run(program) == [(True, 4.0 * P, rank != 0) for rank in range(P)]
 
 
+def test_events_are_marks_in_the_queue(world):
+    def program():
+        if dist.get_rank() == 0:
+            time.sleep(0.5)
+        x = torch.ones(4)
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        before.record()
+        dist.all_reduce(x)
+        after.record()
+        early = after.query()
+        after.synchronize()
+        return early, after.query(), before.elapsed_time(after) > 300
+
+    assert world.run(program)[1:] == [(False, True, True)] * (P - 1)
+
+
 def test_objects_batches_groups_and_ddp_pass(world):
     def program():
         rank, p = dist.get_rank(), dist.get_world_size()
@@ -307,6 +323,36 @@ def test_objects_batches_groups_and_ddp_pass(world):
 
     numbers = list(range(P))
     assert world.run(program) == [(numbers, numbers, 2.0, 3 * sum(numbers) / P)] * P
+
+
+def test_functional_collectives_and_dtensor_wait_by_themselves(world):
+    def program():
+        import torch.distributed._functional_collectives as functional
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+
+        summed = functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD)
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        torch.manual_seed(0)
+        whole = torch.randn(8, 4)
+        sharded = distribute_tensor(whole, mesh, [Shard(0)])
+        return (summed + 1).tolist(), torch.equal(sharded.full_tensor(), whole)
+
+    assert world.run(program) == [([P + 1.0] * 3, True)] * P
+
+
+def test_an_operation_leaves_no_trace_in_autograd(world):
+    """gloo and NCCL write memory; torch must not take that for a change of a tensor with a history."""
+
+    def program():
+        x = torch.ones(4, requires_grad=True)
+        view = (x * 2).view(2, 2)[0]
+        version = view._version
+        dist.all_reduce(view)
+        view.sum().backward()
+        return view._version == version, view.tolist(), x.grad.tolist()
+
+    assert world.run(program) == [(True, [2.0 * P] * 2, [2, 2, 0, 0])] * P
 
 
 def test_a_trace_tells_what_was_sent_and_when_it_ended(world):
@@ -355,3 +401,21 @@ def test_the_environment_can_ask_for_the_rules():
         [sys.executable, "-c", program], env={**os.environ, "ALLRANKS_RULES": "nccl"}, capture_output=True, text=True
     )
     assert told.stdout.split() == ["nccl", "None"], told.stderr
+
+
+def test_a_measurement_waits_for_the_queue(world):
+    """Else it would measure how long it takes to queue."""
+    from allranks import bench
+
+    sweep = bench.sweep(world, bench.Call("all_reduce"), [16, 4096], iterations=2, warmups=1)
+    assert [(row.size, row.wrong) for row in sweep.rows] == [(16, 0), (4096, 0)]
+
+    def program():
+        def late():
+            if dist.get_rank() == 0:
+                time.sleep(0.2)
+            dist.all_reduce(torch.ones(4))
+
+        return bench.seconds_of(late, iterations=2)[0]
+
+    assert min(world.run(program)) > 0.15

@@ -10,12 +10,13 @@ import sys
 import tempfile
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from allranks import World
-from allranks.engines.devices import DeviceError
-from allranks.engines.nodes import Seat, choose_backend, environment, number
+from allranks.engines.devices import DeviceError, Driver, Gpu, Inventory
+from allranks.engines.nodes import Seat, choose_backend, environment, look, number
 from allranks.world import WorldError
 
 
@@ -48,6 +49,21 @@ def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_refused_where_not():
     with pytest.raises(DeviceError, match="a has 1 GPUs for 2 ranks"):
         environment([seat(0, "a", 1), seat(1, "a", 1)], "nccl")
     assert {e["CUDA_VISIBLE_DEVICES"] for e in environment([seat(0, "a", 1)], "gloo")} == {""}
+
+
+def test_a_node_whose_driver_is_too_old_counts_as_one_without_gpus_and_says_why(monkeypatch):
+    gpus = tuple(Gpu(i, f"GPU-{i}", "Pretend", 1 << 30) for i in range(2))
+    old = Inventory(gpus, 8, (2, 30, 7), driver=Driver("550.54.15", (12, 4)), torch_cuda=(13, 2))._judged()
+    monkeypatch.setattr(Inventory, "of_this_machine", lambda: old)
+    seats = [replace(Seat(**look(i)), host="a") for i in range(2)]
+    assert choose_backend(seats) == "gloo"
+    with pytest.raises(DeviceError, match=r"a has 0 GPUs for 2 ranks: .* needs driver 580 or newer\.$"):
+        environment(seats, "nccl")
+
+
+def test_ranks_on_several_nodes_are_not_bound_to_loopback():
+    for env in environment([seat(0, "a", 1), seat(1, "b", 1)], "nccl"):
+        assert not {name for name in env if name.endswith("_IFNAME") or "RAS" in name}
 
 
 @pytest.mark.parametrize("text, words", [(None, "There is no cluster file"), ("not json", "can't be reached")])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import itertools
 import os
 import resource
 import shutil
@@ -25,8 +26,10 @@ from pathlib import Path
 
 import psutil
 
-from allranks.engines.devices import SHARING_NCCL, Inventory, place
+from allranks.engines import libraries
+from allranks.engines.devices import EXCLUSIVE, PROMISED_RANKS, SHARING_NCCL, Gpu, Inventory, place
 from allranks.engines.forkserver import forking_is_safe
+from allranks.engines.leases import Ledger
 from allranks.engines.rundir import RunDirError, run_dir
 from allranks.extras import how_to_install, requirements
 
@@ -114,7 +117,7 @@ def packages(lines: list[str] | None = None) -> Check:
 
 
 def gpus(inventory: Inventory | None = None, driver: Callable[[], bool] | None = None) -> Check:
-    """Which GPUs NVML reports. Fails if the NVIDIA driver is loaded and NVML reports none.
+    """Which GPUs torch can use, and why it can't use others. Fails if it can use none although there is a driver for them.
 
     `inventory` and `driver` (whether the driver is loaded) are this machine's if they are left out.
 
@@ -123,19 +126,41 @@ def gpus(inventory: Inventory | None = None, driver: Callable[[], bool] | None =
         'gpus'
     """
     inventory = inventory or Inventory.of_this_machine()
+    names = [f"{g.index}: {g.name} ({g.memory_bytes / GIB:.0f} GiB{_mode(g)})" for g in inventory.gpus]
+    if inventory.wsl:
+        names.append("on WSL2: NCCL works without P2P, and NVML does not tell everything")
+    found = ", ".join(names)
     if inventory.gpus:
-        names = ", ".join(f"{g.index}: {g.name} ({g.memory_bytes / GIB:.0f} GiB)" for g in inventory.gpus)
-        return passed("gpus", names)
-    driver_loaded = driver() if driver else Path("/proc/driver/nvidia/version").exists()
+        wrong = [*inventory.refused, *([inventory.unclear] if inventory.unclear else [])]
+        if wrong:
+            return warned("gpus", found, " ".join(wrong))
+        return passed("gpus", found)
+    if inventory.refused:
+        return failed("gpus", "torch can't use the GPUs", " ".join(inventory.refused))
+    driver_loaded = driver() if driver else _driver_is_loaded(inventory.wsl)
     if driver_loaded and os.environ.get("CUDA_VISIBLE_DEVICES") is None:
-        return failed(
-            "gpus", "the NVIDIA driver is loaded, but NVML shows no GPU", "Run nvidia-smi and fix what it reports."
-        )
+        if inventory.wsl:
+            fix = (
+                "Update the NVIDIA driver on Windows (not in WSL), then run `wsl --update` and `wsl --shutdown` there."
+            )
+        else:
+            fix = "Run nvidia-smi and fix what it reports."
+        return failed("gpus", "the NVIDIA driver is loaded, but NVML shows no GPU", fix)
     return passed("gpus", "no GPU is visible: worlds run on the CPU with gloo")
 
 
+def _mode(gpu: Gpu) -> str:
+    return ", exclusive: one process" if gpu.mode == EXCLUSIVE else ""
+
+
+def _driver_is_loaded(wsl: bool) -> bool:
+    if wsl:  # the driver is that of Windows, which puts its libraries here
+        return Path("/dev/dxg").exists() and Path("/usr/lib/wsl/lib/libcuda.so.1").exists()
+    return Path("/proc/driver/nvidia/version").exists()
+
+
 def nccl(inventory: Inventory | None = None) -> Check:
-    """Whether this torch has NCCL if there are GPUs, and how many ranks that NCCL lets share a GPU."""
+    """Which NCCL torch loads if there are GPUs, and how many ranks it lets share a GPU."""
     inventory = inventory or Inventory.of_this_machine()
     if not inventory.gpus:
         return passed("nccl", "not needed without GPUs")
@@ -144,31 +169,42 @@ def nccl(inventory: Inventory | None = None) -> Check:
     version = ".".join(map(str, inventory.nccl))
     if inventory.nccl < SHARING_NCCL:
         return passed("nccl", f"{version}: one rank a GPU")
-    return passed("nccl", f"{version}: one rank a GPU, several with backend='nccl' (experimental)")
+    mps = "; CUDA's MPS runs" if inventory.mps else ""
+    return passed(
+        "nccl",
+        f"{version}: one rank a GPU, several with backend='nccl' (experimental; NCCL promises {PROMISED_RANKS}){mps}",
+    )
 
 
 def cuda(inventory: Inventory | None = None, driver: int | None = None, built: str | None = None) -> Check:
     """Whether the driver is new enough for the CUDA that torch was built with. Compares major versions: minor ones are compatible."""
     inventory = inventory or Inventory.of_this_machine()
-    if not inventory.gpus:
+    if not inventory.gpus and not inventory.refused:
         return passed("cuda", "not needed without GPUs")
-    if driver is None:
-        import pynvml
-
-        pynvml.nvmlInit()
-        driver = pynvml.nvmlSystemGetCudaDriverVersion_v2() // 1000
-        pynvml.nvmlShutdown()
+    said = inventory.driver.cuda if inventory.driver is not None else None
+    if driver is None and said is not None:
+        driver = said[0]
     if built is None:
-        import torch
-
-        built = torch.version.cuda or ""
-    if built and driver < int(built.split(".")[0]):
+        built = ".".join(map(str, inventory.torch_cuda or ()))
+    if not built:
+        return passed("cuda", "torch was built with no CUDA")
+    if driver is None:
+        return warned("cuda", f"torch was built with CUDA {built}", "The driver does not say which CUDA it supports.")
+    needed = libraries.needs_driver(tuple(int(n) for n in built.split(".")))
+    if driver == 0:
+        return failed(
+            "cuda",
+            "the driver's library for CUDA (libcuda.so.1) is missing",
+            "In a container, set NVIDIA_DRIVER_CAPABILITIES=compute,utility; elsewhere install the whole driver.",
+        )
+    if driver < int(built.split(".")[0]):
+        where = " on Windows" if inventory.wsl else ""
         return failed(
             "cuda",
             f"the driver supports CUDA {driver}, torch was built with {built}",
-            f"Install a driver for CUDA {built}.",
+            f"Install NVIDIA {needed}{where}; until then worlds run on the CPU with gloo.",
         )
-    return passed("cuda", f"driver for CUDA {driver}, torch built with {built or 'no CUDA'}")
+    return passed("cuda", f"driver for CUDA {driver}, torch built with {built}")
 
 
 def links(inventory: Inventory | None = None, topology: list[str] | None = None) -> Check:
@@ -181,20 +217,55 @@ def links(inventory: Inventory | None = None, topology: list[str] | None = None)
         True
     """
     inventory = inventory or Inventory.of_this_machine()
-    if len(inventory.gpus) < 2:
-        return passed("links", "fewer than two GPUs")
-    pairs = _links(len(inventory.gpus)) if topology is None else topology
+    cut = any(gpu.parent for gpu in inventory.gpus)
+    if len(_cards(inventory)) < 2:
+        return passed("links", "fewer than two GPUs" + (", cut into MIG devices" if cut else ""))
+    pairs = _links(_cards(inventory)) if topology is None else topology
+    found = "; ".join(pairs) + ("; these are whole GPUs, their MIG devices may have no P2P" if cut else "")
     if not any("NVLink" in pair for pair in pairs):
         return warned(
             "links",
-            "; ".join(pairs),
+            found,
             "Nothing to fix, but times are those of PCIe: read chapter 19 before you compare them.",
         )
-    return passed("links", "; ".join(pairs))
+    return passed("links", found)
 
 
-def _links(count: int) -> list[str]:
-    """One sentence for each pair of the first `count` GPUs, from NVML."""
+def iommu(
+    inventory: Inventory | None = None, topology: list[str] | None = None, translated: bool | None = None
+) -> Check:
+    """Whether the IOMMU may stop GPUs that talk over PCIe: on some machines NCCL's first collective then never ends.
+
+    `translated`: whether the kernel translates a GPU's addresses on PCI. Like the others, it is this machine's if it is
+    left out.
+    """
+    inventory = inventory or Inventory.of_this_machine()
+    cards = _cards(inventory)
+    if len(cards) < 2 or inventory.wsl:
+        return passed("iommu", "no P2P over PCIe here")
+    pairs = _links(cards) if topology is None else topology
+    if not any("PCIe" in pair and NO_P2P not in pair for pair in pairs):
+        return passed("iommu", "no P2P over PCIe here")
+    if not (_is_translated(cards) if translated is None else translated):
+        return passed("iommu", "off, or it leaves the GPUs' addresses alone")
+    return warned(
+        "iommu",
+        "GPUs talk over PCIe, and the IOMMU translates their addresses",
+        "If a world with NCCL does not start, set os.environ['NCCL_P2P_DISABLE'] = '1' first. On a machine of your own, "
+        "iommu=pt for the kernel, or no ACS in the BIOS, keeps P2P.",
+    )
+
+
+NO_P2P = "no P2P"
+
+
+def _cards(inventory: Inventory) -> dict[str, int]:
+    """The UUIDs of the whole GPUs, with their numbers; for a MIG device its GPU."""
+    return {gpu.physical: gpu.index for gpu in inventory.gpus}
+
+
+def _links(cards: dict[str, int]) -> list[str]:
+    """One sentence for each pair of GPUs, from NVML."""
     import pynvml
 
     levels = {
@@ -203,22 +274,45 @@ def _links(count: int) -> list[str]:
         20: "several PCIe switches",
         30: "one host bridge",
         40: "one NUMA node",
+        50: "across sockets",
     }
+    read = 0  # NVML_P2P_CAPS_INDEX_READ, which NVML's Python module has as a tuple
     pynvml.nvmlInit()
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
+        handles = [(number, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid, number in cards.items()]
         found = []
-        for i, a in enumerate(handles):
-            for j in range(i + 1, count):
-                status = pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY
-                with contextlib.suppress(pynvml.NVMLError):
-                    status = pynvml.nvmlDeviceGetP2PStatus(a, handles[j], pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
-                if status == pynvml.NVML_P2P_STATUS_OK:
-                    found.append(f"{i}-{j} NVLink")
-                else:
-                    level = pynvml.nvmlDeviceGetTopologyCommonAncestor(a, handles[j])
-                    found.append(f"{i}-{j} PCIe ({levels.get(level, 'across sockets')})")
+        for (i, a), (j, b) in itertools.combinations(handles, 2):
+            status = pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY
+            with contextlib.suppress(pynvml.NVMLError):
+                status = pynvml.nvmlDeviceGetP2PStatus(a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+            if status == pynvml.NVML_P2P_STATUS_OK:
+                found.append(f"{i}-{j} NVLink")
+                continue
+            words = "unknown"  # WSL2 and some virtual machines don't tell
+            with contextlib.suppress(pynvml.NVMLError):
+                words = levels.get(pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b), words)
+            with contextlib.suppress(pynvml.NVMLError):
+                if pynvml.nvmlDeviceGetP2PStatus(a, b, read) != pynvml.NVML_P2P_STATUS_OK:
+                    words += f", {NO_P2P}"
+            found.append(f"{i}-{j} PCIe ({words})")
         return found
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _is_translated(cards: dict[str, int], devices: Path = Path("/sys/bus/pci/devices")) -> bool:
+    """Whether the IOMMU translates the addresses of one of these GPUs: the kernel calls that DMA, else identity."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        for uuid in cards:
+            with contextlib.suppress(pynvml.NVMLError, OSError):
+                pci = pynvml.nvmlDeviceGetPciInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+                address = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+                if (devices / address / "iommu_group" / "type").read_text().startswith("DMA"):
+                    return True
+        return False
     finally:
         pynvml.nvmlShutdown()
 
@@ -414,38 +508,81 @@ def clock(skew_s: float | None = None) -> Check:
     return passed("clock", "the machine's and the disk's agree")
 
 
-def world(start: Callable[[], list[float]] | None = None) -> Check:
-    """Whether a world of two ranks starts, adds two numbers, and ends. Starts real processes, which takes seconds."""
+def world(start: Callable[[int, str], list[float]] | None = None, inventory: Inventory | None = None) -> Check:
+    """Whether a small world starts, adds a number of each rank, and ends. Starts real processes, which takes seconds.
+
+    With GPUs that are free it is one of NCCL, on two GPUs, or on one; otherwise two ranks on the CPU. `start` takes the
+    number of ranks and the backend, and returns the sum that each rank holds.
+    """
+    inventory = inventory or Inventory.of_this_machine()
+    start = start or _try_world
+    if not inventory.gpus or inventory.nccl is None:
+        return _tried(start, 2, "gloo", "two ranks")
+    free = _free(inventory)
+    if not free:
+        on_cpu = _tried(start, 2, "gloo", "two ranks on the CPU")
+        if on_cpu.status == "fail":
+            return on_cpu
+        return warned(
+            "world",
+            f"{on_cpu.found}; NCCL was not tried, because other worlds have all GPUs",
+            "Run this again when a GPU is free; `allranks gpus` shows who has them.",
+        )
+    ranks = min(2, free)
+    words = f"{ranks} rank{'' if ranks == 1 else 's'} of NCCL {'.'.join(map(str, inventory.nccl))}, one on each GPU,"
+    on_gpus = _tried(start, ranks, "nccl", words)
+    if on_gpus.status == "fail" and _tried(start, 2, "gloo", "two ranks").status == "pass":
+        return failed(
+            "world",
+            f"NCCL: {on_gpus.found}",
+            "World(backend='gloo') works meanwhile. NCCL_DEBUG=INFO in the environment makes NCCL say what it does; "
+            "docs/gpus.md lists what often helps.",
+        )
+    return on_gpus
+
+
+def _free(inventory: Inventory) -> int:
+    """How many GPUs no world has a lease on; of MIG devices, how many GPUs have a free one."""
+    ledger = Ledger(inventory.gpus)
+    holders, sharers = ledger.holders(), ledger.sharers()
+    return len({gpu.physical for gpu in inventory.gpus if holders[gpu.uuid] is None and not sharers[gpu.uuid]})
+
+
+def _tried(start: Callable[[int, str], list[float]], ranks: int, backend: str, words: str) -> Check:
     try:
-        start_s = time.monotonic()
-        sums = _try_world() if start is None else start()
-        if sums != [2.0, 2.0]:
-            return failed(
-                "world", f"two ranks added 1 and 1 and hold {sums}", "Please report this with the output of doctor."
-            )
-        return passed("world", f"two ranks started and added in {time.monotonic() - start_s:.1f} s")
+        began_s = time.monotonic()
+        sums = start(ranks, backend)
     except Exception as error:
-        return failed("world", str(error).splitlines()[0], "Fix what fails above; then try World(ranks=2) in Python.")
+        return failed(
+            "world",
+            (str(error) or type(error).__name__).splitlines()[0],
+            "Fix what fails above; then try World(ranks=2) in Python.",
+        )
+    if sums != [float(ranks)] * ranks:
+        return failed(
+            "world", f"{ranks} ranks added ones and hold {sums}", "Please report this with the output of doctor."
+        )
+    return passed("world", f"{words} started and added in {time.monotonic() - began_s:.1f} s")
 
 
-def _try_world() -> list[float]:
+def _try_world(ranks: int, backend: str) -> list[float]:
     from allranks.world import World
 
     def add() -> float:
         import torch
         import torch.distributed as dist
 
-        ones = torch.ones(1)
+        ones = torch.ones(1)  # on a rank with a GPU, torch makes it there
         dist.all_reduce(ones)
         return ones.item()
 
-    place(2, "gloo")
-    with World(ranks=2, backend="gloo") as two:
-        return two.run(add, deadline=30)
+    place(ranks, backend)
+    with World(ranks=ranks, backend=backend) as few:
+        return few.run(add, deadline=60)
 
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    python, packages, gpus, nccl, cuda, links, cores, memory, shared_memory, locked_memory, open_files, processes, forking,
+    python, packages, gpus, nccl, cuda, links, iommu, cores, memory, shared_memory, locked_memory, open_files, processes, forking,
     run_directory, disk, loopback, sandbox, widgets, kernel, exchange, clock, world,
 )  # fmt: skip
 
@@ -453,7 +590,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
 def examine() -> list[Check]:
     """Runs every check; their results, in order. A check that raises counts as failed, with the error as what was found.
 
-    The last check starts a world of two ranks, and so ends this process's running world.
+    The last check starts a small world, with NCCL if there are GPUs, and so ends this process's running world.
 
     Example (needs ranks):
         >>> [check.name for check in doctor.examine() if check.status == "fail"]

@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Lab 1: point to point
 #
-# **How long does it take to send nothing at all? And why can four ranks wait for each other for ever, although each of them runs a reasonable program?**
+# **How long does it take to send nothing at all? And why can ranks wait for each other for ever, although each of them runs a reasonable program?**
 #
 # | you do | difficulty | minutes | points |
 # |---|---|---|---|
@@ -35,25 +35,27 @@ from allranks.wire import run
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU. On GPUs (NCCL) a circle of `isend`
+# and `recv` can hang where it does not on the CPU (gloo): put sends and receives that belong together into one batch, `dist.batch_isend_irecv`, or
+# start `World(backend="gloo")` instead.
 
 # %% name="start_world"
-world = World(ranks=4, backend="gloo")
+world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank 0 sends two numbers to rank 3. Ranks 1 and 2 hold a `letter` too, and do nothing. What do the four ranks print?
+# Rank 0 sends two numbers to the last rank. The ranks between them hold a `letter` too, and do nothing. What do the ranks print?
 # Write it down first.
 
 # %% name="prediction"
-prediction = [[0, 0], [0, 0], [0, 0], [0, 0]]
+prediction = {"rank 0": [0, 0], "rank 1": [0, 0], "the last rank": [0, 0]}
 
 # %% name="first_message"
 # %%ranks
 letter = torch.full((2,), float(rank))
 if rank == 0:
-    dist.send(letter, 3)
-if rank == 3:
+    dist.send(letter, world_size - 1)
+if rank == world_size - 1:
     dist.recv(letter, 0)
 print(letter.tolist())
 
@@ -68,8 +70,10 @@ print(letter.tolist())
 #
 # `check` recognizes three common mistakes:
 #
-# - If every rank *sends first*, each waits for a receiver that is itself still sending. Start the send with
-#   `isend`, receive, then `wait()` for it.
+# - If every rank *sends first*, each waits for a receiver that is itself still sending. Put both into one **batch**, which starts them together:
+#   `works = dist.batch_isend_irecv([dist.P2POp(dist.isend, outgoing, to), dist.P2POp(dist.irecv, arrived, source)])`, then `wait()` for each of the
+#   `works`. It is right on gloo and on NCCL. (`isend`, then `recv`, then `wait()` is right by the rules of the marking too, but on NCCL a rank's
+#   single messages queue one behind the other, and the circle can hang.)
 # - Gloo and NCCL refuse a tensor that is not contiguous: send `tensor.contiguous()`.
 # - If `k` is a multiple of $p$, each rank is its own neighbour.
 
@@ -83,9 +87,9 @@ def ring_shift(tensor: torch.Tensor, k: int) -> torch.Tensor:
         return tensor.clone()
     outgoing = tensor.contiguous()
     arrived = torch.empty_like(outgoing)
-    sending = dist.isend(outgoing, (rank + k) % p)
-    dist.recv(arrived, (rank - k) % p)
-    sending.wait()
+    pair = [dist.P2POp(dist.isend, outgoing, (rank + k) % p), dist.P2POp(dist.irecv, arrived, (rank - k) % p)]
+    for work in dist.batch_isend_irecv(pair):
+        work.wait()
     return arrived
     ### END SOLUTION
 
@@ -94,7 +98,7 @@ def ring_shift(tensor: torch.Tensor, k: int) -> torch.Tensor:
 check(ring_shift)
 
 # %% [markdown] name="shift_live"
-# The next cell shifts by one place on the live world: ranks 0, 1, 2, 3 should get 30, 0, 10, 20. `world.trace` also records each message that *your* code sent. Press play.
+# The next cell shifts by one place on the live world: each rank should get ten times the number of its left neighbour (four ranks get 30, 0, 10, 20). `world.trace` also records each message that *your* code sent. Press play.
 
 
 # %% name="try_shift"
@@ -130,7 +134,8 @@ def stuck_halo(edge):
 # **Predict** before you run the next cell: which ranks get past the first line that sends? Would it help if `edge` were a
 # single number?
 #
-# `wire.run` runs a function on its own forked ranks and carries every message. It knows at once when no rank can continue, so it needs no deadline.
+# `wire.run` runs a function on its own forked ranks, here four, and carries every message. It knows at once when no rank can continue, so it needs no
+# deadline.
 
 # %% name="see_deadlock"
 edges = [(torch.tensor([10.0 * rank]),) for rank in range(4)]
@@ -150,10 +155,9 @@ def halo_exchange(edge: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     left, right = (rank - 1) % p, (rank + 1) % p
     edge = edge.contiguous()
     from_left, from_right = torch.empty_like(edge), torch.empty_like(edge)
-    sending = [dist.isend(edge, right), dist.isend(edge, left)]
-    dist.recv(from_left, left)
-    dist.recv(from_right, right)
-    for work in sending:
+    calls = [dist.P2POp(dist.isend, edge, right), dist.P2POp(dist.isend, edge, left)]
+    calls += [dist.P2POp(dist.irecv, from_left, left), dist.P2POp(dist.irecv, from_right, right)]
+    for work in dist.batch_isend_irecv(calls):
         work.wait()
     return from_left, from_right
     ### END SOLUTION
@@ -163,7 +167,7 @@ def halo_exchange(edge: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 check(halo_exchange)
 
 # %% [markdown] name="halo_live"
-# On the live world rank 0 should hold the edges of ranks 3 and 1.
+# On the live world rank 0 should hold the edges of the last rank and of rank 1.
 
 
 # %% name="try_halo"
@@ -180,10 +184,10 @@ Player(trace)
 # your change break the circle? Two or three sentences.
 
 # %% [markdown] nbgrader={"grade_id": "who_waits", "grade": true, "solution": true, "points": 2}
-# Every rank is in its first send: rank 0 waits for 1 to receive, 1 for 2, 2 for 3, and 3 for 0, a cycle, so no rank reaches a recv. With isend a rank
-# starts the send and continues to its recv, so every send has its receiver, and there is no circle of waits. (1 point for the cycle, 1 for why the
-# change breaks it. Ordering by parity, even ranks send first
-# and odd ones receive first, is equally good, if it also works for 3 ranks.)
+# Every rank is in its first send: rank 0 waits for 1 to receive, 1 for 2, 2 for 3, and 3 for 0, a cycle, so no rank reaches a recv. In a batch (or with
+# isend) a rank starts its sends and its receives together, so every send has its receiver, and there is no circle of waits. (1 point for the cycle, 1
+# for why the change breaks it. Ordering by parity, even ranks send first and odd ones receive first, is equally good, if it also works for 3 ranks. It
+# is right on NCCL too: there the first message between two ranks waits until both are there, and by parity the receiver comes.)
 
 # %% [markdown] name="pingpong_task"
 # ## 3. What does a message cost?
@@ -192,7 +196,8 @@ Player(trace)
 # of a byte. No table has them for your machine; you must measure them.
 #
 # In a *ping-pong* rank 0 sends $n$ bytes to rank 1, which sends them back at once. One clock, on rank 0, measures both ways; half of that is one
-# message. (Two clocks on two ranks would not agree.) The other ranks do nothing.
+# message. (Two clocks on two ranks would not agree.) The other ranks do nothing. Rank 0 sends first and rank 1 receives first, so nobody waits in a
+# circle, with any library. On a GPU a call returns when it is queued: there call `torch.cuda.synchronize()` before you look at the clock.
 
 
 # %% nbgrader={"grade_id": "ping_pong", "solution": true}
@@ -212,7 +217,7 @@ def ping_pong(nbytes: int, repeats: int) -> list[float]:
         else:
             dist.recv(ball, 0)
             dist.send(ball, 0)
-        if torch.cuda.is_available():  # there the calls only start the work
+        if ball.is_cuda:  # there the calls only start the work
             torch.cuda.synchronize()
         times.append((time.perf_counter() - start) / 2)
     return times if rank == 0 else []

@@ -34,24 +34,26 @@ from allranks import Player, World, check, schedules
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU. On GPUs (NCCL) a circle of `isend`
+# and `recv` can hang where it does not on the CPU (gloo): put sends and receives that belong together into one batch, `dist.batch_isend_irecv`, or
+# start `World(backend="gloo")` instead.
 
 # %% name="start_world"
-world = World(ranks=4, backend="gloo")
+world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds $r$, and rank 2 is the root: first of a broadcast, then of a reduce. What do the four ranks print, and which of these numbers are undefined in PyTorch? Write it down first.
+# Rank $r$ holds $r$, and rank 1 is the root: first of a broadcast, then of a reduce. What do ranks 0 and 1 print, and which of these numbers are undefined in PyTorch? Write it down first.
 
 # %% name="prediction"
-prediction = {"broadcast": [0, 0, 0, 0], "reduce": [0, 0, 0, 0]}
+prediction = {"broadcast": [0, 0], "reduce": [0, 0]}
 
 # %% name="first_collectives"
 # %%ranks
 x = torch.tensor([float(rank)])
-dist.broadcast(x, 2)
+dist.broadcast(x, 1)
 y = torch.tensor([float(rank)])
-dist.reduce(y, 2)
+dist.reduce(y, 1)
 print("broadcast", x.item(), " reduce", y.item())
 
 # %% [markdown] name="first_collectives_explained"
@@ -142,13 +144,13 @@ def tree_reduce(tensor: torch.Tensor, dst: int) -> None:
 check(tree_reduce)
 
 # %% [markdown] name="reduce_live"
-# The sum of 0, 1, 2 and 3 is 6, on rank 2 alone.
+# The sum of the $p$ ranks' numbers is $p(p-1)/2$ (6 with four ranks), on rank 1 alone.
 
 
 # %% name="try_reduce"
 def reduce_of_ranks():
     mine = torch.tensor([float(dist.get_rank())])
-    tree_reduce(mine, 2)
+    tree_reduce(mine, 1)
     return mine.item()
 
 
@@ -170,8 +172,8 @@ world.run(reduce_of_ranks)
 Player(schedules.pipelined_chain_broadcast(ranks=4, segments=4))
 
 # %% [markdown] name="pipeline_trap"
-# A common mistake: `recv`, then `send`, then `recv` again takes twice as long, because a rank can't receive while it waits in `send`. `check` runs
-# your function on a clock with $\alpha$ and $\beta$ and allows 10 % more than the formula.
+# A common mistake: `recv`, then `send`, then `recv` again takes twice as long, because a rank can't receive while it waits in `send`. Send segment $i$
+# and receive segment $i+1$ in one batch. `check` runs your function on a clock with $\alpha$ and $\beta$ and allows 10 % more than the formula.
 
 
 # %% nbgrader={"grade_id": "pipelined_broadcast", "solution": true}
@@ -181,14 +183,15 @@ def pipelined_broadcast(tensor: torch.Tensor, src: int, segments: int) -> None:
     rank, p = dist.get_rank(), dist.get_world_size()
     place = (rank - src) % p
     flat = tensor.contiguous().view(-1)
-    sending = []
-    for part in flat.tensor_split(segments):
-        if place > 0:
-            dist.recv(part, (rank - 1) % p)
-        if place < p - 1:
-            sending.append(dist.isend(part, (rank + 1) % p))
-    for work in sending:
-        work.wait()
+    parts = flat.tensor_split(segments)
+    for i in range(-1, segments):
+        both = []
+        if place < p - 1 and i >= 0:
+            both.append(dist.P2POp(dist.isend, parts[i], (rank + 1) % p))
+        if place > 0 and i + 1 < segments:
+            both.append(dist.P2POp(dist.irecv, parts[i + 1], (rank - 1) % p))
+        for work in dist.batch_isend_irecv(both) if both else []:
+            work.wait()
     tensor.copy_(flat.view_as(tensor))
     ### END SOLUTION
 
@@ -233,8 +236,8 @@ def scatter_by_hand(pieces: list[torch.Tensor] | None, like: torch.Tensor, src: 
     ### BEGIN SOLUTION
     rank, p = dist.get_rank(), dist.get_world_size()
     if rank == src:
-        sending = [dist.isend(pieces[r], r) for r in range(p) if r != src]
-        for work in sending:
+        sends = [dist.P2POp(dist.isend, pieces[r], r) for r in range(p) if r != src]
+        for work in dist.batch_isend_irecv(sends) if sends else []:
             work.wait()
         return pieces[src].clone()
     mine = torch.empty_like(like)
@@ -260,7 +263,7 @@ def gather_by_hand(tensor: torch.Tensor, dst: int) -> list[torch.Tensor] | None:
 
 
 # %% [markdown] name="pieces_live"
-# The root scatters [0, 0], [1, 1], [2, 2], [3, 3]; each rank doubles its piece; the root gathers. Compare with torch's own scatter and gather.
+# The root scatters [0, 0], [1, 1], [2, 2] and so on, one to each rank; each rank doubles its piece; the root gathers. Compare with torch's own scatter and gather.
 
 
 # %% name="try_pieces"

@@ -30,14 +30,16 @@ from allranks import World, check
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU. On GPUs (NCCL) a circle of `isend`
+# and `recv` can hang where it does not on the CPU (gloo): put sends and receives that belong together into one batch, `dist.batch_isend_irecv`, or
+# start `World(backend="gloo")` instead.
 
 # %% name="start_world"
-world = World(ranks=4, backend="gloo")
+world = World()
 world
 
 # %% [markdown] name="predict"
-# In the next cell rank $r$ holds $(r+1) \cdot [1, 2, 3]$. What will rank 2 print after the all-reduce? Write it down first.
+# In the next cell rank $r$ holds $(r+1) \cdot [1, 2, 3]$. What will rank 1 print after the all-reduce? Write it down first.
 
 # %% name="prediction"
 prediction = [0, 0, 0]
@@ -69,7 +71,7 @@ def distributed_mean(tensor: torch.Tensor) -> torch.Tensor:
 
 
 # %% [markdown] name="mean_live"
-# On the live world the mean of 0, 1, 2 and 3 is 1.5, on every rank.
+# On the live world the mean of the numbers 0 to $p-1$ is $(p-1)/2$, on every rank (1.5 with four).
 
 
 # %% name="try_mean"
@@ -117,13 +119,13 @@ def distributed_argmax(tensor: torch.Tensor) -> tuple[float | int, int, int]:
 check(distributed_argmax)
 
 # %% [markdown] name="argmax_live"
-# On the live world ranks 1 and 3 both hold a 9. **Predict** what rank 2 returns.
+# On the live world every rank with an odd number holds a 9. **Predict** what rank 0 returns.
 
 
 # %% name="try_argmax"
 def argmax_of_ranks():
     scores = torch.tensor([[4.0, 7.0], [5.0, 2.0]])
-    scores[1, dist.get_rank() // 2] = 9.0 if dist.get_rank() % 2 else 8.0
+    scores[1, dist.get_rank() // 2 % 2] = 9.0 if dist.get_rank() % 2 else 8.0
     return distributed_argmax(scores)
 
 
@@ -152,8 +154,8 @@ Player(schedules.ring_all_reduce(ranks=4))
 # %% [markdown] name="ring_traps"
 # `check` recognizes three common mistakes:
 #
-# - If every rank *sends first*, each waits for a receiver that is itself still sending. Start one of the two
-#   with `isend` or `irecv`, and `wait()` for it before you touch its buffer.
+# - If every rank *sends first*, each waits for a receiver that is itself still sending. Put the send and the receive of a step into one
+#   `dist.batch_isend_irecv`, as in Lab 1, and `wait()` for its works before you touch the buffers.
 # - A non-contiguous tensor can't be sent. Work on a contiguous copy and copy the result back.
 # - With 5 elements on 3 ranks the chunks differ in length; with 2 elements on 3 ranks one is empty.
 
@@ -168,9 +170,9 @@ def ring_all_reduce(tensor: torch.Tensor) -> None:
     chunks = flat.tensor_split(p)
 
     def exchange(outgoing, incoming):
-        sending = dist.isend(outgoing, right)
-        dist.recv(incoming, left)
-        sending.wait()
+        pair = [dist.P2POp(dist.isend, outgoing, right), dist.P2POp(dist.irecv, incoming, left)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
 
     for step in range(p - 1):
         send, add = (rank - step) % p, (rank - step - 1) % p
@@ -189,7 +191,7 @@ check(ring_all_reduce)
 
 
 # %% [markdown] name="ring_live"
-# The same function on real ranks: ten elements, four ranks, so the chunks hold 3, 3, 2 and 2.
+# The same function on real ranks: ten elements (with four ranks the chunks hold 3, 3, 2 and 2).
 
 
 # %% name="try_ring"
@@ -202,7 +204,7 @@ def ring_of_ranks():
 world.run(ring_of_ranks)
 
 # %% [markdown] name="break_it"
-# **Break it on purpose.** Put `dist.send` in place of `isend` and run `check` again. Which rank waits for which? Fix it.
+# **Break it on purpose.** Put `dist.send` and then `dist.recv` in place of the batch and run `check` again. Which rank waits for which? Fix it.
 
 # %% [markdown] name="why_question"
 # ## 4. When not to use a ring

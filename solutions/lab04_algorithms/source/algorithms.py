@@ -28,26 +28,30 @@ from allranks import Player, World, check, schedules
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU. On GPUs (NCCL) a circle of `isend`
+# and `recv` can hang where it does not on the CPU (gloo): put sends and receives that belong together into one batch, `dist.batch_isend_irecv`, or
+# start `World(backend="gloo")` instead.
 
 # %% name="start_world"
-world = World(ranks=4, backend="gloo")
+world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds $10^r$. It swaps numbers with the rank whose number differs in the lowest bit (`rank ^ 1`) and adds the number that it receives. What
-# do the four ranks print? And with which rank must each rank swap next, so that all hold 1111? Write it down first.
+# Rank $r$ holds $10^r$. It swaps numbers with the rank whose number differs in the lowest bit (`rank ^ 1`) and adds the number that it receives. (With an
+# odd number of ranks the last one has no partner.) What do ranks 0 and 1 print? And with four ranks: with which rank must each rank swap next, so that
+# all hold 1111? Write it down first.
 
 # %% name="prediction"
-prediction = [0, 0, 0, 0]
+prediction = {"rank 0": 0, "rank 1": 0, "next partners of ranks 0, 1, 2, 3": [0, 0, 0, 0]}
 
 # %% name="one_swap"
 # %%ranks
-x = torch.tensor([10.0**rank])
-arrived = torch.empty(1)
-sending = dist.isend(x, rank ^ 1)
-dist.recv(arrived, rank ^ 1)
-sending.wait()
+x, partner = torch.tensor([10.0**rank]), rank ^ 1
+arrived = torch.zeros(1)
+if partner < world_size:
+    swap = [dist.P2POp(dist.isend, x, partner), dist.P2POp(dist.irecv, arrived, partner)]
+    for work in dist.batch_isend_irecv(swap):
+        work.wait()
 x += arrived
 print(int(x.item()))
 
@@ -71,7 +75,7 @@ Player(schedules.recursive_doubling_all_reduce(ranks=6))
 # `check` recognizes two common mistakes:
 #
 # - You must not change the tensor that you send before `wait()`, so receive into another buffer and add afterwards.
-# - Two ranks that swap by *send, then receive* wait for each other.
+# - Two ranks that swap by *send, then receive* wait for each other: put both into one batch, as in the cell above.
 
 
 # %% nbgrader={"grade_id": "recursive_doubling_all_reduce", "solution": true}
@@ -91,9 +95,9 @@ def recursive_doubling_all_reduce(tensor: torch.Tensor) -> None:
             total += arrived
         bit = 1
         while bit < q:
-            sending = dist.isend(total, rank ^ bit)
-            dist.recv(arrived, rank ^ bit)
-            sending.wait()
+            swap = [dist.P2POp(dist.isend, total, rank ^ bit), dist.P2POp(dist.irecv, arrived, rank ^ bit)]
+            for work in dist.batch_isend_irecv(swap):
+                work.wait()
             total += arrived
             bit *= 2
         if rank + q < p:
@@ -194,13 +198,14 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
 check(hierarchical_all_reduce)
 
 # %% [markdown] name="nodes_live"
-# Run it on the live world, as if it had two nodes of two ranks. There are five numbers, so one is padding.
+# Run it on the live world, as if each two ranks were a node (each one, if their number is odd). There are five numbers, so with two ranks a node one is
+# padding.
 
 
 # %% name="try_hierarchical"
 def hierarchy_of_ranks():
-    mine = torch.arange(5.0) * 10 ** dist.get_rank()
-    hierarchical_all_reduce(mine, 2)
+    mine = torch.arange(5) * 10 ** dist.get_rank()
+    hierarchical_all_reduce(mine, 2 if dist.get_world_size() % 2 == 0 else 1)
     return mine
 
 

@@ -30,22 +30,24 @@ from allranks import Player, World, check, schedules
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU. On GPUs (NCCL) a circle of `isend`
+# and `recv` can hang where it does not on the CPU (gloo): put sends and receives that belong together into one batch, `dist.batch_isend_irecv`, or
+# start `World(backend="gloo")` instead.
 
 # %% name="start_world"
-world = World(ranks=4, backend="gloo")
+world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds four numbers, all equal to $r+1$. What does rank 2 get from a `reduce_scatter`? And what does it get from an `all_gather` to which
-# each rank gives its *first* number? Write both down first.
+# Rank $r$ holds $p$ numbers, one for each rank, all equal to $r+1$. What does rank 1 get from a `reduce_scatter`? And what does it get from an
+# `all_gather` to which each rank gives its *first* number? Write both down first.
 
 # %% name="prediction"
-prediction = {"reduce_scatter": 0, "all_gather": [0, 0, 0, 0]}
+prediction = {"reduce_scatter": 0, "all_gather": []}
 
 # %% name="first_collectives"
 # %%ranks
-x = torch.full((4,), rank + 1.0)
+x = torch.full((world_size,), rank + 1.0)
 mine = torch.empty(1)
 dist.reduce_scatter(mine, list(x.split(1)))
 everyone = [torch.empty(1) for _ in range(world_size)]
@@ -76,9 +78,10 @@ def ring_all_gather(tensor: torch.Tensor) -> torch.Tensor:
     left, right = (rank - 1) % p, (rank + 1) % p
     parts = [tensor.contiguous() if r == rank else torch.empty_like(tensor.contiguous()) for r in range(p)]
     for step in range(p - 1):
-        sending = dist.isend(parts[(rank - step) % p], right)
-        dist.recv(parts[(rank - step - 1) % p], left)
-        sending.wait()
+        leaving, arriving = parts[(rank - step) % p], parts[(rank - step - 1) % p]
+        pair = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
     return torch.cat(parts)
     ### END SOLUTION
 
@@ -96,7 +99,7 @@ def gather_of_ranks():
 
 
 results, trace = world.trace(gather_of_ranks)
-print(results[2].tolist())
+print(results[1].tolist())
 Player(trace)
 
 # %% [markdown] name="scatter_task"
@@ -124,9 +127,9 @@ def ring_reduce_scatter(tensor: torch.Tensor) -> torch.Tensor:
     for step in range(p - 1):
         send, add = (rank - step - 1) % p, (rank - step - 2) % p
         arrived = torch.empty_like(chunks[add])
-        sending = dist.isend(chunks[send], right)
-        dist.recv(arrived, left)
-        sending.wait()
+        pair = [dist.P2POp(dist.isend, chunks[send], right), dist.P2POp(dist.irecv, arrived, left)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
         chunks[add].add_(arrived)
     return chunks[rank].clone()
     ### END SOLUTION
@@ -136,7 +139,7 @@ def ring_reduce_scatter(tensor: torch.Tensor) -> torch.Tensor:
 check(ring_reduce_scatter)
 
 # %% [markdown] name="scatter_live"
-# Ten numbers on four ranks: the chunks have 3, 3, 2 and 2.
+# Ten numbers on your ranks (with four the chunks have 3, 3, 2 and 2).
 
 
 # %% name="try_scatter"

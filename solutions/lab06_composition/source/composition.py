@@ -28,18 +28,18 @@ from allranks import World, check
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. If there are four GPUs, each rank gets one; otherwise they run on the CPU.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU.
 
 # %% name="start_world"
-world = World(ranks=4)
+world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds one logit, $1000 + r$. The softmax of the four is 0.03, 0.09, 0.24, 0.64. The next cell computes it by the formula $e^{x_i} / \sum_j e^{x_j}$,
+# Rank $r$ holds one logit, $1000 + r$. With four ranks their softmax is 0.03, 0.09, 0.24, 0.64. The next cell computes it by the formula $e^{x_i} / \sum_j e^{x_j}$,
 # with one all-reduce. What do the ranks print? Write it down first.
 
 # %% name="prediction"
-prediction = [0.0, 0.0, 0.0, 0.0]
+prediction = {"rank 0": 0.0, "the last rank": 0.0}
 
 # %% name="as_the_formula_says"
 # %%ranks
@@ -78,7 +78,7 @@ def distributed_softmax(logits: torch.Tensor) -> torch.Tensor:
 check(distributed_softmax)
 
 # %% [markdown] name="softmax_live"
-# Run it on the live world, with two rows of twelve logits near 10,000 and three columns on each rank. The cell compares the result with `torch.softmax` of the whole rows.
+# Run it on the live world, with two rows of logits near 10,000 and three columns on each rank. The cell compares the result with `torch.softmax` of the whole rows.
 
 
 # %% name="try_softmax"
@@ -141,7 +141,7 @@ def distributed_top_k(tensor: torch.Tensor, k: int) -> tuple[torch.Tensor, torch
 check(distributed_top_k)
 
 # %% [markdown] name="top_k_live"
-# Run it on the live world, with 12,000 values, of which the ranks send each other only 12.
+# Run it on the live world, with about 12,000 values in all, of which each rank sends only three to the others.
 
 
 # %% name="try_top_k"
@@ -193,7 +193,7 @@ def distributed_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> to
 check(distributed_cross_entropy)
 
 # %% [markdown] name="loss_live"
-# Run it on the live world, with six rows of twelve logits near 10,000. The cell compares the result with PyTorch's own loss of the whole rows.
+# Run it on the live world, with six rows of logits near 10,000 and three columns on each rank. The cell compares the result with PyTorch's own loss of the whole rows.
 
 
 # %% name="try_loss"

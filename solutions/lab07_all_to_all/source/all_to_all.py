@@ -29,23 +29,25 @@ from allranks import Player, World, check, schedules
 # %% [markdown] name="live"
 # ## A world to try things in
 #
-# `World` starts four processes, the *ranks*. They run on the CPU, even if there are GPUs: on NCCL a circle of `isend` and `recv` can hang.
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU. On GPUs (NCCL) a circle of `isend`
+# and `recv` can hang where it does not on the CPU (gloo): put sends and receives that belong together into one batch, `dist.batch_isend_irecv`, or
+# start `World(backend="gloo")` instead.
 
 # %% name="start_world"
-world = World(ranks=4, backend="gloo")
+world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank $r$ holds $[10r, 10r+1, 10r+2, 10r+3]$, one number for each rank, and all ranks exchange them. What does rank 2 print? Write it down first. (Write
-# the four lists under each other: you know this operation by another name.)
+# Rank $r$ holds $[10r, 10r+1, 10r+2, \dots]$, one number for each rank, and all ranks exchange them. What does rank 1 print? Write it down first. (Write
+# the ranks' lists under each other: you know this operation by another name.)
 
 # %% name="prediction"
-prediction = [0, 0, 0, 0]
+prediction = []
 
 # %% name="first_all_to_all"
 # %%ranks
-x = torch.arange(4.0) + 10 * rank
-y = torch.empty(4)
+x = torch.arange(float(world_size)) + 10 * rank
+y = torch.empty_like(x)
 dist.all_to_all_single(y, x)
 print(y.tolist())
 
@@ -61,7 +63,7 @@ print(y.tolist())
 Player(schedules.pairwise_all_to_all(ranks=5))
 
 # %% [markdown] name="pairwise_trap"
-# If all ranks send to the *same* rank first, that rank's link is the bottleneck while the other links are idle. And if all ranks send before they receive, there is a deadlock.
+# If all ranks send to the *same* rank first, that rank's link is the bottleneck while the other links are idle. And if all ranks send before they receive, there is a deadlock: a send and a receive belong into one batch.
 
 
 # %% nbgrader={"grade_id": "pairwise_all_to_all", "solution": true}
@@ -73,9 +75,10 @@ def pairwise_all_to_all(chunks: list[torch.Tensor]) -> list[torch.Tensor]:
     received = [mine.clone() if q == rank else torch.empty_like(mine) for q in range(p)]
     for step in range(1, p):
         target, source = (rank + step) % p, (rank - step) % p
-        sending = dist.isend(chunks[target].contiguous(), target)
-        dist.recv(received[source], source)
-        sending.wait()
+        outgoing = chunks[target].contiguous()
+        pair = [dist.P2POp(dist.isend, outgoing, target), dist.P2POp(dist.irecv, received[source], source)]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
     return received
     ### END SOLUTION
 
@@ -94,7 +97,7 @@ def pairwise_of_ranks():
 
 
 results, trace = world.trace(pairwise_of_ranks)
-print("rank 2 has", [t.tolist() for t in results[2]])
+print("rank 1 has", [t.tolist() for t in results[1]])
 Player(trace)
 
 # %% [markdown] name="lookup_task"
@@ -136,14 +139,15 @@ def embedding_lookup(ids: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
 check(embedding_lookup)
 
 # %% [markdown] name="lookup_live"
-# Run it on the live world: a table has 20 rows, row $i$ is $[i, 100+i]$, and each rank has five rows. Rank 0 asks for 17, 3, 17, 8.
+# Run it on the live world: row $i$ of a table is $[i, 100+i]$, and each rank has five rows, so with $p$ ranks the table has $5p$. Rank 0 asks for four
+# rows, one of them twice (with four ranks 17, 3, 17, 8).
 
 
 # %% name="try_lookup"
 def lookup_of_ranks():
-    rank = dist.get_rank()
+    rank, p = dist.get_rank(), dist.get_world_size()
     rows = torch.arange(5.0) + 5 * rank
-    ids = torch.tensor([17, 3, 17, 8]) if rank == 0 else torch.tensor([rank])
+    ids = torch.tensor([5 * p - 3, 3, 5 * p - 3, 8]) if rank == 0 else torch.tensor([rank])
     return embedding_lookup(ids, torch.stack([rows, 100 + rows], dim=1))
 
 
@@ -190,14 +194,15 @@ def moe_dispatch_combine(tokens: torch.Tensor, experts: torch.Tensor, expert_fn)
 check(moe_dispatch_combine)
 
 # %% [markdown] name="moe_live"
-# On the live world expert $r$ adds $1000r$. Every rank has four tokens; token $i$ needs expert $i^2 \bmod 4$, so experts 2 and 3 get no tokens.
+# On the live world expert $r$ adds $1000r$. Every rank has four tokens; token $i$ needs expert $i^2 \bmod p$, so with more than two ranks some experts get
+# no tokens (with four ranks experts 2 and 3).
 
 
 # %% name="try_moe"
 def moe_of_ranks():
-    rank = dist.get_rank()
+    rank, p = dist.get_rank(), dist.get_world_size()
     tokens = (torch.arange(4.0) + 10 * rank)[:, None]
-    made = moe_dispatch_combine(tokens, torch.arange(4) ** 2 % 4, lambda batch: batch + 1000 * rank)
+    made = moe_dispatch_combine(tokens, torch.arange(4) ** 2 % p, lambda batch: batch + 1000 * rank)
     return made.flatten().tolist()
 
 

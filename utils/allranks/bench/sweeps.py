@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from allranks import cost
+from allranks.engines import rank as on_rank
 from allranks.errors import CourseError
 from allranks.schedules import Schedule, ScheduleError, describe
 
@@ -444,7 +445,8 @@ def _clock() -> tuple[torch.device, Callable[[], None]]:
 
     if dist.get_backend() == "nccl":
         return torch.device("cuda", torch.cuda.current_device()), torch.cuda.synchronize
-    return torch.device("cpu"), lambda: None
+    # the default device, which under NCCL's rules is not torch.device("cpu"); the wait there is for the rank's queue
+    return torch.empty(0).device, on_rank.wait_for_gpu
 
 
 def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:

@@ -16,7 +16,8 @@ def command(as_json: bool) -> None:
     from allranks.engines.devices import Inventory
     from allranks.engines.leases import Ledger
 
-    gpus = Inventory.of_this_machine().gpus
+    inventory = Inventory.of_this_machine()
+    gpus = inventory.gpus
     ledger = Ledger(gpus)
     holders, sharers, waiting = ledger.holders(), ledger.sharers(), ledger.waiting()
     if as_json:
@@ -28,9 +29,13 @@ def command(as_json: bool) -> None:
             }
             for gpu in gpus
         ]
-        click.echo(json.dumps({"gpus": rows, "waiting": [asdict(w) for w in waiting]}))
+        click.echo(json.dumps({"gpus": rows, "refused": inventory.refused, "waiting": [asdict(w) for w in waiting]}))
         return
-    if not gpus:
+    for why in inventory.refused:
+        click.echo(why)
+    if not gpus and inventory.refused:
+        click.echo("Worlds run on the CPU, and nobody needs to wait.")
+    elif not gpus:
         click.echo("No NVIDIA GPU is visible: worlds run on the CPU, and nobody needs to wait.")
     for gpu in gpus:
         alone = holders[gpu.uuid]

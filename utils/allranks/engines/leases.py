@@ -171,14 +171,21 @@ class Ledger:
                 crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
                 gpus = tuple(sorted(gpus, key=lambda gpu: crowd[gpu.uuid]))
             with contextlib.ExitStack() as undo:  # frees the locks when a full disk or the stop button interrupts
-                for gpu in gpus:
-                    descriptors = self._take(gpu, shares)
-                    for descriptor in descriptors:
-                        undo.callback(os.close, descriptor)
-                    if descriptors:
-                        taken.append((gpu, descriptors))
-                    if len(taken) == count:
-                        break
+                tried: set[Gpu] = set()
+                for apart in (
+                    True,
+                    False,
+                ):  # MIG devices of different GPUs first: NCCL promises nothing for those of one
+                    for gpu in gpus:
+                        cards = {other.physical for other, _ in taken}
+                        if len(taken) == count or gpu in tried or (apart and gpu.physical in cards):
+                            continue
+                        tried.add(gpu)
+                        descriptors = self._take(gpu, shares)
+                        for descriptor in descriptors:
+                            undo.callback(os.close, descriptor)
+                        if descriptors:
+                            taken.append((gpu, descriptors))
                 if len(taken) < count:
                     return place, None
                 now = time.time()

@@ -21,7 +21,7 @@ _held: list[socket.socket] = []  # on an engine: it holds the port of the rendez
 class Seat:
     """One engine: its id at the controller, its host, and what that host has.
 
-    `rank` is None if the launcher set none.
+    `rank` is None if the launcher set none. `refused` says why torch can't use GPUs that the host has besides `gpus`.
     """
 
     engine_id: int
@@ -30,6 +30,7 @@ class Seat:
     cores: int
     nccl: tuple[int, ...] | None
     rank: int | None
+    refused: tuple[str, ...] = ()
 
 
 def look(engine_id: int) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def look(engine_id: int) -> dict[str, Any]:
         "cores": have.cores,
         "nccl": have.nccl,
         "rank": int(said) if said.isdigit() else None,
+        "refused": have.refused,
     }
 
 
@@ -81,7 +83,7 @@ def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
             if not mine:
                 raise DeviceError(
                     f"{seat.host} has {len(seat.gpus)} GPUs for {on_host[seat.host]} ranks: start one engine for each GPU, or "
-                    "attach with backend='gloo'."
+                    f"attach with backend='gloo'. {' '.join(seat.refused)}".rstrip()
                 )
             env["CUDA_VISIBLE_DEVICES"] = mine[0]
         found.append(env)

@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
+from torch.utils import dlpack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from allranks.engines.usercode import in_library
@@ -270,6 +271,8 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
     def _touch(self, func: Any, args: Any, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
         if torch.Tag.inplace_view in func.tags or func.is_view:
             return  # it makes another view of the same memory, and reads nothing
+        if func.namespace.startswith(("_c10d", "c10d")):
+            return  # functional collectives, and so DTensor and FSDP, hand tensors over and wait for them themselves
         written: set[int] = set()
         for place, argument in enumerate(func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -323,9 +326,16 @@ def _patched(placement: Placement) -> Iterator[None]:
         return lambda *args, **kwargs: placement.mark_host(function(*args, **kwargs))
 
     with contextlib.ExitStack() as stack:
-        for name in ("from_numpy", "frombuffer", "from_dlpack"):
-            stack.enter_context(mock.patch.object(torch, name, marking(getattr(torch, name))))
+        for module, name in (
+            (torch, "from_numpy"),
+            (torch, "frombuffer"),
+            (torch, "from_dlpack"),
+            (dlpack, "from_dlpack"),
+        ):
+            stack.enter_context(mock.patch.object(module, name, marking(getattr(module, name))))
         stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+        torch.set_default_device(DEVICE)  # also what torch.get_default_device() answers
+        stack.callback(torch.set_default_device, None)
         cuda = torch.cuda
         for name, answer in (("is_available", True), ("device_count", 1), ("current_device", 0), ("set_device", None)):
             stack.enter_context(mock.patch.object(cuda, name, _for_users(answer, getattr(cuda, name))))

@@ -93,7 +93,8 @@ def check_dense(op: str, tensor: torch.Tensor) -> None:
     if tensor.is_contiguous():
         return
     extent = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    how = "has gaps" if extent > tensor.numel() else "has its elements in another order"
+    n = tensor.numel()
+    how = "has gaps" if extent > n else "repeats elements" if extent < n else "has its elements in another order"
     raise NcclRuleError(
         Rule.GAPS,
         f"{op}: NCCL takes only a contiguous tensor, and this one, of shape {list(tensor.shape)} and stride "

@@ -219,7 +219,13 @@ class Engines:
         for rank, exit_words in self.dead().items():
             raise WorldError(f"Rank {rank} {exit_words} before it had {verb}.")
         if time.monotonic() > deadline:
-            raise WorldError(f"Not all {self.placement.ranks} ranks had {verb} after {START_TIMEOUT_S:.0f} s.")
+            words = f"Not all {self.placement.ranks} ranks had {verb} after {START_TIMEOUT_S:.0f} s."
+            if self.placement.backend == "nccl" and verb == "joined":
+                words += (
+                    " Where GPUs can't reach each other over PCIe, NCCL hangs here: set os.environ['NCCL_P2P_DISABLE'] = '1' and "
+                    "try again, or use World(backend='gloo'); `allranks doctor` looks for the cause."
+                )
+            raise WorldError(words)
 
     def submit(self, function, per_rank: list[tuple]) -> list:
         """Starts `function(*per_rank[r])` on every rank r; returns ipyparallel's AsyncResults in the order of ranks."""

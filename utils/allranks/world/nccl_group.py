@@ -37,7 +37,7 @@ from allranks.nccl_rules.refusals import (
     reduction_name,
     refuse_any_source,
 )
-from allranks.world.nccl_queue import Queue, Ticket
+from allranks.world.nccl_queue import Event, Queue, Ticket
 
 NAME = "nccl_rules"
 WORDS = "gloo under NCCL's rules"  # what a world shows as the backend
@@ -53,6 +53,7 @@ class _Rank:
     def __init__(self) -> None:
         self.queue = Queue()
         self.placement = Placement(synchronize=self.settle)
+        torch.cuda.Event = type("Event", (Event,), {"queue": self.queue})  # type: ignore[misc]
         watch.waits.append(self.queue.waiting_for)
         on_rank.at_the_end.append(self.settle)
 
@@ -117,6 +118,21 @@ class QueuedWork(dist._Work):
         return int(self.ticket.about.get("peer", -1))
 
 
+def _memory(value: Any) -> Any:
+    """The tensors of an argument without their history: an operation writes memory, of which autograd knows nothing."""
+    if isinstance(value, torch.Tensor):
+        return value.data
+    return [_memory(part) for part in value] if isinstance(value, list) else value
+
+
+def _on_memory(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: NcclRulesGroup, *arguments: Any) -> Any:
+        return method(self, *map(_memory, arguments))
+
+    return call
+
+
 class NcclRulesGroup(PythonGroup):
     """A process group under NCCL's rules. `inner` carries the data, `control` what the ranks tell each other about it."""
 
@@ -145,6 +161,7 @@ class NcclRulesGroup(PythonGroup):
         """Raises NcclRuleError."""
         raise refuse_any_source("recv")
 
+    @_on_memory
     def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int) -> Any:
         self._check(kind, [tensor])
         if self._batch is not None:
@@ -241,6 +258,7 @@ class NcclRulesGroup(PythonGroup):
 
     # collectives
 
+    @_on_memory
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> QueuedWork:
         """Queues an all_reduce."""
         [tensor] = tensors
@@ -255,6 +273,7 @@ class NcclRulesGroup(PythonGroup):
         works = [self.allreduce([tensor], opts) for tensor in tensors]
         return self._together(works, tensors)
 
+    @_on_memory
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> QueuedWork:
         """Queues a reduce."""
         [tensor] = tensors
@@ -269,6 +288,7 @@ class NcclRulesGroup(PythonGroup):
 
         return self._collective("reduce", job, [tensor], [tensor], reduce=reduce, root=opts.rootRank, same=tensor)
 
+    @_on_memory
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> QueuedWork:
         """Queues a broadcast."""
         [tensor] = tensors
@@ -284,6 +304,7 @@ class NcclRulesGroup(PythonGroup):
         if tensor.numel():
             self.inner.broadcast([_bytes(tensor)], options).wait()
 
+    @_on_memory
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> QueuedWork:
         """Queues an all_gather into a list; the parts may differ in size, which NCCL does as broadcasts."""
         [parts], [mine] = outputs, inputs
@@ -297,6 +318,7 @@ class NcclRulesGroup(PythonGroup):
         sizes = [part.numel() for part in parts]
         return self._collective("all_gather", job, [mine], parts, same=mine.dtype, agreed=sizes)
 
+    @_on_memory
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> QueuedWork:
         """Queues an all_gather into one tensor."""
         self._expect_size("all_gather_into_tensor", output, self.size() * input.numel(), "output")
@@ -310,6 +332,7 @@ class NcclRulesGroup(PythonGroup):
 
         return self._collective("all_gather_into_tensor", job, [input], [output], same=input)
 
+    @_on_memory
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any) -> QueuedWork:
         """Queues a reduce_scatter from a list; the parts may differ in size."""
         [output], [parts] = outputs, inputs
@@ -319,6 +342,7 @@ class NcclRulesGroup(PythonGroup):
         job = functools.partial(self._reduce_scattered, reduce, output, parts)
         return self._collective("reduce_scatter", job, parts, [output], reduce=reduce, same=output.dtype, agreed=sizes)
 
+    @_on_memory
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> QueuedWork:
         """Queues a reduce_scatter from one tensor."""
         self._expect_size("reduce_scatter_tensor", input, self.size() * output.numel(), "input")
@@ -337,6 +361,7 @@ class NcclRulesGroup(PythonGroup):
         before = sum(part.numel() for part in parts[: self.rank()])
         output.view(-1).copy_(whole[before : before + output.numel()])
 
+    @_on_memory
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> QueuedWork:
         """Queues a gather."""
         [mine], root = inputs, opts.rootRank
@@ -350,6 +375,7 @@ class NcclRulesGroup(PythonGroup):
 
         return self._collective("gather", job, [mine], parts, root=root, same=mine)
 
+    @_on_memory
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any) -> QueuedWork:
         """Queues a scatter."""
         [mine], root = outputs, opts.rootRank
@@ -363,12 +389,14 @@ class NcclRulesGroup(PythonGroup):
 
         return self._collective("scatter", job, parts, [mine], root=root, same=mine)
 
+    @_on_memory
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> QueuedWork:
         """Queues an all_to_all of lists; the parts may differ in size."""
         self._expect_list("all_to_all", outputs)
         self._expect_list("all_to_all", inputs)
         return self._swap("all_to_all", outputs, inputs)
 
+    @_on_memory
     def alltoall_base(
         self,
         output: torch.Tensor,

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 Job = Callable[[], None]
 
 
@@ -98,6 +100,7 @@ class Queue:
         ticket = self.current
         return None if ticket is None or ticket.done or not self.blocked else ticket.about
 
+    @torch.no_grad()  # what moves between ranks is no part of a program's gradient
     def _work(self) -> None:
         while True:
             ticket = self._tickets.get()
@@ -110,3 +113,33 @@ class Queue:
             if ticket.error is not None:
                 self._failed = ticket.error
             self.current = None
+
+
+class Event:
+    """Plays torch.cuda.Event: a mark in the queue of this rank, with the time at which the queue reached it."""
+
+    queue: Queue  # set by the class that a rank makes of it
+
+    def __init__(self, enable_timing: bool = False, **options: Any) -> None:
+        self._ticket: Ticket | None = None
+
+    def record(self, stream: object = None) -> None:
+        """Puts the mark behind all that is queued."""
+        self._ticket = self.queue.put(None, op="event", waits_for="queue")
+
+    def query(self) -> bool:
+        """Whether the queue has come past the mark."""
+        return self._ticket is None or self._ticket.done
+
+    def synchronize(self) -> None:
+        """Waits until the queue has come past the mark."""
+        if self._ticket is not None:
+            self._ticket.wait()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this mark to another, once both are reached."""
+        if self._ticket is None or end._ticket is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")  # torch's words
+        self.synchronize()
+        end.synchronize()
+        return ((end._ticket.ended_s or 0) - (self._ticket.ended_s or 0)) * 1e3

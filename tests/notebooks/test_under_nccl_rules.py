@@ -1,0 +1,48 @@
+"""Every chapter and every lab's reference solution runs under NCCL's rules: would it run on the cluster?
+
+A cell that does on purpose what NCCL refuses or leaves undefined has the tag "not-on-nccl"; each other cell must pass.
+"""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+from test_chapters import CHAPTERS, RANKS, START, execute, read
+from test_labs_run import ROOT
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(400)]
+LABS = sorted((ROOT / "solutions").glob("*/*.ipynb"))
+LIVE = [path.stem for path in sorted(CHAPTERS.glob("*.ipynb")) if "World(" in path.read_text(encoding="utf-8")]
+RAISES, NOT_ON_NCCL = "raises-exception", "not-on-nccl"
+
+
+def run(notebook: nbformat.NotebookNode, folder) -> None:
+    expected = set()
+    for cell in notebook.cells:
+        tags = cell.metadata.setdefault("tags", [])
+        if {RAISES, NOT_ON_NCCL} & set(tags):
+            expected.add(cell.id)
+            cell.metadata.tags = [*tags, RAISES]
+    done = execute(notebook, folder)
+    errors = {name: told for name, told in done.errors().items() if name not in expected}
+    assert not errors
+    assert any("under NCCL's rules" in done.text(cell.id) for cell in notebook.cells if cell.cell_type == "code")
+
+
+@pytest.fixture(autouse=True)
+def rules(monkeypatch):
+    monkeypatch.setenv("ALLRANKS_RULES", "nccl")
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("chapter", LIVE)
+def test_chapter(chapter, ranks):
+    run(read(chapter, ranks), CHAPTERS)
+
+
+@pytest.mark.parametrize("path", LABS, ids=lambda path: path.parent.name)
+def test_reference_solution(path):
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace(START, "World(ranks=4)") if cell.cell_type == "code" else cell.source
+    run(notebook, path.parent)

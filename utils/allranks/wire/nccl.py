@@ -91,7 +91,9 @@ class NcclWork(WireWork):
 
     def __init__(self, group: NcclGroup, number: int, *, outputs=(), sent=()) -> None:
         super().__init__(group, number, outputs=outputs, sent=sent)
-        self.operation = _Numbered(group.described, None, tuple(sent), tuple(outputs), finish=self.wait, number=number)
+        self.operation = _Numbered(
+            group.described, None, tuple(sent), tuple(outputs), finish=self._finish, number=number
+        )
         group.nccl.flight.begin(self.operation)
 
     def wait(self, timeout=None) -> bool:
@@ -100,6 +102,9 @@ class NcclWork(WireWork):
             super().wait(timeout)
         self.group.nccl.flight.land(self.operation)
         return True
+
+    def _finish(self) -> None:
+        self.wait()
 
     def is_completed(self) -> bool:
         """Whether the operation is done; then its results may be read, as after `wait()`."""
@@ -132,21 +137,21 @@ class NcclGroup(WireGroup):
         self.described = ""  # the name of the latest operation
         self.batch: int | None = None  # the number of the batch that is being made
 
-    def send(self, tensors, dst: int, tag: int = 0) -> NcclWork:
+    def send(self, tensors, dst: int, tag: int = 0) -> WireWork:
         """Offers one tensor to a rank of the group."""
         with _unseen():
             return super().send(tensors, dst, tag)
 
-    def recv(self, tensors, src: int | None, tag: int = 0) -> NcclWork:
+    def recv(self, tensors, src: int | None, tag: int = 0) -> WireWork:
         """Asks for one tensor from a rank of the group."""
         with _unseen():
             return super().recv(tensors, src, tag)
 
-    def recv_anysource(self, tensors, tag: int = 0) -> NcclWork:
+    def recv_anysource(self, tensors, tag: int = 0) -> WireWork:
         """Raises NcclRuleError."""
         raise refuse_any_source("recv")
 
-    def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> NcclWork:
+    def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> WireWork:
         with _unseen():
             if reduce_op is not None:
                 check_reduction(name, reduce_name(reduce_op), inputs[0].dtype)

@@ -14,11 +14,12 @@ from allranks.checking import compare
 from allranks.checking.cases import Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
 from allranks.checking.verdict import Reason
-from allranks.wire import Failure, FailureKind
+from allranks.wire import Failure, FailureKind, Wait
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
 from allranks.wire.wait import capital
 
+_QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
 _SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 
 
@@ -69,6 +70,8 @@ def explain_failure(run: Run, withhold: bool = False) -> Reason:
     failure = run.failure
     sentence = _failure_sentence(run, failure, withhold)
     code: tuple[Hashable, ...] = ("failure", failure.kind, failure.cause, failure.error, failure.op, failure.misuse)
+    if failure.rule is not None:
+        code = ("failure", failure.kind, failure.rule)
     if failure.kind in (FailureKind.EXCEPTION, FailureKind.IMPORT):
         # the same reason only if the same is said: a withheld name or text must not show by comparison
         code = ("failure", failure.kind, sentence)
@@ -82,6 +85,8 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     if kind is FailureKind.FORBIDDEN_OP:
         advice = f" {run.exercise.forbidden_advice}" if run.exercise.forbidden_advice else ""
         return f"rank {failure.rank} calls an operation that this exercise forbids: {failure.op}{at}.{advice}"
+    if kind is FailureKind.NCCL_RULE and withhold:  # the error may be the student's own, with any text
+        return f"rank {failure.rank} breaks one of NCCL's rules: {failure.rule}{at}."
     if failure.error == "NotImplementedError":
         return f"{run.exercise.name} is not written yet: it raises NotImplementedError{at}."
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
@@ -114,6 +119,11 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
     waits = {w.rank: w for w in failure.waits}
     first, ring = waits[cycle[0]], " → ".join(str(r) for r in (*cycle, cycle[0]))
     at = run.at(first.line)
+    if failure.cause in _QUEUED:
+        return (
+            f"deadlock: on NCCL ranks {ring} each wait for the next; rank {first.rank} waits for rank {first.peer} in "
+            f"{first.op}{at}{_held_by(run, first)}. {failure.advice}"
+        )
     if failure.cause in _SEND_FIRST:
         who = "every rank" if len(cycle) == run.ranks else "each of these ranks"
         return (
@@ -129,6 +139,11 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
         f"deadlock: ranks {ring} each wait for the next; "
         f"rank {first.rank} waits for rank {first.peer} in {first.op}{at}. {failure.advice}"
     )
+
+
+def _held_by(run: Run, wait: Wait) -> str:
+    """What must be complete before the operation that the rank waits for can start, or nothing."""
+    return f", which starts only when its {wait.held_by}{run.at(wait.held_line)} is complete" if wait.held_by else ""
 
 
 # -------------------------------------------------------------------------------------------------- wrong results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,14 @@ from allranks.checking.running import CaseRunner, one_torch_thread, run_cases
 from allranks.checking.scoring import score
 from allranks.checking.source import Source, from_text
 from allranks.checking.verdict import Verdict
+from allranks.errors import CourseError
 from allranks.wire import Ranks
 
 MAX_RANKS = 8
+
+
+class RulesError(CourseError, ValueError):
+    """There are no such rules to check by."""
 
 
 def judge(
@@ -23,18 +29,25 @@ def judge(
     spawner: Any = None,
     pool: Ranks | None = None,
     wall_s: float = 60.0,
+    rules: str | None = None,
 ) -> Verdict:
     """The verdict on a function (an object or a Source). Inputs follow from `secret`; 0 gives the public inputs.
 
     `spawner` starts the ranks (see allranks.wire.Ranks). Or give a `pool` of 8 ranks, which stays open, if no answer needs
-    to be protected from another one. After `wall_s` seconds the remaining cases fail as not run.
+    to be protected from another one. After `wall_s` seconds the remaining cases fail as not run. With `rules="nccl"` it is the
+    verdict under NCCL's rules: would this run on GPUs? Raises RulesError for other rules.
 
         judge(get("ring_shift"), ring_shift).passed
     """
+    if rules not in (None, "nccl"):
+        raise RulesError(f"rules={rules!r} is unknown; it is 'nccl', or leave it out.")
+    if rules is not None:
+        importlib.import_module("allranks.nccl_rules")  # before the ranks are forked, which then need not import it
+
     ranks = pool or Ranks(MAX_RANKS, spawner=spawner)
     try:
         with one_torch_thread():
-            runner = CaseRunner(exercise, answer, ranks, secret=secret, wall_s=wall_s)
+            runner = CaseRunner(exercise, answer, ranks, secret=secret, wall_s=wall_s, nccl=rules == "nccl")
             return score(runner, run_cases(runner))
     finally:
         if pool is None:

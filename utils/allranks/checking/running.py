@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from allranks.checking import causes, compare, rules
-from allranks.checking.cases import Arg, Backward, Function, Parameter, Setup, Tied, View, views
+from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.in_rank import driver
 from allranks.checking.source import Source
@@ -65,9 +65,16 @@ class CaseRunner:
     """Runs an answer on one setup after the other, in the ranks of `pool`. The deadline is `wall_s` seconds from now."""
 
     def __init__(
-        self, exercise: Exercise, answer: Callable | Source, pool: Ranks, *, secret: int, wall_s: float
+        self,
+        exercise: Exercise,
+        answer: Callable | Source,
+        pool: Ranks,
+        *,
+        secret: int,
+        wall_s: float,
+        nccl: bool = False,
     ) -> None:
-        self.exercise, self.pool, self.secret = exercise, pool, secret
+        self.exercise, self.pool, self.secret, self.nccl = exercise, pool, secret, nccl
         self.deadline = time.monotonic() + wall_s
         self.where: NameLine = line_number
         if isinstance(answer, Source):
@@ -78,6 +85,7 @@ class CaseRunner:
             self.program = functools.partial(driver.call, answer)
         self.delivery = "rendezvous"
         self.blocked: Run | None = None  # the first deadlock that buffered sends would have hidden
+        self.skipped: list[str] = []  # in sentences, the cases that NCCL can't have
         if _is_functional(answer):
             pool.run(WARM_UP, ranks=pool.size, cpu_s=wall_s, wall_s=wall_s)
 
@@ -90,12 +98,31 @@ class CaseRunner:
         """Why the run itself failed. With a secret, it leaves out the text of exceptions, which can contain hidden inputs."""
         return causes.explain_failure(run, withhold=bool(self.secret))
 
-    def run(self, setup: Setup, delivery: str | None = None) -> Run:
-        """One run of the setup; its inputs are the same every time."""
+    def inputs(self, setup: Setup) -> list[tuple[Args, ...]]:
+        """The arguments of each rank, for each call: the same every time."""
         calls = []
         for call in range(setup.times):
             rng = torch.Generator().manual_seed(setup.seed(self.secret) + call)
             calls.append(tuple(self.exercise.inputs(setup, rng)))
+        return calls
+
+    def lacks(self, setup: Setup) -> str | None:
+        """Why NCCL can't have this case: the dtype of its inputs, in a sentence; else None."""
+        if not self.nccl:
+            return None
+        from allranks.nccl_rules.refusals import NcclRuleError, check_dtype  # it takes time to import
+
+        try:
+            for args in self.inputs(setup)[0]:
+                for _, view in views(args):
+                    check_dtype("skipped", view.base.dtype)
+        except NcclRuleError:
+            return f"NCCL has no {setup.dtype}, which this case is about."
+        return None
+
+    def run(self, setup: Setup, delivery: str | None = None) -> Run:
+        """One run of the setup; its inputs are the same every time."""
+        calls = self.inputs(setup)
         per_rank = [
             [({"environ": _environ(setup, r), "args": [_describe(a) for a in args[r]]},) for args in calls]
             for r in range(setup.ranks)
@@ -109,7 +136,7 @@ class CaseRunner:
             calls=setup.times,
             final_args=False,
             # gloo and NCCL refuse a view with gaps
-            rules=Rules(allow=self.exercise.allow, contiguous=True),
+            rules=Rules(allow=self.exercise.allow, contiguous=True, nccl=self.nccl),
             delivery=delivery,
             seed=setup.seed(self.secret),
             alpha=setup.option("_alpha", 1.0),
@@ -206,6 +233,10 @@ def run_cases(runner: CaseRunner) -> list[CaseResult]:
         name = f"{group}: {runner.exercise.label(setup)}"
         if not_run is None and runner.left_s <= 0:
             not_run = Reason("not run: the time for this check is used up", ("not run",))
+        lacking = runner.lacks(setup)
+        if lacking is not None:
+            runner.skipped.append(f"{name}: {lacking}")
+            continue
         if not_run is not None:
             found.append(CaseResult(group, name, setup, None, not_run))
             continue

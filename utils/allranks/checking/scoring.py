@@ -29,6 +29,8 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
     cases = [_case(r.name, r.reason, r.group) for r in results]
     total = earned = 0.0
     for group in exercise.groups:
+        if not any(r.group == group.name for r in results):
+            continue  # NCCL can't have any of its cases
         total += group.weight
         earned += group.weight * _credit([r for r in results if r.group == group.name])
     right = [r.run for r in results if r.passed and r.run is not None and r.setup.earns_credit]
@@ -70,6 +72,8 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         deadlock.svg() if deadlock is not None else None,
         label,
         headline.code if headline else (),
+        "nccl" if runner.nccl else None,
+        tuple(runner.skipped),
     )
 
 

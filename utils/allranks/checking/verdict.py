@@ -55,7 +55,7 @@ class Verdict:
 
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
-    a verdict as a card.
+    a verdict as a card. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -74,16 +74,23 @@ class Verdict:
     svg: str | None = field(default=None, compare=False)
     shown: str = ""
     code: tuple[Hashable, ...] = ()
+    rules: str | None = None
+    skipped: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
-        return {
+        told = {
             "exercise": self.exercise,
             "passed": self.passed,
             "score": self.score,
             "cases": [{"name": c.name, "passed": c.passed, "reason": c.reason} for c in self.cases],
             "reason": self.reason,
         }
+        return told if self.rules is None else {**told, "rules": self.rules, "skipped": list(self.skipped)}
+
+    @property
+    def _under(self) -> str:
+        return " under NCCL's rules" if self.rules == "nccl" else ""
 
     @property
     def groups(self) -> dict[str, list[Case]]:
@@ -97,7 +104,7 @@ class Verdict:
         """The verdict for a terminal."""
         right = sum(c.passed for c in self.cases)
         head = "passed" if self.passed else f"not yet, {self.score:.0%}"
-        lines = [f"{self.exercise}: {head} ({right} of {len(self.cases)} cases)"]
+        lines = [f"{self.exercise}{self._under}: {head} ({right} of {len(self.cases)} cases)"]
         if self.reason:
             lines += ["", f"  {self.reason}", ""]
         said = self.already_said()
@@ -110,6 +117,7 @@ class Verdict:
             for case in new:
                 where = case.short_name
                 lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
+        lines += [f"  - skipped: {sentence}" for sentence in self.skipped]
         return "\n".join(lines)
 
     def already_said(self) -> dict[Case, str]:
@@ -138,9 +146,9 @@ class Verdict:
         parts = [
             _STYLE,
             f'<div class="allranks-verdict {"good" if self.passed else "bad"}" role="group" '
-            f'aria-label="Verdict on {say(self.exercise)}: {word}">',
+            f'aria-label="Verdict on {say(self.exercise)}{say(self._under)}: {word}">',
             f'<div class="head"><span class="mark" aria-hidden="true">{mark}</span>'
-            f"<b>{say(self.exercise)}</b><span>{word}</span>"
+            f"<b>{say(self.exercise)}</b><span>{word}{say(self._under)}</span>"
             f'<span class="score">{self.score:.0%} · {right} of {len(self.cases)} cases</span></div>',
         ]
         if self.reason:
@@ -150,6 +158,8 @@ class Verdict:
         said = self.already_said()
         for name, cases in self.groups.items():
             parts.append(_group_html(name, cases, said))
+        if self.skipped:
+            parts.append(f'<p class="hint">Skipped: {say(" ".join(self.skipped))}</p>')
         if hint and self.trace is not None and len(self.trace):
             shown = f" ({say(self.shown)})" if self.shown else ""
             parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')

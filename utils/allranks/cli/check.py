@@ -13,7 +13,12 @@ import click
 @click.argument("file", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
 @click.option("--function", "name", metavar="NAME", help="The function's name in FILE, if it is not the exercise's.")
-def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
+@click.option(
+    "--rules",
+    type=click.Choice(["nccl"]),
+    help="Judge under the rules of NCCL: would it run on GPUs? Grades don't depend on them.",
+)
+def command(exercise: str, file: str, as_json: bool, name: str | None, rules: str | None) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
 
     The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check.
@@ -27,7 +32,7 @@ def command(exercise: str, file: str, as_json: bool, name: str | None) -> None:
         if exercise not in names():
             get(exercise)  # raises, and names the nearest one
         source = read_source(file, name or exercise)
-        verdict = judge(get(exercise), source)
+        verdict = judge(get(exercise), source, rules=rules)
     except CourseError as error:
         if as_json:
             click.echo(

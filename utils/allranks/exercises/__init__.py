@@ -44,7 +44,8 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
     """The verdict on a function: which cases pass, and the cause if one does not.
 
     The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks, never in
-    this process. `options` are those of `allranks.checking.judging.judge`. Raises ExerciseError if there is no such exercise.
+    this process. With `rules="nccl"` it is the verdict under NCCL's rules: would this run on GPUs? `options` are those of
+    `allranks.checking.judging.judge`. Raises ExerciseError if there is no such exercise, RulesError if there are no such rules.
 
     The Verdict has `passed`, `score` (0 to 1) and `text()`; a notebook shows it as a card.
 

@@ -60,6 +60,11 @@ class Flight:
             if operation.finish is not None:
                 operation.finish()
 
+    def writers(self, tensor: torch.Tensor) -> list[Operation]:
+        """The operations under way that write a tensor's memory, in their order."""
+        span = _span(tensor) if self.operations else []
+        return [operation for operation in self.operations if _overlap(span, operation.writing)]
+
     def touch(self, tensor: torch.Tensor, writing: bool) -> None:
         """Called before the program reads or writes a tensor.
 
@@ -87,7 +92,9 @@ def _too_early(operation: Operation, writing: bool, written: bool) -> NcclRuleEr
     else:
         what = f"this reads a tensor that {begun} may still be filling"
         harm = "On NCCL you may read old values, new ones or a mix."
-    return NcclRuleError(Rule.IN_FLIGHT, f"Too early: {what}. Call wait() on its handle first. {harm}")
+    error = NcclRuleError(Rule.IN_FLIGHT, f"Too early: {what}. Call wait() on its handle first. {harm}")
+    error.operation = operation
+    return error
 
 
 Span = tuple[int, int]

@@ -45,6 +45,7 @@ class NcclRuleError(CourseError):
     def __init__(self, rule: Rule | str, message: str, breaks_group: bool = False) -> None:
         super().__init__(message)
         self.rule, self.breaks_group = Rule(rule), breaks_group
+        self.operation: object | None = None  # the `Operation` under way that uses the memory, for IN_FLIGHT
 
     def __reduce__(self) -> tuple[type, tuple[Rule, str, bool]]:
         return type(self), (self.rule, str(self), self.breaks_group)
@@ -134,12 +135,16 @@ def refuse_any_source(op: str) -> NcclRuleError:
 def check_tag(sent: int, wanted: int, src: int) -> None:
     """Raises NcclRuleError if a receive would get a message that was sent with another tag."""
     if sent != wanted:
-        raise NcclRuleError(
-            Rule.TAG_ORDER,
-            f"recv with tag {wanted} meets a message that rank {src} sent with tag {sent}. NCCL ignores tags: it hands "
-            "over the messages of a pair in the order in which they were sent, so here the data would be swapped. Receive "
-            "them in that order.",
-        )
+        raise NcclRuleError(Rule.TAG_ORDER, tag_order(sent, wanted, src))
+
+
+def tag_order(sent: int, wanted: int, src: int) -> str:
+    """What to say of a receive that gets a message that was sent with another tag."""
+    return (
+        f"recv with tag {wanted} meets a message that rank {src} sent with tag {sent}. NCCL ignores tags: it hands "
+        "over the messages of a pair in the order in which they were sent, so here the data would be swapped. Receive "
+        "them in that order."
+    )
 
 
 def reduction_name(op: object) -> str:

@@ -205,6 +205,7 @@ class WireGroup(PythonGroup):
     """A process group of the wire. `members` are the global ranks in the order of the group."""
 
     backend_name = NAME
+    work_type: type[WireWork] = WireWork
 
     def __init__(self, endpoint: Endpoint, rank: int, members: list[int], key: str, default: bool) -> None:
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
@@ -232,7 +233,7 @@ class WireGroup(PythonGroup):
         self._check(op["name"], tensor)
         op["peer"], op["tag"] = self._member(dst, f"{op['name']} to", peer=True), tag
         number = self.endpoint.post(op, raw(tensor))
-        return WireWork(self, number, sent=() if op["name"] == "send" else (tensor,))
+        return self.work_type(self, number, sent=() if op["name"] == "send" else (tensor,))
 
     def recv(self, tensors, src: int | None, tag: int = 0) -> WireWork:
         """Asks for one tensor from a rank of the group."""
@@ -241,7 +242,7 @@ class WireGroup(PythonGroup):
         self._check(op["name"], tensor, into=True)
         op["peer"] = None if src is None else self._member(src, f"{op['name']} from", peer=True)
         op["tag"] = tag
-        return WireWork(self, self.endpoint.post(op), outputs=(tensor,))
+        return self.work_type(self, self.endpoint.post(op), outputs=(tensor,))
 
     def recv_anysource(self, tensors, tag: int = 0) -> WireWork:
         """Asks for one tensor from whichever rank."""
@@ -294,9 +295,9 @@ class WireGroup(PythonGroup):
         if root is not None:
             op["root"] = self._member(root, f"{name} with root", peer=False)
         if reduce_op is not None:
-            op["reduce_op"] = _reduce_name(reduce_op)
+            op["reduce_op"] = reduce_name(reduce_op)
         number = self.endpoint.post(op, b"".join(bytes(raw(t)) for t in inputs) if len(inputs) != 1 else raw(inputs[0]))
-        return WireWork(self, number, outputs=outputs, sent=inputs)
+        return self.work_type(self, number, outputs=outputs, sent=inputs)
 
     def allreduce(self, tensors, opts=None) -> WireWork:
         """Reduces over all members, in place."""
@@ -418,20 +419,21 @@ def _op(opts):
     return dist.ReduceOp.SUM if opts is None else opts.reduceOp
 
 
-def _reduce_name(op) -> str:
+def reduce_name(op) -> str:
+    """The name of a reduction, such as "SUM"."""
     for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
         if op == getattr(dist.ReduceOp, name):
             return name
     return "PREMUL_SUM"
 
 
-def register(endpoint: Endpoint) -> None:
-    """Makes the backend "wire" known to this process's torch.distributed."""
+def register(endpoint: Endpoint, group_type: Callable[[], Callable[..., WireGroup]] = lambda: WireGroup) -> None:
+    """Makes the backend "wire" known to this process's torch.distributed. `group_type` says what makes a group."""
 
     def create(options, _) -> WireGroup:
         default = not options.global_ranks_in_group
         members = list(options.global_ranks_in_group) or list(range(options.group_size))
-        return WireGroup(endpoint, options.group_rank, members, str(options.group_id), default)
+        return group_type()(endpoint, options.group_rank, members, str(options.group_id), default)
 
     torch.futures.collect_all = _settling(torch.futures.collect_all)
     torch.futures.wait_all = _settling(torch.futures.wait_all)

@@ -26,10 +26,28 @@ _SAME_ADVICE = {  # that needs no rank, line or tag
     DeadlockCause.TOO_MANY_RECEIVES: (
         "What they sent has all been received: one receive is too many, or a send is missing or comes too late."
     ),
+    DeadlockCause.NOT_IN_A_BATCH: (
+        "NCCL runs a rank's operations one after the other, so an isend or irecv outside a batch holds up the rank's next "
+        "operation: give all that must run at the same time to one dist.batch_isend_irecv."
+    ),
+    DeadlockCause.GROUP_ORDER: (
+        "NCCL runs a rank's collectives one after the other, also those of different groups: call them in the same order on "
+        "all ranks."
+    ),
+    DeadlockCause.QUEUE_ORDER: (
+        "NCCL runs a rank's operations one after the other: start them in the same order on all ranks that take part."
+    ),
     DeadlockCause.ORDER: (
         "Each rank waits for an operation that another rank starts only later: check the order of the operations."
     ),
 }
+_BATCH_ADVICE = (
+    "Send and receive in one dist.batch_isend_irecv, or let every other rank receive first; on NCCL an isend or irecv outside "
+    "a batch would hold up the rank's next operation."
+)
+_NCCL_ADVICE = dict.fromkeys(
+    (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST, DeadlockCause.RECEIVES_FIRST), _BATCH_ADVICE
+)
 
 
 def waits(router: Router, lines: Lines) -> tuple[Wait, ...]:
@@ -41,7 +59,8 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
     op = state.on
     if op is None or state.state not in BLOCKED:
         return Wait(rank, _DOING.get(state.state, Doing.RUNNING))
-    peers = awaited(router, op)
+    head = router.holding(op)
+    peers = awaited(router, head)
     return Wait(
         rank,
         op=op.name if op.line == state.line or state.line is None else f"wait() of {op.name}",
@@ -53,6 +72,9 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
         tag=op.tag,
         peers=peers,
         nbytes=op.nbytes,
+        held_by="" if head is op else head.name,
+        held_line=None if head is op else head.line,
+        held_place="" if head is op else lines.place(head.line),
     )
 
 
@@ -71,26 +93,64 @@ def find_deadlock(router: Router, lines: Lines) -> Failure:
     all_waits = waits(router, lines)
     stuck = [w for w in all_waits if w.peers or router.ranks[w.rank].state in BLOCKED]
     cycle = _cycle(router, all_waits)
+    if router.rules.nccl and (queued := _queued(router, all_waits, cycle)):
+        return queued
     inside = [all_waits[r] for r in cycle] or stuck
     in_collective = [w for w in stuck if router.ranks[w.rank].on.kind is OpKind.COLLECTIVE]
     if in_collective and (not cycle or any(w in in_collective for w in inside)):
         return _desync(router, lines, all_waits, in_collective, cycle)
     if cycle:
-        first = inside[0]
-        cause, advice = _cause(router, lines, inside)
-        return Failure(
-            FailureKind.DEADLOCK,
-            f"Deadlock: {_chain(inside)}. {advice}",
-            first.rank,
-            first.line,
-            first.text,
-            _step(router, first.rank),
-            all_waits,
-            cycle,
-            cause=cause,
-            advice=advice,
-        )
+        return _in_a_cycle(router, inside, all_waits, cycle, *_cause(router, lines, inside))
     return _left_early(router, all_waits, stuck)
+
+
+def _in_a_cycle(
+    router: Router,
+    inside: list[Wait],
+    all_waits: tuple[Wait, ...],
+    cycle: tuple[int, ...],
+    cause: DeadlockCause,
+    advice: str,
+) -> Failure:
+    first = inside[0]
+    return Failure(
+        FailureKind.DEADLOCK,
+        f"Deadlock: {_chain(inside)}. {advice}",
+        first.rank,
+        first.line,
+        first.text,
+        _step(router, first.rank),
+        all_waits,
+        cycle,
+        cause=cause,
+        advice=advice,
+    )
+
+
+def _queued(router: Router, all_waits: tuple[Wait, ...], cycle: tuple[int, ...]) -> Failure | None:
+    """The failure if, under NCCL's rules, a rank of the cycle has posted what another one waits for, but it can't start."""
+    heads = [router.holding(op) for r in cycle if (op := router.ranks[r].on) is not None]
+    partners = [partner for head in heads for partner in _partners_in_queues(router, head)]
+    if not partners:
+        return None
+    kinds = {op.kind for op in (*heads, *partners)}
+    if kinds == {OpKind.COLLECTIVE}:
+        cause = DeadlockCause.GROUP_ORDER
+    else:
+        cause = DeadlockCause.QUEUE_ORDER if OpKind.COLLECTIVE in kinds else DeadlockCause.NOT_IN_A_BATCH
+    return _in_a_cycle(router, [all_waits[r] for r in cycle], all_waits, cycle, cause, _SAME_ADVICE[cause])
+
+
+def _partners_in_queues(router: Router, head: Op) -> list[Op]:
+    """The operations that would complete this one, and that earlier operations of their ranks hold up."""
+    return [
+        op
+        for rank in awaited(router, head)
+        for op in router.ranks[rank].queue
+        if op.group == head.group
+        and (op.kind is OpKind.COLLECTIVE) == (head.kind is OpKind.COLLECTIVE)
+        and (op.kind is OpKind.COLLECTIVE or (op.kind is not head.kind and op.peer == head.rank))
+    ]
 
 
 def _step(router: Router, rank: int) -> int:
@@ -123,12 +183,12 @@ def _chain(waiting: list[Wait]) -> str:
 
 def _cause(router: Router, lines: Lines, waiting: list[Wait]) -> tuple[DeadlockCause, str]:
     """Why these ranks wait for each other, and a sentence on what to change."""
-    ops = [router.ranks[w.rank].on for w in waiting]
+    ops = [router.holding(router.ranks[w.rank].on) for w in waiting]
     found = other_tag(router, ops) or _crossed(router, lines, ops)
     if found:
         return found
     cause = _cause_by_kind(router, waiting, ops)
-    return cause, _SAME_ADVICE[cause]
+    return cause, (_NCCL_ADVICE if router.rules.nccl else {}).get(cause, _SAME_ADVICE[cause])
 
 
 def _cause_by_kind(router: Router, waiting: list[Wait], ops: list[Op]) -> DeadlockCause:

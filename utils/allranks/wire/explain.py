@@ -68,6 +68,7 @@ def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> F
         error_text=clean(fault.message) if fault.error else "",
         missing_name=fault.missing_name,
         misuse=fault.misuse,
+        rule=fault.rule,
         op=op.name if op is not None else None,
     )
 
@@ -77,6 +78,13 @@ def _raised(router: Router, fault: WireFault, lines: Lines, place: str, limits: 
     said = f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}."
     instead = _GIVEN.get(fault.missing_name or "")
     return f"{said} Cells of %%ranks have that name; a function asks for it: {instead}." if instead else said
+
+
+def _broke_rule(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
+    said = f"Rank {fault.rank}{place}: {clean(fault.message)}"
+    if not fault.ops or fault.ops[0].line in (None, fault.line):
+        return said
+    return f"{said} The {fault.ops[0].name} was begun in {lines.place(fault.ops[0].line)}."
 
 
 def _exited(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
@@ -174,6 +182,7 @@ def _output(router: Router, fault: WireFault, lines: Lines, place: str, limits: 
 _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], str]] = {
     FailureKind.EXCEPTION: _raised,
     FailureKind.EXITED: _exited,
+    FailureKind.NCCL_RULE: _broke_rule,
     FailureKind.FORBIDDEN_OP: _forbidden,
     FailureKind.FORBIDDEN_PEER: _forbidden_peer,
     FailureKind.SIZE_MISMATCH: _mismatch,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from allranks.wire.wait import Wait
 from allranks.wire.wait_graph import waits_svg
+
+if TYPE_CHECKING:
+    from allranks.nccl_rules import Rule
 
 
 class FailureKind(StrEnum):
@@ -35,6 +39,7 @@ class FailureKind(StrEnum):
     NO_FUNCTION = "no function"
     SYNTAX = "syntax"
     BAD_RESULT = "bad result"
+    NCCL_RULE = "nccl rule"
 
 
 class Misuse(StrEnum):
@@ -55,6 +60,10 @@ class DeadlockCause(StrEnum):
     RECEIVES_FIRST = "every rank receives first"
     TOO_MANY_RECEIVES = "what was sent has been received"
     ORDER = "another order"
+    # under NCCL's rules, where each rank's operations run one after the other
+    NOT_IN_A_BATCH = "an isend or irecv outside a batch"
+    GROUP_ORDER = "collectives of several groups in another order"
+    QUEUE_ORDER = "operations of several kinds in another order"
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,8 @@ class Failure:
     `rank` and `line` name the place, `cycle` the ranks that wait for each other in a circle, `waits` what every rank
     did; `step` is the number of operations that the rank had begun before; `op` is the operation concerned, `call` counts
     the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
-    a NameError lacks, `misuse` why the wire refused an argument. Of a deadlock: `cause`, and `advice` in a sentence.
+    a NameError lacks, `misuse` why the wire refused an argument, `rule` the rule of NCCL's that was broken. Of a deadlock:
+    `cause`, and `advice` in a sentence.
     """
 
     kind: FailureKind
@@ -81,6 +91,7 @@ class Failure:
     error_text: str = ""
     missing_name: str | None = None
     misuse: Misuse | None = None
+    rule: Rule | None = None
     cause: DeadlockCause | None = None
     advice: str = ""
 

@@ -33,6 +33,7 @@ class FaultDetails(TypedDict, total=False):
     error: str  # the type of an exception
     missing_name: str  # of a NameError
     misuse: str
+    rule: str  # of NCCL's, which the program broke
     computed_s: float | None
 
 
@@ -59,6 +60,7 @@ class Operation(Request):
     numel: NotRequired[int]
     peer: NotRequired[int | None]  # None: from any rank
     tag: NotRequired[int]
+    batch: NotRequired[int]  # of operations that run at the same time, under NCCL's rules
     collective: NotRequired[str]
     inputs: NotRequired[list[int]]  # elements of each tensor that is sent
     outputs: NotRequired[list[int]]

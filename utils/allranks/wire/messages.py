@@ -69,7 +69,8 @@ class Program:
 class Rules:
     """What a program may do. `allow` are operation names (None: all); `peers` is "ring" (only rank-1 and rank+1), a
     function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do, and
-    messages to oneself, as gloo does.
+    messages to oneself, as gloo does; `nccl` applies NCCL's rules (docs/nccl_rules.md): what NCCL refuses is refused, and each
+    rank's operations run one after the other.
 
     Raises ValueError for an unknown operation and for another `peers`.
 
@@ -82,6 +83,7 @@ class Rules:
     allow: frozenset[str] | None = None
     peers: str | Callable[[int, int, int], bool] | None = None
     contiguous: bool = False
+    nccl: bool = False
 
     def __post_init__(self) -> None:
         if self.allow is not None:

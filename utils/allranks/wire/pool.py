@@ -130,6 +130,7 @@ class Ranks:
             "filename": filename,
             "seed": derive_rank_seed(seed),
             "contiguous": rules.contiguous,
+            "nccl": rules.nccl,
             "guard": guard,
             "final_args": final_args,
         }
@@ -220,7 +221,8 @@ def run(
     - `per_rank`: `per_rank[r]` are the arguments of rank r; then `args` is not used.
     - `calls`: how often `fn` is called. `per_rank[r][k]` are then the arguments of call k, and each result is a list.
     - `allow`: the names of the operations that may be called; without it, all.
-    - `rules`: a `Rules`, in place of `allow`. It can also limit the peers and refuse tensors that are not contiguous.
+    - `rules`: a `Rules`, in place of `allow`. It can also limit the peers and refuse tensors that are not contiguous, and
+      apply NCCL's rules.
     - `delivery`: "rendezvous" (a send waits for its receive), "buffered" (a send returns at once) or "shuffled" (as
       rendezvous, but one rank runs at a time, in an order drawn from `seed`).
     - `alpha`, `beta`: seconds a message and seconds a byte on the virtual clock; or a `topology` in their place.

@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy
 import torch
@@ -48,7 +48,8 @@ class Rank:
         self.endpoint = Endpoint(self.channel, self.call_sites)
         self.guard = Guard(self.on_fault, self.on_write)
         self.excepthook = sys.excepthook
-        backend.register(self.endpoint)
+        self.nccl: Any = None  # NCCL's rules for this run, if it is under them
+        backend.register(self.endpoint, lambda: backend.WireGroup if self.nccl is None else self.nccl.group)
 
     def serve(self) -> None:
         """Says hello, then runs what comes."""
@@ -72,6 +73,7 @@ class Rank:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""
         self.call_sites = self.endpoint.call_sites = CallSites(job["filename"])
         self.endpoint.start(contiguous=job["contiguous"])
+        self.nccl = self.rules_of_nccl() if job["nccl"] else None
         try:
             fn, calls = values.unpack(job, body, trusting=True)
         except Exception as error:
@@ -88,7 +90,7 @@ class Rank:
         results = []
         message: Mapping | None
         try:
-            with self.guard.watching(job["cpu_s"], job["memory_bytes"]):
+            with self.guard.watching(job["cpu_s"], job["memory_bytes"]), self.nccl or contextlib.nullcontext():
                 fn = self.load(fn)
                 for number, args in enumerate(calls):
                     if number:
@@ -116,6 +118,12 @@ class Rank:
         sys.excepthook = self.excepthook
         sys.modules.pop(_MODULE, None)
         del fn, calls, results
+
+    def rules_of_nccl(self):
+        """NCCL's rules for one run."""
+        from allranks.wire.nccl import NcclRules  # here, since most runs don't need it and it takes time to import
+
+        return NcclRules(self.endpoint)
 
     def load(self, fn):
         """The function to call; a Program is compiled and executed here."""
@@ -156,6 +164,8 @@ class Rank:
         # torch raises a plain RuntimeError when memory runs out: only its text tells
         if isinstance(error, MemoryError) or "can't allocate memory" in text or "Cannot allocate memory" in text:
             return self.fault(FailureKind.MEMORY, text, where)
+        if self.nccl is not None and (broken := self.nccl.broken_by(error)) is not None:
+            return self.fault(FailureKind.NCCL_RULE, text, where, **broken)
         kind = FailureKind.IMPORT if isinstance(error, ModuleNotFoundError) else FailureKind.EXCEPTION
         more: FaultDetails = {"error": type(error).__name__[:80]}
         if isinstance(error, NameError) and isinstance(error.name, str):

@@ -6,6 +6,8 @@ that our own code writes.
 
 from __future__ import annotations
 
+from typing import Any
+
 from allranks.wire import collectives
 from allranks.wire.codec import Body, CodecError
 from allranks.wire.failures import FailureKind, Misuse
@@ -29,6 +31,7 @@ _OWN_FAULTS = {  # what a rank may report of itself; the router finds all others
     FailureKind.MEMORY,
     FailureKind.FORKED,
     FailureKind.EXCEPTION,
+    FailureKind.NCCL_RULE,
     FailureKind.EXITED,
     FailureKind.BAD_RESULT,
     FailureKind.SYNTAX,
@@ -44,6 +47,8 @@ def read_operation(op: dict, rank: int, state: RankState) -> Op:
     file, line = read_place(op)
     kind, name = OpKind(op["do"]), str(op["name"])[:40]
     known = Op(rank, int(op["number"]), len(state.ops), state.call, kind, name, group, file, line)
+    if op.get("batch") is not None:
+        known.batch = _size(op["batch"])
     if known.number in state.ops:
         raise CodecError("an operation's number is used twice")
     known.dtype, known.pairs = op.get("dtype"), bool(op.get("pairs"))
@@ -84,10 +89,10 @@ def read_payload(op: dict, body: Body, at: int, single: bool) -> tuple[Body | No
     raise CodecError("an operation has no payload of its size")
 
 
-def read_fault(op: dict, rank: int, state: RankState) -> WireFault:
-    """What the rank reports of itself."""
+def read_fault(op: dict, rank: int, state: RankState, nccl: bool) -> WireFault:
+    """What the rank reports of itself. `nccl`: whether the run is under NCCL's rules."""
     kind = FailureKind(op["kind"])
-    if kind not in _OWN_FAULTS:
+    if kind not in _OWN_FAULTS or (kind is FailureKind.NCCL_RULE and not nccl):
         raise CodecError("a rank reports what it can't know")
     file, line = read_place(op)
     error, name, misuse, computed_s = (op.get(key) for key in ("error", "missing_name", "misuse", "computed_s"))
@@ -102,6 +107,7 @@ def read_fault(op: dict, rank: int, state: RankState) -> WireFault:
         error and str(error)[:80],
         missing_name=name if isinstance(name, str) and name.isidentifier() and len(name) <= 80 else None,
         misuse=Misuse(misuse) if misuse else None,
+        rule=_nccl_rule(op["rule"]) if kind is FailureKind.NCCL_RULE else None,
         computed_s=computed_s if isinstance(computed_s, float) and 0 <= computed_s <= _LONGEST_S else None,
     )
 
@@ -134,6 +140,12 @@ def read_place(op: dict) -> tuple[str | None, int | None]:
         return None, None
     file, line = where
     return (file[:FILE_NCHARS] if isinstance(file, str) else None), (line if isinstance(line, int) else None)
+
+
+def _nccl_rule(rule: object) -> Any:
+    from allranks.nccl_rules import Rule  # it takes time to import, and only runs under NCCL's rules need it
+
+    return Rule(str(rule))
 
 
 def _size(count: object) -> int:

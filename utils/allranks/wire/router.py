@@ -48,6 +48,7 @@ class Router:
         self.undelivered_nbytes = 0
         self.logged_nbytes = 0
         self.outbox: list[tuple[int, Answer, Body | None]] = []
+        self.advancing: deque[int] = deque()  # ranks whose queue may go on
         self.running = ranks
         self.finished = False
 
@@ -114,7 +115,7 @@ class Router:
                 if state.files <= MAX_FILES:
                     self.written.append((rank, requests.read_path(op), file, line))
             case FrameKind.FAULT:
-                self._fail(requests.read_fault(op, rank, state))
+                self._fail(requests.read_fault(op, rank, state, self.rules.nccl))
             case FrameKind.DONE:
                 state.result = (op, body)
                 self._stop(state, Phase.DONE)
@@ -148,7 +149,7 @@ class Router:
                 return
             if canonical(op.name) != name:
                 op.name = name
-            self._enter(state, op)
+            self._begin(state, op)
             return
         if op.name not in POINT_TO_POINT and "object" not in op.name:
             op.name = "isend" if op.kind is OpKind.SEND else "irecv"
@@ -158,12 +159,54 @@ class Router:
         if op.peer is not None and not self.rules.allows_peer(rank, op.peer, self.size):
             self.fault(FailureKind.FORBIDDEN_PEER, rank, op.file, op.line, ops=(op,))
             return
-        if op.kind is OpKind.SEND:
+        self._begin(state, op)
+
+    def _begin(self, state: RankState, op: Op) -> None:
+        """Lets an operation find its partners: at once, or under NCCL's rules when it is at the head of its rank's queue."""
+        if not self.rules.nccl:
+            self._start(op)
+            return
+        state.queue.append(op)
+        self._advance(op.rank)
+
+    def _advance(self, rank: int) -> None:
+        """Starts what the rank's queue holds, as far as it goes; what that completes may let other ranks' queues go on."""
+        self.advancing.append(rank)
+        if len(self.advancing) > 1:
+            return  # the loop below comes to it
+        try:
+            while self.advancing:
+                self._advance_one(self.ranks[self.advancing[0]])
+                self.advancing.popleft()
+        finally:
+            self.advancing.clear()
+
+    def _advance_one(self, state: RankState) -> None:
+        while state.queue:
+            op, before = state.queue[0], state.started
+            if op.batch is None or not before or before[0].batch != op.batch:
+                if not all(earlier.complete for earlier in before):
+                    return
+                state.started = []
+            state.started.append(state.queue.popleft())
+            self._start(op)
+
+    def holding(self, op: Op) -> Op:
+        """What must be complete first: under NCCL's rules an earlier operation of the rank, else the operation itself."""
+        started = self.ranks[op.rank].started
+        if not self.rules.nccl or op.complete or op in started:
+            return op
+        return next((earlier for earlier in started if not earlier.complete), op)
+
+    def _start(self, op: Op) -> None:
+        if op.kind is OpKind.COLLECTIVE:
+            self._enter(self.ranks[op.rank], op)
+        elif op.kind is OpKind.SEND:
             self._offer(op)
         elif op.peer is None:
             self.anysource.append(op)
         else:
-            key = (op.group, op.peer, op.rank, op.tag)
+            key = (op.group, op.peer, op.rank, self._tag(op))
             waiting = self.sends.get(key)
             if waiting:
                 self._match(waiting.popleft(), op)
@@ -171,7 +214,7 @@ class Router:
                 self.receives.setdefault(key, deque()).append(op)
 
     def _offer(self, op: Op) -> None:
-        key = (op.group, op.rank, op.peer, op.tag)
+        key = (op.group, op.rank, op.peer, self._tag(op))
         waiting = self.receives.get(key)
         if waiting:
             self._match(op, waiting.popleft())
@@ -180,11 +223,18 @@ class Router:
             if self.delivery == "buffered":
                 self._complete(op)
 
+    def _tag(self, op: Op) -> int:
+        """The tag by which messages meet; NCCL ignores it."""
+        return 0 if self.rules.nccl else op.tag
+
     def _match(self, send: Op, recv: Op) -> None:
         send.partner, recv.partner = recv, send
         send.match = recv.match = self.matches
         self.matches += 1
         recv.body = send.body
+        if send.tag != recv.tag:
+            self.faults.append(_swapped(send, recv))
+            return
         if send.dtype != recv.dtype or send.numel != recv.numel:
             kind = FailureKind.DTYPE_MISMATCH if send.dtype != recv.dtype else FailureKind.SIZE_MISMATCH
             first = min((send, recv), key=lambda op: (op.index, op.rank))
@@ -228,6 +278,8 @@ class Router:
     def _complete(self, op: Op) -> None:
         op.complete = True
         state = self.ranks[op.rank]
+        if self.rules.nccl:
+            self._advance(op.rank)
         if state.state is Phase.WAITING and state.on is op:
             self._release(op.rank)
         elif op.kind is OpKind.SEND:
@@ -362,6 +414,24 @@ class Router:
             op.body = None
         for state in self.ranks:
             state.result = None
+
+
+def _swapped(send: Op, recv: Op) -> WireFault:
+    """The fault of a receive that gets a message with another tag, under NCCL's rules."""
+    from allranks.nccl_rules.refusals import Rule, tag_order  # it takes time to import
+
+    first = min((send, recv), key=lambda op: (op.index, op.rank))
+    message = tag_order(send.tag, recv.tag, send.rank)
+    return WireFault(
+        FailureKind.NCCL_RULE,
+        recv.rank,
+        first.index,
+        recv.file,
+        recv.line,
+        message,
+        ops=(recv, send),
+        rule=Rule.TAG_ORDER,
+    )
 
 
 def _other_group(lower: int, theirs: tuple[int, ...], members: tuple[int, ...]) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from allranks.wire import collectives
 from allranks.wire.codec import Body
 from allranks.wire.failures import FailureKind, Misuse
 from allranks.wire.messages import OpKind
+
+if TYPE_CHECKING:
+    from allranks.nccl_rules import Rule
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +42,7 @@ class Op:
     partner: Op | None = None
     pairs: bool = False  # of reals, which the caller knows as complex numbers
     received_nbytes: int = 0
+    batch: int | None = None
     # of collectives
     collective: str | None = None
     sequence: int = 0
@@ -89,6 +95,9 @@ class RankState:
     polls: int = 0
     files: int = 0  # opened for writing
     result: tuple | None = None
+    # under NCCL's rules: operations that have not started, and the one, or the batch, that has
+    queue: deque[Op] = field(default_factory=deque)
+    started: list[Op] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -105,4 +114,5 @@ class WireFault:
     error: str | None = None
     missing_name: str | None = None  # of a NameError
     misuse: Misuse | None = None
+    rule: Rule | None = None
     computed_s: float | None = None  # processor time, if the wall clock ended the run

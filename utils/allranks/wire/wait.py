@@ -29,7 +29,8 @@ class Wait:
     """What one rank does: the operation that it is in, whom it waits for, and the student's line.
 
     `peer` is the first of `peers`; both are empty if the rank waits for nobody (it computes, or it has returned).
-    `op` is the operation's name, also "wait() of isend"; `place` is the line in words, such as "line 4".
+    `op` is the operation's name, also "wait() of isend"; `place` is the line in words, such as "line 4". Under NCCL's rules
+    `held_by` is the earlier operation that must be complete first, `held_line` its line, and `held_place` that line in words.
 
     Example:
         >>> print(wire.Wait(rank=2, op="recv", peer=1, place="line 4", peers=(1,)))
@@ -47,13 +48,18 @@ class Wait:
     tag: int = 0
     peers: tuple[int, ...] = ()
     nbytes: int | None = None
+    held_by: str = ""
+    held_line: int | None = None
+    held_place: str = ""
 
     def __str__(self) -> str:
         if self.doing is not Doing.WAITING:
             return f"rank {self.rank} {_NOT_WAITING[self.doing]}"
         whom = f" for {name_ranks(self.peers)}" if self.peers else ""
         place = f", {self.place}" if self.place else ""
-        return f"rank {self.rank} waits{whom} in {self.op}{place}"
+        held = f", held up by its {self.held_by}" if self.held_by else ""
+        held += f", {self.held_place}" if self.held_place else ""
+        return f"rank {self.rank} waits{whom} in {self.op}{place}{held}"
 
 
 def line_number(line: int) -> str:

@@ -403,6 +403,33 @@ def test_the_environment_can_ask_for_the_rules():
     assert told.stdout.split() == ["nccl", "None"], told.stderr
 
 
+def test_fsdp_and_tensor_parallel_pass(world):
+    def program():
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        mesh, sums = init_device_mesh("cpu", (dist.get_world_size(),)), []
+        for kind in ("alone", "sharded", "parallel"):
+            torch.manual_seed(0)
+            model = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.ReLU(), torch.nn.Linear(12, 3))
+            if kind == "sharded":
+                fully_shard(model, mesh=mesh)
+            if kind == "parallel":
+                parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+            for _ in range(2):
+                loss = model(torch.ones(4, 8)).square().sum()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            sums.append(round(loss.item(), 3))
+        return sums
+
+    for alone, sharded, parallel in world.run(program):
+        assert alone == pytest.approx(sharded, rel=1e-3) == pytest.approx(parallel, rel=1e-3)
+
+
 def test_a_measurement_waits_for_the_queue(world):
     """Else it would measure how long it takes to queue."""
     from allranks import bench

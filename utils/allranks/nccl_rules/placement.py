@@ -250,6 +250,8 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         placement = self.placement
+        if any(kind.__module__.startswith("torch._subclasses") for kind in types):
+            return func(*args, **kwargs)  # a tensor that only stands for one, with which DTensor asks for shapes
         if any(kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for kind in types):
             return NotImplemented  # a DTensor, say: it calls operations on the tensors that it holds, and those come here
         if not placement.calls and (func is _LIFT or not tensors_of(args)) and not in_library(_caller()):

@@ -253,7 +253,9 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
         if any(kind.__module__.startswith("torch._subclasses") for kind in types):
             return func(*args, **kwargs)  # a tensor that only stands for one, with which DTensor asks for shapes
         if any(kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for kind in types):
-            return NotImplemented  # a DTensor, say: it calls operations on the tensors that it holds, and those come here
+            return (
+                NotImplemented  # a DTensor, say: it calls operations on the tensors that it holds, and those come here
+            )
         if not placement.calls and (func is _LIFT or not tensors_of(args)) and not in_library(_caller()):
             return placement.mark_host(func(*args, **kwargs))  # torch.Tensor(...), which ignores the default device
         if not placement.flight.operations and not placement._host:

@@ -75,7 +75,7 @@ import time
 x = torch.zeros(1)
 dist.barrier()
 if device.type == "cuda":
-    torch.cuda.synchronize()  # on a GPU the barrier too is only queued
+    torch.cuda.synchronize()  # the barrier waits on the CPU, but not for other streams
 start = time.perf_counter()
 if rank == 0:
     dist.send(x, dst=1)
@@ -91,8 +91,8 @@ print(f"you said {guess.value:g} ms, rank 0 spent {world['took_ms'][0]:.0f} ms i
 # With Gloo, `send` does not return before the receiver has called `recv`, however short the message is. Sender and receiver wait for each other: this
 # is called a **rendezvous**.
 #
-# With NCCL the call only puts the send into the queue of a GPU stream and returns, so you see a small part of a millisecond. A message of up to some KB
-# then goes into a buffer of the receiver's. For a longer one the *stream* waits for the receiver, and so does everything that is queued later. But the
+# With NCCL the call only puts the send into the queue of a GPU stream and returns, so you see a small part of a millisecond. A small message (some
+# KB, at times some MB) then goes into a buffer. For a longer one the *stream* waits for the receiver, and so does everything that is queued later. But the
 # *first* message between two ranks makes their connection, and for that the call itself waits for the other rank. (Here that was the message of section 1.)
 #
 # MPI allows both: a library may copy a small message into its own buffer and return. Programs that rely on this buffer work until a message is larger
@@ -124,7 +124,8 @@ world.run(send_first, deadline=3)
 
 # %% [markdown] name="live_deadlock_explained"
 # Every rank waits in its `send`. Each waits until its right-hand neighbour receives, but that neighbour can't receive before its own `send` ends.
-# After 3 seconds the deadline ended the cell; PyTorch alone would have waited for half an hour, with NCCL for ten minutes.
+# After 3 seconds the deadline ended the cell; PyTorch alone would have waited for half an hour. With NCCL and three or more ranks it would wait for ever:
+# the watchdog that ends a job after ten minutes counts only calls that are queued, and these still make their connection.
 #
 # With Gloo this hangs in every run. With NCCL it hangs here because the ranks are new: each call waits to make its connection. Between connected ranks
 # one number would go into the buffer, and the program would end. With tensors larger than the buffer it would hang again: a small test runs, the
@@ -217,8 +218,8 @@ Player(run(one_receives_first, ranks=4).trace, run(start_sending, ranks=4).trace
 # sends and receives, and it starts them together.
 #
 # **On NCCL use this fourth way in a circle, not `isend`.** There a single `isend` may first have to set up a connection, which needs both ranks, and
-# everything that is queued later may wait for it. So a circle of `isend` can hang like a circle of `send`. (torch warns of such single sends and
-# receives: "unbatched P2P op".)
+# everything that is queued later may wait for it. So a circle of `isend` can hang like a circle of `send`. (Before 2.15 torch warns of such single
+# sends and receives: "unbatched P2P op".)
 
 # %% name="batch"
 # %%ranks

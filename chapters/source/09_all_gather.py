@@ -293,7 +293,7 @@ dist.all_gather(out, mine.cpu(), group=gloo)
 print(out)
 
 # %% [markdown] name="unequal_explained"
-# Gloo needs equal sizes, and its error says so. (For NCCL torch, up to 2.14, makes a broadcast from each rank of such a call, and it works:
+# Gloo needs equal sizes, and its error says so. (For NCCL torch makes a broadcast from each rank of such a call, and it works:
 # `ProcessGroupNCCL.cpp`.) The padding of [Gather](05_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
 
 # %% name="padded"

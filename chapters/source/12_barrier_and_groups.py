@@ -35,7 +35,7 @@ import time
 
 def now():
     if torch.get_default_device().type == "cuda":
-        torch.cuda.synchronize()  # on a GPU a barrier too may only be queued
+        torch.cuda.synchronize()  # on a GPU calls are only queued; the barrier alone waits on the CPU
     return time.perf_counter()
 
 

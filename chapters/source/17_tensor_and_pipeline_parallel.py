@@ -564,7 +564,7 @@ wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlo
 # %% [markdown] name="deadlock_explained"
 # In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
 # $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: NCCL keeps 512 bytes in a buffer until the receiver comes, so no rank
-# waits. Real activations have megabytes, for which there is no room: then it hangs. The wire, where each send waits for its receiver, shows the
+# waits. Real activations have megabytes and may not fit: then it hangs. The wire, where each send waits for its receiver, shows the
 # deadlock at any size. `isend` does not help on NCCL, where a rank's single messages queue one behind the other; the send and the receive must be one
 # batch, as above (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
 

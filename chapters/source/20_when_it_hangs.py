@@ -317,7 +317,8 @@ world.reset()
 #
 # You can't look at 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says
 # how many (2000 by default, 0 is off; its older name is
-# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on any rank, all ranks write these records to files. This is on unless
+# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on a rank, that rank writes these records to a file (before torch 2.15 all ranks do;
+# in 2.15 the rank that you look for may write nothing). This is on unless
 # `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (in torch 2.15 also `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where. Then you
 # compare the files, as in section 2:
 #

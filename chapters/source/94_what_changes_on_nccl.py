@@ -67,10 +67,11 @@ plt.show()
 #
 # (In this world the CPU waits a little earlier than on a GPU: at the first *computation* with `x`, here in `x.sum()`. The CPU has to compute it itself.)
 #
-# Two consequences:
+# What follows from it:
 #
 # - **A time taken around the call is wrong.** It measures how long it takes to queue. Synchronise before you start and before you stop the clock:
 #   `torch.cuda.synchronize()`, or events in the stream (`torch.cuda.Event(enable_timing=True)`), as `bench.sweep` does.
+# - **Some calls do wait on the CPU**: `dist.barrier()`, the making of a group, and a first call that connects ranks.
 # - **An error shows up late**, at the line that reads the value. Reports of a hang name both lines: where the rank waits and where the operation was begun.
 
 # %% [markdown] name="wait"
@@ -111,7 +112,7 @@ world.run(in_time)
 # so. The same holds for the other direction: a tensor that is being *sent* must not be changed before `wait()`.
 #
 # On gloo `work.wait()` waits until the operation is done. On NCCL it only makes the **stream** wait: what you compute next comes after the
-# operation, and the CPU goes on at once.
+# operation, and the CPU goes on at once (unless you give `wait` a timeout).
 
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
@@ -150,7 +151,7 @@ for name, reason in world.run(refused)[0].items():
 # %% [markdown] name="device_explained"
 # Most of these are one habit: **make tensors on `device`, and keep them there.** `%%ranks` and `world.run` set the default device, so `torch.ones(4)` is
 # on it; in a script of your own write `torch.set_default_device("cuda")` or `device=...`. What comes from outside (NumPy, a `DataLoader`, a file, an
-# argument) is in the CPU's memory: move it with `.to(device)`.
+# argument) is in the CPU's memory: move it with `.to(device)`. And a `DataLoader` with `shuffle=True` needs `generator=torch.Generator(device)`.
 
 # %% [markdown] name="messages"
 # ## 4. Messages: a queue and a first meeting
@@ -179,9 +180,11 @@ world.run(circle, deadline=3)
 # It hangs. NCCL connects two ranks at their first message, and **both wait on the CPU until the other has come** to that message. Here each rank waits for
 # its right neighbour, which waits for *its* right neighbour.
 #
-# Once the pairs are connected, a message of some kilobytes fits into NCCL's buffers, so the same circle passes; a larger message hangs again, because all
-# messages of a rank go through one queue: the receive can't start before the send is done. So such a program works in the test and hangs in
-# production. Send and receive in one **batch**: there the order does not matter.
+# (Two ranks take each other's *send* for the answer and are connected wrongly: on GPUs both calls return, and both ranks wait where they read the value.)
+#
+# Once the pairs are connected, a small message fits into NCCL's buffers, so the same circle passes. A message larger than these buffers (from some kilobytes
+# to several megabytes, by version and link; 16 KiB here) hangs again: the messages of a rank go through one queue, and the receive can't start before the
+# send is done. So such a program works in the test and hangs in production. Send and receive in one **batch**: there the order of the two does not matter.
 
 
 # %% name="batch"
@@ -239,13 +242,13 @@ world.run(last_batch_is_smaller)
 #
 # ## 6. What this world does not play
 #
-# - **Eager start.** With `init_process_group(..., device_id=device)` NCCL makes its communicators at once, and groups of it share them; without it, at
-#   the first collective. `World` gives `device_id`.
+# - **Eager start.** With `init_process_group(..., device_id=device)` NCCL makes its communicator at once, and splits those of groups from it;
+#   without it, at a group's first call. `World` gives `device_id`.
 # - **Times.** They are gloo's. Only a GPU tells you how long NCCL takes.
 # - **Graph capture.** `torch.cuda.graph` records kernels, NCCL's too, and replays them without the CPU: all ranks must capture and replay the same calls, and
 #   nothing inside may read a value. There is no such thing on the CPU.
 # - **The watchdog.** On a GPU torch looks at queued operations from a thread and ends the process after 10 minutes
-#   ([When it hangs](20_when_it_hangs.ipynb)).
+#   ([When it hangs](20_when_it_hangs.ipynb)). It does not see a call that waits on the CPU for its connection.
 # - **What the CPU does meanwhile.** A GPU's queue takes computations too; here the CPU waits at the first one that needs the result.
 #
 # ## Recap

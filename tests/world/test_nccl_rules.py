@@ -153,6 +153,35 @@ def test_a_circle_of_small_messages_passes_when_the_pairs_are_connected(world):
     assert "waits for its queue: dist.send to rank" in str(told.value)
 
 
+def test_an_all_to_all_connects_every_pair(world):
+    def program():
+        dist.all_to_all_single(torch.empty(P), torch.ones(P))
+        return unbatched_circle()
+
+    world.reset()
+    assert world.run(program) == [[float((rank - 1) % P)] * 4 for rank in range(P)]
+
+
+def test_layouts_types_and_averages_as_on_nccl(world):
+    def program():
+        image = torch.full((1, 2, 2, 2), 1.0 + dist.get_rank()).to(memory_format=torch.channels_last)
+        image[0, 1] *= 10
+        dist.all_reduce(image)
+        whole, half = torch.tensor([-1 - 2 * dist.get_rank()]), torch.full((2,), 60_000.0, dtype=torch.float16)
+        dist.all_reduce(whole, op=dist.ReduceOp.AVG)
+        dist.all_reduce(half, op=dist.ReduceOp.AVG)
+        return image[0, :, 0, 0].tolist(), whole.item(), half.tolist()
+
+    total = sum(range(1, P + 1))
+    assert world.run(program) == [([total, 10.0 * total], -(P * P) // P, [60_000.0] * 2)] * P
+    with pytest.raises(RanksError, match="torch does not hand complex numbers to NCCL here"):
+        world.run(
+            lambda: dist.reduce_scatter_tensor(
+                torch.empty(1, dtype=torch.complex64), torch.ones(P, dtype=torch.complex64)
+            )
+        )
+
+
 def test_groups_in_another_order_hang(world):
     with pytest.raises(RanksStuck) as told:
         world.run(group_order, deadline=3)

@@ -90,7 +90,7 @@ def check_dense(op: str, tensor: torch.Tensor) -> None:
     """
     if tensor.layout != torch.strided:
         raise NcclRuleError(Rule.GAPS, f"{op}: NCCL takes only dense tensors, and this one is sparse.")
-    if tensor.is_contiguous():
+    if tensor.is_contiguous() or is_channels_last(tensor):
         return
     extent = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     n = tensor.numel()
@@ -100,6 +100,30 @@ def check_dense(op: str, tensor: torch.Tensor) -> None:
         f"{op}: NCCL takes only a contiguous tensor, and this one, of shape {list(tensor.shape)} and stride "
         f"{list(tensor.stride())}, {how}. Send tensor.contiguous(), and copy the result back if there is one.",
     )
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether images or volumes lie dense in memory with their channels last; NCCL moves them as they lie.
+
+    >>> is_channels_last(torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last))
+    True
+    """
+    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return tensor.dim() in layouts and tensor.is_contiguous(memory_format=layouts[tensor.dim()])
+
+
+def check_complex(op: str, dtype: torch.dtype) -> None:
+    """Raises NcclRuleError for complex numbers, which torch hands to NCCL as pairs, but not in every call.
+
+    >>> check_complex("gather", torch.complex64)
+    Traceback (most recent call last):
+    ...
+    allranks.nccl_rules.refusals.NcclRuleError: gather: torch does not hand complex numbers to NCCL here. Use torch.view_as_real(tensor).
+    """
+    if dtype.is_complex:
+        raise NcclRuleError(
+            Rule.DTYPE, f"{op}: torch does not hand complex numbers to NCCL here. Use torch.view_as_real(tensor)."
+        )
 
 
 def check_reduction(op: str, reduction: str, dtype: torch.dtype) -> None:

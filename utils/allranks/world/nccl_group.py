@@ -29,10 +29,12 @@ from allranks.engines.group import PythonGroup
 from allranks.engines.usercode import user_line
 from allranks.nccl_rules import BACKEND, DEVICE, NcclRuleError, Operation, Placement, Rule
 from allranks.nccl_rules.refusals import (
+    check_complex,
     check_dense,
     check_dtype,
     check_reduction,
     check_tag,
+    is_channels_last,
     reduction_name,
     refuse_any_source,
 )
@@ -119,7 +121,10 @@ class QueuedWork(dist._Work):
 def _memory(value: Any) -> Any:
     """The tensors of an argument without their history: an operation writes memory, of which autograd knows nothing."""
     if isinstance(value, torch.Tensor):
-        return value.data
+        value = value.data
+        return (
+            value.as_strided((value.numel(),), (1,)) if is_channels_last(value) and not value.is_contiguous() else value
+        )
     return [_memory(part) for part in value] if isinstance(value, list) else value
 
 
@@ -337,6 +342,7 @@ class NcclRulesGroup(PythonGroup):
         """Queues a reduce_scatter from a list; the parts may differ in size."""
         [output], [parts] = outputs, inputs
         self._expect_list("reduce_scatter", parts)
+        check_complex("reduce_scatter", output.dtype)
         reduce = self._reduction("reduce_scatter", opts, output)
         sizes = [part.numel() for part in parts]
         job = functools.partial(self._reduce_scattered, reduce, output, parts)
@@ -346,6 +352,7 @@ class NcclRulesGroup(PythonGroup):
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> QueuedWork:
         """Queues a reduce_scatter from one tensor."""
         self._expect_size("reduce_scatter_tensor", input, self.size() * output.numel(), "input")
+        check_complex("reduce_scatter_tensor", output.dtype)
         reduce = self._reduction("reduce_scatter_tensor", opts, output)
 
         def job() -> None:
@@ -365,6 +372,7 @@ class NcclRulesGroup(PythonGroup):
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> QueuedWork:
         """Queues a gather."""
         [mine], root = inputs, opts.rootRank
+        check_complex("gather", mine.dtype)
         parts = outputs[0] if outputs and self.rank() == root else []
         if self.rank() == root:
             self._expect_list("gather", parts)
@@ -373,6 +381,7 @@ class NcclRulesGroup(PythonGroup):
             messages = [("recv", part, src, 0) for src, part in enumerate(parts)]
             self._exchange([("send", mine, root, 0), *messages])
 
+        self._met |= {(member, root) for member in range(self.size())}  # its messages connect these pairs
         return self._collective("gather", job, [mine], parts, root=root, same=mine)
 
     @_on_memory
@@ -387,6 +396,7 @@ class NcclRulesGroup(PythonGroup):
             messages = [("send", part, dst, 0) for dst, part in enumerate(parts)]
             self._exchange([*messages, ("recv", mine, root, 0)])
 
+        self._met |= {(root, member) for member in range(self.size())}
         return self._collective("scatter", job, parts, [mine], root=root, same=mine)
 
     @_on_memory
@@ -431,6 +441,7 @@ class NcclRulesGroup(PythonGroup):
             messages = [("send", part, dst, 0) for dst, part in enumerate(inputs)]
             self._exchange([*messages, *(("recv", part, src, 0) for src, part in enumerate(outputs))])
 
+        self._met |= {(a, b) for a in range(self.size()) for b in range(self.size())}
         reads, writes = ([whole[1]], [whole[0]]) if whole else (list(inputs), list(outputs))
         return self._collective(op, job, reads, writes, same=reads[0].dtype)
 
@@ -506,9 +517,13 @@ class NcclRulesGroup(PythonGroup):
         elif tensor.is_complex():
             scratch = torch.view_as_real(tensor)
         options.reduceOp = getattr(dist.ReduceOp, name)
+        if (
+            reduce == "AVG" and scratch.is_floating_point()
+        ):  # NCCL scales each input first, so that the sum can't overflow
+            scratch /= self.size()
         run(scratch, options).wait()
-        if reduce == "AVG":
-            scratch.copy_(scratch / self.size() if scratch.is_floating_point() else scratch // self.size())
+        if reduce == "AVG" and not scratch.is_floating_point():
+            scratch.copy_(torch.div(scratch, self.size(), rounding_mode="trunc"))
         if scratch.dtype != tensor.dtype and tensor.dtype != torch.bool and not tensor.is_complex():
             tensor.copy_(scratch)
 

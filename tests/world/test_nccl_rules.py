@@ -151,6 +151,7 @@ def test_a_circle_of_small_messages_passes_when_the_pairs_are_connected(world):
     with pytest.raises(RanksStuck) as told:
         world.run(large_circle, deadline=2)
     assert "waits for its queue: dist.send to rank" in str(told.value)
+    assert "too large for NCCL's buffers" in str(told.value)
 
 
 def test_an_all_to_all_connects_every_pair(world):
@@ -186,6 +187,7 @@ def test_groups_in_another_order_hang(world):
     with pytest.raises(RanksStuck) as told:
         world.run(group_order, deadline=3)
     assert "rank 1: waits for its queue: dist.all_reduce, float32[2], begun in line" in str(told.value)
+    assert "(in the group of ranks 0 and 1)" in str(told.value)
 
 
 def by_parity():
@@ -457,6 +459,101 @@ def test_fsdp_and_tensor_parallel_pass(world):
 
     for alone, sharded, parallel in world.run(program):
         assert alone == pytest.approx(sharded, rel=1e-3) == pytest.approx(parallel, rel=1e-3)
+
+
+def test_the_forms_of_a_cluster_pass(world):
+    """What training scripts write for GPUs: device_ids, "cuda", autocast, a group with nccl, a wait with a time-out."""
+
+    def program():
+        from datetime import timedelta
+
+        from torch.distributed.device_mesh import init_device_mesh
+
+        assert torch.cuda.is_available() and dist.is_nccl_available() and dist.get_backend() == "nccl"
+        torch.cuda.set_device(0)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).to("cuda"), device_ids=[0])
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            y = model(torch.ones(3, 4, device="cuda:0"))
+        y.float().sum().backward()
+        mesh = init_device_mesh("cuda", (2, dist.get_world_size() // 2))
+        x = torch.from_numpy(model.module.bias.grad.cpu().numpy()).type_as(y)
+        dist.all_reduce(x, group=mesh.get_group(0))
+        group = dist.new_group(backend="nccl")
+        z = torch.empty_like(torch.ones(2, device="cpu"), device="cuda").fill_(1)
+        dist.all_reduce(z, group=group, async_op=True).wait(timeout=timedelta(seconds=5))
+        group.allreduce(z).wait()
+        torch.cuda.synchronize()
+        return str(y.dtype), x.tolist(), z.tolist()
+
+    assert world.run(program) == [("torch.bfloat16", [6.0, 6.0], [16.0, 16.0])] * P
+
+
+def test_what_is_not_played_says_so(world):
+    with pytest.raises(RanksError, match=r"this part of torch\.cuda is not played") as told:
+        world.run(lambda: torch.cuda.get_device_properties(0))
+    assert "under rules='nccl', which has no GPU" in str(told.value)
+
+
+def test_a_value_can_not_be_saved_too_early(world):
+    def saved():
+        import io
+
+        x = torch.ones(4)
+        work = dist.all_reduce(x, async_op=True)
+        torch.save({"weights": x}, io.BytesIO())
+        work.wait()
+
+    def gathered():
+        x = torch.ones(4)
+        dist.all_reduce(x, async_op=True)
+        dist.all_gather_object([None] * P, x)
+
+    for program in (saved, gathered):
+        with pytest.raises(RanksError, match="Too early: this reads a tensor that all_reduce"):
+            world.run(program)
+
+
+def test_a_callback_may_wait_for_another_collective(world):
+    """As DDP's PowerSGD hook does."""
+
+    def program():
+        x = torch.ones(4)
+
+        def again(future):
+            return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
+
+        done = dist.all_reduce(x, async_op=True).get_future().then(again)
+        time.sleep(0.3)
+        return done.wait().tolist()
+
+    assert world.run(program) == [[16.0] * 4] * P
+
+
+def test_a_hang_inside_ddp_names_its_all_reduce(world):
+    def program():
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+        for _ in range(2 if dist.get_rank() == 0 else 3):
+            model(torch.ones(1, 4)).sum().backward()
+
+    with pytest.raises(RanksStuck) as told:
+        world.run(program, deadline=6)
+    assert "rank 1: waits for its queue: dist.all_reduce" in str(told.value)
+    assert "rank 0: done" in str(told.value)
+
+
+def test_any_error_of_an_operation_replaces_the_ranks(world):
+    """Else each later call would get it again."""
+
+    def through_the_group():
+        group, error = dist.group.WORLD, ZeroDivisionError("planted")
+        group._compare = lambda *_: (_ for _ in ()).throw(error)
+        dist.all_reduce(torch.ones(1))
+
+    pids = world.pids
+    with pytest.raises(RanksError, match="planted"):
+        world.run(through_the_group)
+    assert set(world.pids).isdisjoint(pids)
+    assert world.run(sums) == [sums_of(P)] * P
 
 
 def test_a_measurement_waits_for_the_queue(world):

@@ -24,6 +24,8 @@ WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which a rank reports what it is do
 GROUP_TIMEOUT_S = 24 * 3600
 # called when the user's code has ended, to wait for what it has queued
 at_the_end: list[Callable[[], None]] = []
+# each says of a user's error what the user can't see from it, or None
+hints: list[Callable[[BaseException], str | None]] = []
 # read by both of torch's classes for NCCL when the group is made. 3, the default, ends the process of each rank whose peer has
 # died (SIGABRT), before it can report where it was; 2 lets it go on with wrong values. 0: it waits, the notebook says where,
 # and ends it.
@@ -240,6 +242,7 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
     import linecache
     import traceback
 
+    hint = hint or next(filter(None, (tell(error) for tell in hints)), None)
     frames = [
         (frame.f_code.co_filename, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)

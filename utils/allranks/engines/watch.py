@@ -90,13 +90,18 @@ def _stands(frame: FrameType | None) -> bool:
 
     A call that computes on the CPU for long, while the GPU works too, looks the same.
     """
-    if frame is None or not gpu_works(frame):
+    return frame is not None and stands(lambda: gpu_works(frame))
+
+
+def stands(works: Callable[[], bool]) -> bool:
+    """Whether the main thread stays in one call of C code while `works` says that what it may wait for is not done."""
+    if not works():
         return False
     _ran.clear()
     # frames alone can't tell: a loop is always seen at its end, where Python lets other threads run
     ctypes.pythonapi.Py_AddPendingCall(_run_in_c, None)
     time.sleep(LOOK_AGAIN_S)
-    return not _ran and gpu_works(frame)
+    return not _ran and works()
 
 
 def _gpu_works(frame: FrameType) -> bool:

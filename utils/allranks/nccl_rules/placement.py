@@ -8,6 +8,7 @@ operations (which mix tensors, and read and write memory).
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -15,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch.distributed.device_mesh
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import dlpack
@@ -26,13 +28,14 @@ from allranks.nccl_rules.refusals import NcclRuleError, Rule
 
 DEVICE = torch.device("cpu", 0)  # stands for the rank's GPU; torch.device("cpu") is the CPU's memory
 HOST = torch.device("cpu")
-_TO_NUMPY = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__}
+_TO_NUMPY: set[Any] = {torch.Tensor.numpy, torch.Tensor.__array__}
 _SHOWN = {torch.Tensor.__repr__, torch.Tensor.tolist}  # they read the values where `_Kernels` does not look
 _LIFT = torch.ops.aten.lift_fresh.default
 _MOVES = {torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda}
 _GET_DEVICE = torch.Tensor.device.__get__
 _IS_CUDA = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 _DISTRIBUTED = "torch/distributed/"
+_LOADERS = "torch/utils/data/"
 # operations that take tensors of both places: copies, and indices in the CPU's memory for a tensor on the device
 _CROSS = {"copy_", "_to_copy", "_copy_from", "set_", "lift_fresh", "detach", "resize_"}
 _INDEXING = {"index", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "index_put"}
@@ -82,11 +85,21 @@ class Placement:
             key = _key(tensor)
             if key is not None:
                 # the weak reference keeps the storage's address from being used again
-                self._host[key] = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch gives it no types
+                with torch._C.DisableTorchFunction():
+                    self._host[key] = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch gives it no types
         if len(self._host) > self._sweep_at:
             self._host = {key: ref for key, ref in self._host.items() if not ref.expired()}  # type: ignore[no-untyped-call]  # torch gives it no types
             self._sweep_at = max(1024, 2 * len(self._host))
         return value
+
+    def take_from_host(self, value: Any, inputs: Any) -> None:
+        """Says that new tensors are on the device, although they were made from tensors in the CPU's memory."""
+        if self._host:
+            kept = {_key(tensor) for tensor in tensors_of((inputs,))}
+            for tensor in tensors_of((value,)):
+                key = _key(tensor)
+                if key is not None and key not in kept:
+                    self._host.pop(key, None)
 
     def check_collective(self, op: str, tensors: list[torch.Tensor]) -> None:
         """Raises NcclRuleError if a tensor that an operation is to move is not on the device."""
@@ -171,10 +184,14 @@ class _Calls(TorchFunctionMode):
                 "NumPy can't read a tensor on the rank's GPU. Copy it to the CPU's memory first: tensor.cpu().numpy(), or "
                 "take plain numbers with tensor.tolist().",
             )
-        if func in _SHOWN:
+        if func in _SHOWN or (
+            func is torch.Tensor.untyped_storage and _caller().endswith("torch/_tensor.py")
+        ):  # pickled
             self.placement.flight.touch(args[0], writing=False)
         if func in _MOVES:
             return self._move(func, args, kwargs)
+        if func is torch.Tensor.type_as:
+            return func(*args, **kwargs) if self._same_place(args) else self._move(torch.Tensor.to, args, kwargs)
         device = _wanted(kwargs.get("device"))
         if device is None:
             self._check_generator(kwargs, DEVICE, args)
@@ -184,7 +201,13 @@ class _Calls(TorchFunctionMode):
             device = DEVICE
         self._check_generator(kwargs, device, args)
         result = func(*args, **kwargs)
-        return self.placement.mark_host(result) if device == HOST else result
+        if device == HOST:
+            return self.placement.mark_host(result)
+        self.placement.take_from_host(result, args)
+        return result
+
+    def _same_place(self, tensors: Any) -> bool:
+        return len({self.placement.on_host(tensor) for tensor in tensors}) == 1
 
     def _check_generator(self, kwargs: dict[str, Any], device: torch.device, args: Any) -> None:
         generator = kwargs.get("generator")
@@ -194,6 +217,12 @@ class _Calls(TorchFunctionMode):
         if tensors:
             device = HOST if self.placement.on_host(tensors[0]) else DEVICE
         there = getattr(generator, "place", HOST)
+        if there != device and _LOADERS in _caller().replace("\\", "/"):
+            raise NcclRuleError(
+                Rule.GENERATOR,
+                "A DataLoader or sampler that shuffles makes its random numbers on the default device, here the rank's GPU, and "
+                "its generator is for the CPU. Give it one: DataLoader(..., shuffle=True, generator=torch.Generator(device)).",
+            )
         if there != device:
             raise NcclRuleError(
                 Rule.GENERATOR,
@@ -324,12 +353,44 @@ def _for_users(answer: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _with_cpu_for_cuda(function: Callable[..., Any], place: int, name: str) -> Callable[..., Any]:
+    """A function whose argument `name`, at this place, may be "cuda" or a cuda device; torch for CPUs gets "cpu"."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = args[place] if place < len(args) else kwargs.get(name)
+        if str(given).split(":")[0] == "cuda":
+            if place < len(args):
+                args = (*args[:place], "cpu", *args[place + 1 :])
+            else:
+                kwargs[name] = "cpu"
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _without_device_ids(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(
+        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        return function(self, module, None, None, *args, **kwargs)
+
+    return call
+
+
 @contextlib.contextmanager
 def _patched(placement: Placement) -> Iterator[None]:
     """What torch's modes can't see: sources of CPU tensors, and the functions of torch.cuda that a program calls."""
 
     def marking(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: placement.mark_host(function(*args, **kwargs))
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            # a tensor on the device may share its memory with another one there
+            shared = [t for t in tensors_of(args) if not placement.on_host(t)]
+            return made if shared else placement.mark_host(made)
+
+        return call
 
     with contextlib.ExitStack() as stack:
         for module, name in (
@@ -342,6 +403,15 @@ def _patched(placement: Placement) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
         torch.set_default_device(DEVICE)  # also what torch.get_default_device() answers
         stack.callback(torch.set_default_device, None)
+        for owner, name, place, argument in (
+            (torch.distributed, "init_device_mesh", 0, "device_type"),
+            (torch.distributed.device_mesh, "init_device_mesh", 0, "device_type"),
+            (torch.autocast, "__init__", 1, "device_type"),
+        ):
+            function = _with_cpu_for_cuda(getattr(owner, name), place, argument)
+            stack.enter_context(mock.patch.object(owner, name, function))
+        ddp = torch.nn.parallel.DistributedDataParallel
+        stack.enter_context(mock.patch.object(ddp, "__init__", _without_device_ids(ddp.__init__)))
         cuda = torch.cuda
         for name, answer in (("is_available", True), ("device_count", 1), ("current_device", 0), ("set_device", None)):
             stack.enter_context(mock.patch.object(cuda, name, _for_users(answer, getattr(cuda, name))))

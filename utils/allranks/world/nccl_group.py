@@ -17,7 +17,9 @@ from __future__ import annotations
 # mypy: disable-error-code="override,assignment"
 import functools
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -26,7 +28,8 @@ import torch.distributed as dist
 from allranks.engines import rank as on_rank
 from allranks.engines import watch
 from allranks.engines.group import PythonGroup
-from allranks.engines.usercode import user_line
+from allranks.engines.usercode import in_library, user_line
+from allranks.errors import name_ranks
 from allranks.nccl_rules import BACKEND, DEVICE, NcclRuleError, Operation, Placement, Rule
 from allranks.nccl_rules.refusals import (
     check_complex,
@@ -56,6 +59,7 @@ class _Rank:
         torch.cuda.Event = type("Event", (Event,), {"queue": self.queue})  # type: ignore[misc]
         watch.waits.append(self.queue.waiting_for)
         on_rank.at_the_end.append(self.settle)
+        on_rank.hints.append(_hint)
 
     def settle(self) -> None:
         """Waits for all that is queued, as torch.cuda.synchronize does."""
@@ -74,10 +78,10 @@ class QueuedWork(dist._Work):
         self.rank, self.ticket, self.operation, self.outputs = rank, ticket, operation, outputs
         self.blocks = False  # a barrier's does wait on the host
 
-    def wait(self, *timeout: Any) -> bool:
-        """Orders what follows after the operation."""
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Orders what follows after the operation. With a timeout, it waits on the host, as on NCCL."""
         self.operation.ordered = True
-        if self.blocks:
+        if self.blocks or (timeout is not None and timeout > timedelta(0)):
             self.ticket.wait()
             self.rank.placement.flight.land_done()
         return True
@@ -128,10 +132,33 @@ def _memory(value: Any) -> Any:
     return [_memory(part) for part in value] if isinstance(value, list) else value
 
 
+def _listed(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that also takes one tensor instead of a list, and a root or a ReduceOp instead of options."""
+    options = {"broadcast": dist.BroadcastOptions, "reduce": dist.ReduceOptions, "allreduce": dist.AllreduceOptions}
+
+    @functools.wraps(method)
+    def call(self: NcclRulesGroup, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Any:
+        if not isinstance(tensors, torch.Tensor):
+            return method(self, tensors, opts if opts is not None else named.get("opts"))
+        made: Any = options[method.__name__]()
+        root = opts if isinstance(opts, int) else named.get("root")
+        if root is not None:
+            made.rootRank = root
+        op = next((value for value in (opts, *rest, named.get("op")) if isinstance(value, _REDUCE_OPS)), None)
+        if op is not None:
+            made.reduceOp = op
+        return method(self, [tensors], made)
+
+    return call
+
+
+_REDUCE_OPS = (dist.ReduceOp, dist.ReduceOp.RedOpType)
+
+
 def _on_memory(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(self: NcclRulesGroup, *arguments: Any) -> Any:
-        return method(self, *map(_memory, arguments))
+    def call(self: NcclRulesGroup, *arguments: Any, **named: Any) -> Any:
+        return method(self, *map(_memory, arguments), **{name: _memory(value) for name, value in named.items()})
 
     return call
 
@@ -211,7 +238,8 @@ class NcclRulesGroup(PythonGroup):
             here, there = torch.zeros(1), torch.zeros(1)
             works += [self.control.send([here], peer, tag), self.control.recv([there], peer, tag)]
         if works:
-            _wait_on_host(works, about)
+            why = "a pair's first message makes their connection, for which both ranks wait"
+            _wait_on_host(works, {**about, "why": why})
 
     def _send_buffered(self, tensor: torch.Tensor, peer: int, tag: int) -> None:
         self._unfinished = [work for work in self._unfinished if not work.is_completed()]
@@ -237,6 +265,12 @@ class NcclRulesGroup(PythonGroup):
             if peer == mine:
                 source, sent = own.pop(0)
                 check_tag(sent, tag, self.members[peer])
+                if source.numel() != tensor.numel():
+                    raise NcclRuleError(
+                        Rule.MISMATCH,
+                        f"A rank sends {source.numel()} elements to itself and receives {tensor.numel()}.",
+                    )
+                tensor, source = tensor.view(-1), source.view(-1)
                 tensor.copy_(source)
                 continue
             header = torch.zeros(3, dtype=torch.int64)
@@ -263,6 +297,7 @@ class NcclRulesGroup(PythonGroup):
 
     # collectives
 
+    @_listed
     @_on_memory
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> QueuedWork:
         """Queues an all_reduce."""
@@ -278,6 +313,7 @@ class NcclRulesGroup(PythonGroup):
         works = [self.allreduce([tensor], opts) for tensor in tensors]
         return self._together(works, tensors)
 
+    @_listed
     @_on_memory
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> QueuedWork:
         """Queues a reduce."""
@@ -293,6 +329,7 @@ class NcclRulesGroup(PythonGroup):
 
         return self._collective("reduce", job, [tensor], [tensor], reduce=reduce, root=opts.rootRank, same=tensor)
 
+    @_listed
     @_on_memory
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> QueuedWork:
         """Queues a broadcast."""
@@ -501,6 +538,11 @@ class NcclRulesGroup(PythonGroup):
     def _reduction(self, op: str, opts: Any, tensor: torch.Tensor) -> str:
         name = reduction_name(opts.reduceOp) if opts is not None else "SUM"
         check_reduction(op, name, tensor.dtype)
+        if name == "PREMUL_SUM":
+            raise NcclRuleError(
+                Rule.REDUCE_OP,
+                f"{op}: NCCL has PREMUL_SUM, but this world can't play it. Multiply the tensor by the factor, then use SUM.",
+            )
         return name
 
     def _reduced(
@@ -591,6 +633,10 @@ class NcclRulesGroup(PythonGroup):
         }
         if peer is not None:
             about["peer"] = self.members[peer]
+        if len(self.members) < dist.get_world_size():
+            about["why"] = f"in the group of {name_ranks(self.members)}"
+        elif op == "send" and tensor is not None and tensor.numel() * tensor.element_size() > BUFFERED:
+            about["why"] = "too large for NCCL's buffers, so it and all that is queued behind it wait for the receiver"
         if tensor is not None:
             about |= {"shape": list(tensor.shape), "dtype": _name(tensor.dtype)}
         return about
@@ -604,6 +650,9 @@ class NcclRulesGroup(PythonGroup):
             except NcclRuleError as error:
                 begun = "" if operation.line is None else f" It was begun in line {operation.line}."
                 raise NcclRuleError(error.rule, f"{error}{begun}", breaks_group=True) from None
+            except Exception as error:
+                error.breaks_group = True  # type: ignore[attr-defined]  # the other ranks may be left in the operation
+                raise
 
         ticket = self.this.queue.put(told, **about)
         operation.finish, operation.done = ticket.wait, lambda: ticket.done
@@ -649,6 +698,43 @@ def _call_in_words(op: str, root: int | None, reduce: str | None, same: Any, mem
     return words + (f" ({reduce})" if reduce else "")
 
 
+# what torch for CPUs says where a program uses a part of torch.cuda that is not played here
+_WITHOUT_CUDA = (
+    "CUDA enabled",
+    "_cuda_",
+    "_CUDA",
+    "accelerator device",
+    "GPU modules",
+    "have NCCL built in",
+    "CUDA 11+",
+)
+
+
+def _hint(error: BaseException) -> str | None:
+    if isinstance(error, NcclRuleError) or not any(words in str(error) for words in _WITHOUT_CUDA):
+        return None
+    return "under rules='nccl', which has no GPU: this part of torch.cuda is not played; see docs/nccl_rules.md"
+
+
+def _for_users(function: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of torch.distributed whose answer to a user's code is changed."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        answer = function(*args, **kwargs)
+        return answer if in_library(sys._getframe(1).f_code.co_filename) else change(answer)
+
+    return call
+
+
+def _new_group(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return function(ranks, timeout, BACKEND if backend == "nccl" else backend, *args, **kwargs)
+
+    return call
+
+
 def _create(options: Any, _: Any) -> NcclRulesGroup:
     members = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
     data, control = (
@@ -664,6 +750,9 @@ def join(rank: int, world_size: int, backend: str, *rest: Any) -> dict[str, Any]
     """Makes this engine a rank, as `engines.rank.join` does, in a group under NCCL's rules. Runs on the rank."""
     if not _this:
         _this.append(_Rank())
+        dist.get_backend = _for_users(dist.get_backend, lambda name: "nccl" if name == BACKEND else name)
+        dist.is_nccl_available = _for_users(dist.is_nccl_available, lambda _: True)
+        dist.new_group = _new_group(dist.new_group)
         dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
     described = on_rank.join(rank, world_size, BACKEND, *rest)
     on_rank.namespace().update(device=DEVICE)

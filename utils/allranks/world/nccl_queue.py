@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from allranks.engines import watch
+
 Job = Callable[[], None]
 
 
@@ -33,7 +35,7 @@ class Ticket:
         return self._done.is_set()
 
     def then(self, callback: Job) -> None:
-        """Calls `callback` in the queue's thread when it is done, or at once if it is."""
+        """Calls `callback` in a thread of its own when it is done."""
         self._then.append(callback)
         if self.done:
             self._call_back()
@@ -67,7 +69,8 @@ class Ticket:
 
     def _call_back(self) -> None:
         while self._then:
-            self._then.pop()()
+            # in a thread of its own: it may wait for a later operation of the queue
+            threading.Thread(target=self._then.pop(), name="allranks-callback", daemon=True).start()
 
 
 class Queue:
@@ -98,7 +101,11 @@ class Queue:
     def waiting_for(self) -> dict[str, Any] | None:
         """What the operation at the head of the queue is, if the program waits for the queue; else None."""
         ticket = self.current
-        return None if ticket is None or ticket.done or not self.blocked else ticket.about
+        if ticket is None or ticket.done:
+            return None
+        # DDP waits in C++ code, which does not say so
+        waits = self.blocked or watch.stands(lambda: self.current is ticket and not ticket.done)
+        return ticket.about if waits else None
 
     @torch.no_grad()  # what moves between ranks is no part of a program's gradient
     def _work(self) -> None:

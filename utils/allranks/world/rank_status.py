@@ -26,7 +26,8 @@ class RankStatus:
 
     `shape` and `dtype` are the tensor's. `seq` is how many collectives of the group `group` this rank has begun.
     `waits_for` is "GPU", "queue" or "peer" if the rank waits for what it queued there: the operation `op`, begun at the line
-    `begun`, if they are known. Without a line, the user's code has ended. `RanksStuck.statuses` has one for each rank.
+    `begun`, if they are known; `why` says more about that. Without a line, the user's code has ended.
+    `RanksStuck.statuses` has one for each rank.
 
     Example:
         >>> RankStatus(rank=1, op="all_reduce", shape=(4,), seq=2, line=7).waits
@@ -46,6 +47,7 @@ class RankStatus:
     known: bool = True
     waits_for: str | None = None
     begun: int | None = None
+    why: str | None = None
 
     @property
     def waits_for_gpu(self) -> bool:
@@ -81,8 +83,8 @@ class RankStatus:
             doing += f", {self.dtype}{list(self.shape or ())}"
         if self.begun is not None:
             doing += f", begun in line {self.begun}"
-        if self.waits_for == "peer":
-            doing += " (a pair's first message makes their connection, for which both ranks wait)"
+        if self.why is not None:
+            doing += f" ({self.why})"
         where = f", line {self.line}: {self.text}" if self.text else f", line {self.line}" if self.line else ""
         return f"rank {self.rank}: {doing}{where}"
 
@@ -113,7 +115,7 @@ def from_answer(rank: int, answer: dict, source: str | None = None) -> RankStatu
     """The status from a rank's answer. `source` is the text of the cell that the ranks run."""
     line, file = answer.get("line"), answer.get("file")
     text = answer.get("text") or (line and line_text(file, line, source)) or None
-    keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq", "waits_for", "begun")}
+    keep = {name: answer.get(name) for name in ("op", "peer", "dtype", "seq", "waits_for", "begun", "why")}
     shape, group = answer.get("shape"), answer.get("group")
     return RankStatus(
         rank,

@@ -32,8 +32,11 @@ MEAN, ARGMAX, RING, WORDS = (
 MAXIMUM = {MEAN: 3.0, ARGMAX: 4.0, RING: 6.0}
 
 # Right in every other way, but every rank sends before it receives.
-SENDS_FIRST = ("sending = dist.isend(outgoing, right)\n        dist.recv(incoming, left)\n        sending.wait()",
-               "dist.send(outgoing, right)\n        dist.recv(incoming, left)")  # fmt: skip
+SENDS_FIRST = (
+    "pair = [dist.P2POp(dist.isend, outgoing, right), dist.P2POp(dist.irecv, incoming, left)]\n"
+    "        for work in dist.batch_isend_irecv(pair):\n            work.wait()",
+    "dist.send(outgoing, right)\n        dist.recv(incoming, left)",
+)
 
 ENDLESS = """
 def ring_all_reduce(tensor):
@@ -78,7 +81,9 @@ class Harmless(HTMLParser):
 def hand_in(course: Course) -> None:
     course.submit("solution", course.answers())
     course.submit("untouched", course.notebook("labs"))
-    course.submit("sends_first", course.answers(lambda _, source: source.replace(*SENDS_FIRST)))
+    sends_first = course.answers(lambda _, source: source.replace(*SENDS_FIRST))
+    assert sends_first != course.answers()
+    course.submit("sends_first", sends_first)
     course.submit("endless", course.answers(lambda g, source: ENDLESS if g == "ring_all_reduce" else source))
 
     scratch = course.answers()  # scratch cells that don't parse, or raise, belong to a student's notebook

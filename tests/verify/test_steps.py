@@ -182,7 +182,7 @@ def test_a_fault_without_a_report_fails(monkeypatch, context):
 def test_memory_that_stays_is_found(monkeypatch, context):
     sizes = iter([150 << 20, 100 << 20, 100 << 20, 900 << 20])  # the first: ranks that have not quite ended
     monkeypatch.setattr(faults, "used_bytes", lambda on_gpus: next(sizes, 900 << 20))
-    monkeypatch.setattr(faults, "GIVEN_BACK_S", 0.1)
+    monkeypatch.setattr(faults, "GIVEN_BACK_S", 2.0)
     with pytest.raises(StepFailed, match="800 MiB more than before are in use"):
         faults.memory_back(context)
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent
 # alone at the end
 LONGEST = (
     "exercises/test_answers.py",
+    "notebooks/test_under_nccl_rules.py",
     "grading/test_round_trip.py",
     "grading/test_grade.py",
     "hostile/test_corpus.py",
@@ -21,6 +22,7 @@ LONGEST = (
     "notebooks/test_labs_run.py",
     "verify/test_steps.py",
     "kit/test_kit.py",
+    "world/test_nccl_rules.py",
     "world/test_shared.py",
     "world/test_profiles.py",
     "world/test_world.py",

@@ -30,7 +30,7 @@ guess = ask("in dist.all_reduce, as on gloo", "in x.sum()", "in print: nowhere b
 guess
 
 
-# %% name="late"
+# %% name="late_program"
 def late():
     if dist.get_rank() == 0:
         time.sleep(1)
@@ -42,6 +42,7 @@ def late():
     return value, returned - began, time.monotonic() - returned
 
 
+# %% name="late"
 answers = world.run(late)
 for rank, (value, call_s, read_s) in enumerate(answers):
     print(f"rank {rank}: sum {value:g}, all_reduce returned after {call_s:.2f} s, reading it took {read_s:.2f} s more")
@@ -84,7 +85,7 @@ guess = ask("the sum over all ranks", "the old value", "it may be the old value,
 guess
 
 
-# %% tags=["raises-exception", "not-on-nccl"] name="too_early"
+# %% name="too_early_program"
 def too_early():
     x = torch.ones(4)
     work = dist.all_reduce(x, async_op=True)
@@ -93,10 +94,11 @@ def too_early():
     return value
 
 
+# %% tags=["raises-exception", "not-on-nccl"] name="too_early"
 world.run(too_early)
 
 
-# %% name="in_time"
+# %% name="in_time_program"
 def in_time():
     x = torch.ones(4)
     work = dist.all_reduce(x, async_op=True)
@@ -105,6 +107,7 @@ def in_time():
     return (x + y).sum().item()
 
 
+# %% name="in_time"
 world.run(in_time)
 
 # %% [markdown] name="wait_explained"
@@ -121,7 +124,7 @@ world.run(in_time)
 # the reasons before you run it.
 
 
-# %% tags=["not-on-nccl"] name="refused"
+# %% name="refused_programs"
 def refused():
     rank = dist.get_rank()
     x = torch.ones(4, 4)
@@ -145,6 +148,7 @@ def refused():
     return found
 
 
+# %% tags=["not-on-nccl"] name="refused"
 for name, reason in world.run(refused)[0].items():
     print(f"{name}\n    {reason}\n")
 
@@ -187,7 +191,7 @@ world.run(circle, deadline=3)
 # send is done. So such a program works in the test and hangs in production. Send and receive in one **batch**: there the order of the two does not matter.
 
 
-# %% name="batch"
+# %% name="batch_program"
 def batch():
     rank, p = dist.get_rank(), dist.get_world_size()
     mine, arrived = torch.full((4,), float(rank)), torch.empty(4)
@@ -197,6 +201,7 @@ def batch():
     return arrived[0].item()
 
 
+# %% name="batch"
 world.run(batch)
 
 # %% [markdown] name="tags"
@@ -204,7 +209,7 @@ world.run(batch)
 # NCCL the two tensors are swapped, and nobody says so.
 
 
-# %% tags=["raises-exception", "not-on-nccl"] name="tag_order"
+# %% name="by_tag"
 def by_tag():
     loss, accuracy = torch.tensor([0.7]), torch.tensor([0.9])
     if dist.get_rank() == 0:
@@ -216,6 +221,7 @@ def by_tag():
     return loss.item(), accuracy.item()
 
 
+# %% tags=["raises-exception", "not-on-nccl"] name="tag_order"
 world.run(by_tag)
 
 # %% [markdown] name="order"
@@ -225,7 +231,7 @@ world.run(by_tag)
 # numbers. This world compares the calls, and says what each rank asked for.
 
 
-# %% tags=["raises-exception", "not-on-nccl"] name="mismatch"
+# %% name="mismatch_program"
 def last_batch_is_smaller():
     rank, p = dist.get_rank(), dist.get_world_size()
     rows = 3 if rank == p - 1 else 4
@@ -234,6 +240,7 @@ def last_batch_is_smaller():
     return losses.sum().item()
 
 
+# %% tags=["raises-exception", "not-on-nccl"] name="mismatch"
 world.run(last_batch_is_smaller)
 
 # %% [markdown] name="order_explained"

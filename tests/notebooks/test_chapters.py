@@ -305,7 +305,7 @@ def test_chapters_use_every_gpu(path):
     for arguments in re.findall(r"\bWorld\(([^)]*)\)", code):
         assert "ranks=" not in arguments
     if "%%ranks" in code or "world.run(" in code:
-        assert f"world = {START}" in code
+        assert f"world = {START}" in code or 'world = World(rules="nccl")' in code  # on the CPU everywhere
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ def test_summaries_hold_no_markdown(path):
 
 @pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_no_circle_sends_and_receives_one_by_one(path):
-    """On NCCL a lone `isend` may wait for its receiver: a batch of both is for every circle, but where chapter 2 shows it."""
+    """On NCCL a lone `isend` may wait for its receiver: a batch of both is for every circle, but where chapters 2 and 94 show it."""
     for cell in nbformat.read(path, as_version=4).cells:
-        if not path.stem.startswith("02_"):
+        if not path.stem.startswith(("02_", "94_")):
             assert not re.search(r"= dist\.isend\(.*\n\s*dist\.recv\(", cell.source), cell.id
 
 

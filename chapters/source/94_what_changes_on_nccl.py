@@ -3,9 +3,9 @@
 #
 # **Your program runs on this laptop with gloo. Tomorrow it runs on the cluster's GPUs with NCCL. Will it still be right?**
 #
-# 30 minutes · CPU ok: that is its point · before it: [Point to point](02_point_to_point.ipynb)
+# 30 minutes · no GPU needed · before it: [Point to point](02_point_to_point.ipynb)
 #
-# `World(rules="nccl")` runs the ranks on the CPU under NCCL's rules: it takes what NCCL takes, refuses what NCCL refuses, and lets a program hang
+# `World(rules="nccl")` runs the ranks on the CPU under NCCL's rules: it accepts what NCCL accepts, refuses what NCCL refuses, and lets a program hang
 # where it hangs on NCCL. The default device stands for the rank's GPU.
 
 # %% name="start_world"
@@ -23,10 +23,11 @@ world
 # %% [markdown] name="returned"
 # ## 1. Returned is not done
 #
-# Rank 0 is one second late. On gloo the other ranks wait for it inside `dist.all_reduce`. **Predict** where they wait on NCCL.
+# Rank 0 is one second late. On gloo the other ranks wait for it inside `dist.all_reduce`. They then read `x.sum().item()`. **Predict** where they wait on
+# NCCL.
 
 # %% name="guess_returned"
-guess = ask("in dist.all_reduce, as on gloo", "in x.sum()", "in print: nowhere before the value is needed")
+guess = ask("in dist.all_reduce, as on gloo", "in x.sum()", "in .item(), where the value is needed")
 guess
 
 
@@ -59,14 +60,14 @@ axes.set(
     yticklabels=[f"rank {r}" for r in range(world.ranks)],
 )
 axes.invert_yaxis()
-axes.legend(loc="lower right")
+axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
 plt.show()
 
 # %% [markdown] name="returned_explained"
 # On NCCL a call only puts the operation into the GPU's queue, a *stream*, and returns. What you compute from `x` goes into the same queue, behind it. The
 # CPU waits only where it needs a value: in `.item()`, `.tolist()`, `print(x)`, `if x > 0`, or in `torch.cuda.synchronize()`.
 #
-# (In this world the CPU waits a little earlier than on a GPU: at the first *computation* with `x`, here in `x.sum()`. The CPU has to compute it itself.)
+# (The blue part is so thin that you hardly see it. In this world the CPU waits a little earlier than on a GPU: at the first *computation* with `x`, here in `x.sum()`. The CPU has to compute it itself.)
 #
 # What follows from it:
 #
@@ -78,7 +79,8 @@ plt.show()
 # %% [markdown] name="wait"
 # ## 2. What `wait()` promises
 #
-# With `async_op=True` the operation runs in a queue of its own, beside your computation. **Predict** what the next cell prints.
+# With `async_op=True` the operation runs in a queue of its own, beside your computation. On a GPU, what may `value` be in the next cell?
+# **Predict**; then run it. This world gives you no such number, but stops with the reason.
 
 # %% name="guess_wait"
 guess = ask("the sum over all ranks", "the old value", "it may be the old value, the sum, or a mix")
@@ -98,6 +100,10 @@ def too_early():
 world.run(too_early)
 
 
+# %% [markdown] name="in_time_intro"
+# On a GPU the third answer is right. Now with `wait()` before the read:
+
+
 # %% name="in_time_program"
 def in_time():
     x = torch.ones(4)
@@ -111,7 +117,7 @@ def in_time():
 world.run(in_time)
 
 # %% [markdown] name="wait_explained"
-# On a GPU nobody stops you: you get a number, and on a fast day it is the right one. Here the world knows which memory an operation still uses, and says
+# On a GPU nobody stops you: you get a number, and often it is the right one. Here the world knows which memory an operation still uses, and says
 # so. The same holds for the other direction: a tensor that is being *sent* must not be changed before `wait()`.
 #
 # On gloo `work.wait()` waits until the operation is done. On NCCL it only makes the **stream** wait: what you compute next comes after the
@@ -120,8 +126,8 @@ world.run(in_time)
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
 #
-# Each line of the next cell runs on gloo. Under NCCL's rules each of them ends with an error; the cell prints its first sentence. **Predict** two of
-# the reasons before you run it.
+# Each line of the next cell runs on gloo. Under NCCL's rules each of them ends with an error. Read them and **predict** two of the reasons; then
+# run the second cell, which prints the messages.
 
 
 # %% name="refused_programs"
@@ -130,7 +136,7 @@ def refused():
     x = torch.ones(4, 4)
     programs = {
         "a tensor with device='cpu'": lambda: dist.all_reduce(torch.ones(4, device="cpu")),
-        "a sum of both places": lambda: x + torch.ones(4, 4, device="cpu"),
+        "a CPU tensor plus a GPU tensor": lambda: x + torch.ones(4, 4, device="cpu"),
         "x.numpy()": lambda: x.numpy(),
         "a generator for the CPU": lambda: torch.randn(4, generator=torch.Generator()),
         "a column": lambda: dist.all_reduce(x[:, 0]),
@@ -163,7 +169,7 @@ for name, reason in world.run(refused)[0].items():
 # Each rank sends to its right neighbour, then receives from its left one. The send is asynchronous, so on gloo this is right. **Predict** what NCCL does.
 
 # %% name="guess_circle"
-guess = ask("the same", "it hangs", "an error")
+guess = ask("it works, as on gloo", "it hangs", "an error")
 guess
 
 

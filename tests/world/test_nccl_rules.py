@@ -118,6 +118,7 @@ def test_what_nccl_refuses_is_refused_with_its_line(world, program):
 
 
 def test_a_receive_from_any_source(world):
+    world.reset()  # no pair is connected yet
     with pytest.raises(RanksStuck) as told:
         world.run(any_source)
     assert "Rank 0: NcclRuleError: recv: NCCL can't receive from any source" in str(told.value)
@@ -284,11 +285,11 @@ def test_what_only_differs_between_ranks_is_named(world):
         dist.broadcast(torch.ones(2), dist.get_rank())
 
     for program, words in (
-        (sizes, "rank 0 and rank 2: all_reduce of 3 elements of float32 (SUM)"),
+        (sizes, "ranks 0 and 2: all_reduce of 3 elements of float32 (SUM)"),
         (types, "rank 0: all_reduce of 2 elements of float32 (SUM)"),
         (
             calls,
-            "rank 0: all_reduce of 2 elements of float32 (SUM); rank 1 and rank 2 and rank 3: broadcast of 2 elements",
+            "rank 0: all_reduce of 2 elements of float32 (SUM); ranks 1, 2 and 3: broadcast of 2 elements",
         ),
         (roots, "rank 3: broadcast of 2 elements of float32, root 3"),
     ):

@@ -152,7 +152,7 @@ def refuse_any_source(op: str) -> NcclRuleError:
     """The error for a receive that names no source."""
     return NcclRuleError(
         Rule.ANY_SOURCE,
-        f"{op}: NCCL can't receive from any source. Name the rank in src=, or let the ranks agree with a collective who sends.",
+        f"{op}: NCCL can't receive from any source. Name the rank in src=, or first agree, with a collective, which rank sends.",
     )
 
 

@@ -124,8 +124,9 @@ def _pass(
                 server, started = _fork_server(env), started + 1
             if worker is None or worker.process.poll() is not None:
                 worker = Worker(record.plan, directory / "steps.log", env)
-            say(record.add(worker.run(step, min(step.limit_s, left_s), legacy)))
-            write()
+            outcome = record.add(worker.run(step, min(step.limit_s, left_s), legacy))
+            write()  # before it is said: whoever reads the line may end the run
+            say(outcome)
     finally:
         if worker is not None:
             worker.end()

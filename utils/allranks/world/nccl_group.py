@@ -614,7 +614,7 @@ class NcclRulesGroup(PythonGroup):
         calls: dict[str, list[int]] = {}
         for member, row in zip(self.members, everyone, strict=True):
             calls.setdefault(bytes(row[8:].tolist()).rstrip(b"\0").decode(errors="replace"), []).append(member)
-        told = "; ".join(f"{' and '.join(f'rank {r}' for r in ranks)}: {call}" for call, ranks in calls.items())
+        told = "; ".join(f"{name_ranks(ranks)}: {call}" for call, ranks in calls.items())
         raise NcclRuleError(
             Rule.MISMATCH,
             f"The ranks don't make the same call ({told}). On NCCL this is undefined: it may hang, crash or give wrong data.",

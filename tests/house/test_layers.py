@@ -176,3 +176,9 @@ def test_imports_without_torch(room):
     code = f"import sys; sys.modules['torch'] = None; import allranks.{room}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_test_files_have_names_of_their_own():
+    """pytest imports each by its name alone: of two with one name, it refuses the second, and a run of one folder doesn't show it."""
+    files = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert sorted(name for name in set(files) if files.count(name) > 1) == []

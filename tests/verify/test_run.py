@@ -108,8 +108,8 @@ def test_every_kind_of_failure_is_one_and_the_run_goes_on(tmp_path):
     assert found["dies"].reason == "The process of the step was killed by SIGSEGV."
     assert found["leaves"].reason == "There is no moon tonight."
 
-    # the record was on the disk before each step, and names the step that ran
-    assert [len(data["steps"]) for data in written] == list(range(len(steps)))
+    # a step's result was on the disk before it was said, and the record names that step
+    assert [len(data["steps"]) for data in written] == list(range(1, len(steps) + 1))
     assert written[3]["now"] == "calls, sleeps" and written[3]["ended"] == "running"
     [file] = tmp_path.glob("*.json")
     data = json.loads(file.read_text())

@@ -114,7 +114,7 @@ class Placement:
 
 def _key(tensor: torch.Tensor) -> int | None:
     """The address of a tensor's storage; None for a tensor without one of its own, such as a DTensor."""
-    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+    if not _is_plain(type(tensor)):
         return None
     try:
         with torch._C.DisableTorchFunction():
@@ -151,7 +151,12 @@ def _caller() -> str:
 
 def _called_by_torch_distributed() -> bool:
     """Whether the call comes from a file of torch.distributed, which says "cpu" for the group's own device."""
-    return _DISTRIBUTED in _caller().replace("\\", "/")
+    return _DISTRIBUTED in _caller()
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether tensors of this type are torch's own, and not a DTensor, say, that handles its operations in Python."""
+    return kind.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl  # type: ignore[attr-defined]
 
 
 class _Calls(TorchFunctionMode):
@@ -184,9 +189,8 @@ class _Calls(TorchFunctionMode):
                 "NumPy can't read a tensor on the rank's GPU. Copy it to the CPU's memory first: tensor.cpu().numpy(), or "
                 "take plain numbers with tensor.tolist().",
             )
-        if func in _SHOWN or (
-            func is torch.Tensor.untyped_storage and _caller().endswith("torch/_tensor.py")
-        ):  # pickled
+        pickled = func is torch.Tensor.untyped_storage and _caller().endswith("torch/_tensor.py")
+        if func in _SHOWN or pickled:
             self.placement.flight.touch(args[0], writing=False)
         if func in _MOVES:
             return self._move(func, args, kwargs)
@@ -217,7 +221,7 @@ class _Calls(TorchFunctionMode):
         if tensors:
             device = HOST if self.placement.on_host(tensors[0]) else DEVICE
         there = getattr(generator, "place", HOST)
-        if there != device and _LOADERS in _caller().replace("\\", "/"):
+        if there != device and _LOADERS in _caller():
             raise NcclRuleError(
                 Rule.GENERATOR,
                 "A DataLoader or sampler that shuffles makes its random numbers on the default device, here the rank's GPU, and "
@@ -281,10 +285,8 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
         placement = self.placement
         if any(kind.__module__.startswith("torch._subclasses") for kind in types):
             return func(*args, **kwargs)  # a tensor that only stands for one, with which DTensor asks for shapes
-        if any(kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl for kind in types):
-            return (
-                NotImplemented  # a DTensor, say: it calls operations on the tensors that it holds, and those come here
-            )
+        if not all(map(_is_plain, types)):  # it calls operations on the tensors that it holds, and those come here
+            return NotImplemented
         if not placement.calls and (func is _LIFT or not tensors_of(args)) and not in_library(_caller()):
             return placement.mark_host(func(*args, **kwargs))  # torch.Tensor(...), which ignores the default device
         if not placement.flight.operations and not placement._host:
@@ -314,7 +316,7 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
                 value = args[place] if place < len(args) else kwargs.get(argument.name)
                 written |= {id(t) for t in tensors_of((value,))}
         for tensor in tensors:
-            if type(tensor).__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl:
+            if _is_plain(type(tensor)):
                 self.placement.flight.touch(tensor, id(tensor) in written)
 
     def _check_mixed(self, func: Any, args: Any, tensors: list[torch.Tensor], host: list[bool]) -> None:
@@ -342,13 +344,12 @@ class _Generator(torch.Generator):
     place: torch.device
 
 
-def _for_users(answer: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that gives `answer` to a user's code, and calls the original one for libraries."""
+def for_users(instead: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls `instead` for a user's code, and the original one for libraries."""
 
+    @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if in_library(_caller()):
-            return original(*args, **kwargs)
-        return answer
+        return (original if in_library(_caller()) else instead)(*args, **kwargs)
 
     return call
 
@@ -414,6 +415,7 @@ def _patched(placement: Placement) -> Iterator[None]:
         stack.enter_context(mock.patch.object(ddp, "__init__", _without_device_ids(ddp.__init__)))
         cuda = torch.cuda
         for name, answer in (("is_available", True), ("device_count", 1), ("current_device", 0), ("set_device", None)):
-            stack.enter_context(mock.patch.object(cuda, name, _for_users(answer, getattr(cuda, name))))
+            function = for_users(lambda *_, answer=answer, **__: answer, getattr(cuda, name))
+            stack.enter_context(mock.patch.object(cuda, name, function))
         stack.enter_context(mock.patch.object(cuda, "synchronize", lambda device=None: placement.synchronize()))
         yield

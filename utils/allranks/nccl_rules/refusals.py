@@ -71,11 +71,11 @@ def check_dtype(op: str, dtype: torch.dtype) -> None:
     """
     if dtype in (*_FLOATS, *_FLOAT8, *_INTEGERS, *_COMPLEX, torch.bool):
         return
-    have = ", ".join(_name(d) for d in (*_FLOATS, *_FLOAT8, *_INTEGERS))
+    have = ", ".join(dtype_name(d) for d in (*_FLOATS, *_FLOAT8, *_INTEGERS))
     instead = "float32" if dtype.is_floating_point else "complex64" if dtype.is_complex else "int32"
     raise NcclRuleError(
         Rule.DTYPE,
-        f"{op}: NCCL has no {_name(dtype)}. It has {have} and bool. Convert the tensor, for example to {instead}.",
+        f"{op}: NCCL has no {dtype_name(dtype)}. It has {have} and bool. Convert the tensor, for example to {instead}.",
     )
 
 
@@ -145,7 +145,7 @@ def check_reduction(op: str, reduction: str, dtype: torch.dtype) -> None:
     if dtype.is_complex and reduction not in _SUMS:
         raise NcclRuleError(Rule.REDUCE_OP, f"{op}: NCCL can't do ReduceOp.{reduction} on complex numbers.")
     if reduction == "PREMUL_SUM" and dtype not in _FLOATS:
-        raise NcclRuleError(Rule.REDUCE_OP, f"{op}: PREMUL_SUM takes floating-point numbers, not {_name(dtype)}.")
+        raise NcclRuleError(Rule.REDUCE_OP, f"{op}: PREMUL_SUM takes floating-point numbers, not {dtype_name(dtype)}.")
 
 
 def refuse_any_source(op: str) -> NcclRuleError:
@@ -179,5 +179,6 @@ def reduction_name(op: object) -> str:
     return str(op)
 
 
-def _name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """ "float32" for torch.float32."""
     return str(dtype).removeprefix("torch.")

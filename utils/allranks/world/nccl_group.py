@@ -17,7 +17,6 @@ from __future__ import annotations
 # mypy: disable-error-code="override,assignment"
 import functools
 import hashlib
-import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -28,15 +27,17 @@ import torch.distributed as dist
 from allranks.engines import rank as on_rank
 from allranks.engines import watch
 from allranks.engines.group import PythonGroup
-from allranks.engines.usercode import in_library, user_line
+from allranks.engines.usercode import user_line
 from allranks.errors import name_ranks
 from allranks.nccl_rules import BACKEND, DEVICE, NcclRuleError, Operation, Placement, Rule
+from allranks.nccl_rules.placement import for_users
 from allranks.nccl_rules.refusals import (
     check_complex,
     check_dense,
     check_dtype,
     check_reduction,
     check_tag,
+    dtype_name,
     is_channels_last,
     reduction_name,
     refuse_any_source,
@@ -270,8 +271,7 @@ class NcclRulesGroup(PythonGroup):
                         Rule.MISMATCH,
                         f"A rank sends {source.numel()} elements to itself and receives {tensor.numel()}.",
                     )
-                tensor, source = tensor.view(-1), source.view(-1)
-                tensor.copy_(source)
+                tensor.view(-1).copy_(source.view(-1))
                 continue
             header = torch.zeros(3, dtype=torch.int64)
             waiting.append((self.inner.recv([header], peer, _HEADER), header, tensor, peer, tag))
@@ -284,11 +284,9 @@ class NcclRulesGroup(PythonGroup):
             if [nbytes, dtype] != mine_says[1:]:
                 raise NcclRuleError(
                     Rule.MISMATCH,
-                    f"recv of {mine_says[1]} bytes of {_name(tensor.dtype)} from rank {self.members[peer]}, which sent {nbytes} "
-                    "bytes"
-                    + (" of the same type" if dtype == mine_says[2] else " of another type")
-                    + ". On NCCL this is undefined: "
-                    "it may hang, crash or give wrong data. Both sides must name the same size and type.",
+                    f"recv of {mine_says[1]} bytes of {dtype_name(tensor.dtype)} from rank {self.members[peer]}, which sent {nbytes} "
+                    f"bytes of {'the same' if dtype == mine_says[2] else 'another'} type. On NCCL this is undefined: it may "
+                    "hang, crash or give wrong data. Both sides must name the same size and type.",
                 )
             if tensor.numel():
                 receives.append(self.inner.recv([_bytes(tensor)], peer, _DATA))
@@ -559,12 +557,11 @@ class NcclRulesGroup(PythonGroup):
         elif tensor.is_complex():
             scratch = torch.view_as_real(tensor)
         options.reduceOp = getattr(dist.ReduceOp, name)
-        if (
-            reduce == "AVG" and scratch.is_floating_point()
-        ):  # NCCL scales each input first, so that the sum can't overflow
+        scales = reduce == "AVG" and scratch.is_floating_point()
+        if scales:  # NCCL scales each input first, so that the sum can't overflow
             scratch /= self.size()
         run(scratch, options).wait()
-        if reduce == "AVG" and not scratch.is_floating_point():
+        if reduce == "AVG" and not scales:
             scratch.copy_(torch.div(scratch, self.size(), rounding_mode="trunc"))
         if scratch.dtype != tensor.dtype and tensor.dtype != torch.bool and not tensor.is_complex():
             tensor.copy_(scratch)
@@ -638,7 +635,7 @@ class NcclRulesGroup(PythonGroup):
         elif op == "send" and tensor is not None and tensor.numel() * tensor.element_size() > BUFFERED:
             about["why"] = "too large for NCCL's buffers, so it and all that is queued behind it wait for the receiver"
         if tensor is not None:
-            about |= {"shape": list(tensor.shape), "dtype": _name(tensor.dtype)}
+            about |= {"shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
         return about
 
     def _begin(
@@ -682,17 +679,13 @@ def _header(tensor: torch.Tensor, tag: int) -> torch.Tensor:
     return torch.tensor([tag, tensor.numel() * tensor.element_size(), kind], dtype=torch.int64)
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _call_in_words(op: str, root: int | None, reduce: str | None, same: Any, members: tuple[int, ...]) -> str:
     """A call as its reader would say it: "all_reduce of 4 elements of float32 (SUM)"."""
     words = op
     if isinstance(same, torch.Tensor):
-        words += f" of {same.numel()} element{'' if same.numel() == 1 else 's'} of {_name(same.dtype)}"
+        words += f" of {same.numel()} element{'' if same.numel() == 1 else 's'} of {dtype_name(same.dtype)}"
     elif isinstance(same, torch.dtype):
-        words += f" of {_name(same)}"
+        words += f" of {dtype_name(same)}"
     if root is not None:
         words += f", root {members[root]}"
     return words + (f" ({reduce})" if reduce else "")
@@ -716,13 +709,12 @@ def _hint(error: BaseException) -> str | None:
     return "under rules='nccl', which has no GPU: this part of torch.cuda is not played; see docs/nccl_rules.md"
 
 
-def _for_users(function: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function of torch.distributed whose answer to a user's code is changed."""
+def _named_nccl(get_backend: Callable[..., str]) -> Callable[..., str]:
+    """dist.get_backend, which says "nccl" of a group under the rules."""
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        answer = function(*args, **kwargs)
-        return answer if in_library(sys._getframe(1).f_code.co_filename) else change(answer)
+    def call(*args: Any, **kwargs: Any) -> str:
+        name = get_backend(*args, **kwargs)
+        return "nccl" if name == BACKEND else name
 
     return call
 
@@ -750,8 +742,8 @@ def join(rank: int, world_size: int, backend: str, *rest: Any) -> dict[str, Any]
     """Makes this engine a rank, as `engines.rank.join` does, in a group under NCCL's rules. Runs on the rank."""
     if not _this:
         _this.append(_Rank())
-        dist.get_backend = _for_users(dist.get_backend, lambda name: "nccl" if name == BACKEND else name)
-        dist.is_nccl_available = _for_users(dist.is_nccl_available, lambda _: True)
+        dist.get_backend = for_users(_named_nccl(dist.get_backend), dist.get_backend)
+        dist.is_nccl_available = for_users(lambda: True, dist.is_nccl_available)
         dist.new_group = _new_group(dist.new_group)
         dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
     described = on_rank.join(rank, world_size, BACKEND, *rest)

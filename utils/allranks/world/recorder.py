@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from torch.distributed import distributed_c10d as c10d
 from allranks.engines import older_torch
 from allranks.engines.group import PythonGroup
 from allranks.engines.rank import describe, wait_for_gpu
-from allranks.engines.usercode import in_library
+from allranks.engines.usercode import user_line
 from allranks.nccl_rules import BACKEND
 
 # the group's methods, and the public function that calls each of them
@@ -266,7 +265,7 @@ class RecordedGroup(PythonGroup):
                 int(first.untyped_storage().nbytes()) if first is not None else 0,
                 tag,
                 str(first.dtype).removeprefix("torch.") if first is not None else None,
-                _line(),
+                user_line(),
                 log.clock.mark(),
             )
         )
@@ -312,13 +311,6 @@ def _flat(tensors) -> list[torch.Tensor]:
     if isinstance(tensors, torch.Tensor):
         return [tensors]
     return [t for part in tensors for t in _flat(part)]
-
-
-def _line() -> int | None:
-    frame = sys._getframe(2)
-    while frame is not None and in_library(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame.f_lineno if frame is not None else None
 
 
 def _known_like(plain: dist.ProcessGroup, members: tuple[int, ...], owner: bool) -> RecordedGroup:

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from allranks.checking.judging import judge
+from allranks.checking.judging import MAX_RANKS, judge
 from allranks.checking.source import read_source
 from allranks.exercises import get, names
 from allranks.wire import Ranks
@@ -28,7 +28,7 @@ def _messages(path: Path, label: str = "Must get:") -> list[str]:
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory):
     """Ranks for all answers of this file: forking them anew for each would take most of its time."""
-    with pytest.MonkeyPatch.context() as patch, Ranks(8) as ranks:
+    with pytest.MonkeyPatch.context() as patch, Ranks(MAX_RANKS) as ranks:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("answers")))  # one of the wrong answers writes files there
         yield ranks
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from allranks import check
 from allranks.checking import running
 from allranks.checking.cases import Setup, plain, vectors
-from allranks.checking.judging import judge_text
+from allranks.checking.judging import MAX_RANKS, judge_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
 from allranks.wire import Ranks
@@ -183,7 +183,7 @@ def test_an_unwritten_exercise_is_called_so():
 
 
 def test_doing_nothing_earns_nothing():
-    with Ranks(8) as pool:
+    with Ranks(MAX_RANKS) as pool:
         for name in names():
             verdict = judge_text(get(name), f"def {name}(*args):\n    return None\n", pool=pool)
             assert not verdict.passed

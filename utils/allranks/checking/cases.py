@@ -33,6 +33,7 @@ _OPTION_LABELS = {  # options that are not arguments of the function
     "shift": "logits plus {}",
     "link": "a link between {}",
     "order": "in {} order",
+    "scatter": "times that scatter",
 }
 
 
@@ -44,7 +45,8 @@ class Setup:
     `values` is "small" (whole numbers whose sums are exact in every dtype), "random", "precise" (values that a
     narrower dtype can't hold) or "provenance" (from each element one reads where it came from). `delivery` is "rendezvous"
     (a send blocks until it is received) or "shuffled" (buffered, arriving in a seeded random order).
-    `outer_world` sets the environment variables of a larger job, of which these ranks are a part.
+    `outer_world` sets the environment variables of a larger job, of which these ranks are a part. `choices` are values of
+    which `drawn` takes one: of a field, or of one of the exercise's own options.
     """
 
     ranks: int
@@ -58,6 +60,7 @@ class Setup:
     outer_world: bool = False
     note: str = ""
     options: tuple[tuple[str, Any], ...] = ()
+    choices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of one of the exercise's own options, such as `k` or `segments`."""
@@ -66,6 +69,19 @@ class Setup:
     def with_options(self, **options: Any) -> Setup:
         """The same setup with some of the exercise's own options set."""
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
+
+    def with_choices(self, **choices: tuple[Any, ...]) -> Setup:
+        """The same setup with fields or options whose values are drawn, so that no answer can know them."""
+        return replace(self, choices=tuple(choices.items()))
+
+    def drawn(self, secret: int) -> Setup:
+        """The setup with one of each field's choices: the same on every machine for the same secret."""
+        made = replace(self, choices=())
+        for name, values in self.choices:
+            digest = hashlib.sha256(repr(("choice", secret, name, self)).encode()).digest()
+            value = values[int.from_bytes(digest[:8], "big") % len(values)]
+            made = replace(made, **{name: value}) if hasattr(made, name) else made.with_options(**{name: value})
+        return made
 
     def label(self, unit: str = "element", root_name: str = "root") -> str:
         """The case in words, as the student reads it: "3 ranks, 1 element, int64, strided"."""

@@ -97,6 +97,17 @@ CIRCUMSTANCES = (
 )
 
 
+# of rank counts and sizes: larger than those of the other cases, odd, and no size a multiple of a rank count
+MANY_RANKS = (9, 11, 13, 15, 17)
+SIZES = (19, 23, 29, 31, 37)
+
+
+def many_ranks(weight: float = 2, setup: Setup | None = None, **choices: tuple) -> Group:
+    """A group of one case with a rank count from 9 to 17 and a size that nobody can know before."""
+    setup, choices = setup or Setup(9, 19), choices or {"size": SIZES}
+    return Group("many ranks", weight, (setup.with_choices(**{"ranks": MANY_RANKS, **choices}),))
+
+
 # rows of logits, shifted and scaled so that exp without a maximum subtracted overflows
 LOGIT_GROUPS = (
     Group(
@@ -141,6 +152,7 @@ def rooted_groups(first: str, dtypes: Sequence[Setup]) -> tuple[Group, ...]:
                 Setup(8, 4, root=7),
             ),
         ),
+        many_ranks(root=(0, 3, 8), size=SIZES),
         Group("any size", 1, with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17)))),
         Group("any dtype", 1, with_root(dtypes)),
         Group("any layout", 1, with_root(LAYOUTS)),

@@ -23,6 +23,7 @@ from allranks.wire import LogEntry
 
 HALF = 1 << 32
 BASE = 16
+MOST_RANKS = 8  # whose contributions float64 holds exactly
 _PRIME = 262139  # the largest below 2**18; cubes are distinct modulo it, since 3 does not divide it less one
 _POSITIONS = 4096
 

@@ -6,13 +6,19 @@ Each function on a run returns how the run breaks the rule, without a full stop,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import torch
 
 from allranks.checking import provenance
-from allranks.checking.exercise import Run
+from allranks.checking.cases import Setup
+from allranks.checking.exercise import Rule, Run
 from allranks.checking.provenance import Element
 from allranks.errors import name_ranks
 from allranks.wire import LogEntry
+from allranks.wire.messages import OpKind
+
+Needs = Callable[[Run, int, int], int]  # (run, call, rank) -> bytes
 
 
 def nbytes_of(run: Run, call: int = 0, rank: int = 0) -> int:
@@ -36,6 +42,144 @@ def no_messages(run: Run) -> str | None:
     """The result must have come by messages."""
     if run.ranks > 1 and run.setup.size and not run.sends and not run.collectives:
         return "the result is right, but no rank sent a message; the data came another way"
+    return None
+
+
+def tensor_bytes(run: Run, call: int, rank: int) -> int:
+    """What a rank needs of the others, or they of it, if it is as much as its first tensor."""
+    return nbytes_of(run, call, rank)
+
+
+def nothing(run: Run, call: int, rank: int) -> int:
+    """A rank needs nothing."""
+    return 0
+
+
+def carried(receives: Needs = tensor_bytes, sends: Needs = tensor_bytes, weight: float = 6) -> Rule:
+    """The rule that the result came by messages: the least bytes that each rank must receive and send in one call.
+
+    The number of messages, their tags and times, and messages without bytes carry nothing. With provenance values each rank
+    can only send, and end with, what it had or received.
+    """
+
+    def breach(run: Run) -> str | None:
+        return too_few_bytes(run, receives, sends) or unexplained(run)
+
+    return Rule("carried by messages", weight, breach)
+
+
+def too_few_bytes(run: Run, receives: Needs, sends: Needs) -> str | None:
+    """Each rank must receive and send at least so many bytes in one call."""
+    for call in range(run.setup.times):
+        log = [e for e in run.outcome.log if e.call == call]
+        for rank in range(run.ranks):
+            mine = [e for e in log if e.rank == rank]
+            got, gave = sum(map(received_from_others, mine)), sum(map(_sent_to_others, mine))
+            if receives(run, call, rank) and no_messages(run):
+                return no_messages(run)
+            if got < receives(run, call, rank):
+                return (
+                    f"rank {rank} receives {got} bytes from other ranks, but its result needs at least "
+                    f"{receives(run, call, rank)}: the data must be in the messages, and an empty message carries nothing"
+                )
+            if gave < sends(run, call, rank):
+                return (
+                    f"rank {rank} sends {gave} bytes, but other ranks need at least {sends(run, call, rank)} of its own: "
+                    "the data must be in the messages, and an empty message carries nothing"
+                )
+    return None
+
+
+def received_from_others(entry: LogEntry) -> int:
+    """Bytes that an operation brought its rank from other ranks."""
+    if entry.kind is not OpKind.COLLECTIVE or entry.group is None:
+        return entry.received_nbytes
+    if len(entry.group) < 2:
+        return 0
+    if entry.op.startswith(("all_gather", "gather")) and entry.received_nbytes:
+        return entry.received_nbytes - entry.nbytes
+    if entry.op.startswith("all_to_all"):
+        return entry.received_nbytes - entry.splits[entry.group.index(entry.rank)]
+    if entry.op == "scatter" and entry.rank == entry.peer:
+        return 0
+    return entry.received_nbytes
+
+
+def _sent_to_others(entry: LogEntry) -> int:
+    if entry.kind is not OpKind.COLLECTIVE or entry.group is None:
+        return entry.nbytes if entry.kind is OpKind.SEND else 0
+    return entry.nbytes if len(entry.group) > 1 else 0
+
+
+def between(run: Run, call: int) -> list[list[int]]:
+    """Bytes that each rank gave each other one in all_to_alls: [sender][receiver]."""
+    made = [[0] * run.ranks for _ in range(run.ranks)]
+    for entry in run.collectives:
+        if entry.call == call and entry.op.startswith("all_to_all") and entry.group is not None:
+            for peer, nbytes in zip(entry.group, entry.splits, strict=True):
+                made[entry.rank][peer] += nbytes
+    return made
+
+
+def unexplained(run: Run) -> str | None:
+    """With provenance values: a rank must have had, or received, every contribution that it sends or ends with."""
+    if run.setup.values != "provenance":
+        return None
+    known = [{(i, rank) for i in range(run.setup.size)} for rank in range(run.ranks)]
+    for entry in run.sends:
+        elements = provenance.elements_of(entry)
+        if entry.numel and elements is None:
+            return None  # these messages carry other numbers, of which only the amount can be judged
+        known[entry.peer or 0] |= {(e.position, c) for e in elements or () for c in e.contributors}
+    if run.collectives:
+        return None  # what they bring is in no entry
+    for entry in run.sends:
+        for element in provenance.elements_of(entry) or ():
+            missing = [c for c in element.contributors if (element.position, c) not in known[entry.rank]]
+            if missing and element.position is not None:
+                return (
+                    f"rank {entry.rank} sends element {element.position} of {name_ranks(missing)}{run.at(entry.line)}, "
+                    "which it never received: the data must be in the messages"
+                )
+    for rank, result in enumerate(run.results[0]):
+        wanted = run.expected[0][rank]
+        found = [wanted.returns] if wanted.returns is not None else list(wanted.changed.values())
+        for value in found if result is not None else ():
+            for element in (provenance.read(value) or ()) if isinstance(value, torch.Tensor) else ():
+                missing = [c for c in element.contributors if (element.position, c) not in known[rank]]
+                if missing:
+                    return (
+                        f"rank {rank} ends with element {element.position} of {name_ranks(missing)}, which no message "
+                        "brought it: the data must be in the messages"
+                    )
+    return None
+
+
+def on_one_call(setup: Setup) -> bool:
+    """Whether the virtual time of a run counts the rounds of one call."""
+    return setup.ranks > 1 and setup.times == 1 and setup.delivery == "rendezvous"
+
+
+def in_rounds(limit: Callable[[int], int], formula: str, weight: float) -> Rule:
+    """The rule that messages one after the other are at most `limit(ranks)`; `formula` names it, such as "2(p-1)"."""
+
+    def breach(run: Run) -> str | None:
+        words = rounds(run, limit(run.ranks), formula)
+        if words is None or (run.ranks > 2 and _common_rank(run.sends) is not None):
+            return words
+        return f"{words}. In each round every rank sends and receives at the same time (one batch_isend_irecv, or isend and then recv)"
+
+    return Rule(f"at most {formula} rounds", weight, breach, on_one_call)
+
+
+def messages_at_most(run: Run, limit: int, what: str) -> str | None:
+    """In one call each rank must send at most `limit` messages; `what` is the limit in words."""
+    for call in range(run.setup.times):
+        sent = Counter(e.rank for e in run.sends if e.call == call)
+        for rank, count in sorted(sent.items()):
+            if count > limit:
+                line = next(e.line for e in run.sends if e.rank == rank)
+                return f"rank {rank} sends {count} messages{run.at(line)}, but {what} = {limit} are enough"
     return None
 
 

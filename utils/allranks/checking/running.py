@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -229,7 +228,8 @@ def run_cases(runner: CaseRunner) -> list[CaseResult]:
     found: list[CaseResult] = []
     over_a_limit = 0
     not_run: Reason | None = None  # why the cases that are left are not run
-    for group, setup in itertools.chain.from_iterable([(g.name, s) for s in g.setups] for g in runner.exercise.groups):
+    setups = [(g.name, s.drawn(runner.secret)) for g in runner.exercise.groups for s in g.setups]
+    for group, setup in setups:
         name = f"{group}: {runner.exercise.label(setup)}"
         if not_run is None and runner.left_s <= 0:
             not_run = Reason("not run: the time for this check is used up", ("not run",))

@@ -36,6 +36,9 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
     right = [r.run for r in results if r.passed and r.run is not None and r.setup.earns_credit]
     counted = sum(r.setup.earns_credit for r in results)
     share = len(right) / counted if counted else 0.0
+    demo = _demo(runner, results)
+    if demo is not None:  # its values tell where each element came from
+        right.append(demo)
     breaches: list[_Breach] = []
     for rule in exercise.rules:
         total += rule.weight
@@ -60,7 +63,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
             cases.append(_case(BLOCKING, NOT_CHECKED))
     passed = all(c.passed for c in cases)
     headline, shown = _headline(runner, results, breaches) if not passed else (None, None)
-    trace, label = _trace(runner, shown, passed)
+    trace, label = _trace(runner, shown or demo)
     deadlock = shown.outcome.deadlock if shown is not None else None
     return Verdict(
         exercise.name,
@@ -88,9 +91,13 @@ def _with_label(exercise: Exercise, run: Run, reason: Reason) -> Reason:
 
 
 def _credit(results: list[CaseResult]) -> float:
-    """The share of a group's cases that passed. One rank or no elements earn nothing: doing nothing is right there."""
+    """What a group earns: all if every case passed, else half the share of those that did, since it shows one property.
+
+    One rank or no elements earn nothing: doing nothing is right there.
+    """
     counted = [r for r in results if r.setup.earns_credit or not r.passed]
-    return sum(r.passed for r in counted) / len(counted) if counted else 0.0
+    share = sum(r.passed for r in counted) / len(counted) if counted else 0.0
+    return share if share == 1 else share / 2
 
 
 def _first_breach(rule: Rule, right: list[Run]) -> _Breach | None:
@@ -163,16 +170,24 @@ def _clearest(failed: list[CaseResult]) -> CaseResult:
 
 def _run_with_provenance(runner: CaseRunner, run: Run) -> Run | None:
     """The same case with values that show where they came from; None if it can't have them, or is right with them."""
-    if runner.exercise.chunking == "none":
+    if runner.exercise.chunking == "none" or run.ranks > provenance.MOST_RANKS:
         return None
     setup = replace(run.setup, dtype="float64", values="provenance")
     again = runner.run(setup, delivery=run.delivery)
     return again if again.failure is None and result_faults(again) else None
 
 
-def _trace(runner: CaseRunner, shown: Run | None, passed: bool) -> tuple[Trace | None, str]:
+def _demo(runner: CaseRunner, results: list[CaseResult]) -> Run | None:
+    """The case whose messages the student is shown when all others are right; None if they are not, or if it is wrong itself."""
+    if runner.blocked is not None or not all(r.passed for r in results):
+        return None
+    run = runner.run(runner.exercise.demo_setup)
+    return None if run.failure is not None or result_faults(run) else run
+
+
+def _trace(runner: CaseRunner, shown: Run | None) -> tuple[Trace | None, str]:
     """The student's own messages and the case that they are from: the one that shows the cause, else the demo case."""
-    if shown is None and not passed:
+    if shown is None:
         return None, ""
-    run = shown if shown is not None else runner.run(runner.exercise.demo_setup)
-    return provenance.trace_with_chunks(run), runner.exercise.label(replace(run.setup, values="small", dtype="float32"))
+    values = replace(shown.setup, values="small", dtype="float32")
+    return provenance.trace_with_chunks(shown), runner.exercise.label(values)

@@ -12,6 +12,7 @@ import torch
 from allranks.checking import buckets
 from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
+from allranks.checking.common import MANY_RANKS
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule
 
 
@@ -73,6 +74,7 @@ EXERCISE = Exercise(
             (_case(3, SHAPES, 40, unused={1: (2,)}), _case(4, SHAPES, 24, unused={0: (4,), 3: (0,)})),
         ),
         Group("tied parameters", 2, (_case(3, SHAPES, 40, tied=(0,)), _case(2, ((4,), (3,), (2,)), 24, tied=(0,)))),
+        Group("many ranks", 2, (_case(9, SHAPES, 40).with_choices(ranks=MANY_RANKS, bucket_bytes=(28, 36, 44)),)),
         Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
         Group("any circumstances", 1, (_case(3, SHAPES, 40, times=2), _case(3, SHAPES, 40, outer_world=True))),
     ),

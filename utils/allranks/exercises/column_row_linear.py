@@ -8,6 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.checking.common import many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
@@ -75,6 +76,10 @@ def _one(run: Run) -> str | None:
     return None
 
 
+def _result(run: Run, call: int, rank: int) -> int:
+    return run.setup.size * WIDTH_OUT * run.itemsize
+
+
 EXERCISE = Exercise(
     name="column_row_linear",
     promise="returns relu(x A) B on every rank",
@@ -86,6 +91,7 @@ EXERCISE = Exercise(
             1,
             (*(Setup(p, 2).with_options(hidden=h) for p, h in ((2, 3), (3, 2), (4, 9))), Setup(3, 1), Setup(3, 0)),
         ),
+        many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
         Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
         Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
@@ -93,7 +99,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("exactly one all_reduce", 4, _one),),
+    rules=(Rule("exactly one all_reduce", 4, _one), rules.carried(_result, _result, 1)),
     mistakes=(
         Mistake(
             "each rank's partial product: the all_reduce is missing, or what it brought is not used",

@@ -8,6 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw
+from allranks.checking.common import many_ranks
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
@@ -34,18 +35,27 @@ def _bytes(run: Run) -> str | None:
     return rules.received_at_most(run, 8 * run.ranks, f"8 bytes x {run.ranks} ranks")
 
 
+def _one_byte_each(run: Run, call: int, rank: int) -> int:
+    return run.ranks - 1
+
+
+def _one_byte(run: Run, call: int, rank: int) -> int:
+    return 1
+
+
 EXERCISE = Exercise(
     name="count_samples",
     promise="returns how many samples each rank has",
     groups=(
         Group("right counts", 3, (Setup(2, 9), Setup(3, 20), Setup(4, 30))),
         Group("any rank count", 1, (Setup(1, 7), Setup(5, 20), Setup(8, 20))),
+        many_ranks(),
         Group("any circumstances", 1, (Setup(3, 9, times=2), Setup(3, 9, outer_world=True), Setup(3, 9, "float64"))),
     ),
     inputs=_inputs,
     oracle=_oracle_from(lambda counts, rank: counts),
     allow=COLLECTIVES,
-    rules=(Rule("at most 8 bytes x p received", 1, _bytes),),
+    rules=(Rule("at most 8 bytes x p received", 1, _bytes), rules.carried(_one_byte_each, _one_byte, 1)),
     mistakes=(
         Mistake(
             "counts are whole numbers: the tensors that they are received into have a dtype too",

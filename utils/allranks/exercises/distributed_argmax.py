@@ -9,7 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.common import LAYOUTS
+from allranks.checking.common import LAYOUTS, many_ranks
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
@@ -126,6 +126,10 @@ def _bytes(run: Run) -> str | None:
     return rules.received_at_most(run, 16 * run.ranks, f"16 bytes x {run.ranks} ranks")
 
 
+def _one_value(run: Run, call: int, rank: int) -> int:
+    return run.itemsize
+
+
 def _case(name: str, *setups: Setup) -> tuple[Setup, ...]:
     return tuple(s.with_options(case=name) for s in setups)
 
@@ -136,12 +140,13 @@ EXERCISE = Exercise(
     groups=(
         Group("right maximum", 3, (Setup(2, 3), Setup(3, 4), Setup(4, 5))),
         Group("any rank count", 1, (Setup(1, 4), Setup(5, 2), Setup(8, 3))),
+        many_ranks(),
         Group(
             "any size",
             1,
             (Setup(3, 1), Setup(4, 17), Setup(3, 1).with_options(spread=3), Setup(4, 2).with_options(spread=1)),
         ),
-        Group("ties", 2, (*_case("ties", Setup(2, 2), Setup(3, 4)), *_case("later tie", Setup(3, 5), Setup(4, 6)))),
+        Group("ties", 4, (*_case("ties", Setup(2, 2), Setup(3, 4)), *_case("later tie", Setup(3, 5), Setup(4, 6)))),
         Group(
             "negative, NaN and infinity",
             2,
@@ -170,7 +175,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=COLLECTIVES,
-    rules=(Rule("at most 16 bytes x p received", 3, _bytes),),
+    rules=(Rule("at most 16 bytes x p received", 3, _bytes), rules.carried(_one_value, _one_value)),
     mistakes=(
         Mistake("each rank's own maximum: compare over all ranks", _own),
         Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),

@@ -11,7 +11,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import LOGIT_GROUPS
+from allranks.checking.common import LOGIT_GROUPS, many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
@@ -104,6 +104,10 @@ def _three_small(run: Run) -> str | None:
     return None
 
 
+def _one_a_row(run: Run, call: int, rank: int) -> int:
+    return run.setup.size * run.itemsize
+
+
 def _w(width: int, *setups: Setup) -> tuple[Setup, ...]:
     return tuple(s.with_options(width=width) for s in setups)
 
@@ -114,6 +118,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right loss", 3, (Setup(2, 2), Setup(3, 3), Setup(4, 4))),
         Group("any rank count", 1, (Setup(1, 2), Setup(5, 3), Setup(8, 3))),
+        many_ranks(2, Setup(9, 3), width=(2, 3, 4)),
         Group("any width", 1, (*_w(1, Setup(2, 3), Setup(4, 3)), *_w(7, Setup(3, 2)))),
         Group(
             "any shape", 1, (Setup(3, 0), Setup(3, 1), Setup(3, 4, layout="transposed"), Setup(3, 4, layout="strided"))
@@ -124,7 +129,10 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_losses),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most three values a row, in three all_reduces", 3, _three_small),),
+    rules=(
+        Rule("at most three values a row, in three all_reduces", 3, _three_small),
+        rules.carried(_one_a_row, _one_a_row),
+    ),
     mistakes=(
         Mistake(
             "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability",

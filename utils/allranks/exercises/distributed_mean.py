@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import LAYOUTS, returning
+from allranks.checking.common import LAYOUTS, many_ranks, returning
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
@@ -52,6 +52,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right mean", 3, (Setup(2, 2), Setup(4, 8), Setup(4, 1))),
         Group("any rank count", 1, (Setup(1, 4), Setup(3, 7), Setup(5, 5), Setup(8, 9), Setup(1, 0), Setup(3, 0))),
+        many_ranks(),
         Group("any dtype", 1, (*FLOATS, Setup(3, 7, values="random"))),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
@@ -59,7 +60,11 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_mean,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce", 2, _one_all_reduce), Rule("dtype kept on the wire", 1, rules.wrong_dtype)),
+    rules=(
+        Rule("one all_reduce", 2, _one_all_reduce),
+        Rule("dtype kept on the wire", 1, rules.wrong_dtype),
+        rules.carried(),
+    ),
     mistakes=(
         returning("the sum instead of the mean: divide by the number of ranks", lambda t, r, s: summed(t)[0]),
         returning(

@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.common import LOGIT_GROUPS
+from allranks.checking.common import LOGIT_GROUPS, many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
@@ -100,12 +100,17 @@ def _two_small(run: Run) -> str | None:
     return None
 
 
+def _one_a_row(run: Run, call: int, rank: int) -> int:
+    return (1 if run.setup.option("row") else run.setup.size) * run.itemsize
+
+
 EXERCISE = Exercise(
     name="distributed_softmax",
     promise="returns this rank's columns of the softmax over the whole rows",
     groups=(
         Group("right softmax", 3, (Setup(2, 1), Setup(3, 2), Setup(4, 3))),
         Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
+        many_ranks(2, Setup(9, 3), columns=(41, 43, 47)),
         Group(
             "any width",
             1,
@@ -129,7 +134,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most two all_reduces of one value per row", 3, _two_small),),
+    rules=(Rule("at most two all_reduces of one value per row", 3, _two_small), rules.carried(_one_a_row, _one_a_row)),
     mistakes=(
         Mistake("the maxima were added: reduce them with ReduceOp.MAX", _added_maxima),
         Mistake(

@@ -9,7 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.common import LAYOUTS
+from allranks.checking.common import LAYOUTS, SIZES, many_ranks
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
@@ -107,6 +107,10 @@ def _bytes(run: Run) -> str | None:
     return rules.received_at_most(run, 16 * k * run.ranks, f"16 bytes x k = {k} x {run.ranks} ranks")
 
 
+def _one_value(run: Run, call: int, rank: int) -> int:
+    return run.itemsize if run.setup.option("k") else 0
+
+
 def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
     return tuple(s.with_options(k=k) for s in setups)
 
@@ -126,7 +130,8 @@ EXERCISE = Exercise(
             (*_k(1, Setup(3, 4)), *_k(5, Setup(3, 2)), *_k(6, Setup(3, 2)), *_k(3, Setup(4, 1)), *_k(0, Setup(3, 4))),
         ),
         Group("any rank count", 1, _k(3, Setup(1, 4), Setup(5, 3), Setup(8, 4))),
-        Group("ties", 2, _k(3, *_case("ties", Setup(2, 2), Setup(3, 4)))),
+        many_ranks(k=(3, 4), size=SIZES),
+        Group("ties", 4, _k(3, *_case("ties", Setup(2, 2), Setup(3, 4)))),
         Group(
             "negative and NaN",
             1,
@@ -154,7 +159,10 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=COLLECTIVES,
-    rules=(Rule("at most 16 bytes x k x p received", 3, _bytes, lambda s: s.ranks > 1 and s.option("k") > 0),),
+    rules=(
+        Rule("at most 16 bytes x k x p received", 3, _bytes, lambda s: s.ranks > 1 and s.option("k") > 0),
+        rules.carried(_one_value, _one_value),
+    ),
     mistakes=(
         Mistake("each rank's own top k: compare over all ranks", _own),
         Mistake("the indices count through all ranks' tensors: each must be the flat index on its rank", _joined_index),

@@ -11,6 +11,7 @@ import torch
 
 from allranks.checking import provenance, rules
 from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
@@ -117,6 +118,22 @@ def _no_row_twice(run: Run) -> str | None:
     return None
 
 
+def _rows_sent(run: Run) -> str | None:
+    """Each rank must get the bytes of every different row that it needs from the rank that holds it."""
+    for call, args in enumerate(run.args):
+        rows, row = len(plain(args[0][1])), WIDTH * args[0][1].base.element_size()
+        given = rules.between(run, call)
+        for rank, a in enumerate(args):
+            owners = torch.bincount(plain(a[0]).unique() // rows, minlength=run.ranks).tolist()
+            for owner, count in enumerate(owners):
+                if owner != rank and given[owner][rank] < count * row:
+                    return rules.no_messages(run) or (
+                        f"rank {owner} sends {given[owner][rank]} bytes to rank {rank}, but the {count} different rows that rank "
+                        f"{rank} needs of it have {count * row}: the rows themselves must be in the messages"
+                    )
+    return None
+
+
 def _numbers_enough(args: Sequence[Args]) -> int:
     """The most numbers that a rank needs to learn which rows to send: three rounds of counts, and from every rank each different id
     with two more numbers, or its ids padded to one length, or a flag for each row."""
@@ -147,6 +164,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right rows", 3, (Setup(2, 3), Setup(3, 5), Setup(4, 6))),
         Group("any rank count", 1, (Setup(1, 4), Setup(5, 5), Setup(8, 6))),
+        many_ranks(2, size=SIZES, rows=(3, 4, 5)),
         Group(
             "any ids",
             2,
@@ -173,7 +191,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
-    rules=(Rule("no row sent twice", 3, _no_row_twice),),
+    rules=(Rule("no row sent twice", 3, _no_row_twice), Rule("carried by messages", 6, _rows_sent)),
     mistakes=(
         Mistake("in the order of the ranks that own the rows: put them back into the order of ids", _sorted),
         Mistake("each row once: an id that comes again needs its row again", _unique),

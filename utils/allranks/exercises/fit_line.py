@@ -16,6 +16,7 @@ from allranks.checking.cases import Args, Expected, Oracle, Setup
 from allranks.checking.exercise import Exercise, Group, Mistake
 
 NOISE = 0.03  # of a measured time, up or down
+SCATTER = (0.15, 0.22)  # the least and the most in some cases, so that no single point is near the line
 OFF = 0.10  # how far a right alpha or beta may be from the best one
 LINKS = {  # alpha in seconds, beta in seconds a byte
     "two processes": (4e-5, 1 / 1.5e9),
@@ -41,6 +42,8 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
         longest = 3000 * alpha / beta
         sizes = [max(1, round(longest ** (i / (setup.size - 1)))) for i in range(setup.size)]
         noise = (1 + NOISE * (2 * torch.rand(setup.size, generator=rng) - 1)).tolist()
+        if setup.option("scatter"):
+            noise = _scattered(setup.size, rng)
         points = [(n, (alpha + n * beta) * x) for n, x in zip(sizes, noise, strict=True)]
         order = (
             torch.randperm(setup.size, generator=rng).tolist()
@@ -49,6 +52,15 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
         )
         made.append(([points[i] for i in order],))
     return made
+
+
+def _scattered(count: int, rng: torch.Generator) -> list[float]:
+    """Factors far from 1: of two neighbours one is too long and one too short, so that only many points together are right."""
+    least, most = SCATTER
+    off = (least + (most - least) * torch.rand(count, generator=rng)).tolist()
+    first = (torch.randint(0, 2, (count,), generator=rng) * 2 - 1).tolist()
+    signs = [first[i // 2] if i % 2 else -first[i // 2] for i in range(count)]
+    return [1 + sign * by for sign, by in zip(signs, off, strict=True)]
 
 
 def _weighted(points: Points, power: int) -> tuple[float, float]:
@@ -98,6 +110,11 @@ EXERCISE = Exercise(
             "points in any order",
             1,
             tuple(s.with_options(order="mixed") for s in _links("two processes", "two cities")),
+        ),
+        Group(
+            "every point counts",
+            3,
+            tuple(s.with_options(scatter=True) for s in _links("two processes", "two nodes", size=40)),
         ),
         Group("twice in a row", 1, _links("two GPUs", times=2)),
     ),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
 
 
 def _from(left: int, right: int) -> Oracle:
@@ -20,6 +20,15 @@ def _from(left: int, right: int) -> Oracle:
     return oracle
 
 
+def _both(run: Run, call: int, rank: int) -> int:
+    """The edges of both neighbours, who are one rank if there are two."""
+    return min(run.ranks - 1, 2) * rules.nbytes_of(run, call, rank)
+
+
+def _two_each(run: Run) -> str | None:
+    return rules.messages_at_most(run, 2, "one to each neighbour")
+
+
 EXERCISE = Exercise(
     name="halo_exchange",
     promise="returns the edges of the left and of the right neighbour on the ring",
@@ -27,6 +36,7 @@ EXERCISE = Exercise(
         Group("right edges", 3, (Setup(3, 2), Setup(4, 3), Setup(5, 4))),
         Group("any rank count", 2, (Setup(1, 4), Setup(2, 3), Setup(3, 1), Setup(8, 3))),
         Group("any size", 1, (Setup(2, 1), Setup(3, 0), Setup(4, 17))),
+        many_ranks(),
         Group("any dtype", 1, MOVED_DTYPES),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, CIRCUMSTANCES),
@@ -34,7 +44,11 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_from(-1, 1),
     allow=P2P,
-    rules=(Rule("ring neighbours only", 2, rules.ring_messages),),
+    rules=(
+        Rule("ring neighbours only", 2, rules.ring_messages),
+        Rule("two messages a rank", 1, _two_each),
+        rules.carried(_both, _both),
+    ),
     blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
     mistakes=(
         Mistake("left and right are swapped: the left neighbour's edge comes first", _from(1, -1)),

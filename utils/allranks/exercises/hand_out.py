@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.common import returning
+from allranks.checking.common import many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
@@ -40,6 +40,10 @@ def _own_rows(run: Run) -> str | None:
     )
 
 
+def _own_row(run: Run, call: int, rank: int) -> int:
+    return run.setup.size * run.itemsize if rank else 0
+
+
 EXERCISE = Exercise(
     name="hand_out",
     promise="returns row r of rank 0's table on rank r",
@@ -47,6 +51,7 @@ EXERCISE = Exercise(
         Group("right row", 4, (Setup(3, 4), Setup(4, 3), Setup(5, 2), Setup(8, 2))),
         Group("one or two ranks", 0.5, (Setup(1, 3), Setup(2, 4))),
         Group("any size", 0.5, (Setup(4, 0), Setup(4, 1))),
+        many_ranks(0.5),
         Group("any layout", 0.5, (Setup(4, 3, layout="transposed"), Setup(3, 4, layout="strided"))),
         Group("any dtype", 1, (Setup(3, 3, "float64", values="random"), Setup(4, 3, "int64", values="precise"))),
         Group(
@@ -58,7 +63,10 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("one message to each of the others, its row only", 2, _own_rows),),
+    rules=(
+        Rule("one message to each of the others, its row only", 2, _own_rows),
+        rules.carried(_own_row, rules.nothing, 1),
+    ),
     mistakes=(
         returning(
             "each rank's row of its own table: nothing came from rank 0, or what came was not returned",

@@ -12,7 +12,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import Make, explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import SIZES, Make, explain_sum, in_place, many_ranks, sum_mistakes, sum_oracle
 from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
 from allranks.errors import name_ranks
 from allranks.wire.messages import OpKind
@@ -103,6 +103,37 @@ def _between_nodes(run: Run) -> str | None:
     return None
 
 
+def _into_each_node(run: Run) -> str | None:
+    """Each node must receive at least the tensor's bytes from the other nodes: the sum of their parts has as many."""
+    g = run.setup.option("ranks_per_node")
+    for call in range(run.setup.times):
+        came = [0.0] * (run.ranks // g)
+        for entry in run.outcome.log:
+            if entry.call != call:
+                continue
+            node = entry.rank // g
+            if entry.kind is OpKind.RECV and entry.peer is not None and entry.peer // g != node:
+                came[node] += entry.received_nbytes
+            if entry.kind is OpKind.COLLECTIVE and entry.group is not None and any(r // g != node for r in entry.group):
+                came[node] += rules.received_from_others(entry)
+        needed = rules.nbytes_of(run, call)
+        for node, nbytes in enumerate(came):
+            if nbytes < needed:
+                return (
+                    f"node {node} receives {round(nbytes)} bytes from the other nodes, but their sum has {needed}: the data "
+                    "must be in the messages, and an empty message carries nothing"
+                )
+    return None
+
+
+def _rounds(run: Run) -> str | None:
+    g = run.setup.option("ranks_per_node")
+    steps = 2 * (g - 1) + 2 * (run.ranks // g - 1)
+    return rules.rounds(
+        run, 2 * steps, f"twice 2(g-1) + 2(m-1) = {steps}, the steps of rings in the nodes and between them,"
+    )
+
+
 def _g(g: int, *setups: Setup) -> tuple[Setup, ...]:
     return tuple(s.with_options(ranks_per_node=g) for s in setups)
 
@@ -123,6 +154,7 @@ EXERCISE = Exercise(
                 *_g(1, Setup(2, 4)),
             ),
         ),
+        many_ranks(2, Setup(9, 19), ranks=(9, 12, 15), ranks_per_node=(3,), size=SIZES),
         Group("any size", 2, _g(2, Setup(4, 1), Setup(4, 7), Setup(4, 0), Setup(8, 3), Setup(8, 13))),
         Group(
             "any dtype",
@@ -152,6 +184,9 @@ EXERCISE = Exercise(
         Rule(
             "inter-node bytes at most 2(m-1)/m x n/g", 5, _between_nodes, lambda s: s.option("ranks_per_node") < s.ranks
         ),
+        Rule("not one after the other", 3, _rounds, rules.on_one_call),
+        Rule("the data came into each node", 8, _into_each_node, lambda s: s.option("ranks_per_node") < s.ranks),
+        rules.carried(),
     ),
     blocking_weight=1,
     mistakes=(

@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import LAYOUTS
+from allranks.checking.common import LAYOUTS, many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
@@ -44,12 +44,18 @@ def _two(run: Run) -> str | None:
     return rules.calls(run, "all_reduce", "two are enough", most=2)
 
 
+def _both(run: Run, call: int, rank: int) -> int:
+    """The losses and the counts."""
+    return 2 * rules.nbytes_of(run, call, rank)
+
+
 EXERCISE = Exercise(
     name="mean_loss",
     promise="returns the mean loss over all samples of all ranks",
     groups=(
         Group("right mean", 4, (Setup(2, 1), Setup(3, 1), Setup(4, 3))),
         Group("any rank count", 1, (Setup(1, 2), Setup(5, 1), Setup(8, 2))),
+        many_ranks(),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
@@ -57,7 +63,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most two all_reduces", 1, _two),),
+    rules=(Rule("at most two all_reduces", 1, _two), rules.carried(_both, _both, 1)),
     mistakes=(
         Mistake(
             "the last rank's loss was added to the others' counts: every rank must make its calls in the same order",

@@ -8,6 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.checking.common import many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
@@ -47,6 +48,10 @@ def _two(run: Run) -> str | None:
     return rules.calls(run, "all_reduce", "two are enough", most=2)
 
 
+def _one_number(run: Run, call: int, rank: int) -> int:
+    return run.itemsize
+
+
 EXERCISE = Exercise(
     name="mean_of_samples",
     promise="returns the mean of all ranks' samples",
@@ -54,13 +59,14 @@ EXERCISE = Exercise(
         Group("right mean", 1, (Setup(2, 6), Setup(3, 8))),
         Group("ranks without samples", 5, (Setup(4, 9), Setup(6, 9), Setup(8, 9), Setup(3, 1), Setup(5, 2))),
         Group("any rank count", 1, (Setup(1, 4), Setup(7, 9))),
+        many_ranks(2, Setup(9, 8), size=(7, 8)),
         Group("any dtype", 1, (Setup(4, 9, "float64", values="random"), Setup(4, 9, values="random"))),
         Group("any circumstances", 1, (Setup(4, 9, times=2), Setup(4, 9, outer_world=True))),
     ),
     inputs=_inputs,
     oracle=_oracle_from(lambda shards, rank: torch.cat(shards).mean()),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most two all_reduces", 1, _two),),
+    rules=(Rule("at most two all_reduces", 1, _two), rules.carried(_one_number, _one_number, 1)),
     mistakes=(
         Mistake("an empty rank counted as one sample: its count is 0", _oracle_from(_empty_as_one)),
         Mistake("the mean of the ranks' means, an empty rank counting as zero", _oracle_from(_by_ranks)),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
@@ -20,9 +20,16 @@ def _one_each(run: Run) -> str | None:
         return broken
     for rank in range(run.ranks):
         mine = [e for e in run.sends if e.rank == rank]
+        other = next((e for e in mine if e.peer != run.ranks - 1 - rank), None)
+        if other is not None:
+            return f"rank {rank} sends to rank {other.peer}{run.at(other.line)}, but its mirror image is rank {run.ranks - 1 - rank}"
         if len(mine) > run.setup.times:
             return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, but one, to its mirror image, is enough"
     return None
+
+
+def _needed(run: Run, call: int, rank: int) -> int:
+    return 0 if rank == run.ranks - 1 - rank else rules.nbytes_of(run, call, rank)
 
 
 EXERCISE = Exercise(
@@ -32,6 +39,7 @@ EXERCISE = Exercise(
         Group("right tensor", 3, (Setup(2, 3), Setup(4, 5), Setup(8, 4))),
         Group("odd rank counts", 1, (Setup(1, 3), Setup(3, 4), Setup(5, 2))),
         Group("any size", 0.5, (Setup(4, 0), Setup(4, 1))),
+        many_ranks(0.5),
         Group("any dtype", 0.5, MOVED_DTYPES),
         Group("any layout", 0.5, LAYOUTS),
         Group("any circumstances", 0.5, CIRCUMSTANCES),
@@ -39,7 +47,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("one message a rank", 1, _one_each),),
+    rules=(Rule("one message a rank", 1, _one_each), rules.carried(_needed, _needed, 1)),
     mistakes=(
         returning("each rank's own tensor", lambda tensors, rank, setup: tensors[rank]),
         returning(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Function, Setup, View, draw, plain
+from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.wire import LogEntry
 
 WIDTH = 3
 
@@ -79,30 +82,107 @@ def _twice(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _carried(run: Run) -> str | None:
-    return rules.no_messages(run)
+MOST_CALLS = 6  # counts, tokens and tokens back, each with something beside it
+
+
+def _exchanged(run: Run) -> str | None:
+    """What the ranks gave each other must have room for the tokens of one way and of the way back."""
+    for call, args in enumerate(run.args):
+        counts = [torch.bincount(plain(a[1]), minlength=run.ranks).tolist() for a in args]
+        token = WIDTH * args[0][0].base.element_size()
+        for rank, row in enumerate(rules.between(run, call)):
+            for peer, nbytes in enumerate(row):
+                least = (counts[rank][peer] + counts[peer][rank]) * token
+                if rank != peer and nbytes < least:
+                    return rules.no_messages(run) or (
+                        f"rank {rank} sends {nbytes} bytes to rank {peer}, but its tokens for that expert and those that it "
+                        f"gives back have {least}: each token must go to its expert's rank, and come back"
+                    )
+    return None
+
+
+def _experts_only(run: Run) -> str | None:
+    """No token may go to another rank than its expert's, and a few calls must do for all tokens."""
+    for call, args in enumerate(run.args):
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
+            if len(mine) > MOST_CALLS:
+                return f"rank {rank} calls {mine[-1].op} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are enough for any number of tokens"
+            tokens, experts = plain(args[rank][0]), plain(args[rank][1]).tolist()
+            for entry in mine:
+                stray = _stray(entry, tokens, experts)
+                if stray is not None:
+                    return (
+                        f"rank {rank} sends a token of expert {experts[stray[0]]} to rank {stray[1]}{run.at(entry.line)}: "
+                        "each token goes to the rank of its expert, and nowhere else"
+                    )
+        broken = _too_much(run, call)
+        if broken:
+            return broken
+    return None
+
+
+def _too_much(run: Run, call: int) -> str | None:
+    """With padding to the fullest expert, and two more numbers a token, a pair of ranks needs so many bytes and no more."""
+    args = run.args[call]
+    fullest = max(int(torch.bincount(plain(a[1]), minlength=1).max()) for a in args)
+    most = 2 * fullest * (WIDTH * args[0][0].base.element_size() + 16) + 64
+    for rank, row in enumerate(rules.between(run, call)):
+        for peer, nbytes in enumerate(row):
+            if nbytes > most:
+                return (
+                    f"rank {rank} sends {nbytes} bytes to rank {peer}, but with room for {fullest} tokens, as many as one rank has "
+                    f"for one expert, {most} are enough: send each rank the tokens of its expert only"
+                )
+    return None
+
+
+def _stray(entry: LogEntry, tokens: torch.Tensor, experts: list[int]) -> tuple[int, int] | None:
+    """(token, rank) of the first token that the message carries to another rank than its expert's."""
+    sent = provenance.numbers(entry)
+    if sent is None or entry.group is None or sent.dtype != tokens.dtype:
+        return None
+    at = 0
+    for peer, nbytes in zip(entry.group, entry.splits, strict=True):
+        part, at = sent[at : at + nbytes // sent.element_size()], at + nbytes // sent.element_size()
+        if len(part) < WIDTH:
+            continue
+        windows = part.unfold(0, WIDTH, 1)
+        for token, expert in zip(tokens, experts, strict=True):
+            if expert != peer and bool((windows == token).all(1).any()):
+                return experts.index(expert), peer
+    return None
+
+
+def _real(*setups: Setup) -> tuple[Setup, ...]:
+    """The same setups with tokens that can be told from each other."""
+    return tuple(replace(s, values="random") for s in setups)
 
 
 EXERCISE = Exercise(
     name="moe_dispatch_combine",
     promise="returns each token as its expert's rank computes it, in the order of tokens",
     groups=(
-        Group("right tokens", 3, (Setup(2, 4), Setup(3, 5), Setup(4, 6))),
-        Group("any rank count", 1, (Setup(1, 4), Setup(5, 5), Setup(8, 6))),
-        Group("any routing", 2, (*(Setup(3, 4).with_options(all_to=e) for e in (0, 2)), Setup(4, 1), Setup(8, 2))),
+        Group("right tokens", 3, _real(Setup(2, 4), Setup(3, 5), Setup(4, 6))),
+        Group("any rank count", 1, _real(Setup(1, 4), Setup(5, 5), Setup(8, 6))),
+        many_ranks(2, Setup(9, 19, values="random"), size=SIZES),
+        Group("any routing", 2, _real(*(Setup(3, 4).with_options(all_to=e) for e in (0, 2)), Setup(4, 1), Setup(8, 2))),
         Group(
             "any number of tokens",
             2,
-            (Setup(3, 0), Setup(3, 0).with_options(spread=2), Setup(4, 1).with_options(spread=1), Setup(3, 17)),
+            _real(Setup(3, 0), Setup(3, 0).with_options(spread=2), Setup(4, 1).with_options(spread=1), Setup(3, 17)),
         ),
-        Group("any dtype", 1, (Setup(3, 5, "float64", values="precise"), Setup(3, 5, "bfloat16"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
+        Group("any dtype", 1, (Setup(3, 5, "float64", values="precise"), *_real(Setup(3, 5, "bfloat16")))),
+        Group("any layout", 1, _real(Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
+        Group("any circumstances", 1, _real(Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
     ),
     inputs=_inputs,
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
-    rules=(Rule("carried by all_to_all", 1, _carried),),
+    rules=(
+        Rule("each token to its expert and back", 6, _exchanged),
+        Rule("to its expert only", 8, _experts_only),
+    ),
     mistakes=(
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(

@@ -11,6 +11,7 @@ import torch
 from allranks.checking import buckets
 from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
+from allranks.checking.common import MANY_RANKS
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
@@ -158,6 +159,7 @@ EXERCISE = Exercise(
             ),
         ),
         Group("a slow rank", 1, (_case(3, SHAPES, 32, slow={1: 3}), _case(4, SHAPES, 20, slow={3: 2}))),
+        Group("many ranks", 2, (_case(9, SHAPES, 40).with_choices(ranks=MANY_RANKS, bucket_bytes=(28, 36, 44)),)),
         Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
         Group("any circumstances", 1, (_case(3, SHAPES, 40, times=2), _case(3, SHAPES, 40, outer_world=True))),
     ),

@@ -9,7 +9,16 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, every_root, in_place, with_root
+from allranks.checking.common import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    SIZES,
+    every_root,
+    in_place,
+    many_ranks,
+    with_root,
+)
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 from allranks.errors import name_ranks
 
@@ -31,6 +40,10 @@ def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torc
     made, k = tensors[rank].clone().reshape(-1), setup.option("segments")
     made.tensor_split(k)[0].copy_(tensors[setup.root].reshape(-1).tensor_split(k)[0])
     return made.reshape(tensors[rank].shape)
+
+
+def _needed(run: Run, call: int, rank: int) -> int:
+    return 0 if rank == run.setup.root else rules.nbytes_of(run, call, rank)
 
 
 def _chain(run: Run) -> str | None:
@@ -103,6 +116,7 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any rank count", 1, _k(3, *with_root((Setup(1, 3), Setup(5, 6), Setup(8, 9)), 0))),
+        many_ranks(2, Setup(9, 19).with_options(_alpha=ALPHA, _beta=BETA), root=(0, 3, 8), segments=(3, 4), size=SIZES),
         Group("any size", 1, _k(3, *with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17))))),
         Group("any dtype", 1, _k(3, *with_root(MOVED_DTYPES))),
         Group("any layout", 1, _k(2, *with_root(LAYOUTS))),
@@ -117,8 +131,9 @@ EXERCISE = Exercise(
             "within 10 % of (p+k-2)(alpha + n beta/k)",
             4,
             _time,
-            lambda s: s.ranks > 1 and s.times == 1 and s.delivery == "rendezvous",
+            rules.on_one_call,
         ),
+        rules.carried(_needed, rules.nothing),
     ),
     blocking_weight=1,
     mistakes=(

@@ -8,7 +8,16 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    SUM_DTYPES,
+    explain_sum,
+    in_place,
+    many_ranks,
+    sum_mistakes,
+    sum_oracle,
+)
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 from allranks.schedules import ceil_lg
 
@@ -52,6 +61,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right sum", 3, (Setup(2, 2), Setup(4, 5), Setup(8, 7))),
         Group("any rank count", 3, (Setup(1, 4), Setup(3, 5), Setup(5, 5), Setup(6, 4), Setup(7, 3))),
+        many_ranks(),
         Group("any size", 1, (Setup(2, 1), Setup(4, 0), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
         Group("any dtype", 1, SUM_DTYPES),
         Group("any layout", 1, LAYOUTS),
@@ -65,9 +75,10 @@ EXERCISE = Exercise(
             "at most ceil(lg p) + 2 rounds",
             4,
             _rounds,
-            lambda s: s.ranks > 1 and s.times == 1 and s.delivery == "rendezvous",
+            rules.on_one_call,
         ),
         Rule("one vector a round", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
+        rules.carried(),
     ),
     blocking_weight=2,
     mistakes=(

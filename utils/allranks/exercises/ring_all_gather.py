@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
@@ -34,6 +34,10 @@ _PLACE = "off by one place: rank r's tensor belongs in place r"
 _ORDER = "in order of arrival instead of rank order: rank r's tensor belongs in place r"
 
 
+def _all_others(run: Run, call: int, rank: int) -> int:
+    return (run.ranks - 1) * rules.nbytes_of(run, call, rank)
+
+
 def _no_more_bytes(run: Run) -> str | None:
     """Every rank must send p-1 tensors and no more."""
     enough = run.setup.times * (run.ranks - 1) * rules.nbytes_of(run)
@@ -51,6 +55,7 @@ EXERCISE = Exercise(
         Group("right result", 3, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
         Group("any rank count", 1, (Setup(1, 4), Setup(3, 1), Setup(5, 2), Setup(8, 3))),
         Group("any size", 1, (Setup(2, 1), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
+        many_ranks(),
         Group("any dtype", 1, MOVED_DTYPES),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, CIRCUMSTANCES),
@@ -58,7 +63,12 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("ring neighbours only", 4, rules.ring_messages), Rule("(p-1)n of bytes", 2, _no_more_bytes)),
+    rules=(
+        Rule("ring neighbours only", 4, rules.ring_messages),
+        Rule("(p-1)n of bytes", 2, _no_more_bytes),
+        rules.in_rounds(lambda p: p - 1, "p-1", 5),
+        rules.carried(_all_others),
+    ),
     blocking_weight=2,
     mistakes=(
         returning(_ORDER, _rotated(-1)),

@@ -6,7 +6,16 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    SUM_DTYPES,
+    Make,
+    in_place,
+    many_ranks,
+    sum_mistakes,
+    sum_oracle,
+)
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
@@ -79,6 +88,7 @@ GROUPS = (
             Setup(1, 0),
         ),
     ),
+    many_ranks(),
     Group("any dtype", 0.5, (*SUM_DTYPES, Setup(3, 6, "float16"))),
     Group("any layout", 0.5, LAYOUTS),
     Group("any circumstances", 1, CIRCUMSTANCES),
@@ -91,7 +101,12 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=sum_oracle,
     allow=P2P,
-    rules=(Rule("ring neighbours only", 3, rules.ring_neighbours), Rule("2(p-1)/p of the bytes", 4, _bytes)),
+    rules=(
+        Rule("ring neighbours only", 3, rules.ring_neighbours),
+        Rule("2(p-1)/p of the bytes", 4, _bytes),
+        rules.in_rounds(lambda p: 2 * (p - 1), "2(p-1)", 5),
+        rules.carried(),
+    ),
     blocking_weight=2,
     mistakes=MISTAKES,
     explain=_explain,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
@@ -22,6 +22,12 @@ def _chunk(step: int) -> Make:
 
 def _bytes(run: Run) -> str | None:
     return rules.chunk_bytes(run, 1, "(p-1)/p of the bytes")
+
+
+def _own_chunk(run: Run, call: int, rank: int) -> int:
+    """The rank's own chunk, to which all others contribute."""
+    chunk = plain(run.args[call][rank][0]).tensor_split(run.ranks)[rank]
+    return chunk.numel() * chunk.element_size()
 
 
 def _explain(run: Run, fault: ResultFault) -> str | None:
@@ -52,6 +58,7 @@ EXERCISE = Exercise(
                 Setup(1, 0),
             ),
         ),
+        many_ranks(),
         Group("any dtype", 1, SUM_DTYPES),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, CIRCUMSTANCES),
@@ -59,7 +66,12 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("ring neighbours only", 3, rules.ring_neighbours), Rule("(p-1)/p of the bytes", 4, _bytes)),
+    rules=(
+        Rule("ring neighbours only", 3, rules.ring_neighbours),
+        Rule("(p-1)/p of the bytes", 4, _bytes),
+        rules.in_rounds(lambda p: p - 1, "p-1", 5),
+        rules.carried(_own_chunk, rules.nothing),
+    ),
     blocking_weight=2,
     mistakes=(
         returning(_NEXT, _chunk(1)),

@@ -9,7 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
@@ -27,9 +27,31 @@ def _from(step: Callable[[int], int]) -> Make:
     return lambda tensors, rank, setup: tensors[(rank + step(setup.option("k", 1))) % setup.ranks]
 
 
-def _messages(run: Run) -> str | None:
-    k = run.setup.option("k", 1) % run.ranks
-    return rules.no_messages(run) or rules.wrong_dtype(run) if k else None
+def _needed(run: Run, call: int, rank: int) -> int:
+    return rules.nbytes_of(run, call, rank) if run.setup.option("k", 1) % run.ranks else 0
+
+
+def _one_way(run: Run) -> str | None:
+    """The tensor must go straight to rank r + k, or from neighbour to neighbour."""
+    p, k = run.ranks, run.setup.option("k", 1) % run.ranks
+    if not k:
+        return None
+    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    if broken:
+        return broken
+    straight = all((e.peer - e.rank) % p == k for e in run.sends)
+    other = next((e for e in run.sends if (e.peer - e.rank) % p not in (k, 1, p - 1)), None)
+    if other is not None:
+        return (
+            f"rank {other.rank} sends to rank {other.peer}{run.at(other.line)}, but its tensor belongs to rank "
+            f"{(other.rank + k) % p} only, k = {k} places further"
+        )
+    places = max(k, p - k)
+    return (
+        rules.messages_at_most(run, 1, "one message from each rank")
+        if straight
+        else rules.messages_at_most(run, places, "one message for each place of the way")
+    )
 
 
 def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
@@ -51,6 +73,7 @@ EXERCISE = Exercise(
             1,
             (*_k(1, Setup(1, 4), Setup(5, 4), Setup(8, 4)), *_k(4, Setup(8, 3)), *_k(3, Setup(1, 2))),
         ),
+        many_ranks(k=(2, 4, -5, 20), size=SIZES),
         Group("any size", 1, _k(1, Setup(3, 0), Setup(3, 1), Setup(4, 17))),
         Group("any dtype", 1, _k(1, *MOVED_DTYPES)),
         Group("any layout", 1, _k(1, *LAYOUTS)),
@@ -59,7 +82,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("carried by messages", 1, _messages),),
+    rules=(Rule("to rank r + k only", 4, _one_way), rules.carried(_needed, _needed)),
     blocking_weight=3,
     mistakes=(
         returning(

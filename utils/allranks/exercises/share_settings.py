@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import LAYOUTS, MOVED_DTYPES, in_place
+from allranks.checking.common import LAYOUTS, MOVED_DTYPES, in_place, many_ranks
 from allranks.checking.exercise import Exercise, Group, Rule, Run
 
 
@@ -18,6 +18,10 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 def _one(run: Run) -> str | None:
     return rules.calls(run, "broadcast", "one is enough", least=1, most=1)
+
+
+def _all_but_the_root(run: Run, call: int, rank: int) -> int:
+    return rules.nbytes_of(run, call, rank) if rank else 0
 
 
 def _first_of_node(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
@@ -30,6 +34,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right settings", 3, (Setup(2, 3), Setup(3, 4), Setup(4, 5))),
         Group("any rank count", 1, (Setup(1, 3), Setup(5, 3), Setup(8, 2))),
+        many_ranks(),
         Group("any dtype", 1, MOVED_DTYPES),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(4, 6, outer_world=True))),
@@ -37,7 +42,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=frozenset({"broadcast"}),
-    rules=(Rule("one broadcast", 1, _one),),
+    rules=(Rule("one broadcast", 1, _one), rules.carried(_all_but_the_root, rules.nothing, 1)),
     mistakes=(
         in_place("the settings of each machine's first rank: there is one root for all", _first_of_node),
         in_place("the last rank's settings: the root is rank 0", lambda tensors, rank, setup: tensors[-1]),

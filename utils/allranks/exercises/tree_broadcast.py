@@ -21,6 +21,10 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): plain(args[setup.root][0])}) for _ in args]
 
 
+def _needed(run: Run, call: int, rank: int) -> int:
+    return 0 if rank == run.setup.root else rules.nbytes_of(run, call, rank)
+
+
 def _rounds(run: Run) -> str | None:
     limit = ceil_lg(run.ranks)
     return rules.rounds(run, limit, f"ceil(lg {run.ranks})")
@@ -50,9 +54,10 @@ EXERCISE = Exercise(
             "at most ceil(lg p) rounds",
             4,
             _rounds,
-            lambda s: s.ranks > 1 and s.times == 1 and s.delivery == "rendezvous",
+            rules.on_one_call,
         ),
         Rule("each rank receives once", 1, _once, lambda s: s.ranks > 1 and s.times == 1),
+        rules.carried(_needed, rules.nothing),
     ),
     blocking_weight=1,
     mistakes=(

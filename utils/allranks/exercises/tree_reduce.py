@@ -22,6 +22,10 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): total} if rank == setup.root else {}, atol) for rank in range(setup.ranks)]
 
 
+def _needed(run: Run, call: int, rank: int) -> int:
+    return 0 if rank == run.setup.root else rules.nbytes_of(run, call, rank)
+
+
 def _rounds(run: Run) -> str | None:
     return rules.rounds(run, ceil_lg(run.ranks), f"ceil(lg {run.ranks})")
 
@@ -46,9 +50,10 @@ EXERCISE = Exercise(
             "at most ceil(lg p) rounds",
             4,
             _rounds,
-            lambda s: s.ranks > 1 and s.times == 1 and s.delivery == "rendezvous",
+            rules.on_one_call,
         ),
         Rule("each rank sends once", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
+        rules.carried(rules.nothing, _needed),
     ),
     blocking_weight=1,
     mistakes=(

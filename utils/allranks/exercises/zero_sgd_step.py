@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
+from allranks.checking.common import MANY_RANKS
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
@@ -99,31 +101,41 @@ def _volume(run: Run) -> str | None:
                 return f"rank {rank} gathers whole gradients, {gathered} elements: reduce_scatter them, then all_gather the parameters"
             if scattered + gathered > 2 * total + room:
                 return f"rank {rank} moves {scattered + gathered} elements, but 2P = {2 * total} (P to reduce_scatter, P to all_gather) are enough"
-        if run.ranks > 1 and _gathers_gradients(run, call):
+        calls = max(Counter(e.rank for e in run.collectives if e.call == call).values(), default=0)
+        if calls > 2 * len(args[0][0]):
+            return f"a rank calls reduce_scatter and all_gather {calls} times, but one of each a parameter is enough, {2 * len(args[0][0])} in all"
+    return None
+
+
+def _shards_only(run: Run) -> str | None:
+    """What is gathered must be the new parameters, each updated by one rank."""
+    for call in range(run.setup.times):
+        if not _gathers_parameters(run, call):
             return (
-                "what is all_gathered are gradients: update your shard with its own, then all_gather the new parameters"
+                "what is all_gathered are not the new parameters, so every rank must still update all of them: update your "
+                "shard with its own gradient, then all_gather the new parameters"
             )
     return None
 
 
-def _gathers_gradients(run: Run, call: int) -> bool:
-    """Whether the ranks gather sums or means of the gradients, and not the new parameters."""
+def _gathers_parameters(run: Run, call: int) -> bool:
+    """Whether the new parameters are among the numbers that the ranks gather."""
     sent = [e for e in run.collectives if e.call == call and e.op in GATHERS]
     parts = [part.double() for e in sent if (part := provenance.numbers(e)) is not None]
-    if not parts or len(parts) < len(sent):
-        return False
-    handed = torch.cat(parts)
+    if len(parts) < len(sent):
+        return True  # too large to be kept
+    handed = torch.cat(parts) if parts else torch.empty(0)
     ranks = [plain(args[0]) for args in run.args[call]]
-    total = torch.stack([_flat([grad for _, grad in parameters]).double() for parameters in ranks]).sum(0)
     new = _flat([run.expected[call][0].changed[0, i, "data"] for i in range(len(ranks[0]))]).double()
-    return not _among(new, handed) and (_among(total / run.ranks, handed) or _among(total, handed))
+    kind = run.args[call][0][0][0].data.base.dtype
+    return _among(new, handed, 32 * torch.finfo(kind).eps * 10)
 
 
-def _among(wanted: torch.Tensor, numbers: torch.Tensor) -> bool:
+def _among(wanted: torch.Tensor, numbers: torch.Tensor, off: float) -> bool:
     """Whether each wanted number is among the others, up to rounding."""
     if not numbers.numel():
         return False
-    return bool(((wanted[:, None] - numbers).abs().min(1).values <= 1e-5 * (1 + wanted.abs())).all())
+    return bool(((wanted[:, None] - numbers).abs().min(1).values <= off * (1 + wanted.abs())).all())
 
 
 def _case(ranks: int, shapes: tuple, dtype: str = "float32", lr: float = 0.5, **more: Any) -> Setup:
@@ -133,6 +145,13 @@ def _case(ranks: int, shapes: tuple, dtype: str = "float32", lr: float = 0.5, **
 
 
 SHAPES = ((4,), (2, 3), (5,))
+
+
+def _others_parameters(run: Run, call: int, rank: int) -> int:
+    """All new parameters but those of the rank's own shard."""
+    total = sum(p.data.tensor().numel() for p in run.args[call][rank][0])
+    return (total - -(-total // run.ranks)) * run.args[call][rank][0][0].data.base.element_size()
+
 
 EXERCISE = Exercise(
     name="zero_sgd_step",
@@ -145,6 +164,7 @@ EXERCISE = Exercise(
             2,
             (_case(2, ((3,),)), _case(4, ((1,),)), _case(4, SHAPES), _case(8, ((3,), (2,))), _case(3, ((7,), (1,)))),
         ),
+        Group("many ranks", 2, (_case(9, ((19,), (2, 5))).with_choices(ranks=MANY_RANKS, lr=(0.25, 0.75)),)),
         Group("any rate", 1, (_case(3, ((6,),), lr=0.125), _case(3, ((6,),), lr=2.0))),
         Group("any dtype", 1, (_case(3, SHAPES, "float64", values="random"),)),
         Group("any circumstances", 1, (_case(3, SHAPES, times=2), _case(3, SHAPES, outer_world=True))),
@@ -152,7 +172,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_step(),
     allow=SCATTERS | GATHERS,
-    rules=(Rule("2P elements in all", 4, _volume),),
+    rules=(
+        Rule("2P elements in all", 4, _volume),
+        Rule("each parameter updated by one rank", 8, _shards_only),
+        rules.carried(_others_parameters, rules.nothing),
+    ),
     mistakes=(
         Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=0)),
         Mistake("divided by the number of ranks twice: ReduceOp.AVG divides already", _step(divide=2)),

@@ -1,6 +1,6 @@
 """The sizes of the output and of the input changed places.
 
-Must get: add up to 5, but its input has 3 rows
+Must get: but its input has 3 rows
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Every rank updates everything: an all-reduce of the gradients in two halves.
 
-Must get: what is all_gathered are gradients
+Must get: what is all_gathered are not the new parameters
 """
 
 import torch

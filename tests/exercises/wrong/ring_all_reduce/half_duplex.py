@@ -1,3 +1,9 @@
+"""Even ranks send first and odd ones receive first: each step takes two rounds.
+
+Must get: 4 rounds of messages one after the other, but 2(p-1) = 2 are enough
+Must get: sends and receives at the same time
+"""
+
 import torch
 import torch.distributed as dist
 

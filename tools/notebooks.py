@@ -16,6 +16,9 @@ build refuses such a line and shows it. A cell's id is its nbgrader grade_id, or
 Write only those of nbgrader's metadata that are not defaults:
 `# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
 
+A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what all labs
+say has one home.
+
 A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
 
 - raises-exception: the cell ends with an error on purpose, and the run goes on
@@ -53,6 +56,7 @@ ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 TAGS = ("raises-exception", "not-on-nccl")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SHARED = re.compile(r"^\{\{(\w+\.md)\}\}$", re.MULTILINE)  # a text that several notebooks have in common
 
 
 class NotebookError(Exception):
@@ -77,7 +81,8 @@ def read_script(text: str, where: str) -> NotebookNode:
             metadata["nbgrader"] = NBGRADER | metadata["nbgrader"]
             _refuse_unclear_grading(cell.cell_type, metadata, place)
         new = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
-        cells.append(new(cell.source.strip("\n"), metadata=metadata, id=_cell_id(metadata, number, place)))
+        source = _with_shared(cell.source, place) if cell.cell_type == "markdown" else cell.source
+        cells.append(new(source.strip("\n"), metadata=metadata, id=_cell_id(metadata, number, place)))
     ids = [cell.id for cell in cells]
     for twice in sorted({i for i in ids if ids.count(i) > 1}):
         raise NotebookError(f"{where}: two cells are named {twice!r}; give each its own name.")
@@ -91,6 +96,16 @@ def _cell_id(metadata: dict, number: int, place: str) -> str:
     if not CELL_ID.fullmatch(name):
         raise NotebookError(f"{place}: the name {name!r} must be 1 to 64 letters, digits, hyphens or underscores.")
     return name
+
+
+def _with_shared(source: str, place: str) -> str:
+    def text(found: re.Match[str]) -> str:
+        path = ROOT / "solutions" / found[1]
+        if not path.is_file():
+            raise NotebookError(f"{place}: there is no {path.relative_to(ROOT)}.")
+        return path.read_text().strip("\n")
+
+    return SHARED.sub(text, source)
 
 
 def _refuse_shell_comments(source: str, commented: str, place: str) -> None:

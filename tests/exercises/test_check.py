@@ -149,7 +149,7 @@ def test_inputs_follow_from_the_secret():
 @pytest.mark.parametrize("number", ["10**400", "-(10**400)", "float('inf')", "float('nan')", "True", "1j"])
 def test_strange_numbers_are_wrong_and_no_accident(number):
     verdict = judge_text(get("fit_line"), f"def fit_line(points):\n    return {number}, {number}\n")
-    assert verdict.score == 0 and len(verdict.cases) == 9
+    assert verdict.score == 0 and len(verdict.cases) == 11
 
 
 LEAKS = {

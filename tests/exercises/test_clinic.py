@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from allranks.checking.judging import judge_text
+from allranks.checking.judging import MAX_RANKS, judge_text
 from allranks.exercises import get
 from allranks.exercises.diagnosis import EVERY, RANKS, TRUTH
 from allranks.wire import FailureKind, Outcome, Program, Ranks
@@ -71,7 +71,7 @@ def blamed(name: str, outcome: Outcome) -> int | None:
 
 @pytest.fixture(scope="module")
 def pool():
-    with Ranks(8) as ranks:
+    with Ranks(MAX_RANKS) as ranks:
         yield ranks
 
 

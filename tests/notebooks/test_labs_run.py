@@ -83,10 +83,7 @@ SHOWN = {
             "but rank 5 has returned without calling it",
             "mean_loss: nothing to report",
         ],
-        "run_repaired": [
-            "rank 1: {'count_samples': [5, 6, 7, 8], 'mean_loss': 2.4, 'mirror': 20.0, 'share_settings': [0.0, 0.0], "
-            "'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"
-        ],
+        "run_repaired": ["rank 1: {'mirror': 20.0, 'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"],
     },
 }
 

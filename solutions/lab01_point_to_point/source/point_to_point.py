@@ -20,6 +20,8 @@
 # collectives. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers. Your function must call
 # `dist.get_rank()` and `dist.get_world_size()`: the variable `rank` of a `%%ranks` cell is not there. `fit_line` is tested on links that the grader
 # invents, because nobody else knows what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import statistics
@@ -66,7 +68,8 @@ print(letter.tolist())
 # ## 1. Shift around the ring
 #
 # The ranks form a circle. Every rank sends a tensor to the rank `k` places further: rank $r$ gets the tensor of rank $(r-k) \bmod p$. `k` may be 0,
-# negative, or larger than $p$. Return the tensor that arrives and don't change your own.
+# negative, or larger than $p$. Return the tensor that arrives and don't change your own. Send it straight to that rank, or on from neighbour to
+# neighbour; nobody else gets it.
 #
 # `check` recognizes three common mistakes:
 #
@@ -237,7 +240,8 @@ for nbytes, seconds in points:
 # %% [markdown] name="fit_task"
 # Now find $\alpha$ and $\beta$ so that the line goes near *all* points. The times differ by orders of magnitude, so in a plain least-squares fit only
 # the longest would matter. Make the *relative* error small. The check invents links, from two GPUs to two cities, measures them with an error of up
-# to 3 %, and accepts $\alpha$ and $\beta$ within 10 %.
+# to 3 %, and accepts $\alpha$ and $\beta$ within 10 % of the best fit. On some links every single time is off by 15 to 22 %: there no two points are
+# good enough, so use them all.
 
 
 # %% nbgrader={"grade_id": "fit_line", "solution": true}

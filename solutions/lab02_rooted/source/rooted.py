@@ -22,6 +22,8 @@
 # one second. Don't use the course's own package, such as `schedules`: it is not there when your answer is marked.
 #
 # `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import math

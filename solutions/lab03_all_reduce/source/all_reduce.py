@@ -20,6 +20,8 @@
 # `dist.get_world_size()`: the variable `rank` of a `%%ranks` cell is not there.
 #
 # `check(function)` uses the same rules as the marking, with other numbers. Run it as often as you like.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -142,6 +144,9 @@ world.run(argmax_of_ranks)
 # 1. **Reduce-scatter**, $p-1$ steps: send a chunk, and *add* the one that arrives to your own. In the next step send the chunk to which you have just
 #    added. At the end each rank has one chunk with the contributions of all ranks.
 # 2. **All-gather**, $p-1$ steps: go around again, but *store* what arrives.
+#
+# These $2(p-1)$ steps must take $2(p-1)$ rounds: in each step every rank sends and receives at the same time. If half of the ranks send first and the
+# other half later, the bytes are right, but the ring takes twice as long.
 
 # %% [markdown] name="ring_watch"
 # Step through it. Which chunk does rank 1 send in step 0, in step 1, in step 3? Find the formula before you write code.
@@ -201,7 +206,7 @@ def ring_of_ranks():
     return mine
 
 
-world.run(ring_of_ranks)
+world.run(ring_of_ranks, deadline=20)
 
 # %% [markdown] name="break_it"
 # **Break it on purpose.** Put `dist.send` and then `dist.recv` in place of the batch and run `check` again. Which rank waits for which? Fix it.

@@ -18,6 +18,8 @@
 # written with
 # `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the second with these or with collectives on groups that you make. Don't use the course's own
 # package, such as `schedules`: it is not there when your answer is marked. `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch

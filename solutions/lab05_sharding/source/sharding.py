@@ -20,6 +20,8 @@
 # `batch_isend_irecv`,
 # the third with `reduce_scatter` and `all_gather`. Don't use the course's own package, such as `schedules`: it is not there when your answer is
 # marked. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -61,7 +63,8 @@ print("reduce_scatter", mine.item(), "  all_gather", [t.item() for t in everyone
 # %% [markdown] name="gather_task"
 # ## 1. All-gather on a ring
 #
-# Every rank first sends its own tensor to the right, then in each step the tensor that it has just received from the left. After $p-1$ steps every rank has received all tensors.
+# Every rank first sends its own tensor to the right, then in each step the tensor that it has just received from the left. After $p-1$ steps every rank
+# has received all tensors. They must take $p-1$ rounds: in each step every rank sends and receives at the same time.
 
 # %% name="watch_gather"
 Player(schedules.ring_all_gather(ranks=4))
@@ -106,7 +109,8 @@ Player(trace)
 # ## 2. Reduce-scatter on a ring
 #
 # Cut the tensor into $p$ chunks with `tensor_split`. A chunk travels around the ring, and each rank adds its contribution. The chunk must *end* on
-# the rank to which it belongs: rank $r$ returns chunk $r$ of the sum.
+# the rank to which it belongs: rank $r$ returns chunk $r$ of the sum, again in $p-1$ rounds. `tensor_split` cuts the first dimension: of 4 rows on 3 ranks
+# the chunks have 2, 1 and 1.
 
 # %% name="watch_scatter"
 Player(schedules.ring_reduce_scatter(ranks=4))
@@ -159,7 +163,7 @@ Player(trace)
 #
 # 1. reduce-scatter the gradients: each rank gets only the sum for its shard;
 # 2. update the shard (with its share of the optimiser's state);
-# 3. all-gather the new parameters.
+# 3. all-gather the new parameters. (If you gathered the updates, or the gradients, every rank would have to update everything.)
 #
 # We do it with plain SGD, $w \leftarrow w - \mathrm{lr} \cdot \bar g$, where $\bar g$ is the *mean* of the gradients. Put all parameters
 # into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. All parameters have one dtype and a `.grad`, which you

@@ -18,6 +18,8 @@
 # any number of rows (none too), any floating dtype, and tensors that aren't contiguous. Every byte is counted: a function that gathers whole rows
 # gives the right numbers but gets no points for messages. The softmax and the cross-entropy are written with `all_reduce`, the top k with any
 # collectives on tensors. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch

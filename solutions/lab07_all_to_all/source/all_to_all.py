@@ -19,6 +19,8 @@
 # its receiver is ready. The first is written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the two others with `all_to_all` or
 # `all_to_all_single`. Don't use the course's own package, such as `schedules`: it is not there when your answer is marked. Your function must change only what the task asks it to change.
 # `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch
@@ -165,6 +167,9 @@ for event in trace:
 #
 # The rounds are those of the lookup, but now the tokens are sent, twice. Sort the tokens by expert with `torch.argsort(..., stable=True)`. A common
 # mistake is on the way back: the results arrive in sorted order. Which line undoes a sort?
+#
+# No token may go to another rank than that of its expert. You may pad with zeros, up to the number of tokens that one rank has for the fullest expert,
+# but `all_to_all_single` with lists of sizes needs no padding. Six calls are enough for any number of tokens.
 #
 # **Predict**: what happens on a rank that receives no token? Must it call anything?
 

@@ -15,6 +15,8 @@
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and for
 # gradients of any size and floating dtype (one for all parameters). Write both with `all_reduce`. Every call is counted, and in the second exercise also *when* it is launched.
 # `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch

@@ -16,6 +16,8 @@
 # layers that the number of ranks does not divide, any floating dtype, an input without rows and any layout. Write it with `all_reduce`. Every message
 # is counted. Your function must change only what the task asks it to change.
 # `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch

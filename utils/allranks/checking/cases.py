@@ -41,7 +41,8 @@ _OPTION_LABELS = {  # options that are not arguments of the function
 class Setup:
     """What one case is. `size` counts elements, or whatever the exercise says (rows, tokens, ids).
 
-    `layout` is "contiguous", "offset" (a slice of a larger vector), "strided" (every other element) or "transposed".
+    `layout` is "contiguous", "offset" (a slice of a larger vector), "strided" (every other element), "transposed" or
+    "three dimensions" (contiguous; all others but "transposed" have one).
     `values` is "small" (whole numbers whose sums are exact in every dtype), "random", "precise" (values that a
     narrower dtype can't hold) or "provenance" (from each element one reads where it came from). `delivery` is "rendezvous"
     (a send blocks until it is received) or "shuffled" (buffered, arriving in a seeded random order).
@@ -156,8 +157,10 @@ class View:
             stride, offset, extra = [2 * s for s in stride], 1, 2
         elif layout == "transposed":
             stride = list(torch.empty(size[::-1]).stride())[::-1]
-        elif layout != "contiguous":
-            raise ValueError(f"layout is {layout!r}; it must be contiguous, offset, strided or transposed")
+        elif layout not in ("contiguous", "three dimensions"):
+            raise ValueError(
+                f"layout is {layout!r}; it must be contiguous, offset, strided, transposed or three dimensions"
+            )
         last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if values.numel() else -1
         base = torch.full((offset + last + 1 + extra,), GUARD, dtype=values.dtype)
         view = View(base, size, tuple(stride), offset)
@@ -279,9 +282,10 @@ def _small(rng: torch.Generator, shape: tuple[int, ...], signed: bool = True) ->
     return values * (1 - 2 * torch.randint(0, 2, shape, generator=rng)) if signed else values
 
 
-def shape_of(setup: Setup) -> tuple[int, ...]:
-    """One dimension, or three columns if the layout is transposed (the size is a multiple of three then)."""
-    return (setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)
+def shape_of(setup: Setup, size: int | None = None) -> tuple[int, ...]:
+    """One dimension; three columns if the layout is transposed (the size is a multiple of 3 then), or three dimensions (of 6)."""
+    size = setup.size if size is None else size
+    return {"transposed": (size // 3, 3), "three dimensions": (size // 6, 2, 3)}.get(setup.layout, (size,))
 
 
 def vectors(setup: Setup, rng: torch.Generator) -> list[Args]:

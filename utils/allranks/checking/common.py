@@ -72,7 +72,12 @@ def explain_sum(run: Run, fault: ResultFault) -> str | None:
     return f"{words}." if words else None
 
 
-LAYOUTS = (Setup(3, 6, layout="offset"), Setup(3, 6, layout="strided"), Setup(4, 12, layout="transposed"))
+LAYOUTS = (
+    Setup(3, 6, layout="offset"),
+    Setup(3, 6, layout="strided"),
+    Setup(4, 12, layout="transposed"),
+    Setup(3, 12, layout="three dimensions"),
+)
 SUM_DTYPES = (
     Setup(3, 6, "float64", values="precise"),
     Setup(4, 8, "int64", values="precise"),

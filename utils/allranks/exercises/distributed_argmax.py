@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.checking.common import LAYOUTS, many_ranks
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
@@ -19,7 +19,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     for rank in range(setup.ranks):
         # ranks may hold tensors of different sizes
         size = setup.size + (rank * setup.option("spread", 0)) % 4
-        values = draw(setup, rng, *((size // 3, 3) if setup.layout == "transposed" else (size,)))
+        values = draw(setup, rng, *shape_of(setup, size))
         flat = values.view(-1)
         if kind == "ties":
             flat[:] = 5

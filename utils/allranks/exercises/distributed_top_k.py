@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.checking.common import LAYOUTS, SIZES, many_ranks
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
@@ -17,7 +17,7 @@ def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
     kind, k = setup.option("case"), setup.option("k", 2)
     made = []
     for rank in range(setup.ranks):
-        values = draw(setup, rng, *((setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)))
+        values = draw(setup, rng, *shape_of(setup))
         flat = values.view(-1)
         if kind == "ties":
             flat[:] = 5

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.checking.common import LAYOUTS, many_ranks
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    shape = (setup.size // 3, 3) if setup.layout == "transposed" else (setup.size,)
+    shape = shape_of(setup)
     made = []
     for _ in range(setup.ranks):
         count = torch.randint(1, 9, shape, generator=rng).to(draw(setup, rng, 0).dtype)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
 
@@ -23,7 +23,7 @@ def _sizes(setup: Setup) -> list[int]:
 
 
 def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    shapes = [(n // 3, 3) if setup.layout == "transposed" else (n,) for n in _sizes(setup)]
+    shapes = [shape_of(setup, n) for n in _sizes(setup)]
     return [([View.of(draw(setup, rng, *shape), setup.layout) for shape in shapes],) for _ in range(setup.ranks)]
 
 

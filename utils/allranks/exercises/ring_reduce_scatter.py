@@ -61,6 +61,12 @@ EXERCISE = Exercise(
         many_ranks(),
         Group("any dtype", 1, SUM_DTYPES),
         Group("any layout", 1, LAYOUTS),
+        # tensor_split cuts rows: four on three ranks, and two on five
+        Group(
+            "rows that p does not divide",
+            1,
+            (Setup(3, 12, layout="transposed"), Setup(5, 12, layout="three dimensions")),
+        ),
         Group("any circumstances", 1, CIRCUMSTANCES),
     ),
     inputs=vectors,

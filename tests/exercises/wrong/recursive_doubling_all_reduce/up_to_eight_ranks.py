@@ -1,6 +1,6 @@
 """A table of partners for one to eight ranks.
 
-Must get: 9 ranks
+Must get: raised KeyError
 """
 
 import torch

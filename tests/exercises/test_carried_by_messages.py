@@ -77,13 +77,14 @@ def test_an_empty_message_carries_nothing(pool):
     few = replace(exercise, groups=(replace(exercise.groups[0], setups=nodes),), demo_setup=nodes[0])
     verdict = judge_text(few, BITS, pool=pool)
     assert verdict.groups["right sum"][0].passed  # the numbers are right
+    assert verdict.score == 0
     came = rule(verdict, "the data came into each node")
     assert not came.passed and "node 0 receives 0 bytes from the other nodes, but their sum has 4" in came.reason
 
 
 def test_what_no_message_brought_is_named(pool):
     verdict = judge_text(get("ring_shift"), FROM_NOWHERE, pool=pool)
-    assert not verdict.passed
+    assert not verdict.passed and verdict.score == 0
     assert "rank 0 ends with element 0 of rank 3, which no message brought it" in verdict.reason
 
 

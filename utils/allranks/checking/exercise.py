@@ -35,13 +35,14 @@ class Rule:
     """A property of the messages, checked on every run whose result is right.
 
     `breach(run)` says how the run breaks the rule, without a full stop, or is None. `applies(setup)` says which cases
-    the rule is for.
+    the rule is for. An answer that breaks an `essential` rule earns nothing: its data did not come by messages.
     """
 
     name: str
     weight: float
     breach: Callable[[Run], str | None]
     applies: Callable[[Setup], bool] = lambda setup: setup.ranks > 1
+    essential: bool = False
 
 
 @dataclass(frozen=True)

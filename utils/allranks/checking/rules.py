@@ -55,7 +55,7 @@ def nothing(run: Run, call: int, rank: int) -> int:
     return 0
 
 
-def carried(receives: Needs = tensor_bytes, sends: Needs = tensor_bytes, weight: float = 6) -> Rule:
+def carried(receives: Needs = tensor_bytes, sends: Needs = tensor_bytes) -> Rule:
     """The rule that the result came by messages: the least bytes that each rank must receive and send in one call.
 
     The number of messages, their tags and times, and messages without bytes carry nothing. With provenance values each rank
@@ -65,7 +65,7 @@ def carried(receives: Needs = tensor_bytes, sends: Needs = tensor_bytes, weight:
     def breach(run: Run) -> str | None:
         return too_few_bytes(run, receives, sends) or unexplained(run)
 
-    return Rule("carried by messages", weight, breach)
+    return Rule("carried by messages", 1, breach, essential=True)
 
 
 def too_few_bytes(run: Run, receives: Needs, sends: Needs) -> str | None:

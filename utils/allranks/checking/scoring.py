@@ -20,6 +20,7 @@ class _Breach:
     """A run that breaks a rule, and how."""
 
     run: Run
+    rule: Rule
     reason: Reason
 
 
@@ -34,8 +35,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         total += group.weight
         earned += group.weight * _credit([r for r in results if r.group == group.name])
     right = [r.run for r in results if r.passed and r.run is not None and r.setup.earns_credit]
-    counted = sum(r.setup.earns_credit for r in results)
-    share = len(right) / counted if counted else 0.0
+    share = earned / total if total else 0.0  # the rules count as far as the results are right
     demo = _demo(runner, results)
     if demo is not None:  # its values tell where each element came from
         right.append(demo)
@@ -61,6 +61,8 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
             cases.append(_case(BLOCKING, None))
         else:
             cases.append(_case(BLOCKING, NOT_CHECKED))
+    if any(b.rule.essential for b in breaches):
+        earned = 0.0
     passed = all(c.passed for c in cases)
     headline, shown = _headline(runner, results, breaches) if not passed else (None, None)
     trace, label = _trace(runner, shown or demo)
@@ -106,7 +108,7 @@ def _first_breach(rule: Rule, right: list[Run]) -> _Breach | None:
         if rule.applies(run.setup):
             breach = rule.breach(run)
             if breach is not None:
-                return _Breach(run, Reason(breach, ("rule", rule.name)))
+                return _Breach(run, rule, Reason(breach, ("rule", rule.name)))
     return None
 
 

@@ -81,7 +81,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce a bucket, each full", 4, buckets.one_all_reduce_each),),
+    rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each),),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
         Mistake(

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(
         Rule("one message to each of the others, its row only", 2, _own_rows),
-        rules.carried(_own_row, rules.nothing, 1),
+        rules.carried(_own_row, rules.nothing),
     ),
     mistakes=(
         returning(

@@ -182,10 +182,16 @@ EXERCISE = Exercise(
     allow=P2P | COLLECTIVES,
     rules=(
         Rule(
-            "inter-node bytes at most 2(m-1)/m x n/g", 5, _between_nodes, lambda s: s.option("ranks_per_node") < s.ranks
+            "inter-node bytes at most 2(m-1)/m x n/g", 9, _between_nodes, lambda s: s.option("ranks_per_node") < s.ranks
         ),
         Rule("not one after the other", 3, _rounds, rules.on_one_call),
-        Rule("the data came into each node", 8, _into_each_node, lambda s: s.option("ranks_per_node") < s.ranks),
+        Rule(
+            "the data came into each node",
+            1,
+            _into_each_node,
+            lambda s: s.option("ranks_per_node") < s.ranks,
+            essential=True,
+        ),
         rules.carried(),
     ),
     blocking_weight=1,

@@ -47,7 +47,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("one message a rank", 1, _one_each), rules.carried(_needed, _needed, 1)),
+    rules=(Rule("one message a rank", 1, _one_each), rules.carried(_needed, _needed)),
     mistakes=(
         returning("each rank's own tensor", lambda tensors, rank, setup: tensors[rank]),
         returning(

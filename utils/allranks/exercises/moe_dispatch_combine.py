@@ -180,7 +180,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
-        Rule("each token to its expert and back", 6, _exchanged),
+        Rule("each token to its expert and back", 1, _exchanged, essential=True),
         Rule("to its expert only", 8, _experts_only),
     ),
     mistakes=(

@@ -169,8 +169,8 @@ EXERCISE = Exercise(
     rules=(
         Rule("one all_reduce a bucket, each full", 2, buckets.one_all_reduce_each),
         # a rank that waits too early also launches too late, so this rule comes first
-        Rule("no rank waits before backward is over", 4, _if_buckets_right(_no_early_wait)),
-        Rule("each bucket launched as soon as it is complete", 4, _if_buckets_right(_launched_when_ready)),
+        Rule("no rank waits before backward is over", 6, _if_buckets_right(_no_early_wait)),
+        Rule("each bucket launched as soon as it is complete", 6, _if_buckets_right(_launched_when_ready)),
     ),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),

@@ -82,7 +82,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("one message for each pair and direction", 3, _once),),
+    rules=(Rule("one message for each pair and direction", 6, _once),),
     blocking_weight=3,
     mistakes=(
         Mistake("each rank's own chunks came back: nothing was exchanged, or what arrived was not returned", _own),

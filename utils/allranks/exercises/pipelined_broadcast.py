@@ -129,13 +129,13 @@ EXERCISE = Exercise(
         Rule("along a chain", 2, _chain),
         Rule(
             "within 10 % of (p+k-2)(alpha + n beta/k)",
-            4,
+            8,
             _time,
             rules.on_one_call,
         ),
         rules.carried(_needed, rules.nothing),
     ),
-    blocking_weight=1,
+    blocking_weight=3,
     mistakes=(
         in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0]),
         in_place("only the first segment arrived, or only that one was stored", _first_segment),

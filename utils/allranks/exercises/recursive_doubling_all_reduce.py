@@ -73,7 +73,7 @@ EXERCISE = Exercise(
     rules=(
         Rule(
             "at most ceil(lg p) + 2 rounds",
-            4,
+            8,
             _rounds,
             rules.on_one_call,
         ),

@@ -52,14 +52,14 @@ EXERCISE = Exercise(
     rules=(
         Rule(
             "at most ceil(lg p) rounds",
-            4,
+            8,
             _rounds,
             rules.on_one_call,
         ),
         Rule("each rank receives once", 1, _once, lambda s: s.ranks > 1 and s.times == 1),
         rules.carried(_needed, rules.nothing),
     ),
-    blocking_weight=1,
+    blocking_weight=3,
     mistakes=(
         in_place(
             "rank 0's tensor was sent, whatever src is: number the ranks from src, (rank - src) mod p",

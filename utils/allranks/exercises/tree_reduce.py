@@ -48,14 +48,14 @@ EXERCISE = Exercise(
     rules=(
         Rule(
             "at most ceil(lg p) rounds",
-            4,
+            8,
             _rounds,
             rules.on_one_call,
         ),
         Rule("each rank sends once", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
         rules.carried(rules.nothing, _needed),
     ),
-    blocking_weight=1,
+    blocking_weight=3,
     mistakes=(
         in_place(
             "dst's own contribution only: what was received was not added (`a.add(b)` makes a new tensor, `a += b` adds), "

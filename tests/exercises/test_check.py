@@ -16,6 +16,7 @@ import torch.distributed as dist
 from allranks import check
 from allranks.checking import running
 from allranks.checking.cases import Setup, plain, vectors
+from allranks.checking.drawing import Draws
 from allranks.checking.judging import MAX_RANKS, judge_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
@@ -139,8 +140,7 @@ def test_inputs_follow_from_the_secret():
     exercise, setup = get("ring_all_reduce"), Setup(3, 8, values="random")
 
     def made(secret):
-        rng = torch.Generator().manual_seed(setup.seed(secret))
-        return torch.cat([args[0].tensor() for args in exercise.inputs(setup, rng)])
+        return torch.cat([args[0].tensor() for args in exercise.inputs(setup, setup.draws(secret))])
 
     assert torch.equal(made(1), made(1))
     assert not torch.equal(made(1), made(2))
@@ -342,9 +342,9 @@ def test_what_a_rank_says_it_returned_is_read_warily(told, read):
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
 def test_doing_nothing_is_never_right_by_chance(dtype):
-    for seed in range(300):
-        first, second = vectors(Setup(2, 1, dtype), torch.Generator().manual_seed(seed))
-        assert not torch.equal(plain(first[0]), plain(second[0])), seed
+    for secret in range(300):
+        first, second = vectors(Setup(2, 1, dtype), Draws(secret))
+        assert not torch.equal(plain(first[0]), plain(second[0])), secret
 
 
 def test_what_wrong_answers_return_is_not_kept(monkeypatch):

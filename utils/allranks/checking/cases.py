@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from allranks.checking import provenance
+from allranks.checking.drawing import Draws
 
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 DTYPES = {
@@ -110,12 +110,14 @@ class Setup:
             words.append("messages delayed at random")
         return ", ".join(words)
 
-    def seed(self, secret: int) -> int:
-        """The seed of this case's inputs: the same on every machine for the same secret. The secret can't be computed from it."""
-        words = repr((secret, self)).encode()
-        if not secret:  # the public inputs need no strong hash
-            return zlib.crc32(words) & 0x7FFFFFFF
-        return int.from_bytes(hashlib.sha256(words).digest()[:7], "big")
+    def draws(self, secret: int, call: int = 0) -> Draws:
+        """The numbers of this case's inputs in one call: the same on every machine for the same secret."""
+        return Draws("inputs", secret, self, call)
+
+    def order_seed(self, secret: int) -> int:
+        """The seed of the order of messages, and of the ranks' own generators: it tells nothing of the inputs."""
+        words = repr(("order", secret, self)).encode()
+        return int.from_bytes(hashlib.sha256(words).digest()[:16], "big")
 
     @property
     def divides(self) -> bool:
@@ -256,30 +258,40 @@ class Expected:
     atol: torch.Tensor | float | tuple[float, ...] | None = None
 
 
-Inputs = Callable[[Setup, torch.Generator], Sequence[Args]]
+Inputs = Callable[[Setup, Draws], Sequence[Args]]
 Oracle = Callable[[Setup, Sequence[Args]], Sequence[Expected]]
 
 
-def draw(setup: Setup, rng: torch.Generator, *shape: int, dtype: str | None = None) -> torch.Tensor:
-    """Random values of the setup's kind and dtype, contiguous. "small" values are never zero, so that a missing one shows."""
-    kind = DTYPES[dtype or setup.dtype]
+def draw(setup: Setup, rng: Draws, *shape: int, most: int = 9) -> torch.Tensor:
+    """Random values of the setup's kind and dtype, contiguous. "small" values are never zero, so that a missing one shows, and
+    at most `most`."""
+    kind = DTYPES[setup.dtype]
     if kind == torch.bool:
-        return torch.randint(0, 2, shape, generator=rng).bool()
+        return rng.integers(0, 2, *shape).bool()
     if not kind.is_floating_point and not kind.is_complex and setup.values == "precise":
         bound = 2**57 if kind == torch.int64 else 20
-        return torch.randint(0 if kind == torch.uint8 else -bound, bound, shape, generator=rng).to(kind)
+        return rng.integers(0 if kind == torch.uint8 else -bound, bound, *shape).to(kind)
     if setup.values in ("random", "precise") and (kind.is_floating_point or kind.is_complex):
-        wide = torch.randn(shape, generator=rng, dtype=torch.complex128 if kind.is_complex else torch.float64)
-        return wide.to(kind)
-    values = _small(rng, shape, signed=kind != torch.uint8)
+        wide = rng.normal(*shape)
+        return (torch.complex(wide, rng.normal(*shape)) if kind.is_complex else wide).to(kind)
+    values = _small(rng, shape, most, signed=kind != torch.uint8)
     if kind.is_complex:
-        return torch.complex(values.double(), _small(rng, shape).double()).to(kind)
+        return torch.complex(values.double(), _small(rng, shape, most).double()).to(kind)
     return values.to(kind)
 
 
-def _small(rng: torch.Generator, shape: tuple[int, ...], signed: bool = True) -> torch.Tensor:
-    values = torch.randint(1, 10, shape, generator=rng)
-    return values * (1 - 2 * torch.randint(0, 2, shape, generator=rng)) if signed else values
+def _small(rng: Draws, shape: tuple[int, ...], most: int, signed: bool = True) -> torch.Tensor:
+    values = rng.integers(1, most + 1, *shape)
+    return values * (1 - 2 * rng.integers(0, 2, *shape)) if signed else values
+
+
+def different_values(setup: Setup, sizes: Sequence[int], rng: Draws) -> list[torch.Tensor]:
+    """A vector of each size, no two of all their elements alike: whether there is a tie must not be luck."""
+    if setup.values != "small":
+        return [draw(setup, rng.of_rank(rank), size) for rank, size in enumerate(sizes)]
+    numbers = torch.tensor(rng.distinct(sum(sizes)), dtype=torch.int64)
+    middle = int(numbers.max()) // 2 if len(numbers) else 0
+    return list((numbers - middle).to(DTYPES[setup.dtype]).split(list(sizes)))
 
 
 def shape_of(setup: Setup, size: int | None = None) -> tuple[int, ...]:
@@ -288,16 +300,17 @@ def shape_of(setup: Setup, size: int | None = None) -> tuple[int, ...]:
     return {"transposed": (size // 3, 3), "three dimensions": (size // 6, 2, 3)}.get(setup.layout, (size,))
 
 
-def vectors(setup: Setup, rng: torch.Generator) -> list[Args]:
-    """One tensor for each rank: the inputs of most exercises."""
+def vectors(setup: Setup, rng: Draws) -> list[Args]:
+    """One tensor for each rank: the inputs of most exercises. Where the dtype is wide enough, no two ranks' are alike by luck."""
     if setup.values == "provenance":
         tensors = [
             provenance.values(r, setup.size, DTYPES[setup.dtype]).reshape(shape_of(setup)) for r in range(setup.ranks)
         ]
     else:
-        tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
+        most = 9 if setup.dtype in ("bfloat16", "float16", "uint8") else 9999
+        tensors = [draw(setup, rng.of_rank(r), *shape_of(setup), most=most) for r in range(setup.ranks)]
         while setup.earns_credit and all(torch.equal(t, tensors[0]) for t in tensors):  # or doing nothing may be right
-            tensors = [draw(setup, rng, *shape_of(setup)) for _ in range(setup.ranks)]
+            tensors = [draw(setup, rng.of_rank(r), *shape_of(setup), most=most) for r in range(setup.ranks)]
     return [(View.of(t, setup.layout),) for t in tensors]
 
 

@@ -101,8 +101,7 @@ class CaseRunner:
         """The arguments of each rank, for each call: the same every time."""
         calls = []
         for call in range(setup.times):
-            rng = torch.Generator().manual_seed(setup.seed(self.secret) + call)
-            calls.append(tuple(self.exercise.inputs(setup, rng)))
+            calls.append(tuple(self.exercise.inputs(setup, setup.draws(self.secret, call))))
         return calls
 
     def lacks(self, setup: Setup) -> str | None:
@@ -137,7 +136,7 @@ class CaseRunner:
             # gloo and NCCL refuse a view with gaps
             rules=Rules(allow=self.exercise.allow, contiguous=True, nccl=self.nccl),
             delivery=delivery,
-            seed=setup.seed(self.secret),
+            seed=setup.order_seed(self.secret),
             alpha=setup.option("_alpha", 1.0),
             beta=setup.option("_beta", 0.0),
             cpu_s=CPU_S,

@@ -13,15 +13,18 @@ from allranks.checking import buckets
 from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
 from allranks.checking.common import MANY_RANKS
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     shapes, frozen, tied = setup.option("_shapes"), setup.option("_frozen", ()), setup.option("_tied", ())
     data = [draw(setup, rng, *shape) for shape in shapes]
     made = []
     for rank in range(setup.ranks):
-        grads = [None if i in frozen else View.of(draw(setup, rng, *shape)) for i, shape in enumerate(shapes)]
+        grads = [
+            None if i in frozen else View.of(draw(setup, rng.of_rank(rank), *shape)) for i, shape in enumerate(shapes)
+        ]
         parameters: list = [Parameter(View.of(d), g) for d, g in zip(data, grads, strict=True)]
         for i in setup.option("_unused", {}).get(rank, ()):
             parameters[i] = replace(parameters[i], grad=View.of(torch.zeros_like(data[i])), absent=True)

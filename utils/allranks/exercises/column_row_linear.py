@@ -9,12 +9,13 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     hidden = setup.option("hidden", 2 * setup.ranks)
     x = draw(setup, rng, setup.size, WIDTH_IN)
     a, b = draw(setup, rng, WIDTH_IN, hidden), draw(setup, rng, hidden, WIDTH_OUT)

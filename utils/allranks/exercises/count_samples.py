@@ -9,13 +9,15 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw
 from allranks.checking.common import many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    counts = torch.randint(0, setup.size + 1, (setup.ranks,), generator=rng).tolist()
-    counts[0] = setup.size  # so that not all are zero
-    return [(View.of(draw(setup, rng, n, 2)),) for n in counts]
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    counts = [place + 1 for place in rng.permutation(setup.size)[: setup.ranks]]  # no two alike
+    if setup.ranks > 2:
+        counts[-1] = 0
+    return [(View.of(draw(setup, rng.of_rank(rank), n, 2)),) for rank, n in enumerate(counts)]
 
 
 def _oracle_from(make: Callable[[torch.Tensor, int], torch.Tensor]) -> Oracle:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-import torch
-
 from allranks.checking.cases import AllOrNothing, Args, Expected, Oracle, Setup
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake
 
 EVERY = -1  # in place of a rank, when every rank does the same wrong thing
@@ -53,7 +52,7 @@ HANGS = ("mirror", "share_settings", "mean_of_samples")
 RANKS = {"count_samples": (2, 3, 4, 5), "mirror": (2, 4, 6, 8), "mean_of_samples": (4, 6, 7, 8)}
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(setup.option("_program"),) for _ in range(setup.ranks)]
 
 

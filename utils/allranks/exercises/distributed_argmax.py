@@ -8,37 +8,41 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
+from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
 from allranks.checking.common import LAYOUTS, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kind = setup.option("case")
+    sizes = [setup.size + (rank * setup.option("spread", 0)) % 4 for rank in range(setup.ranks)]  # they may differ
+    numbers = different_values(setup, sizes, rng)
+    tie, step = rng.integer(1, 50), rng.integer(1, 99)
+    highest = max(float(n.max()) for n in numbers)
+    top = 2 * highest  # exact in every dtype
     made = []
-    for rank in range(setup.ranks):
-        # ranks may hold tensors of different sizes
-        size = setup.size + (rank * setup.option("spread", 0)) % 4
-        values = draw(setup, rng, *shape_of(setup, size))
+    for rank, size in enumerate(sizes):
+        values = numbers[rank].reshape(shape_of(setup, size))
         flat = values.view(-1)
         if kind == "ties":
-            flat[:] = 5
+            flat[:] = tie
         elif kind == "later tie" and rank:
-            flat[-1] = 50
-            flat[len(flat) // 2] = 50
+            flat[-1] = top
+            flat[len(flat) // 2] = top
         elif kind == "negative":
-            flat[:] = -flat.abs() - 1
+            flat[:] = flat - highest - 1
         elif kind == "NaN" and rank == setup.ranks - 1:
             flat[-1] = math.nan
         elif kind == "NaN on two ranks" and rank:
             flat[-1] = math.nan
-            flat[0] = 100
+            flat[0] = top
         elif kind == "infinity" and rank == setup.ranks // 2:
             flat[0] = math.inf
         elif kind == "nothing but -infinity":
             flat[:] = -math.inf
         elif kind == "large":
-            flat[:] = 2**53 + 1 + torch.arange(len(flat)).remainder(2) + (rank == setup.ranks - 1)
+            flat[:] = 2**53 + 2 * step + 1 + torch.arange(len(flat)).remainder(2) + (rank == setup.ranks - 1)
         made.append((View.of(values, setup.layout),))
     return made
 

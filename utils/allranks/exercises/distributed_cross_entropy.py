@@ -12,17 +12,18 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     width, scale, shift = setup.option("width", 3), setup.option("scale", 1), setup.option("shift", 0)
     only = setup.option("all_on")
     low, high = (0, width * setup.ranks) if only is None else (only * width, (only + 1) * width)
-    targets = torch.randint(low, high, (setup.size,), generator=rng)
-    parts = [draw(setup, rng, setup.size, width) * scale + shift for _ in range(setup.ranks)]
+    targets = rng.integers(low, high, setup.size)
+    parts = [draw(setup, rng.of_rank(r), setup.size, width) * scale + shift for r in range(setup.ranks)]
     return [(View.of(part, setup.layout), View.of(targets)) for part in parts]
 
 

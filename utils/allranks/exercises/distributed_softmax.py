@@ -9,6 +9,7 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
@@ -19,12 +20,12 @@ def _widths(setup: Setup) -> list[int]:
     return [base + (r < longer) for r in range(setup.ranks)]
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     scale, shift = setup.option("scale", 1), setup.option("shift", 0)
     made = []
-    for width in _widths(setup):
+    for rank, width in enumerate(_widths(setup)):
         shape = (width,) if setup.option("row") else (setup.size, width)
-        made.append((View.of(draw(setup, rng, *shape) * scale + shift, setup.layout),))
+        made.append((View.of(draw(setup, rng.of_rank(rank), *shape) * scale + shift, setup.layout),))
     return made
 
 

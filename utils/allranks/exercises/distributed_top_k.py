@@ -8,27 +8,33 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
+from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
 from allranks.checking.common import LAYOUTS, SIZES, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kind, k = setup.option("case"), setup.option("k", 2)
+    numbers, tie = different_values(setup, [setup.size] * setup.ranks, rng), rng.integer(1, 50)
+    highest = max((float(n.max()) for n in numbers if n.numel()), default=0.0)
     made = []
     for rank in range(setup.ranks):
-        values = draw(setup, rng, *shape_of(setup))
+        values = numbers[rank].reshape(shape_of(setup))
         flat = values.view(-1)
         if kind == "ties":
-            flat[:] = 5
+            flat[:] = tie
+        elif kind == "all on one rank" and rank < setup.ranks - 1:
+            flat[:] = -flat.abs() - 1
         elif kind == "all on one rank":
-            flat[:] = torch.arange(len(flat)) + 100 * (rank == setup.ranks - 1)
-        elif kind == "NaN" and rank:
+            flat[:] = 0
+            flat[[-1, -3, -2]] = torch.tensor([tie, 2 * tie, 4 * tie]).to(flat.dtype)
+        elif kind == "NaN" and rank == setup.ranks - 1:  # one, since two would be a tie
             flat[-1] = math.nan
         elif kind == "nothing but -infinity":
             flat[:] = -math.inf
         elif kind == "negative":
-            flat[:] = -flat.abs() - 1
+            flat[:] = flat - highest - 1
         made.append((View.of(values, setup.layout), k))
     return made
 

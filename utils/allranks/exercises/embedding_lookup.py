@@ -12,6 +12,7 @@ import torch
 from allranks.checking import provenance, rules
 from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import SIZES, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
@@ -23,20 +24,29 @@ _OWNER_BY_MODULO = (
 _MOST = 1 << 16  # larger than every id, count or index, smaller than the bits of a row's numbers read as whole numbers
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     rows = setup.option("rows", 4)
     made = []
     for rank in range(setup.ranks):
-        shard = draw(setup, rng, rows, WIDTH)
+        mine = rng.of_rank(rank)
+        shard = draw(setup, mine, rows, WIDTH)
         shard[:, 0] = rank * rows + torch.arange(rows) + 1  # no two rows are alike
         count = setup.size + (rank * setup.option("spread", 0)) % 4
         owner = setup.option("all_on")
-        low, high = (0, rows * setup.ranks) if owner is None else (owner * rows, (owner + 1) * rows)
-        ids = torch.randint(low, high, (count,), generator=rng)
-        if setup.option("repeated"):
-            ids = ids[torch.randint(0, max(1, count // 3), (count,), generator=rng)]
+        different = max(1, count // 3) if setup.option("repeated") else count
+        ids = torch.tensor(_wanted(rank, count, different, rows, setup.ranks, owner, mine), dtype=torch.int64)
         made.append((View.of(ids, setup.layout), View.of(shard)))
     return made
+
+
+def _wanted(rank: int, count: int, different: int, rows: int, ranks: int, owner: int | None, rng: Draws) -> list[int]:
+    """Ids whose owners take turns, beginning with the next rank; as many different ones as asked, and not sorted by owner."""
+    places = [rng.permutation(rows) for _ in range(ranks)]
+    owners = [(rank + 1 + i) % ranks if owner is None else owner for i in range(different)]
+    turns = [i // ranks if owner is None else i for i in range(different)]
+    chosen = [o * rows + places[o][turn % rows] for o, turn in zip(owners, turns, strict=True)]
+    ids = [chosen[i % different] for i in rng.permutation(count)]
+    return ids[::-1] if ids == sorted(ids) else ids
 
 
 def _rows(args: Sequence[Args]) -> torch.Tensor:
@@ -164,7 +174,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right rows", 3, (Setup(2, 3), Setup(3, 5), Setup(4, 6))),
         Group("any rank count", 1, (Setup(1, 4), Setup(5, 5), Setup(8, 6))),
-        many_ranks(2, size=SIZES, rows=(3, 4, 5)),
+        many_ranks(2, size=SIZES, rows=(5, 6, 7)),
         Group(
             "any ids",
             2,

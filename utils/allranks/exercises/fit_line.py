@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from allranks.checking.cases import Args, Expected, Oracle, Setup
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake
 
 NOISE = 0.03  # of a measured time, up or down
@@ -35,30 +36,27 @@ class Fit(NamedTuple):
     beta: float
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     made = []
-    for _ in range(setup.ranks):
-        alpha, beta = (value * (1 + torch.rand((), generator=rng).item()) for value in LINKS[setup.option("link")])
+    for rank in range(setup.ranks):
+        mine = rng.of_rank(rank)
+        alpha, beta = (value * (1 + mine.uniform().item()) for value in LINKS[setup.option("link")])
         longest = 3000 * alpha / beta
         sizes = [max(1, round(longest ** (i / (setup.size - 1)))) for i in range(setup.size)]
-        noise = (1 + NOISE * (2 * torch.rand(setup.size, generator=rng) - 1)).tolist()
+        noise = (1 + NOISE * (2 * mine.uniform(setup.size) - 1)).tolist()
         if setup.option("scatter"):
-            noise = _scattered(setup.size, rng)
+            noise = _scattered(setup.size, mine)
         points = [(n, (alpha + n * beta) * x) for n, x in zip(sizes, noise, strict=True)]
-        order = (
-            torch.randperm(setup.size, generator=rng).tolist()
-            if setup.option("order") == "mixed"
-            else range(setup.size)
-        )
+        order = mine.permutation(setup.size) if setup.option("order") == "mixed" else range(setup.size)
         made.append(([points[i] for i in order],))
     return made
 
 
-def _scattered(count: int, rng: torch.Generator) -> list[float]:
+def _scattered(count: int, rng: Draws) -> list[float]:
     """Factors far from 1: of two neighbours one is too long and one too short, so that only many points together are right."""
     least, most = SCATTER
-    off = (least + (most - least) * torch.rand(count, generator=rng)).tolist()
-    first = (torch.randint(0, 2, (count,), generator=rng) * 2 - 1).tolist()
+    off = (least + (most - least) * rng.uniform(count)).tolist()
+    first = (rng.integers(0, 2, count) * 2 - 1).tolist()
     signs = [first[i // 2] if i % 2 else -first[i // 2] for i in range(count)]
     return [1 + sign * by for sign, by in zip(signs, off, strict=True)]
 

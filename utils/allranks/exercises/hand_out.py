@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.checking.common import many_ranks, returning
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    return [(View.of(draw(setup, rng, setup.ranks, setup.size), setup.layout),) for _ in range(setup.ranks)]
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    return [
+        (View.of(draw(setup, rng.of_rank(r), setup.ranks, setup.size, most=9999), setup.layout),)
+        for r in range(setup.ranks)
+    ]
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

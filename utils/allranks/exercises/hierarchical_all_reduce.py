@@ -13,6 +13,7 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
 from allranks.checking.common import SIZES, Make, explain_sum, in_place, many_ranks, sum_mistakes, sum_oracle
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
 from allranks.errors import name_ranks
 from allranks.wire.messages import OpKind
@@ -30,7 +31,7 @@ _SHARES = {
 }
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
 
 

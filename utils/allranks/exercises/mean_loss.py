@@ -7,17 +7,19 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.checking.common import LAYOUTS, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     shape = shape_of(setup)
     made = []
-    for _ in range(setup.ranks):
-        count = torch.randint(1, 9, shape, generator=rng).to(draw(setup, rng, 0).dtype)
-        made.append((View.of(draw(setup, rng, *shape), setup.layout), View.of(count, setup.layout)))
+    for rank in range(setup.ranks):
+        mine = rng.of_rank(rank)
+        count = mine.integers(1, 9, *shape).to(DTYPES[setup.dtype])
+        made.append((View.of(draw(setup, mine, *shape), setup.layout), View.of(count, setup.layout)))
     return made
 
 

@@ -9,10 +9,11 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     each = -(-setup.size // setup.ranks)
     samples = draw(setup, rng, setup.size)
     return [(View.of(samples[rank * each : (rank + 1) * each]),) for rank in range(setup.ranks)]

@@ -10,6 +10,7 @@ import torch
 from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Function, Setup, View, draw, plain
 from allranks.checking.common import SIZES, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
@@ -20,16 +21,27 @@ def _count(setup: Setup, rank: int) -> int:
     return setup.size + (rank * setup.option("spread", 0)) % 4
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
-    made = []
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    made, places, start = [], rng.permutation(setup.ranks), rng.integer(1, max(setup.ranks, 2))
     for rank in range(setup.ranks):
         count = _count(setup, rank)
-        tokens = draw(setup, rng, count, WIDTH)
-        to = setup.option("all_to")
-        experts = torch.randint(0, setup.ranks, (count,), generator=rng) if to is None else torch.full((count,), to)
-        # every expert computes something different, so that a token at the wrong expert is seen
-        made.append((View.of(tokens, setup.layout), View.of(experts), Function(rank + 2, 100.0 * (rank + 1))))
+        mine = rng.of_rank(rank)
+        tokens, to = draw(setup, mine, count, WIDTH), setup.option("all_to")
+        experts = (
+            torch.full((count,), to) if to is not None else _routed(rank, count, setup.ranks, start, rng.of_rank(rank))
+        )
+        # every expert computes something different, that the others can't know
+        expert = Function(2 + mine.integer(0, 32) / 4, 100.0 * (places[rank] + 1) + mine.integer(0, 50))
+        made.append((View.of(tokens, setup.layout), View.of(experts), expert))
     return made
+
+
+def _routed(rank: int, count: int, ranks: int, start: int, rng: Draws) -> torch.Tensor:
+    """Half of a rank's tokens go to one expert each, beginning away from home; the others to expert `start`, wanted most."""
+    each = -(-count // 2)
+    experts = [(rank + start + i) % ranks for i in range(each)] + [start % ranks] * (count - each)
+    mixed = [experts[place] for place in rng.permutation(count)]
+    return torch.tensor(mixed[::-1] if mixed == sorted(mixed) else mixed, dtype=torch.int64)
 
 
 def _through(setup: Setup, args: Sequence[Args], expert_of: Callable[[int, int], int]) -> list[Expected]:

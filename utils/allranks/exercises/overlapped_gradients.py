@@ -6,25 +6,26 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from allranks.checking import buckets
 from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.checking.common import MANY_RANKS
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     shapes = setup.option("_shapes")
     data = [draw(setup, rng, *shape) for shape in shapes]
     made = []
     for rank in range(setup.ranks):
         order = setup.option("_orders", {}).get(rank, tuple(reversed(range(len(shapes)))))
         slow = setup.option("_slow", {}).get(rank, 1)
-        parameters = [Parameter(View.of(d), View.of(draw(setup, rng, *d.shape)), absent=True) for d in data]
+        parameters = [
+            Parameter(View.of(d), View.of(draw(setup, rng.of_rank(rank), *d.shape)), absent=True) for d in data
+        ]
         backward = Backward(order, tuple(slow * LAYER_S for _ in shapes))
         made.append((parameters, setup.option("bucket_bytes"), backward))
     return made

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import torch
-
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
 
 
@@ -22,9 +21,13 @@ def _sizes(setup: Setup) -> list[int]:
     return [setup.size + (i * spread) % 5 for i in range(setup.ranks)]
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     shapes = [shape_of(setup, n) for n in _sizes(setup)]
-    return [([View.of(draw(setup, rng, *shape), setup.layout) for shape in shapes],) for _ in range(setup.ranks)]
+    most = 9 if setup.dtype == "bfloat16" else 9999
+    return [
+        ([View.of(draw(setup, rng.of_rank(r), *shape, most=most), setup.layout) for shape in shapes],)
+        for r in range(setup.ranks)
+    ]
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -19,13 +19,14 @@ from allranks.checking.common import (
     many_ranks,
     with_root,
 )
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 from allranks.errors import name_ranks
 
 ALPHA, BETA = 1.0, 0.25
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(view, setup.root, setup.option("segments")) for (view,) in vectors(setup, rng)]
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import MOVED_DTYPES, in_place, rooted_groups
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(view, setup.root) for (view,) in vectors(setup, rng)]
 
 

@@ -12,18 +12,22 @@ import torch
 from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
 from allranks.checking.common import MANY_RANKS
+from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 
 
-def _inputs(setup: Setup, rng: torch.Generator) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     shapes = setup.option("_shapes")
     data = [draw(setup, rng, *shape) for shape in shapes]
     return [
-        ([Parameter(View.of(d), View.of(draw(setup, rng, *d.shape))) for d in data], setup.option("lr", 0.5))
-        for _ in range(setup.ranks)
+        (
+            [Parameter(View.of(d), View.of(draw(setup, rng.of_rank(rank), *d.shape))) for d in data],
+            setup.option("lr", 0.5),
+        )
+        for rank in range(setup.ranks)
     ]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Unpack
 
+from allranks.wire.buffers import Held, Posted
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
 from allranks.wire.failures import FailureKind
@@ -45,7 +45,7 @@ class Endpoint:
         self.held_nbytes = 0
         self.number = 0
         self.sent_complete: set[int] = set()
-        self.filled: list[tuple[int, list[tuple[int, int]]]] = []  # (operation, addresses that it wrote), in order
+        self.pending: dict[int, Posted] = {}  # operations that the rank has yet to wait for
         self.stopped = False
 
     def post(self, op: Operation, payload=None) -> int:
@@ -71,6 +71,10 @@ class Endpoint:
         if len(self.posted) >= MAX_POSTED:
             self.flush()
         return self.number
+
+    def owner_of(self, held: Held) -> Posted | None:
+        """The first operation under way whose memory another one, with this memory, would use too early."""
+        return next((posted for posted in self.pending.values() if posted.held.forbids(held)), None)
 
     def compute(self, seconds: float) -> None:
         """Tells the router that this rank works, in virtual time."""
@@ -127,8 +131,3 @@ class Endpoint:
         if message.get("stop"):
             self.stopped = True
             raise Stopped
-
-
-def checksum(data) -> int:
-    """A fingerprint of a buffer, to find out whether it was changed."""
-    return zlib.crc32(data)

@@ -64,7 +64,7 @@ class Fingerprint:
         self.before = self._now()
 
     def _now(self) -> int:
-        return zlib.crc32(self.bits if self.bits.flags.c_contiguous else self.bits.tobytes())
+        return zlib.crc32(self.bits.data if self.bits.flags.c_contiguous else self.bits.tobytes())
 
     def is_same(self) -> bool:
         """Whether nothing has changed."""

@@ -56,6 +56,7 @@ class WireWork(dist._Work):
 
     def wait(self, timeout=None) -> bool:
         """Blocks until the operation is complete; then its outputs are filled."""
+        self.group.endpoint.check_thread()
         if self.waited:
             return True
         endpoint = self.group.endpoint
@@ -222,6 +223,7 @@ class WireGroup(PythonGroup):
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
+            endpoint.check_thread()
             _, *where = endpoint.call_sites.here()
             endpoint.posted.append({"do": FrameKind.GROUP, "group": key, "members": members, "where": where})
 

@@ -222,6 +222,10 @@ _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], st
     FailureKind.FORKED: lambda router, fault, lines, place, limits: (
         f"Rank {fault.rank}{place} tried to start another process; a rank works alone."
     ),
+    FailureKind.THREAD: lambda router, fault, lines, place, limits: (
+        f"Rank {fault.rank}{place} calls torch.distributed in a thread of its own: only the main thread may. "
+        "Call it there; isend, irecv and async_op=True return at once."
+    ),
     FailureKind.IMPORT: lambda router, fault, lines, place, limits: (
         f"The program could not be imported{place}: {clean(fault.message)}."
     ),

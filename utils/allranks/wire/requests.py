@@ -30,6 +30,7 @@ _OWN_FAULTS = {  # what a rank may report of itself; the router finds all others
     FailureKind.WALL_LIMIT,
     FailureKind.MEMORY,
     FailureKind.FORKED,
+    FailureKind.THREAD,
     FailureKind.EXCEPTION,
     FailureKind.NCCL_RULE,
     FailureKind.EXITED,

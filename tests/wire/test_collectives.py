@@ -255,18 +255,18 @@ def test_a_future_waits_when_it_is_asked_and_not_before(pool, program):
     t, u = torch.full((2,), float(r)), torch.ones(1)
     first = dist.all_reduce(t, async_op=True).get_future()
     second = dist.all_reduce(u, async_op=True).get_future().then(lambda future: future.value()[0].item() / p)
-    before = t.tolist(), u.item()
+    early = bool(t.isnan().all()), bool(u.isnan().all())
     whole = torch.futures.wait_all([first, second])
     assert torch.futures.collect_all([first]).wait()[0].value()[0] is t
     wrong = first.then(lambda future: 1 / 0)
     try:
         wrong.wait()
     except ZeroDivisionError:
-        return torch.tensor([*before[0], before[1], *t.tolist(), whole[1], float(wrong.done())])
+        return torch.tensor([*early, *t.tolist(), whole[1], wrong.done()])
     """
     outcome = pool.run(program(body), 2)
     assert outcome.failure is None, outcome.failure.text()
-    assert [r.tolist() for r in outcome.results] == [[r, r, 1, 1, 1, 1, 1] for r in (0, 1)]
+    assert [r.tolist() for r in outcome.results] == [[1, 1, 1, 1, 1, 1]] * 2
 
 
 def test_functional_collectives_and_dtensor_work_and_have_the_names_of_collectives(pool, program):

@@ -38,7 +38,7 @@ STORM = {
     "collective never waited": ("dist.all_reduce(torch.zeros(2), async_op=True)", K.NEVER_WAITED, 4, ("never waited for its all_reduce",)),
     "collective called by one, not waited": ("if r == 0:\n    dist.all_reduce(torch.zeros(2), async_op=True)", K.DESYNC, 5, ("rank 1 never did",)),
     "changed before wait": ("t = torch.zeros(2)\nif r == 0:\n    w = dist.isend(t, 1)\n    t += 1\n    w.wait()\nelse:\n    dist.recv(t, 0)", K.CHANGED_BEFORE_WAIT, 8, ("changed the buffer of isend to rank 1, line 6", "before its wait(), line 8")),
-    "received into what is being sent": ("t = torch.full((2,), float(r))\nw = dist.isend(t, 1 - r)\ndist.recv(t, 1 - r)\nw.wait()", K.CHANGED_BEFORE_WAIT, 7, ("Rank 0's recv, line 6 wrote into the buffer of its isend to rank 1, line 5", "before the wait(), line 7", "buffer of its own")),
+    "received into what is being sent": ("t = torch.full((2,), float(r))\nw = dist.isend(t, 1 - r)\ndist.recv(t, 1 - r)\nw.wait()", K.CHANGED_BEFORE_WAIT, 6, ("Rank 0's recv, line 6 writes into the buffer of its isend to rank 1, line 5", "before the wait() of that", "buffer of its own")),
     "changed before a collective's wait": ("t = torch.zeros(2)\nw = dist.all_reduce(t, async_op=True)\nt += r\nw.wait()", K.CHANGED_BEFORE_WAIT, 7, ("all_reduce",)),
     "exception": ("if r == 1:\n    raise KeyError('chunk')\ndist.barrier()", K.EXCEPTION, 5, ("Rank 1, line 5 raised KeyError: 'chunk'",)),
     "exception in torch": ("torch.zeros(2) + torch.zeros(3)", K.EXCEPTION, 4, ("RuntimeError",)),

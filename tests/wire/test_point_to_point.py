@@ -150,7 +150,7 @@ def test_the_data_of_an_irecv_arrives_by_wait_and_not_before(pool, program):
         2,
     )
     before, done, between, early = outcome.results[1]
-    assert before.tolist() == between.tolist() == [0, 0, 0]
+    assert before.isnan().all() and between.isnan().all()
     assert done is True
     assert early.tolist() == [1, 1, 1]
 

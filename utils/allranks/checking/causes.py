@@ -35,6 +35,9 @@ class CommonMistake(StrEnum):
     OTHER_MEMORY = (
         "this function works in place: write into the tensor (copy_); .data = and set_ give it other memory instead"
     )
+    CHANGED_LATER = (
+        "the function keeps the memory that it returned (a buffer) and uses it again: return a new tensor, or a copy"
+    )
     RETURNED_NOT_COPIED = (
         "the right result was returned, but this function works in place: copy it into the tensor (copy_)"
     )
@@ -225,6 +228,8 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
             return CommonMistake.INPUT_CHANGED
         case FaultKind.OTHER_MEMORY:
             return CommonMistake.OTHER_MEMORY
+        case FaultKind.CHANGED_LATER:
+            return CommonMistake.CHANGED_LATER
         case FaultKind.VALUES:
             outputs = [
                 (path, view, now)

@@ -54,6 +54,22 @@ def faults(
     return found
 
 
+def changed_later(
+    name: str, args: Sequence[Args], expected: Sequence[Expected], results: Sequence[Result | None], call: int
+) -> list[ResultFault]:
+    """One fault for each rank whose right result of call `call` is not right any more after the calls that follow."""
+    which = "the first call was changed by the second" if call == 0 else f"call {call + 1} was changed by a later one"
+    return [
+        ResultFault(
+            FaultKind.CHANGED_LATER,
+            fault.rank,
+            call,
+            f"rank {fault.rank}'s result of {which}",
+        )
+        for fault in faults(name, args, expected, results, call)
+    ]
+
+
 def _rank_fault(
     name: str, rank: int, given: Args, wanted: Expected, got: Result | None, call: int
 ) -> ResultFault | None:

@@ -98,6 +98,7 @@ class FaultKind(StrEnum):
     INPUT_CHANGED = "input changed"
     OTHER_MEMORY = "other memory"  # the tensor was given other memory than the caller's
     WROTE_BESIDE = "wrote beside"  # the window, in the same memory
+    CHANGED_LATER = "changed later"  # a right result, by the next call
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Run:
     outcome: Outcome
     delivery: str
     where: Callable[[int], str] = lambda line: f"line {line}"
+    later: tuple[tuple[Result | None, ...], ...] = ()  # the same of all calls but the last, once that one is over
 
     @property
     def ranks(self) -> int:

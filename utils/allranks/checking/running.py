@@ -122,7 +122,17 @@ class CaseRunner:
         """One run of the setup; its inputs are the same every time."""
         calls = self.inputs(setup)
         per_rank = [
-            [({"environ": _environ(setup, r), "args": [_describe(a) for a in args[r]]},) for args in calls]
+            [
+                (
+                    {
+                        "environ": _environ(setup, r),
+                        "args": [_describe(a) for a in args[r]],
+                        "call": call,
+                        "last": call == setup.times - 1,
+                    },
+                )
+                for call, args in enumerate(calls)
+            ]
             for r in range(setup.ranks)
         ]
         if delivery is None:
@@ -148,8 +158,9 @@ class CaseRunner:
             values = [_item(v, call) for v in outcome.results]
             results.append(tuple(_read_result(v, len(views(args[r]))) for r, v in enumerate(values)))
         expected = tuple(tuple(self.exercise.oracle(setup, args)) for args in calls)
+        later = _read_later(outcome.results, calls)
         outcome = replace(outcome, results=[])  # `results` has them now
-        return Run(self.exercise, setup, tuple(calls), expected, tuple(results), outcome, delivery, self.where)
+        return Run(self.exercise, setup, tuple(calls), expected, tuple(results), outcome, delivery, self.where, later)
 
 
 # ------------------------------------------------------------------------------- what a rank is given and hands back
@@ -207,6 +218,16 @@ def _read_result(value: Any, tensors: int) -> Result | None:
         if not (now is None or isinstance(now, torch.Tensor)) or not isinstance(base, torch.Tensor):
             return None
     return Result(_read_returned(value.get("returned")), tuple((now, base) for now, base in states))
+
+
+def _read_later(results: list, calls: list[tuple[Args, ...]]) -> tuple[tuple[Result | None, ...], ...]:
+    """What each call but the last had left on each rank, as it was after the last call."""
+    last = [_item(value, len(calls) - 1) for value in results]
+    earlier = [value.get("earlier") if isinstance(value, dict) else None for value in last]
+    return tuple(
+        tuple(_read_result(_item(kept, call), len(views(args[rank]))) for rank, kept in enumerate(earlier))
+        for call, args in enumerate(calls[:-1])
+    )
 
 
 def _read_returned(value: Any, depth: int = 0) -> Any:
@@ -271,6 +292,10 @@ def result_faults(run: Run) -> list[ResultFault]:
         found = compare.faults(run.exercise.name, args, expected, results, call)
         if found:
             return found
+    for call, results in enumerate(run.later):
+        found = compare.changed_later(run.exercise.name, run.args[call], run.expected[call], results, call)
+        if found:
+            return found
     return []
 
 
@@ -287,7 +312,7 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
             case.mistakes = causes.fitting_mistakes(run, case.faults)
             case.reason = causes.explain_faults(case.faults, None)
     # the results of a failed run are not needed any more, and may be large
-    case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results))
+    case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results), later=())
     return case
 
 

@@ -14,10 +14,11 @@ import torch
 import torch.distributed as dist
 
 from allranks.engines.group import PythonGroup, Works
+from allranks.wire.buffers import Held, Posted
 from allranks.wire.codec import Body
-from allranks.wire.endpoint import Endpoint, checksum
+from allranks.wire.endpoint import Endpoint
 from allranks.wire.failures import FailureKind, Misuse
-from allranks.wire.frames import FrameKind, Operation
+from allranks.wire.frames import FaultDetails, FrameKind, Operation
 from allranks.wire.messages import OpKind, canonical
 from allranks.wire.values import dtype_name, from_raw, raw
 
@@ -33,26 +34,37 @@ class MisuseError(ValueError):
 
 
 class WireWork(dist._Work):
-    """The handle of one operation; the data of a receive arrives by `wait()`, not before."""
+    """The handle of one operation; the data of a receive arrives by `wait()`, not before.
 
-    def __init__(self, group: WireGroup, number: int, *, outputs=(), sent=()) -> None:
+    Until then the operation owns the memory that it fills, and what it sends must not change. With `blocking` the caller waits
+    at once and can't touch either.
+    """
+
+    def __init__(self, group: WireGroup, number: int, *, outputs=(), sent=(), blocking: bool = False) -> None:
         super().__init__()
         self.group, self.number = group, number
-        self.outputs, self.sent, self.waited, self.source = list(outputs), list(sent), False, None
+        self.outputs, self.waited, self.source = list(outputs), False, None
         self.quick = not self.outputs
-        self.sums = [checksum(raw(t)) for t in self.sent]
-        self.since = len(group.endpoint.filled)
+        self.held = Held(sent, self.outputs)
+        endpoint = group.endpoint
+        owner = endpoint.owner_of(self.held)
+        if owner is not None:
+            self._halt(owner, filled=not owner.held.reads.overlaps(self.held.writes), used_by=number)
+        if not blocking:
+            self.held.take()
+            endpoint.pending[number] = self
 
     def wait(self, timeout=None) -> bool:
         """Blocks until the operation is complete; then its outputs are filled."""
+        self.group.endpoint.check_thread()
         if self.waited:
             return True
         endpoint = self.group.endpoint
         _, *where = endpoint.call_sites.here()
-        if [checksum(raw(t)) for t in self.sent] != self.sums:
-            endpoint.halt(
-                FailureKind.CHANGED_BEFORE_WAIT, "", where, number=self.number, overwritten_by=self._overwriter()
-            )
+        if endpoint.pending.pop(self.number, None) is not None:
+            written = self.held.written()
+            if written or self.held.changed():
+                self._halt(self, filled=written)
         answer = endpoint.wait(self.number, where, quick=self.quick)
         self.waited = True
         if answer is not None:
@@ -60,17 +72,17 @@ class WireWork(dist._Work):
             self.source = message.get("source")
             if self.outputs:
                 self._fill(body)
-                endpoint.filled.append((self.number, [_span(t) for t in self.outputs]))
             body.close()
         return True
 
-    def _overwriter(self) -> int | None:
-        """The operation that last filled some of the memory that this one sends, if one did since."""
-        sent = [_span(t) for t in self.sent]
-        for number, spans in reversed(self.group.endpoint.filled[self.since :]):
-            if any(a < d and c < b for a, b in sent for c, d in spans):
-                return number
-        return None
+    def _halt(self, owner: Posted, *, filled: bool, used_by: int | None = None) -> None:
+        """Ends the run: memory that `owner` fills, or only sends, was used before its wait()."""
+        endpoint = self.group.endpoint
+        more: FaultDetails = {"number": owner.number, "filled": filled}
+        if used_by is not None:
+            more["used_by"] = used_by
+        _, *where = endpoint.call_sites.here()
+        endpoint.halt(FailureKind.CHANGED_BEFORE_WAIT, "", where, **more)
 
     def _fill(self, body: Body) -> None:
         if len(self.outputs) == 1 and self.outputs[0].is_contiguous() and not self.outputs[0].is_conj():
@@ -211,6 +223,7 @@ class WireGroup(PythonGroup):
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
         self.endpoint, self.members, self.key = endpoint, members, key
         if not default:
+            endpoint.check_thread()
             _, *where = endpoint.call_sites.here()
             endpoint.posted.append({"do": FrameKind.GROUP, "group": key, "members": members, "where": where})
 
@@ -233,7 +246,7 @@ class WireGroup(PythonGroup):
         self._check(op["name"], tensor)
         op["peer"], op["tag"] = self._member(dst, f"{op['name']} to", peer=True), tag
         number = self.endpoint.post(op, raw(tensor))
-        return self.work_type(self, number, sent=() if op["name"] == "send" else (tensor,))
+        return self.work_type(self, number, sent=(tensor,), blocking=op["name"] == "send")
 
     def recv(self, tensors, src: int | None, tag: int = 0) -> WireWork:
         """Asks for one tensor from a rank of the group."""
@@ -242,7 +255,7 @@ class WireGroup(PythonGroup):
         self._check(op["name"], tensor, into=True)
         op["peer"] = None if src is None else self._member(src, f"{op['name']} from", peer=True)
         op["tag"] = tag
-        return self.work_type(self, self.endpoint.post(op), outputs=(tensor,))
+        return self.work_type(self, self.endpoint.post(op), outputs=(tensor,), blocking=op["name"] == "recv")
 
     def recv_anysource(self, tensors, tag: int = 0) -> WireWork:
         """Asks for one tensor from whichever rank."""
@@ -276,7 +289,7 @@ class WireGroup(PythonGroup):
 
     # ------------------------------------------------------------------------------------------------ collectives
 
-    def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> WireWork:
+    def _collective(self, name: str, inputs, outputs, opts=None, *, root=None, reduce_op=None) -> WireWork:
         """Enters a collective: `inputs` are sent, `outputs` are filled by `wait()`."""
         op = self._describe(OpKind.COLLECTIVE, name, None)
         self._check(name, *outputs, into=True)
@@ -297,65 +310,67 @@ class WireGroup(PythonGroup):
         if reduce_op is not None:
             op["reduce_op"] = reduce_name(reduce_op)
         number = self.endpoint.post(op, b"".join(bytes(raw(t)) for t in inputs) if len(inputs) != 1 else raw(inputs[0]))
-        return self.work_type(self, number, outputs=outputs, sent=inputs)
+        return self.work_type(
+            self, number, outputs=outputs, sent=inputs, blocking=opts is not None and not opts.asyncOp
+        )
 
     def allreduce(self, tensors, opts=None) -> WireWork:
         """Reduces over all members, in place."""
-        return self._collective("all_reduce", tensors, tensors, reduce_op=_op(opts))
+        return self._collective("all_reduce", tensors, tensors, opts, reduce_op=_op(opts))
 
     def allreduce_coalesced(self, tensors, opts=None) -> WireWork:
         """Reduces several tensors over all members, in place."""
-        return self._collective("all_reduce_coalesced", tensors, tensors, reduce_op=_op(opts))
+        return self._collective("all_reduce_coalesced", tensors, tensors, opts, reduce_op=_op(opts))
 
     def broadcast(self, tensors, opts) -> WireWork:
         """Every member gets the root's tensor."""
         mine = self.rank() == opts.rootRank
-        return self._collective("broadcast", tensors if mine else (), () if mine else tensors, root=opts.rootRank)
+        return self._collective("broadcast", tensors if mine else (), () if mine else tensors, opts, root=opts.rootRank)
 
     def reduce(self, tensors, opts) -> WireWork:
         """The root gets the reduced tensor."""
         outputs = tensors if self.rank() == opts.rootRank else ()
-        return self._collective("reduce", tensors, outputs, root=opts.rootRank, reduce_op=opts.reduceOp)
+        return self._collective("reduce", tensors, outputs, opts, root=opts.rootRank, reduce_op=opts.reduceOp)
 
     def gather(self, output_tensors, input_tensors, opts) -> WireWork:
         """The root gets every member's tensor."""
         outputs = output_tensors[0] if self.rank() == opts.rootRank else ()
-        return self._collective("gather", input_tensors, outputs, root=opts.rootRank)
+        return self._collective("gather", input_tensors, outputs, opts, root=opts.rootRank)
 
     def scatter(self, output_tensors, input_tensors, opts) -> WireWork:
         """Each member gets its tensor from the root."""
         inputs = input_tensors[0] if self.rank() == opts.rootRank else ()
-        return self._collective("scatter", inputs, output_tensors, root=opts.rootRank)
+        return self._collective("scatter", inputs, output_tensors, opts, root=opts.rootRank)
 
     def allgather(self, output_tensors, input_tensors, opts=None) -> WireWork:
         """Every member gets every member's tensor."""
-        return self._collective("all_gather", input_tensors, output_tensors[0])
+        return self._collective("all_gather", input_tensors, output_tensors[0], opts)
 
     def allgather_coalesced(self, output_lists, input_tensors, opts=None) -> WireWork:
         """Every member gets every member's list of tensors."""
-        return self._collective("all_gather_coalesced", input_tensors, [t for row in output_lists for t in row])
+        return self._collective("all_gather_coalesced", input_tensors, [t for row in output_lists for t in row], opts)
 
     def all_gather_single(self, output, input, opts=None) -> WireWork:
         """Every member gets the concatenation."""
-        return self._collective("all_gather_into_tensor", [input], [output])
+        return self._collective("all_gather_into_tensor", [input], [output], opts)
 
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> Works:
         """Several `all_gather_single` at once."""
         return Works(
-            [self._collective("all_gather_into_tensor", [i], [o]) for o, i in zip(outputs, inputs, strict=True)]
+            [self._collective("all_gather_into_tensor", [i], [o], opts) for o, i in zip(outputs, inputs, strict=True)]
         )
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def reduce_scatter(self, output_tensors, input_tensors, opts) -> WireWork:
         """Member i gets the reduced i-th tensor."""
-        return self._collective("reduce_scatter", input_tensors[0], output_tensors, reduce_op=opts.reduceOp)
+        return self._collective("reduce_scatter", input_tensors[0], output_tensors, opts, reduce_op=opts.reduceOp)
 
     def reduce_scatter_single(self, output, input, opts) -> WireWork:
         """Member i gets the reduced i-th part."""
-        return self._collective("reduce_scatter_tensor", [input], [output], reduce_op=opts.reduceOp)
+        return self._collective("reduce_scatter_tensor", [input], [output], opts, reduce_op=opts.reduceOp)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -367,13 +382,13 @@ class WireGroup(PythonGroup):
 
     def alltoall(self, output_tensors, input_tensors, opts=None) -> WireWork:
         """Member i's j-th tensor goes to member j."""
-        return self._collective("all_to_all", input_tensors, output_tensors)
+        return self._collective("all_to_all", input_tensors, output_tensors, opts)
 
     def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None) -> WireWork:
         """Part j of member i's tensor goes to member j; parts are rows, counted by the split sizes."""
         inputs = self._parts(input, input_split_sizes, "input")
         outputs = self._parts(output, output_split_sizes, "output")
-        return self._collective("all_to_all_single", inputs, outputs)
+        return self._collective("all_to_all_single", inputs, outputs, opts)
 
     all_to_all_single = alltoall_base
 
@@ -394,13 +409,7 @@ class WireGroup(PythonGroup):
 
     def barrier(self, opts=None) -> WireWork:
         """Nobody leaves before all have come."""
-        return self._collective("barrier", (), ())
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """First and last address of its elements; what lies between may belong to others."""
-    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else -1
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+        return self._collective("barrier", (), (), opts)
 
 
 def _was_complex(tensor: torch.Tensor) -> bool:

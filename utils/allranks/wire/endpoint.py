@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-import zlib
+import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Unpack
 
+from allranks.wire.buffers import Held, Posted
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
 from allranks.wire.failures import FailureKind
 from allranks.wire.frames import FaultDetails, FrameKind, Operation, Request
 
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
+_THREADS_S = (
+    1.0  # for threads of the program in one run, in all, before the rank blocks: one may be about to call an operation
+)
 
 
 _endpoint: ContextVar[Endpoint] = ContextVar("endpoint")  # of this process, if it is a rank of the wire
@@ -34,6 +38,8 @@ class Endpoint:
     def __init__(self, channel: Channel, call_sites: CallSites) -> None:
         self.channel, self.call_sites = channel, call_sites
         self.thread = threading.get_ident()
+        self.lock = threading.Lock()  # of `blocked`, and of who may send
+        self.blocked = False  # the main thread waits for the router
         _endpoint.set(self)
         self.start(contiguous=False)
 
@@ -45,13 +51,40 @@ class Endpoint:
         self.held_nbytes = 0
         self.number = 0
         self.sent_complete: set[int] = set()
-        self.filled: list[tuple[int, list[tuple[int, int]]]] = []  # (operation, addresses that it wrote), in order
+        self.pending: dict[int, Posted] = {}  # operations that the rank has yet to wait for
         self.stopped = False
+        self.strayed: list | None = None  # file and line of an operation in another thread
+        self.threads = set(threading.enumerate())  # of the runs before
+        self.threads_s = _THREADS_S
+
+    def check_thread(self) -> None:
+        """Raises RuntimeError in a thread of the program, and tells the router: at once, or when the main thread does."""
+        if threading.get_ident() == self.thread:
+            return
+        _, *where = self.call_sites.here()
+        with self.lock:
+            if self.strayed is None:
+                self.strayed = where
+                if self.blocked:
+                    self.channel.send(
+                        [{"do": FrameKind.FAULT, "kind": FailureKind.THREAD, "message": "", "where": where}]
+                    )
+        raise RuntimeError("The wire takes operations from the rank's main thread only.")
+
+    def mind_threads(self) -> None:
+        """Gives threads of the program a moment, since what they do is seen here only."""
+        if threading.active_count() == 1:
+            return
+        for thread in set(threading.enumerate()) - self.threads - {threading.current_thread()}:
+            began = time.monotonic()
+            while self.threads_s > 0 and self.strayed is None and thread.is_alive():
+                thread.join(0.01)
+                self.threads_s -= max(0.001, time.monotonic() - began)
+                began = time.monotonic()
 
     def post(self, op: Operation, payload=None) -> int:
         """Hands over an operation; its number. `payload` are the bytes that it sends (copied now, unless large)."""
-        if threading.get_ident() != self.thread:
-            raise RuntimeError("The wire takes operations from the rank's main thread only.")
+        self.check_thread()
         if self.stopped:
             raise Stopped
         self.number += 1
@@ -72,8 +105,13 @@ class Endpoint:
             self.flush()
         return self.number
 
+    def owner_of(self, held: Held) -> Posted | None:
+        """The first operation under way whose memory another one, with this memory, would use too early."""
+        return next((posted for posted in self.pending.values() if posted.held.forbids(held)), None)
+
     def compute(self, seconds: float) -> None:
         """Tells the router that this rank works, in virtual time."""
+        self.check_thread()
         if self.stopped:
             raise Stopped
         self.posted.append({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
@@ -89,11 +127,15 @@ class Endpoint:
 
     def ask(self, op: Request) -> tuple[dict, Body]:
         """Sends `op` behind what was kept back and blocks for the router's answer."""
+        self.check_thread()
         if self.stopped:
             raise Stopped
+        self.mind_threads()
+        if self.strayed is not None:
+            self.halt(FailureKind.THREAD, "", self.strayed)
         self.posted.append(op)
         self.flush()
-        message, body = self.channel.receive()
+        message, body = self._answer()
         self._heed(message)
         self.sent_complete.update(message.get("complete_sends", ()))
         return message, body
@@ -120,15 +162,19 @@ class Endpoint:
         """Reports a fault and blocks until the router ends the run."""
         self.report(kind, message, where, **more)
         while True:
-            self._heed(self.channel.receive()[0])
+            self._heed(self._answer()[0])
+
+    def _answer(self) -> tuple[dict, Body]:
+        """Blocks for the router's next answer."""
+        with self.lock:
+            self.blocked = self.strayed is None
+        message, body = self.channel.receive()
+        with self.lock:
+            self.blocked = False
+        return message, body
 
     def _heed(self, message: dict) -> None:
         """Unwinds the student's code when the router has ended the run."""
         if message.get("stop"):
             self.stopped = True
             raise Stopped
-
-
-def checksum(data) -> int:
-    """A fingerprint of a buffer, to find out whether it was changed."""
-    return zlib.crc32(data)

@@ -143,17 +143,42 @@ def _changed(router: Router, fault: WireFault, lines: Lines, place: str, limits:
     op = fault.ops[0] if fault.ops else None
     if op is None:
         return f"Rank {fault.rank} changed a buffer before wait()."
+    by = fault.ops[1] if len(fault.ops) > 1 else None
+    if fault.filled:
+        return _used_too_early(op, by, lines, place)
     whom = f" to rank {op.peer}" if op.kind is OpKind.SEND else ""
-    if len(fault.ops) > 1 and op.kind is OpKind.SEND:
-        by = fault.ops[1]
+    if by is not None:
         return (
-            f"Rank {op.rank}'s {by.name}{lines.at(by.line)} wrote into the buffer of its {op.name}{whom}{lines.at(op.line)} before the "
-            f"wait(){place}: the other side may get either value. Receive into a buffer of its own."
+            f"Rank {op.rank}'s {by.name}{lines.at(by.line)} writes into the buffer of its {op.name}{whom}{lines.at(op.line)} before the "
+            "wait() of that: the other side may get either value. Receive into a buffer of its own."
         )
     return (
         f"Rank {op.rank} changed the buffer of {op.name}{whom}{lines.at(op.line)} before its wait(){place}: "
         "the other side may get either value. Wait first, or send a copy."
     )
+
+
+def _used_too_early(op: Op, by: Op | None, lines: Lines, place: str) -> str:
+    """What an operation fills was written, or passed to another operation, before its wait()."""
+    first = f"{op.name}{_whence(op)}{lines.at(op.line)}"
+    if by is None:
+        return (
+            f"Rank {op.rank} wrote into the tensor that its {first} fills, before its wait(){place}: "
+            "the data may arrive before that or after it, so either may be lost. Wait first."
+        )
+    to = f" to rank {by.peer}" if by.kind is OpKind.SEND else _whence(by)
+    uses = "receives into" if by.kind is OpKind.RECV else "sends" if by.kind is OpKind.SEND else "uses"
+    harm = "both would fill it" if by.kind is OpKind.RECV else "the data may not have arrived yet"
+    return (
+        f"Rank {op.rank}'s {by.name}{to}{lines.at(by.line)} {uses} the tensor that its {first} fills, "
+        f"before the wait() of that: {harm}. Wait first."
+    )
+
+
+def _whence(op: Op) -> str:
+    if op.kind is not OpKind.RECV:
+        return ""
+    return " from any rank" if op.peer is None else f" from rank {op.peer}"
 
 
 def _limit_of_cpu(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
@@ -196,6 +221,10 @@ _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], st
     FailureKind.KILLED: lambda router, fault, lines, place, limits: f"Rank {fault.rank} {clean(fault.message)}.",
     FailureKind.FORKED: lambda router, fault, lines, place, limits: (
         f"Rank {fault.rank}{place} tried to start another process; a rank works alone."
+    ),
+    FailureKind.THREAD: lambda router, fault, lines, place, limits: (
+        f"Rank {fault.rank}{place} calls torch.distributed in a thread of its own: only the main thread may. "
+        "Call it there; isend, irecv and async_op=True return at once."
     ),
     FailureKind.IMPORT: lambda router, fault, lines, place, limits: (
         f"The program could not be imported{place}: {clean(fault.message)}."

@@ -35,6 +35,7 @@ class FailureKind(StrEnum):
     NEVER_WAITED = "never waited"
     OUTPUT = "output"
     FORKED = "forked"
+    THREAD = "thread"
     IMPORT = "import"
     NO_FUNCTION = "no function"
     SYNTAX = "syntax"

@@ -29,7 +29,8 @@ class FaultDetails(TypedDict, total=False):
     """What a rank may add to the report of its fault."""
 
     number: int  # of the operation concerned
-    overwritten_by: int | None  # the operation that wrote into its buffer
+    used_by: int  # another operation that would use its memory before its wait()
+    filled: bool  # whether that is memory that it fills, not only sends
     error: str  # the type of an exception
     missing_name: str  # of a NameError
     misuse: str

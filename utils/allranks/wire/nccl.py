@@ -21,6 +21,7 @@ from allranks.engines.group import Works
 from allranks.nccl_rules import Flight, NcclRuleError, Operation, Placement, Rule
 from allranks.nccl_rules.refusals import check_dense, check_dtype, check_reduction, refuse_any_source
 from allranks.wire.backend import WireGroup, WireWork, reduce_name
+from allranks.wire.buffers import Held
 from allranks.wire.endpoint import Endpoint
 from allranks.wire.frames import FaultDetails
 
@@ -89,8 +90,9 @@ class NcclWork(WireWork):
 
     group: NcclGroup
 
-    def __init__(self, group: NcclGroup, number: int, *, outputs=(), sent=()) -> None:
-        super().__init__(group, number, outputs=outputs, sent=sent)
+    def __init__(self, group: NcclGroup, number: int, *, outputs=(), sent=(), blocking: bool = False) -> None:
+        self.batch = group.batch
+        super().__init__(group, number, outputs=outputs, sent=sent, blocking=blocking)
         self.operation = _Numbered(
             group.described, None, tuple(sent), tuple(outputs), finish=self._finish, number=number
         )
@@ -151,11 +153,11 @@ class NcclGroup(WireGroup):
         """Raises NcclRuleError."""
         raise refuse_any_source("recv")
 
-    def _collective(self, name: str, inputs, outputs, *, root=None, reduce_op=None) -> WireWork:
+    def _collective(self, name: str, inputs, outputs, opts=None, *, root=None, reduce_op=None) -> WireWork:
         with _unseen():
             if reduce_op is not None:
                 check_reduction(name, reduce_name(reduce_op), inputs[0].dtype)
-            return super()._collective(name, inputs, outputs, root=root, reduce_op=reduce_op)
+            return super()._collective(name, inputs, outputs, opts, root=root, reduce_op=reduce_op)
 
     def _describe(self, *about):
         op = super()._describe(*about)
@@ -170,11 +172,12 @@ class NcclGroup(WireGroup):
             check_dense(name, tensor)
         self.nccl.placement.check_collective(name, list(tensors))
         super()._check(name, *tensors, into=into)
-        if self.batch is None:
-            # the queue runs them in order, so this operation may use what an earlier one receives
-            for operation in [o for tensor in tensors for o in self.nccl.flight.writers(tensor)]:
-                if operation.finish is not None:
-                    operation.finish()
+        # the queue runs them in order, so this operation may use the memory of an earlier one that is not of its batch
+        held = Held(() if into else tensors, tensors if into else ())
+        while (earlier := self.endpoint.owner_of(held)) is not None:
+            if self.batch is not None and isinstance(earlier, NcclWork) and earlier.batch == self.batch:
+                return
+            earlier.wait()
 
     def _member(self, rank: int, what: str, *, peer: bool) -> int:
         if peer and rank == self.rank():

@@ -96,6 +96,7 @@ class Rank:
                     if number:
                         self.endpoint.posted.append({"do": FrameKind.CALL})
                     results.append(fn(*args))
+            self.endpoint.mind_threads()
             left = [[_only_data(a) for a in args] for args in calls] if job["final_args"] else []
             message, body = values.pack({"do": FrameKind.DONE}, [results, left], guard=job["guard"])
         except Stopped:
@@ -106,6 +107,8 @@ class Rank:
         except BaseException as error:
             self.guard.active = False
             message, body = self.describe(error), None
+        if self.endpoint.strayed is not None:
+            message, body = self.fault(FailureKind.THREAD, "", self.endpoint.strayed), None
         if self.endpoint.stopped:
             message = None  # whatever the program made of being stopped
         with contextlib.suppress(Exception):

@@ -30,6 +30,7 @@ _OWN_FAULTS = {  # what a rank may report of itself; the router finds all others
     FailureKind.WALL_LIMIT,
     FailureKind.MEMORY,
     FailureKind.FORKED,
+    FailureKind.THREAD,
     FailureKind.EXCEPTION,
     FailureKind.NCCL_RULE,
     FailureKind.EXITED,
@@ -103,11 +104,12 @@ def read_fault(op: dict, rank: int, state: RankState, nccl: bool) -> WireFault:
         file,
         line,
         str(op.get("message", ""))[:500],
-        tuple(state.ops[number] for number in (op.get("number"), op.get("overwritten_by")) if number in state.ops),
+        tuple(state.ops[number] for number in (op.get("number"), op.get("used_by")) if number in state.ops),
         error and str(error)[:80],
         missing_name=name if isinstance(name, str) and name.isidentifier() and len(name) <= 80 else None,
         misuse=Misuse(misuse) if misuse else None,
         rule=_nccl_rule(op["rule"]) if kind is FailureKind.NCCL_RULE else None,
+        filled=op.get("filled") is True,
         computed_s=computed_s if isinstance(computed_s, float) and 0 <= computed_s <= _LONGEST_S else None,
     )
 

@@ -61,7 +61,7 @@ class Router:
             raise CodecError("a frame holds no operations")
         at = 0
         for op in operations:
-            if state.state is not Phase.RUNNING:
+            if state.state is not Phase.RUNNING and not (state.state in BLOCKED and _of_a_thread(op)):
                 return  # a rank that made a fault stops here: the rest of the frame is ignored
             try:
                 at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
@@ -414,6 +414,11 @@ class Router:
             op.body = None
         for state in self.ranks:
             state.result = None
+
+
+def _of_a_thread(op: object) -> bool:
+    """Whether a thread reports itself while its rank waits."""
+    return isinstance(op, dict) and op.get("do") == FrameKind.FAULT and op.get("kind") == FailureKind.THREAD
 
 
 def _swapped(send: Op, recv: Op) -> WireFault:

@@ -24,6 +24,7 @@ _MAKES_UNUSABLE = {
     FailureKind.MEMORY,
     FailureKind.OUTPUT,
     FailureKind.FORKED,
+    FailureKind.THREAD,
     FailureKind.KILLED,
     FailureKind.EXITED,
 }

@@ -115,4 +115,5 @@ class WireFault:
     missing_name: str | None = None  # of a NameError
     misuse: Misuse | None = None
     rule: Rule | None = None
+    filled: bool = False  # whether the memory concerned is what the operation fills, not only what it sends
     computed_s: float | None = None  # processor time, if the wall clock ended the run

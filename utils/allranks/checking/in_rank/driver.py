@@ -22,6 +22,9 @@ def {wrapper}(case):
 """
 
 
+_earlier: list[tuple[Any, list]] = []  # what the calls of this run before returned, and their tensors
+
+
 def wrapped(text: str, function: str) -> str:
     """The student's text followed by the wrapper that a rank calls; the student's line numbers stay."""
     tail = _TAIL.format(wrapper=WRAPPER, function=function)
@@ -29,7 +32,12 @@ def wrapped(text: str, function: str) -> str:
 
 
 def call(function: Callable, case: dict) -> dict:
-    """What the student's function returned on this rank's arguments, and every tensor after the call."""
+    """What the student's function returned on this rank's arguments, and every tensor after the call.
+
+    The last of several calls also hands back what the earlier ones returned, as it is now: `earlier`.
+    """
+    if case["call"] == 0:
+        _earlier.clear()
     for name, value in case["environ"].items():
         os.environ[name] = value
     handles: list = []
@@ -37,7 +45,14 @@ def call(function: Callable, case: dict) -> dict:
     for spec in case["args"]:
         arguments.append(_build(spec, handles, arguments))
     returned = function(*arguments)
-    return {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
+    _earlier.append((returned, handles))
+    result = {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
+    if case["last"]:
+        result["earlier"] = [
+            {"returned": _plain(value), "tensors": [_state(handle) for handle in held]} for value, held in _earlier[:-1]
+        ]
+        _earlier.clear()
+    return result
 
 
 def _build(spec: list, handles: list, before: list) -> Any:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Unpack
 
-import numpy
+import numpy.random  # not at the first draw: then each rank would import it
 import torch
 import torch.distributed as dist
 

@@ -392,3 +392,32 @@ def test_ranks_are_started_only_as_many_as_a_case_needs(monkeypatch):
         running.CaseRunner(get("distributed_mean"), distributed_mean, pool, secret=0, wall_s=60).run(Setup(3, 2))
         assert len(pool.pids) == 3
     assert asked == [3]
+
+
+MISSING = {
+    "at the top": ("import no_such_package\ndef mirror(tensor):\n    return no_such_package.f(tensor)\n", 1),
+    "in the function": ("def mirror(tensor):\n    from no_such_package.a import f\n    return f(tensor)\n", 2),
+}
+
+
+@pytest.mark.parametrize("secret", [0, 7])
+@pytest.mark.parametrize("text, line", MISSING.values(), ids=MISSING)
+def test_a_missing_package_is_named_with_its_line(text, line, secret):
+    verdict = judge_text(get("mirror"), text, secret=secret)
+    assert f"The program needs the package no_such_package in line {line}, which is not installed" in verdict.reason
+    assert "only one file is handed in" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise ModuleNotFoundError('x', name='no_such_package' if tensor.sum() > 0 else 'no_such_other')",
+        "raise ModuleNotFoundError(str(tensor), name='torch')",
+        "__import__('x' + str(tensor.numel()))",
+    ],
+)
+def test_with_a_secret_only_a_package_that_the_line_imports_is_named(line):
+    text = f"if False:\n    import no_such_package, no_such_other\ndef mirror(tensor):\n    {line}\n"
+    verdict = judge_text(get("mirror"), text, secret=7)
+    assert "raised ModuleNotFoundError (line 4)" in verdict.reason
+    assert "no_such" not in verdict.reason

@@ -18,10 +18,10 @@ from allranks.checking import causes, compare, rules
 from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.in_rank import driver
-from allranks.checking.source import Source
+from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
 from allranks.engines.usercode import by_value
-from allranks.wire import FailureKind, Program, Ranks, Rules, values
+from allranks.wire import Failure, FailureKind, Program, Ranks, Rules, values
 from allranks.wire.wait import NameLine, line_number
 
 CPU_S = 2
@@ -100,7 +100,14 @@ class CaseRunner:
 
     def explain_failure(self, run: Run) -> Reason:
         """Why the run itself failed. With a secret, it leaves out the text of exceptions, which can contain hidden inputs."""
-        return causes.explain_failure(run, withhold=bool(self.secret))
+        return causes.explain_failure(run, withhold=bool(self.secret) and not self._lacks_package(run.failure))
+
+    def _lacks_package(self, failure: Failure | None) -> bool:
+        """Whether the sentence on it only names a package that the student's line imports, and that is not installed."""
+        if failure is None or failure.kind is not FailureKind.IMPORT or not isinstance(self.program, Program):
+            return False
+        name = failure.missing_name
+        return name in imported_at(self.program.source, failure.line) and not is_installed(name)
 
     def inputs(self, setup: Setup) -> list[tuple[Args, ...]]:
         """The arguments of each rank, for each call: the same every time."""

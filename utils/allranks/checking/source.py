@@ -513,10 +513,10 @@ def _needed(statements: list[ast.stmt], lines: list[str], function: str, names: 
 def _only_plots(statement: ast.stmt) -> bool:
     """Whether it imports from a package that can be left out unless a name is missing."""
     package = (getattr(statement, "module", None) or "").split(".")[0]
-    return package in PLOTTING or not _is_installed(package)
+    return package in PLOTTING or not is_installed(package)
 
 
-def _is_installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     """Whether there is a package of that name. Nothing is imported to find out."""
     try:
         return importlib.util.find_spec(package) is not None

@@ -31,7 +31,7 @@ class FaultDetails(TypedDict, total=False):
     number: int  # of the operation concerned
     overwritten_by: int | None  # the operation that wrote into its buffer
     error: str  # the type of an exception
-    missing_name: str  # of a NameError
+    missing_name: str  # of a NameError, or the package that is not installed
     misuse: str
     rule: str  # of NCCL's, which the program broke
     computed_s: float | None

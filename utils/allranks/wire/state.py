@@ -112,7 +112,7 @@ class WireFault:
     message: str = ""
     ops: tuple[Op, ...] = ()
     error: str | None = None
-    missing_name: str | None = None  # of a NameError
+    missing_name: str | None = None  # of a NameError, or the package that is not installed
     misuse: Misuse | None = None
     rule: Rule | None = None
     computed_s: float | None = None  # processor time, if the wall clock ended the run

@@ -363,3 +363,61 @@ def test_what_torch_imports_for_functional_collectives_is_no_time_of_the_answer(
     path = ROOT / "tests/exercises/right/distributed_mean/functional.py"
     verdict = judge_text(get("distributed_mean"), path.read_text(encoding="utf-8"))
     assert verdict.passed, verdict.text()
+
+
+def by_a_helper(tensor):
+    import torch.distributed._functional_collectives as funcol
+
+    return funcol.all_reduce(tensor.contiguous(), "sum", dist.group.WORLD)
+
+
+def mean_with_helper(tensor):
+    return by_a_helper(tensor) / dist.get_world_size()
+
+
+@pytest.mark.parametrize(("answer", "imported"), [(mean_with_helper, True), (distributed_mean, False)])
+def test_the_compiler_is_imported_once_and_only_for_answers_that_use_it(monkeypatch, answer, imported):
+    asked = []
+    monkeypatch.setattr(Ranks, "import_compiler", lambda self: asked.append(self))
+    with Ranks(1) as pool:
+        running.CaseRunner(get("distributed_mean"), answer, pool, secret=0, wall_s=60)
+    assert bool(asked) is imported
+
+
+def test_ranks_are_started_only_as_many_as_a_case_needs(monkeypatch):
+    asked = []
+    ensure = Ranks._ensure
+    monkeypatch.setattr(Ranks, "_ensure", lambda self, ranks: (asked.append(ranks), ensure(self, ranks)))
+    with Ranks(17) as pool:
+        running.CaseRunner(get("distributed_mean"), distributed_mean, pool, secret=0, wall_s=60).run(Setup(3, 2))
+        assert len(pool.pids) == 3
+    assert asked == [3]
+
+
+MISSING = {
+    "at the top": ("import no_such_package\ndef mirror(tensor):\n    return no_such_package.f(tensor)\n", 1),
+    "in the function": ("def mirror(tensor):\n    from no_such_package.a import f\n    return f(tensor)\n", 2),
+}
+
+
+@pytest.mark.parametrize("secret", [0, 7])
+@pytest.mark.parametrize("text, line", MISSING.values(), ids=MISSING)
+def test_a_missing_package_is_named_with_its_line(text, line, secret):
+    verdict = judge_text(get("mirror"), text, secret=secret)
+    assert f"The program needs the package no_such_package in line {line}, which is not installed" in verdict.reason
+    assert "only one file is handed in" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise ModuleNotFoundError('x', name='no_such_package' if tensor.sum() > 0 else 'no_such_other')",
+        "raise ModuleNotFoundError(str(tensor), name='torch')",
+        "__import__('x' + str(tensor.numel()))",
+    ],
+)
+def test_with_a_secret_only_a_package_that_the_line_imports_is_named(line):
+    text = f"if False:\n    import no_such_package, no_such_other\ndef mirror(tensor):\n    {line}\n"
+    verdict = judge_text(get("mirror"), text, secret=7)
+    assert "raised ModuleNotFoundError (line 4)" in verdict.reason
+    assert "no_such" not in verdict.reason

@@ -294,3 +294,19 @@ def wait_until_gone(pid):
                 return
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_library_that_starts_a_process_while_it_is_imported_is_only_refused(pool, program, tmp_path):
+    """As plotting libraries do, to find fonts; the program itself may start none."""
+    library = (
+        "import subprocess\ntry:\n    subprocess.run(['true'])\n    ran = True\nexcept OSError:\n    ran = False\n"
+    )
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "starts_a_process.py").write_text(library)
+    body = f"import sys\nsys.path.insert(0, {str(folder)!r})\nimport starts_a_process as s\n"
+    outcome = pool.run(program(f"{body}return s.ran"), 2)
+    assert outcome.results == [False, False], outcome.failure
+    outcome = pool.run(program(f"{body}import os\nos.fork()"), 1)
+    assert outcome.failure.kind is K.FORKED
+    assert outcome.failure.line == 8

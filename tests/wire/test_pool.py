@@ -333,3 +333,18 @@ def test_a_rank_that_does_not_start_is_named():
 
     with pytest.raises(WireError, match="Rank 0 ended before it was ready"):
         run(identity, 2, spawner=Broken())
+
+
+@pytest.mark.parametrize("launch", ["fork", "forkserver"])
+def test_ranks_have_what_they_need_from_the_process_that_forks_them(launch):
+    code = (
+        "import sys\nfrom allranks.wire import Program, Ranks\n"
+        "loaded = Program('import sys\\ndef f(): return [n in sys.modules for n in (\"numpy.random\", \"torch._dynamo\")]', 'f')\n"
+        f"with Ranks(3, launch={launch!r}) as pool:\n"
+        "    first, pids = pool.run(loaded, 2).results, pool.pids\n"
+        "    pool.import_compiler()\n"
+        "    print(first, pool.run(loaded, 3).results, set(pids) & set(pool.pids))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    with_all, without = [True, True], [True, False]
+    assert done.stdout.strip() == f"{[without] * 2} {[with_all] * 3} set()", done.stderr

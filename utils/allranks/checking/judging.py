@@ -14,7 +14,7 @@ from allranks.checking.verdict import Verdict
 from allranks.errors import CourseError
 from allranks.wire import Ranks
 
-MAX_RANKS = 17
+MAX_RANKS = 17  # of the largest case; ranks are started when a case needs them
 
 
 class RulesError(CourseError, ValueError):
@@ -33,7 +33,7 @@ def judge(
 ) -> Verdict:
     """The verdict on a function (an object or a Source). Inputs follow from `secret`; 0 gives the public inputs.
 
-    `spawner` starts the ranks (see allranks.wire.Ranks). Or give a `pool` of 17 ranks, which stays open, if no answer needs
+    `spawner` starts the ranks (see allranks.wire.Ranks). Or give a `pool` of MAX_RANKS ranks, which stays open, if no answer needs
     to be protected from another one. After `wall_s` seconds the remaining cases fail as not run. With `rules="nccl"` it is the
     verdict under NCCL's rules: would this run on GPUs? Raises RulesError for other rules.
 

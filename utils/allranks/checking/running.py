@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,18 +17,21 @@ from allranks.checking import causes, compare, rules
 from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.in_rank import driver
-from allranks.checking.source import Source
+from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
-from allranks.wire import FailureKind, Program, Ranks, Rules
+from allranks.engines.usercode import by_value
+from allranks.wire import Failure, FailureKind, Program, Ranks, Rules, values
 from allranks.wire.wait import NameLine, line_number
 
 CPU_S = 2
 WALL_S = 10
 ENDS_THE_CHECK = frozenset({FailureKind.IMPORT, FailureKind.SYNTAX, FailureKind.NO_FUNCTION})
 OVER_A_LIMIT = frozenset({FailureKind.CPU_LIMIT, FailureKind.WALL_LIMIT, FailureKind.MEMORY})
-# torch's functional collectives import its compiler at their first call, for 2 s: that is not the answer's time
-FUNCTIONAL = "torch.distributed._functional_collectives"
-WARM_UP = Program("def warm_up():\n    import torch._dynamo\n", "warm_up", "<warm-up>")
+# names in answers that use torch's compiler: at their first call these import it, which takes a rank 2 s
+COMPILED = re.compile(
+    rb"_functional_collectives|\boptim\b|\bcompile\b|checkpoint|DistributedDataParallel|fully_shard|FullySharded|DTensor|"
+    rb"distributed\.tensor|_dynamo"
+)
 MAX_OVER_A_LIMIT = 1  # after so many runs over a limit the other cases are not run
 
 
@@ -85,8 +89,8 @@ class CaseRunner:
         self.delivery = "rendezvous"
         self.blocked: Run | None = None  # the first deadlock that buffered sends would have hidden
         self.skipped: list[str] = []  # in sentences, the cases that NCCL can't have
-        if _is_functional(answer):
-            pool.run(WARM_UP, ranks=pool.size, cpu_s=wall_s, wall_s=wall_s)
+        if _uses_compiler(answer):
+            pool.import_compiler()
 
     @property
     def left_s(self) -> float:
@@ -95,7 +99,14 @@ class CaseRunner:
 
     def explain_failure(self, run: Run) -> Reason:
         """Why the run itself failed. With a secret, it leaves out the text of exceptions, which can contain hidden inputs."""
-        return causes.explain_failure(run, withhold=bool(self.secret))
+        return causes.explain_failure(run, withhold=bool(self.secret) and not self._lacks_package(run.failure))
+
+    def _lacks_package(self, failure: Failure | None) -> bool:
+        """Whether the sentence on it only names a package that the student's line imports, and that is not installed."""
+        if failure is None or failure.kind is not FailureKind.IMPORT or not isinstance(self.program, Program):
+            return False
+        name = failure.missing_name
+        return name in imported_at(self.program.source, failure.line) and not is_installed(name)
 
     def inputs(self, setup: Setup) -> list[tuple[Args, ...]]:
         """The arguments of each rank, for each call: the same every time."""
@@ -166,13 +177,15 @@ class CaseRunner:
 # ------------------------------------------------------------------------------- what a rank is given and hands back
 
 
-def _is_functional(answer: Callable | Source) -> bool:
-    """Whether the answer's text, or a name that the function itself uses, is about torch's functional collectives."""
+def _uses_compiler(answer: Callable | Source) -> bool:
+    """Whether the answer, or what is sent to the ranks with it, has one of the names that need torch's compiler."""
     if isinstance(answer, Source):
-        return FUNCTIONAL.rpartition(".")[2] in answer.text
-    names = getattr(getattr(answer, "__code__", None), "co_names", ())
-    used = [getattr(answer, "__globals__", {}).get(name) for name in names]
-    return any(FUNCTIONAL in (getattr(thing, "__name__", ""), getattr(thing, "__module__", "")) for thing in used)
+        return COMPILED.search(answer.text.encode(errors="replace")) is not None
+    try:
+        with by_value(answer):
+            return COMPILED.search(values.Pickled(answer).data) is not None
+    except Exception:  # it can't be sent: the first run says so
+        return False
 
 
 def _environ(setup: Setup, rank: int) -> dict[str, str]:

@@ -204,6 +204,16 @@ def _output(router: Router, fault: WireFault, lines: Lines, place: str, limits: 
     return f"Rank {fault.rank} printed more than {limits['output_limit'] / 1e6:.1f} MB. Print less."
 
 
+def _not_imported(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
+    if fault.missing_name is None:
+        return f"The program could not be imported{place}: {clean(fault.message)}."
+    here = f" in {lines.place(fault.line)}" if fault.line else ""
+    return (
+        f"The program needs the package {fault.missing_name}{here}, which is not installed where answers are checked. "
+        "If it is a file of yours, put what you use of it into this one: only one file is handed in."
+    )
+
+
 _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], str]] = {
     FailureKind.EXCEPTION: _raised,
     FailureKind.EXITED: _exited,
@@ -226,9 +236,7 @@ _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], st
         f"Rank {fault.rank}{place} calls torch.distributed in a thread of its own: only the main thread may. "
         "Call it there; isend, irecv and async_op=True return at once."
     ),
-    FailureKind.IMPORT: lambda router, fault, lines, place, limits: (
-        f"The program could not be imported{place}: {clean(fault.message)}."
-    ),
+    FailureKind.IMPORT: _not_imported,
     FailureKind.SYNTAX: lambda router, fault, lines, place, limits: (
         f"The program does not parse{place}: {clean(fault.message)}."
     ),

@@ -32,7 +32,7 @@ class FaultDetails(TypedDict, total=False):
     used_by: int  # another operation that would use its memory before its wait()
     filled: bool  # whether that is memory that it fills, not only sends
     error: str  # the type of an exception
-    missing_name: str  # of a NameError
+    missing_name: str  # of a NameError, or the package that is not installed
     misuse: str
     rule: str  # of NCCL's, which the program broke
     computed_s: float | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ class Spawner(Protocol):
 
 Starter = Callable[[list[int]], Process]
 TARGET = "allranks.wire.rank:main"
+WITH_COMPILER = "allranks.wire.rank_with_compiler:main"  # takes 2 s to import, in the process that forks
 
 
 class Forked:
@@ -92,11 +94,12 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def fork(fds: list[int]) -> Process:
+def fork(fds: list[int], target: str = TARGET) -> Process:
     """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
     from allranks.engines.forkserver import die_with_parent
-    from allranks.wire import rank as child  # here, since only a process that forks needs it
 
+    module, _, function = target.partition(":")
+    child = getattr(importlib.import_module(module), function)  # here, since only a process that forks needs it
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -116,14 +119,14 @@ def fork(fds: list[int]) -> Process:
             for after, before in zip([2, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
                 os.closerange(after + 1, before)
             sys.settrace(None)
-            code = child.main(None, fds)
+            code = child(None, fds)
     except BaseException:
         code = 1
     finally:
         os._exit(code)
 
 
-def starter(spawner: Spawner | None, how: str | None) -> Starter:
+def starter(spawner: Spawner | None, how: str | None, target: str = TARGET) -> Starter:
     """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "forkserver"); by default a fork if this
     process has one thread, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
     """
@@ -134,12 +137,12 @@ def starter(spawner: Spawner | None, how: str | None) -> Starter:
         if how not in ("fork", "forkserver"):
             raise ValueError(f"launch is {how!r}; it must be 'fork' or 'forkserver'.")
         if how == "fork":
-            return fork
+            return lambda fds: fork(fds, target)
         from allranks.engines.forkserver import ForkServer
 
         forkserver = ForkServer.ensure()
-        return lambda fds: FromForkServer(forkserver.spawn(TARGET, args=None, fds=fds))
-    return lambda fds: spawner.spawn(TARGET, args=None, fds=fds)
+        return lambda fds: FromForkServer(forkserver.spawn(target, args=None, fds=fds))
+    return lambda fds: spawner.spawn(target, args=None, fds=fds)
 
 
 def ended(processes: list[Process], timeout_s: float) -> list[Process]:

@@ -43,6 +43,7 @@ class Ranks:
         self.size = ranks
         self._spawner = spawner
         self._launch = launch
+        self._with_compiler = False
         self._members: list[Member | None] = [None] * ranks
         self._owner = os.getpid()
         self._closed = False
@@ -68,6 +69,12 @@ class Ranks:
     def pids(self) -> list[int]:
         """The processes that are alive."""
         return [m.process.pid for m in self._members if m is not None]
+
+    def import_compiler(self) -> None:
+        """From now on ranks have torch's compiler from the process that forks them; those without it are replaced."""
+        if not self._with_compiler:
+            self._with_compiler = True
+            self._discard(range(self.size))
 
     def start(self, ranks: int | None = None) -> None:
         """Forks the first `ranks` ranks (all by default) that don't live yet."""
@@ -168,7 +175,8 @@ class Ranks:
                 missing.append(rank)
         if not missing:
             return
-        start = launch.starter(self._spawner, self._launch)
+        target = launch.WITH_COMPILER if self._with_compiler else launch.TARGET
+        start = launch.starter(self._spawner, self._launch, target)
         for rank in sorted(missing):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             output, printed = os.pipe()

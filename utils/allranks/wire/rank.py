@@ -7,8 +7,10 @@ this process, the fork server (`allranks.wire.rank:main`), or a sandbox (`python
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import gc
+import importlib.util
 import linecache
 import os
 import random
@@ -18,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Unpack
 
-import numpy
+import numpy.random  # not at the first draw: then each rank would import it
 import torch
 import torch.distributed as dist
 
@@ -36,7 +38,7 @@ _MODULE = "__allranks__"  # a program's
 
 
 class _Missing(Exception):
-    """The program can't be loaded: (kind, message, line)."""
+    """The program can't be loaded: (kind, message, line, name of the package that is missing or None)."""
 
 
 class Rank:
@@ -136,9 +138,9 @@ class Rank:
         try:
             code = _compiled(fn.source, fn.filename)
         except SyntaxError as error:
-            raise _Missing(FailureKind.SYNTAX, error.msg, error.lineno) from None
+            raise _Missing(FailureKind.SYNTAX, error.msg, error.lineno, None) from None
         except ValueError as error:
-            raise _Missing(FailureKind.SYNTAX, str(error), None) from None
+            raise _Missing(FailureKind.SYNTAX, str(error), None, None) from None
         program = sys.modules[_MODULE] = ModuleType(_MODULE)  # a dataclass looks up there where it stands
         module = program.__dict__
         module["__file__"] = fn.filename
@@ -146,9 +148,9 @@ class Rank:
             exec(code, module)
         except ImportError as error:
             _, line = self.call_sites.of_traceback(error.__traceback__)
-            raise _Missing(FailureKind.IMPORT, str(error), line) from None
+            raise _Missing(FailureKind.IMPORT, str(error), line, _missing_package(error)) from None
         if not callable(module.get(fn.function)):
-            raise _Missing(FailureKind.NO_FUNCTION, f"the program defines no function {fn.function}", None)
+            raise _Missing(FailureKind.NO_FUNCTION, f"the program defines no function {fn.function}", None, None)
         return module[fn.function]
 
     def fault(self, kind: FailureKind, message: str, where: Sequence, **more: Unpack[FaultDetails]) -> Request:
@@ -159,8 +161,9 @@ class Rank:
         """The report of what was raised."""
         where = self.call_sites.of_traceback(error.__traceback__)
         if isinstance(error, _Missing):
-            kind, message, line = error.args
-            return self.fault(kind, message, (self.program_file(), line))
+            kind, message, line, package = error.args
+            named: FaultDetails = {"missing_name": package} if package else {}
+            return self.fault(kind, message, (self.program_file(), line), **named)
         if isinstance(error, SystemExit):
             return self.fault(FailureKind.EXITED, str(error.code), where)
         text = _safe_text(error)
@@ -173,6 +176,8 @@ class Rank:
         more: FaultDetails = {"error": type(error).__name__[:80]}
         if isinstance(error, NameError) and isinstance(error.name, str):
             more["missing_name"] = error.name[:80]
+        if package := _missing_package(error):
+            more["missing_name"] = package
         if isinstance(error, backend.MisuseError):
             more["error"], more["misuse"] = "ValueError", error.misuse
         return self.fault(kind, text, where, **more)
@@ -182,7 +187,13 @@ class Rank:
         return next(iter(self.call_sites.known))
 
     def on_fault(self, kind: FailureKind, frame: FrameType | None, computed_s: float | None) -> None:
-        """A limit was reached, or a process was to be started: says where, and goes no further."""
+        """A limit was reached, or a process was to be started: says where, and goes no further.
+
+        A library that starts a process while it is imported, as plotting libraries do, is only refused.
+        """
+        if kind is FailureKind.FORKED and self._importing(frame):
+            self.guard.active = True
+            raise PermissionError(errno.EPERM, "a rank can't start another process")
         self.guard.active = False
         _, *where = self.call_sites.of_frame(frame)
         self.endpoint.halt(kind, "", where, computed_s=computed_s)
@@ -206,6 +217,16 @@ class Rank:
 def _compiled(source: str, filename: str) -> CodeType:
     """The code of a program, which comes again with every case."""
     return compile(source, filename, "exec")
+
+
+def _missing_package(error: BaseException) -> str | None:
+    """The package that an import did not find; None for other errors, also for a module that a package lacks."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = name.partition(".")[0][:80] if isinstance(name, str) else None
+    try:
+        return package if package and importlib.util.find_spec(package) is None else None
+    except (ImportError, ValueError):
+        return None
 
 
 def _safe_text(error: BaseException) -> str:

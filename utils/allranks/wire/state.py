@@ -112,7 +112,7 @@ class WireFault:
     message: str = ""
     ops: tuple[Op, ...] = ()
     error: str | None = None
-    missing_name: str | None = None  # of a NameError
+    missing_name: str | None = None  # of a NameError, or the package that is not installed
     misuse: Misuse | None = None
     rule: Rule | None = None
     filled: bool = False  # whether the memory concerned is what the operation fills, not only what it sends

@@ -1,8 +1,8 @@
 """Runs inside the sandbox: imports torch once, then forks each rank into its own namespaces.
 
 `autograder.sandbox` starts it under bubblewrap, by its path, and talks to it over one inherited socket. A rank sees no
-other rank. It is process 1 of its own process namespace. It has a network without interfaces, its own /proc, and a
-small private /scratch and /dev/shm. It has no capabilities, and only the descriptors that were passed for it. A filter
+other rank. It is process 1 of its own process namespace. It has a network without interfaces, no /proc, and a small
+private /scratch and /dev/shm. It has no capabilities, and only the descriptors that were passed for it. A filter
 refuses some system calls (`seccomp.py`). So two ranks of one submission share nothing that they can write to. They can
 still measure times and loads that other ranks cause (docs/instructor.md).
 """
@@ -22,7 +22,8 @@ WARM = ("numpy", "torch", "torch.distributed", "torch.nn", "torch.nn.functional"
 SCRATCH_BYTES = 64 << 20
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
-_NOSUID, _NODEV, _NOEXEC, _REC, _PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
+_DETACH = 2
 _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 24, 38, 47
 _SECCOMP_MODE_FILTER = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -48,12 +49,25 @@ def _own_view() -> None:
     """Gives this process, the first of its process namespace, its own private folders."""
     _call("mount", b"none", b"/", None, _REC | _PRIVATE, None)
     os.chdir("/")
+    _mount_almost_no_proc()
     for path in ("/scratch", "/dev/shm"):
         _mount_empty(path, SCRATCH_BYTES)
-    # a /proc that shows this rank's processes only; if the machine refuses (some containers), an empty one
-    if _LIBC.mount(b"none", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None) == -1:
-        _mount_empty("/proc", 4096)
     os.chdir("/scratch")
+
+
+def _mount_almost_no_proc() -> None:
+    """A /proc that holds only how much memory this process has mapped (self/statm).
+
+    In the real one a rank reads which pages of a file another rank has mapped (pagemap, smaps), and counters of the
+    whole machine (sys/fs/file-nr). If the machine refuses to mount it (some containers), /proc is empty.
+    """
+    _mount_empty("/proc", 4096)
+    if _LIBC.mount(b"none", b"/scratch", b"proc", _NOSUID | _NODEV | _NOEXEC, None) == -1:
+        return
+    os.mkdir("/proc/self")
+    os.close(os.open("/proc/self/statm", os.O_CREAT | os.O_WRONLY, 0o444))
+    _call("mount", b"/scratch/self/statm", b"/proc/self/statm", None, _BIND, None)
+    _call("umount2", b"/scratch", _DETACH)
 
 
 def _forbid_user_namespaces() -> None:

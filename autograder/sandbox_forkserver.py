@@ -26,6 +26,7 @@ _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x400
 _DETACH = 2
 _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 24, 38, 47
 _SECCOMP_MODE_FILTER = 2
+_LARGE_PAGE, _MADV_HUGEPAGE, _MADV_COLLAPSE = 2 << 20, 14, 25
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -100,6 +101,8 @@ def _refuse_calls(program: bytes) -> None:
 class SandboxForkServer(ForkLoop):
     """Serves the one client outside the sandbox. Each child is the first process of its own namespaces."""
 
+    gpus = False
+
     def __init__(self, control: socket.socket, limits: dict[str, int], filter_program: bytes) -> None:
         super().__init__(WARM)
         self.control, self.limits, self.filter_program = control, limits, filter_program
@@ -111,6 +114,7 @@ class SandboxForkServer(ForkLoop):
 
     def listen(self) -> None:
         """Starts to take requests from outside the sandbox."""
+        _use_large_pages()
         self.add_client(self.control)
 
     def answer(self, client: Client, request: dict, fds: list[int]) -> None:
@@ -154,6 +158,20 @@ class SandboxForkServer(ForkLoop):
             os.dup2(null, fd)
         _close_all_but({0, 1, 2, *fds})
         _refuse_calls(self.filter_program)
+
+
+def _use_large_pages() -> None:
+    """Moves this process's memory to pages of 2 MiB: a fork copies the table of its pages, and has 1 % of the entries then.
+
+    Without effect where the kernel has no such pages, or is older than 6.1.
+    """
+    with open("/proc/self/maps", encoding="ascii") as file:
+        regions = [line.split() for line in file]
+    for place, mode, _, _, inode, *name in regions:
+        begin, end = (int(word, 16) for word in place.split("-"))
+        if mode == "rw-p" and inode == "0" and name in ([], ["[heap]"]) and end - begin >= _LARGE_PAGE:
+            for advice in (_MADV_HUGEPAGE, _MADV_COLLAPSE):
+                _LIBC.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
 
 
 def _mapped_nbytes() -> int:

@@ -537,3 +537,9 @@ def test_without_bubblewrap_it_refuses_and_names_the_mend(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SandboxError, match=r"bubblewrap is missing. Install it \(Debian: apt install bubblewrap\)"):
         Sandbox()
+
+
+def test_each_rank_draws_random_numbers_of_its_own(sandbox):
+    body = "import numpy, random, torch\nsay(torch.rand(1).item(), random.random(), numpy.random.rand())"
+    drawn = [word for _ in range(3) for word in said(sandbox, body)[0].split()]
+    assert len(set(drawn)) == 9

@@ -16,15 +16,18 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
 from allranks.errors import CourseError
 from nbformat import NotebookNode
-from nbgrader.converters import Autograde
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
+from nbgrader.converters.base import NbGraderException
 from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.utils import parse_utc
+from traitlets import Bool
 
 MAX_NOTEBOOK_BYTES = 16 << 20
 MAX_TOTAL_BYTES = 64 << 20
@@ -33,6 +36,8 @@ MAX_CELLS = 5000
 MAX_OUTPUTS = 5000
 MAX_TAGS = 50  # in one cell
 MAX_DEPTH = 20  # how deep folders may be nested
+MAX_SMALL_BYTES = 1000  # of timestamp.txt and submission_secret.txt
+CLOCKS_AGREE = timedelta(seconds=60)  # a submission takes seconds to copy, and two machines' clocks differ
 CHANGED = "vanished or was changed while it was being collected"
 MEANS_CHANGED = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EEXIST, errno.ENXIO}
@@ -194,20 +199,59 @@ class Collect(ExchangeCollect):
 
     src_records: list[dict]
 
+    members_only = Bool(
+        True,
+        help="Whether to collect only from students who are in the gradebook. If nobody is in it, all work is collected.",
+    ).tag(config=True)
+    by_arrival = Bool(
+        True,
+        help="Whether the time of a submission is when its files came into the exchange (their ctime), which a student "
+        "can't set. If not, it is the time that the student's own command wrote. Switch it off for an exchange that "
+        "was copied from another machine.",
+    ).tag(config=True)
+
     def _path_to_record(self, path: str) -> dict:
         """Student, file name and time, from the name of a folder. Folder names that can't be parsed are skipped later.
 
         They must not stop the collecting: anybody can make a folder there.
         """
         try:
-            return super()._path_to_record(path)
+            record = super()._path_to_record(path)
+            claimed = record["timestamp"]
+            return record | {"claimed": claimed, "timestamp": self._counted(claimed, _newest_change(Path(path)))}
         except Exception:
             return {"username": "", "filename": os.path.basename(path), "timestamp": datetime.min}
 
+    def _counted(self, claimed: datetime, changed: datetime | None) -> datetime:
+        """The time of a submission: when it came here, or its own word where the two agree."""
+        if not self.by_arrival or changed is None or abs(changed - claimed) <= CLOCKS_AGREE:
+            return claimed
+        return changed
+
     def init_src(self) -> None:
-        """Chooses what to collect, as nbgrader does, but only folders that their student owns."""
+        """Chooses what to collect, as nbgrader does, but only folders that their student, a member, owns."""
         super().init_src()
-        self.src_records = [record for record in self.src_records if self._is_theirs(record)]
+        self.src_records = self._of_members([record for record in self.src_records if self._is_theirs(record)])
+
+    def _of_members(self, records: list[dict]) -> list[dict]:
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            members = {student.id for student in gradebook.students}
+        if not self.members_only:
+            return records
+        if not members:
+            self.log.warning(
+                "The gradebook has no students, so everybody's work is collected. To collect only from members, add "
+                "them first: nbgrader db student import FILE.csv, or nbgrader db student add NAME."
+            )
+            return records
+        others = sorted({record["username"] for record in records} - members)
+        if others:
+            self.log.error(
+                "Not collected, because the gradebook does not know them: %s. To collect their work too, add each one "
+                "(nbgrader db student add NAME) and collect again.",
+                ", ".join(others),
+            )
+        return [record for record in records if record["username"] in members]
 
     def _sort_by_timestamp(self, records: list) -> list:
         honest = [record for record in records if self._is_theirs(record)]
@@ -241,7 +285,7 @@ class Collect(ExchangeCollect):
         return None if name == record["username"] else name
 
     def _shown(self, record: dict) -> str:
-        return _printable(os.path.join(self.inbound_path, record["filename"]))
+        return printable_name(os.path.join(self.inbound_path, record["filename"]))
 
     def copy_files(self) -> None:
         """Collects each chosen folder by itself, so that a student who changes one folder can't stop the others."""
@@ -293,9 +337,27 @@ class Collect(ExchangeCollect):
                     raise Refused(f"was handed in by {stranger}")
                 copier = Copier(1000 * self.coursedir.max_dir_size, os.fstat(folder).st_uid, self.coursedir.groupshared)
                 copier.copy_folder(folder, dest)
+        self._write_time(record, dest, copier.newest)
         for name in copier.left_out:
             self.log.error(
-                "%s: %s is a pipe, a socket or a device; it is not collected", self._shown(record), _printable(name)
+                "%s: %s is a pipe, a socket or a device; it is not collected", self._shown(record), printable_name(name)
+            )
+
+    def _write_time(self, record: dict, dest: Path, newest_ns: int) -> None:
+        """Records in timestamp.txt, which nbgrader reads, when the work was handed in. A link there stays: it is refused."""
+        path = dest / "timestamp.txt"
+        if not self.by_arrival or (_mode(path) and not stat.S_ISREG(_mode(path))):
+            return
+        counted = self._counted(record["claimed"], _as_utc(newest_ns))
+        path.unlink(missing_ok=True)
+        path.write_text(f"{counted:%Y-%m-%d %H:%M:%S.%f} UTC", encoding="ascii")
+        if counted - record["claimed"] > CLOCKS_AGREE:
+            self.log.warning(
+                "%s: the work says that it was handed in at %s UTC, but its files came into the exchange at %s UTC, "
+                "and this time counts",
+                record["username"],
+                f"{record['claimed']:%Y-%m-%d %H:%M:%S}",
+                f"{counted:%Y-%m-%d %H:%M:%S}",
             )
 
 
@@ -304,12 +366,12 @@ class Copier:
 
     Links are copied as links, which grading refuses. `left_out` names what is neither a file, a folder nor a link.
     Permissions are not copied: a setuid program would then run as us. Raises Refused or OSError; what was copied until
-    then stays.
+    then stays. `newest` is the latest change of what was copied (ctime, in ns).
     """
 
     def __init__(self, max_nbytes: int, owner: int, groupshared: bool = False) -> None:
         self.max_nbytes, self.owner, self.groupshared = max_nbytes, owner, groupshared
-        self.count = self.nbytes = 0
+        self.count = self.nbytes = self.newest = 0
         self.left_out: list[str] = []
 
     def copy_folder(self, source: int, dest: Path, depth: int = 0) -> None:
@@ -317,6 +379,7 @@ class Copier:
         if depth > MAX_DEPTH:
             raise Refused(f"has folders nested more than {MAX_DEPTH} deep")
         dest.mkdir()
+        self.newest = max(self.newest, os.fstat(source).st_ctime_ns)
         if self.groupshared:
             dest.chmod(0o2770 | dest.stat().st_mode & 0o777)
         with os.scandir(source) as entries:  # not a list: the student may add files without end
@@ -352,6 +415,7 @@ class Copier:
                 self._check_room(len(chunk))  # it may have grown
                 self.nbytes += len(chunk)
                 copy.write(chunk)
+            self.newest = max(self.newest, os.fstat(source).st_ctime_ns)  # after the reading: it may have been changed
             copy.flush()
             os.utime(copy.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))
             if self.groupshared:
@@ -380,7 +444,40 @@ def _reason(error: OSError | ValueError) -> str:
     return f"can't be copied ({getattr(error, 'strerror', None) or type(error).__name__})"
 
 
-def _printable(name: str) -> str:
+def _newest_change(folder: Path) -> datetime | None:
+    """The latest ctime of a folder and of what is in it, as far as `Copier` would go; None if it can't be read."""
+    newest, count, waiting = 0, 0, [folder]
+    try:
+        newest = folder.lstat().st_ctime_ns
+        while waiting and count <= MAX_FILES:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    count += 1
+                    newest = max(newest, entry.stat(follow_symlinks=False).st_ctime_ns)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    if count > MAX_FILES:
+                        break
+    except OSError:
+        pass  # what was seen so far counts; `_copy` reports what can't be read
+    return _as_utc(newest) if newest else None
+
+
+def _as_utc(time_ns: int) -> datetime:
+    """The time as nbgrader keeps it: in UTC, without a time zone."""
+    return datetime.fromtimestamp(time_ns // 1000 / 1e6, UTC).replace(tzinfo=None)
+
+
+def read_small(path: Path) -> bytes:
+    """The bytes of a file that nbgrader puts beside a notebook. Raises OSError or Refused."""
+    with _opened(str(path), os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
+        raw = os.read(handle, MAX_SMALL_BYTES + 1)
+    if len(raw) > MAX_SMALL_BYTES:
+        raise Refused(f"{path.name} has more than {MAX_SMALL_BYTES} bytes.")
+    return raw
+
+
+def printable_name(name: str) -> str:
     """A name that a student chose, safe to print in one line of the log."""
     return name if name.isprintable() else ascii(name)
 
@@ -399,6 +496,29 @@ def _ours(autograde: Autograde, lab: str) -> Path:
     return Path(course.format_path(course.source_directory, ".", lab))
 
 
+def _leave_out_impossible_names(converter: type[BaseConverter]) -> None:
+    """Makes nbgrader go on where a folder's name is none that it can parse: it would stop, for all students."""
+    convert = converter.convert_notebooks
+
+    def converted(self: BaseConverter) -> None:
+        lab = self.coursedir.assignment_id
+        refused = []
+        for path in list(self.assignments):
+            student = Path(path).parent.name
+            if name_refusal(student):
+                refused.append(student)
+                del self.assignments[path]
+        try:
+            convert(self)
+        finally:
+            for student in refused:
+                self.log.error("%s of %s: %s", lab, printable_name(student), name_refusal(student))
+        if refused:
+            raise NbGraderException(f"{len(refused)} folders were left out")
+
+    converter.convert_notebooks = converted
+
+
 def guard_nbgrader() -> None:
     """Makes nbgrader's Autograde check a submission's files and notebooks before it reads or copies them.
 
@@ -407,6 +527,8 @@ def guard_nbgrader() -> None:
     """
     if getattr(Autograde, "allranks", False):
         return
+    for converter in (Autograde, GenerateFeedback):
+        _leave_out_impossible_names(converter)
     init_destination, init_assignment = Autograde.init_destination, Autograde.init_assignment
 
     def checked(self: Autograde, assignment_id: str, student_id: str) -> bool:

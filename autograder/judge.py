@@ -38,7 +38,7 @@ MAX_REPLY_BYTES = 8 << 20
 MAX_PICTURE_CHARACTERS = 200_000
 MAX_DRAWN_EVENTS = 2000
 GRACE_S = 20.0  # the judge keeps the time limit itself; a judge that hangs is killed so many seconds after it
-KINDS = ("timed out", "crashed", "tampered", "suspicious", "unreadable")
+KINDS = ("timed out", "crashed", "changed", "suspicious", "unreadable")
 # the incident for each kind of failure that the wire reports: its kind, and words for the teacher
 INCIDENTS = {
     "cpu limit": ("timed out", "used up its processor time"),
@@ -47,7 +47,7 @@ INCIDENTS = {
     "killed": ("crashed", "a rank was killed, or sent data that the router can't read"),
     "exited": ("crashed", "ended the process of its rank"),
     "output": ("crashed", "printed too much"),
-    "forked": ("tampered", "started other processes"),
+    "forked": ("suspicious", "tried to start other processes"),
 }
 
 

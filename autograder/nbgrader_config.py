@@ -42,15 +42,28 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.LimitOutput",
     "nbgrader.preprocessors.SaveAutoGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
+    "autograder.showing.CutForPage",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
 # Files are checked first, when they are collected and when they are graded: no links, no pipes, nothing of another user.
-from autograder.intake import guard_nbgrader  # noqa: E402 - the path above is needed
+from autograder.giving import guard_feedback  # noqa: E402 - the path above is needed
+from autograder.intake import guard_nbgrader  # noqa: E402
+from autograder.log import guard_logging  # noqa: E402
 
 c.ExchangeFactory.collect = "autograder.intake.Collect"
 guard_nbgrader()
 
+# Each submission fails alone: a page for everybody, in bounded time, and an error at the end that names the rest.
+c.ExchangeFactory.release_feedback = "autograder.giving.ReleaseFeedback"
+guard_feedback()
+
+# What students write can't forge a line of the log, or draw on the terminal.
+guard_logging()
+
 # People who can change grades read the students' text in a browser: scripts in it must not run there.
 c.HTMLExporter.preprocessors = ["autograder.safe_prose.SafeProse"]
-c.HTMLExporter.filters = {"markdown2html": "autograder.safe_prose.markdown2html"}
+c.HTMLExporter.filters = {
+    "markdown2html": "autograder.safe_prose.markdown2html",
+    "highlight_code": "autograder.showing.highlight_code",
+}

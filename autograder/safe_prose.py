@@ -16,22 +16,31 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode
 
+from autograder.showing import cut, in_time
+
 _RUNS = re.compile(r"(javascript|vbscript|data)(\s*(?::|&colon;|&#0*58;?|&#x0*3a;?))", re.IGNORECASE)
 _ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
 _UNSEEN = re.compile(r"[\x00-\x20]")  # a browser ignores these characters in an address
-# for some texts the conversion takes quadratic time: seconds for so many characters, days for the largest file
-MAX_CELL_CHARACTERS = 50_000
-MAX_NOTEBOOK_CHARACTERS = 200_000
 _ELSEWHERE = re.compile(r"(?!https?:|mailto:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def markdown2html(source: str) -> str:
     """The HTML of a Markdown text. Links lead only to web pages and mail addresses; all others are replaced by "#"."""
-    return _ADDRESS.sub(_led_nowhere, MarkdownWithMath(_Renderer(escape=False)).render(source))
+    shown = in_time(lambda: MarkdownWithMath(_Renderer(escape=False)).render(source), lambda: _plain(source))
+    return _ADDRESS.sub(_led_nowhere, shown)
+
+
+def _plain(source: str) -> str:
+    said = "This text takes too long to be laid out. The page shows it as it was typed."
+    return f"<p><strong>{said}</strong></p>\n<pre>{html.escape(source)}</pre>"
 
 
 class _Renderer(IPythonRenderer):
-    """nbconvert's renderer, but a missing attachment is no error: `SafeProse` removes attachments."""
+    """nbconvert's renderer, but a missing attachment is no error, and code is shown as text: a fence can't choose a language."""
+
+    def block_code(self, code: str, info: str | None = None) -> str:
+        """The HTML of a code block."""
+        return f"<pre><code>{html.escape(code)}</code></pre>\n"
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """The image's HTML."""
@@ -45,33 +54,19 @@ def _led_nowhere(found: re.Match) -> str:
 class SafeProse(SanitizeHTML):
     """Escapes the HTML in text cells, breaks links that run scripts, and cuts cells that are too long to show.
 
-    It leaves code cells alone, because they hold only what the grader wrote.
+    Of code cells it leaves the outputs alone, because they hold only what the grader wrote.
     """
-
-    _left = MAX_NOTEBOOK_CHARACTERS  # how many characters of this notebook may still be shown
 
     def preprocess(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The notebook, made harmless."""
-        self._left = MAX_NOTEBOOK_CHARACTERS
+        cut(notebook)  # for notebooks that were graded before grading did so
+        notebook.metadata.pop("widgets", None)
         return super().preprocess(notebook, resources)
 
     def preprocess_cell(self, cell: NotebookNode, resources: dict, index: int) -> tuple[NotebookNode, dict]:
         """The cell, made harmless."""
         if cell.cell_type == "code":
             return cell, resources
-        self._cut(cell)
         cell, resources = super().preprocess_cell(cell, resources, index)
         cell.source = _RUNS.sub("\\1\N{ZERO WIDTH SPACE}\\2", cell.source)
-        cell.pop("attachments", None)
         return cell, resources
-
-    def _cut(self, cell: NotebookNode) -> None:
-        """Cuts a text that is too long.
-
-        Puts the notice first, so that an unclosed comment in the text can't hide it.
-        """
-        most, whole = min(MAX_CELL_CHARACTERS, self._left), len(cell.source)
-        self._left -= min(whole, most)
-        if whole > most:
-            said = f"This cell has {whole} characters. The page shows the first {most}; the notebook has all of them."
-            cell.source = f"**{said}**\n\n{cell.source[:most]}"

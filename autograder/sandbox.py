@@ -33,6 +33,8 @@ NOBODY = 65534
 # a rank can hold FSIZE times NOFILE bytes in memfds
 # CPU (seconds) stops a rank that has switched off its own time limit: no exercise takes so long
 LIMITS = {"CPU": 600, "NPROC": 128, "NOFILE": 64, "CORE": 0, "FSIZE": 8 << 20, "DATA": 1 << 30, "MAPPED": 5 << 28}
+# queued signals and locked memory count for all processes of a user: a rank may have none, and so can't read the count
+LIMITS |= {"SIGPENDING": 0, "MEMLOCK": 0}
 
 
 # parts of the package that know right answers; `checking/in_rank`, which calls the student's answer, knows none

@@ -1,8 +1,8 @@
 """Runs inside the sandbox: imports torch once, then forks each rank into its own namespaces.
 
 `autograder.sandbox` starts it under bubblewrap, by its path, and talks to it over one inherited socket. A rank sees no
-other rank. It is process 1 of its own process namespace. It has a network without interfaces, its own /proc, and a
-small private /scratch and /dev/shm. It has no capabilities, and only the descriptors that were passed for it. A filter
+other rank. It is process 1 of its own process namespace. It has a network without interfaces, no /proc, and a small
+private /scratch and /dev/shm. It has no capabilities, and only the descriptors that were passed for it. A filter
 refuses some system calls (`seccomp.py`). So two ranks of one submission share nothing that they can write to. They can
 still measure times and loads that other ranks cause (docs/instructor.md).
 """
@@ -22,9 +22,11 @@ WARM = ("numpy", "torch", "torch.distributed", "torch.nn", "torch.nn.functional"
 SCRATCH_BYTES = 64 << 20
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
-_NOSUID, _NODEV, _NOEXEC, _REC, _PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000
+_DETACH = 2
 _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 22, 24, 38, 47
 _SECCOMP_MODE_FILTER = 2
+_LARGE_PAGE, _MADV_HUGEPAGE, _MADV_COLLAPSE = 2 << 20, 14, 25
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -48,12 +50,25 @@ def _own_view() -> None:
     """Gives this process, the first of its process namespace, its own private folders."""
     _call("mount", b"none", b"/", None, _REC | _PRIVATE, None)
     os.chdir("/")
+    _mount_almost_no_proc()
     for path in ("/scratch", "/dev/shm"):
         _mount_empty(path, SCRATCH_BYTES)
-    # a /proc that shows this rank's processes only; if the machine refuses (some containers), an empty one
-    if _LIBC.mount(b"none", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None) == -1:
-        _mount_empty("/proc", 4096)
     os.chdir("/scratch")
+
+
+def _mount_almost_no_proc() -> None:
+    """A /proc that holds only how much memory this process has mapped (self/statm).
+
+    In the real one a rank reads which pages of a file another rank has mapped (pagemap, smaps), and counters of the
+    whole machine (sys/fs/file-nr). If the machine refuses to mount it (some containers), /proc is empty.
+    """
+    _mount_empty("/proc", 4096)
+    if _LIBC.mount(b"none", b"/scratch", b"proc", _NOSUID | _NODEV | _NOEXEC, None) == -1:
+        return
+    os.mkdir("/proc/self")
+    os.close(os.open("/proc/self/statm", os.O_CREAT | os.O_WRONLY, 0o444))
+    _call("mount", b"/scratch/self/statm", b"/proc/self/statm", None, _BIND, None)
+    _call("umount2", b"/scratch", _DETACH)
 
 
 def _forbid_user_namespaces() -> None:
@@ -86,6 +101,8 @@ def _refuse_calls(program: bytes) -> None:
 class SandboxForkServer(ForkLoop):
     """Serves the one client outside the sandbox. Each child is the first process of its own namespaces."""
 
+    gpus = False
+
     def __init__(self, control: socket.socket, limits: dict[str, int], filter_program: bytes) -> None:
         super().__init__(WARM)
         self.control, self.limits, self.filter_program = control, limits, filter_program
@@ -97,6 +114,7 @@ class SandboxForkServer(ForkLoop):
 
     def listen(self) -> None:
         """Starts to take requests from outside the sandbox."""
+        _use_large_pages()
         self.add_client(self.control)
 
     def answer(self, client: Client, request: dict, fds: list[int]) -> None:
@@ -140,6 +158,20 @@ class SandboxForkServer(ForkLoop):
             os.dup2(null, fd)
         _close_all_but({0, 1, 2, *fds})
         _refuse_calls(self.filter_program)
+
+
+def _use_large_pages() -> None:
+    """Moves this process's memory to pages of 2 MiB: a fork copies the table of its pages, and has 1 % of the entries then.
+
+    Without effect where the kernel has no such pages, or is older than 6.1.
+    """
+    with open("/proc/self/maps", encoding="ascii") as file:
+        regions = [line.split() for line in file]
+    for place, mode, _, _, inode, *name in regions:
+        begin, end = (int(word, 16) for word in place.split("-"))
+        if mode == "rw-p" and inode == "0" and name in ([], ["[heap]"]) and end - begin >= _LARGE_PAGE:
+            for advice in (_MADV_HUGEPAGE, _MADV_COLLAPSE):
+                _LIBC.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
 
 
 def _mapped_nbytes() -> int:

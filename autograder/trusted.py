@@ -25,6 +25,7 @@ from traitlets import Dict, Enum, Float, Unicode
 from autograder.feedback import outputs_for
 from autograder.intake import check_files, check_shape
 from autograder.judge import Judge, JudgeError
+from autograder.showing import strip
 
 
 class RestoreCells(NbGraderPreprocessor):
@@ -39,8 +40,9 @@ class RestoreCells(NbGraderPreprocessor):
         incidents = []
         for grade_id, remark in restore(nb, released_cells(about["db_url"], about["assignment"], about["notebook"])):
             self.log.warning("%s: %s", about["student"], remark)
-            incidents.append({"kind": "tampered", "where": grade_id, "what": remark})
+            incidents.append({"kind": "changed", "where": grade_id, "what": remark})
         nb.metadata["allranks"] = {"incidents": incidents}
+        strip(nb)
         return nb, resources
 
 

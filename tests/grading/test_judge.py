@@ -165,3 +165,28 @@ def test_text_that_upsets_parsers_is_no_points(judge, code):
     except Died:
         return  # the grader gives no points for that, and goes on
     assert (found["passed"], found["score"]) == (False, 0.0)
+
+
+USED = RIGHT.replace("    total =", "    if False:\n        draw(tensor)\n    total =", 1)
+HONEST = {
+    "matplotlib in a helper": "import matplotlib.pyplot as plt\ndef draw(t):\n    plt.plot(t)\n" + USED,
+    "matplotlib in the helper's body": "def draw(t):\n    import matplotlib.pyplot as plt\n    plt.plot(t)\n" + USED,
+    "pandas in the helper's body": "def draw(t):\n    import pandas as pd\n    pd.DataFrame(t)\n" + USED,
+    "much of the standard library": "import os, sys, inspect, pathlib, pickle, random, time, functools, dataclasses, typing\n"
+    "DEBUG = os.environ.get('DEBUG')\n@dataclasses.dataclass\nclass Part:\n    of: typing.Any\n"
+    "def draw(t):\n    print(Part(t), DEBUG, sys.path, inspect.stack(), pathlib.Path('.'), pickle.dumps(1), random.random())\n"
+    + USED.replace("if False", "if True"),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_what_honest_programs_import_costs_no_points(judge, name):
+    found = judge.mark(request(HONEST[name]), 120)
+    assert (found["score"], found["reason"]) == (1.0, "")
+    assert {incident["kind"] for incident in found["incidents"]} <= {"suspicious"}
+
+
+def test_a_process_that_an_answer_starts_is_told_and_named(judge):
+    found = judge.mark(request("import os\n" + RIGHT.replace("    total =", "    os.fork()\n    total =")), 60)
+    assert "tried to start another process; a rank works alone" in found["reason"]
+    assert {"kind": "suspicious", "what": "tried to start other processes"} in found["incidents"]

@@ -87,3 +87,33 @@ def test_what_is_told_fits_a_line():
     assert len(short) == MAX_CHARACTERS
     assert short.startswith("replaces torch.aaa")
     assert short.endswith("aaa ... (line 4)")
+
+
+HONEST = (
+    "import matplotlib.pyplot as plt",
+    "import pandas as pd",
+    "import numpy as np",
+    "from ipywidgets import IntSlider",
+    "from IPython.display import display, HTML",
+    "from tqdm.auto import tqdm",
+    "from typing import Any, NamedTuple",
+    "from dataclasses import dataclass, field",
+    "from functools import partial, reduce",
+    "import logging, datetime, json, re, string, textwrap, pprint, contextlib, traceback, random, time",
+    "from torch.nn.functional import pad",
+)
+
+
+@pytest.mark.parametrize("line", HONEST)
+def test_of_imports_in_honest_notebooks_nothing_is_told(line):
+    assert told("return t", f"{line}\n") == []
+
+
+def test_nothing_that_a_student_writes_is_called_tampering():
+    """A kind of incident is a name that students and teachers may read."""
+    from allranks.cli.grade import KINDS as IN_REPORT
+
+    from autograder.judge import INCIDENTS, KINDS
+
+    assert set(KINDS) == set(IN_REPORT) and {kind for kind, _ in INCIDENTS.values()} <= set(KINDS)
+    assert not any("tamper" in word or "cheat" in word for word in (*KINDS, *IN_REPORT.values()))

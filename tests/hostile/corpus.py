@@ -136,13 +136,13 @@ def distributed_mean(tensor):
     "fork_bomb": (
         "import os\ndef distributed_mean(tensor):\n    while True:\n        try:\n            os.fork()\n"
         "        except OSError:\n            pass",
-        "tampered",
+        "suspicious",
     ),
     "bomb_of_programs": (
         "import subprocess\ndef distributed_mean(tensor):\n    while True:\n        try:\n"
         "            subprocess.Popen(['/bin/sh', '-c', 'sleep 60 & sleep 60'])\n"
         "        except OSError:\n            pass",
-        "tampered",
+        "suspicious",
     ),
     "bomb_of_threads": (
         "import threading, time\ndef distributed_mean(tensor):\n    while True:\n        try:\n"
@@ -186,7 +186,7 @@ def distributed_mean(tensor):
     "leaves_a_process": (
         "import os, time\ndef distributed_mean(tensor):\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(600)\n"
         "    return tensor",
-        "tampered",
+        "suspicious",
     ),
     "raises_markup": (
         "def distributed_mean(tensor):\n    raise RuntimeError('<script>alert(1)</script>\\x1b[2J\\nada: 15 of 15')",

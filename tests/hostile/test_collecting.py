@@ -12,7 +12,9 @@ import shutil
 import stat
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -204,11 +206,11 @@ def test_links_are_copied_as_links_and_dates_are_kept(exchange):
     (folder / "data" / "more").mkdir(parents=True)
     (folder / "data" / "more" / "link").symlink_to(exchange.solution)
     (folder / "data" / "folder").symlink_to(exchange.solution.parent)
-    os.utime(folder / "timestamp.txt", (1_000_000, 2_000_000))
+    os.utime(folder / NOTEBOOK, (1_000_000, 2_000_000))
     exchange.collector().start()
     assert os.readlink(exchange.of("eve") / "data" / "more" / "link") == str(exchange.solution)
     assert os.readlink(exchange.of("eve") / "data" / "folder") == str(exchange.solution.parent)
-    assert (exchange.of("eve") / "timestamp.txt").stat().st_mtime == 2_000_000
+    assert (exchange.of("eve") / NOTEBOOK).stat().st_mtime == 2_000_000
 
 
 def test_no_program_that_runs_as_its_owner_becomes_ours(exchange):
@@ -354,3 +356,62 @@ def test_a_name_of_a_folder_writes_no_line_of_its_own_into_the_log(exchange, cap
     exchange.collector().start()
     exchange.check_only_honest()
     assert "x\\nforged' is a symbolic link; it is not collected" in caplog.text
+
+
+def test_the_time_is_when_the_files_came_and_not_what_they_say(exchange, caplog):
+    """Set back by two days in the name and in timestamp.txt: the time of the files' last change counts."""
+    began = time.time() - 1
+    exchange.collector().start()
+    counted = intake._time_of(exchange.of("ann"))
+    assert began <= counted.replace(tzinfo=UTC).timestamp() <= time.time()
+    assert "ann: the work says that it was handed in at 2026-01-01 01:00:00 UTC, but its files came" in caplog.text
+    kept = exchange.collector()
+    kept.by_arrival = False
+    folder = exchange.lay("eve")
+    kept.start()
+    assert (exchange.of("eve") / "timestamp.txt").read_text() == (folder / "timestamp.txt").read_text()
+
+
+def test_an_honest_time_stays_as_the_student_s_own_command_wrote_it(exchange, caplog):
+    now = datetime.now(UTC) - timedelta(seconds=20)
+    words = f"{now:%Y-%m-%d %H:%M:%S.%f} UTC"
+    folder = exchange.inbound / f"eve+{LAB}+{words}+x"
+    folder.mkdir()
+    (folder / "timestamp.txt").write_text(words)
+    exchange.collector().start()
+    assert (exchange.of("eve") / "timestamp.txt").read_text() == words
+    assert "eve: the work says" not in caplog.text
+
+
+def test_work_that_was_changed_in_the_exchange_is_as_new_as_the_change(exchange):
+    exchange.collector().start()
+    before = intake._time_of(exchange.of("zoe"))
+    exchange.collector(update=True).start()
+    assert intake._time_of(exchange.of("zoe")) == before
+    time.sleep(0.05)
+    (next(exchange.inbound.glob("zoe*")) / NOTEBOOK).write_text("changed later")
+    exchange.collector(update=True).start()
+    assert (exchange.of("zoe") / NOTEBOOK).read_text() == "changed later"
+    assert intake._time_of(exchange.of("zoe")) > before
+
+
+def test_only_members_are_collected_and_the_others_are_named(exchange, caplog, tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'roster.db'}"
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    with Gradebook(url, "allranks") as book:
+        book.update_or_create_assignment(LAB)
+    exchange.config.CourseDirectory.db_url = url
+    exchange.lay("eve")
+    exchange.collector().start()
+    assert "The gradebook has no students, so everybody's work is collected" in caplog.text
+    shutil.rmtree(exchange.root / "submitted")
+    with Gradebook(url, "allranks") as book:
+        for student in ("ann", "zoe"):
+            book.update_or_create_student(student)
+    exchange.collector().start()
+    exchange.check_only_honest()
+    assert "Not collected, because the gradebook does not know them: eve. To collect their work too, add" in caplog.text
+    everybody = exchange.collector()
+    everybody.members_only = False
+    everybody.start()
+    assert (exchange.of("eve") / NOTEBOOK).exists()

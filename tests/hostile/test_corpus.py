@@ -140,7 +140,7 @@ def test_who_reaches_for_a_module_is_named(told, student):
 def test_who_changed_the_notebook_is_named(told, student):
     found = told[student]["incidents"]
     if student != "other_exercise":
-        assert any(i["kind"] == "tampered" and i["where"].endswith("-graded") for i in found), found
+        assert any(i["kind"] == "changed" and i["where"].endswith("-graded") for i in found), found
     assert found
 
 

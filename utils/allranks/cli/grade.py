@@ -30,7 +30,7 @@ TRIES = 2  # how often a submission is marked when its engine is lost
 KINDS = {
     "timed out": "ran out of time",
     "crashed": "crashed",
-    "tampered": "handed in cells that are not as released",
+    "changed": "handed in cells that are not as released",
     "suspicious": "used what no exercise asks for",
     "unreadable": "could not be graded",
 }

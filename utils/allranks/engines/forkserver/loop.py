@@ -48,6 +48,8 @@ class ForkLoop:
     no requests come. Subclasses define which clients may connect, and how a child is set up.
     """
 
+    gpus = True  # whether the children may use GPUs
+
     def __init__(self, modules: Sequence[str], later: Sequence[str] = ()) -> None:
         self.modules, self.later = modules, list(later)
         self.selector = selectors.DefaultSelector()
@@ -177,7 +179,7 @@ class ForkLoop:
         self.selector.close()
         os.environ.clear()
         os.environ.update(request["env"])
-        reseed_random_generators()
+        reseed_random_generators(self.gpus)
 
     def reap(self) -> None:
         """Tells the clients which of their children have ended."""

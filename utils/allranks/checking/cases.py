@@ -193,7 +193,7 @@ class Tied:
 @dataclass(frozen=True)
 class Backward:
     """A function argument `backward(ready)`. For each parameter of argument 0, in this `order`, it takes `seconds` of virtual
-    time, puts the gradient into `.grad` and calls `ready(index)`."""
+    time, puts the gradient into `.grad` and calls `ready(index)`. No rank has a gradient before that: the router hands them out."""
 
     order: tuple[int, ...]
     seconds: tuple[float, ...]

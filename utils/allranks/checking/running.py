@@ -7,7 +7,7 @@ import functools
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
 from allranks.engines.usercode import by_value
 from allranks.wire import Failure, FailureKind, Program, Ranks, Rules, values
+from allranks.wire.router import Pieces
+from allranks.wire.values import raw
 from allranks.wire.wait import NameLine, line_number
 
 CPU_S = 2
@@ -137,7 +139,7 @@ class CaseRunner:
                 (
                     {
                         "environ": _environ(setup, r),
-                        "args": [_describe(a) for a in args[r]],
+                        "args": [_describe(a) for a in _before_the_work(args[r])],
                         "call": call,
                         "last": call == setup.times - 1,
                     },
@@ -163,6 +165,7 @@ class CaseRunner:
             cpu_s=CPU_S,
             wall_s=max(1.0, min(WALL_S, self.left_s)),
             name_line=self.where,
+            pieces=_pieces(calls),
         )
         results = []
         for call, args in enumerate(calls):
@@ -197,6 +200,30 @@ def _environ(setup: Setup, rank: int) -> dict[str, str]:
     return {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
 
 
+def _before_the_work(args: Args) -> Args:
+    """The arguments without the gradients that a `Backward` among them will make: the router hands these out one by one."""
+    if not any(isinstance(arg, Backward) for arg in args):
+        return args
+    parameters = [replace(p, grad=View.of(torch.zeros(p.grad.size, dtype=p.grad.base.dtype))) for p in args[0]]
+    return (parameters, *args[1:])
+
+
+def _pieces(calls: Sequence[Sequence[Args]]) -> Pieces | None:
+    """For each rank and call what its `Backward` makes, in order; None if there is none."""
+    made: Pieces = [[] for _ in calls[0]]
+    for args in calls:
+        for rank, (parameters, *others) in enumerate(args):
+            works = [arg for arg in others if isinstance(arg, Backward)]
+            made[rank].append(
+                [
+                    (seconds, bytes(raw(parameters[place].grad.tensor().contiguous())))
+                    for work in works
+                    for place, seconds in zip(work.order, work.seconds, strict=True)
+                ]
+            )
+    return made if any(pieces for rank in made for pieces in rank) else None
+
+
 def _describe(arg: Arg) -> list:
     """The argument as plain data, from which `in_rank/driver.py` builds it."""
     match arg:
@@ -208,7 +235,7 @@ def _describe(arg: Arg) -> list:
         case Tied():
             return ["tied", arg.place]
         case Backward():
-            return ["backward", list(arg.order), list(arg.seconds)]
+            return ["backward", list(arg.order)]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

@@ -19,6 +19,9 @@ class FrameKind(StrEnum):
     POLL = "poll"  # whether an operation is complete
     GROUP = "group"  # a group was made
     COMPUTE = "compute"  # in virtual time
+    PIECE = (
+        "piece"  # the next piece of work that the router hands out: it takes virtual time, and the answer is its result
+    )
     CALL = "call"  # the next call of the function begins
     WRITE = "write"  # a file was opened for writing
     FAULT = "fault"  # this rank can't go on
@@ -70,7 +73,8 @@ class Operation(Request):
 
 
 class Answer(TypedDict, total=False):
-    """What the router answers to a wait or a poll. The data of a receive or a collective is the frame's body."""
+    """What the router answers to a wait, a poll or a request for a piece of work. The data of a receive, a collective or a piece
+    is the frame's body."""
 
     complete_sends: list[int]  # sends whose wait needs no answer
     source: int  # the rank in the group whose message was received

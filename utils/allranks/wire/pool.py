@@ -16,7 +16,7 @@ from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.messages import Program, Rules
 from allranks.wire.outcome import Outcome
-from allranks.wire.router import DELIVERIES, Router
+from allranks.wire.router import DELIVERIES, Pieces, Router
 from allranks.wire.session import Member, Session
 from allranks.wire.source import Lines, filename_of, texts
 from allranks.wire.wait import NameLine, line_number
@@ -101,6 +101,7 @@ class Ranks:
         wall_s: float = 30,
         memory_bytes: int = MEMORY_BYTES,
         output_bytes: int = 65536,
+        pieces: Pieces | None = None,
         name_line: NameLine = line_number,
     ) -> Outcome:
         """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`. Raises WireError.
@@ -129,7 +130,7 @@ class Ranks:
             "output_bytes": output_bytes,
             "output_limit": output_bytes * _OUTPUT_FACTOR,
         }
-        router = Router(ranks, rules, delivery, seed, calls or 1)
+        router = Router(ranks, rules, delivery, seed, calls or 1, pieces)
         session = Session(self._members[:ranks], router, limits)
         filename = fn.filename if isinstance(fn, Program) else filename_of(fn)
         job = {
@@ -239,6 +240,7 @@ def run(
     - `output_bytes`: how much of each rank's printed text is kept. A rank that prints 16 times as much ends the run.
     - `final_args`: False if the arguments need not come back as the ranks left them.
     - `guard`: for an argument that is a view, send its whole storage both ways. Then `final_args` shows writes outside it.
+    - `pieces`: for each rank and call the pieces of work that it may ask for, (virtual seconds, bytes of the result).
     - `name_line`: a function from a line number to its name in messages, such as "line 4".
     - `launch`: "fork" copies this process; "forkserver" asks a small server process, which is safe if this process has
       threads. Without it, fork if this process has one thread, else the fork server.

@@ -26,12 +26,26 @@ MAX_FILES = 1000  # how many the report lists for one rank
 _POLLS = 1000
 
 
+Pieces = list[list[list[tuple[float, bytes]]]]  # [rank][call]: (virtual seconds, the bytes that the work makes)
+
+
 class Router:
     """Matches the operations of one run."""
 
-    def __init__(self, ranks: int, rules: Rules, delivery: str = "rendezvous", seed: int = 0, calls: int = 1) -> None:
+    def __init__(
+        self,
+        ranks: int,
+        rules: Rules,
+        delivery: str = "rendezvous",
+        seed: int = 0,
+        calls: int = 1,
+        pieces: Pieces | None = None,
+    ) -> None:
         self.size, self.rules, self.delivery, self.calls = ranks, rules, delivery, calls
         self.chance = random.Random(seed)
+        self.pieces = (
+            pieces  # of work that the ranks may ask for: their own word on how long they compute is refused then
+        )
         self.ranks = [RankState() for _ in range(ranks)]
         self.world = ("0", tuple(range(ranks)))
         for state in self.ranks:
@@ -102,10 +116,14 @@ class Router:
                 self.made.append((rank, name, members, len(state.ops), file, line))
             case FrameKind.COMPUTE:
                 seconds = requests.read_seconds(op)
+                if self.pieces is not None:
+                    raise CodecError("a rank says how long it computes, but the router hands out its work")
                 if len(state.work) >= MAX_OPERATIONS:
                     raise CodecError("a rank computes too often")
                 state.work[len(state.program)] = seconds
                 state.program.append(("compute", None, None))
+            case FrameKind.PIECE:
+                self._hand_out(rank, state)
             case FrameKind.CALL:
                 state.call += 1
                 if state.call >= self.calls:  # what is counted call by call would leave these operations out
@@ -122,6 +140,19 @@ class Router:
             case _:
                 raise CodecError("an operation is unknown")
         return at
+
+    def _hand_out(self, rank: int, state: RankState) -> None:
+        """Answers with the rank's next piece of work in this call, and notes how long it takes."""
+        made = [] if self.pieces is None else self.pieces[rank][state.call]
+        if not made or len(state.work) >= MAX_OPERATIONS:
+            raise CodecError("a rank asks for work that there is not")
+        seconds, result = made[
+            state.taken.get(state.call, 0) % len(made)
+        ]  # from the first one again: that takes time too
+        state.taken[state.call] = state.taken.get(state.call, 0) + 1
+        state.work[len(state.program)] = seconds
+        state.program.append(("compute", None, None))
+        self.outbox.append((rank, {}, Body.of([result])))
 
     # ----------------------------------------------------------------------------------------- rules and matching
 

@@ -87,6 +87,7 @@ class RankState:
     ops: dict[int, Op] = field(default_factory=dict)
     program: list[tuple[str, Op | None, int | None]] = field(default_factory=list)
     work: dict[int, float] = field(default_factory=dict)  # seconds of the program's entries that compute
+    taken: dict[int, int] = field(default_factory=dict)  # pieces of work, by call
     groups: dict[str, tuple] = field(default_factory=dict)
     sequences: dict[tuple, int] = field(default_factory=dict)
     tell: list[int] = field(default_factory=list)  # complete sends that the rank's next answer will name

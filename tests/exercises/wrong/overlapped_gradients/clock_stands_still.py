@@ -1,6 +1,6 @@
 """Averages everything after backward(), behind a clock of its own that stands still.
 
-Must get: computes for other times than backward() does
+Must get: is complete, and its all_reduce is not launched at once
 """
 
 import torch

@@ -60,7 +60,7 @@ def preload(*modules: str) -> None:
 def use_large_pages() -> None:
     """Moves this process's memory into pages of 2 MiB, as far as the kernel can: a fork copies a table of all pages.
 
-    It takes half a second, once; each fork of a process with torch then takes half of its 22 ms.
+    It takes half a second of processor time, once; each rank then starts and ends with a third less of it.
     """
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -54,6 +54,37 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid)
 
 
+def large_pages_nbytes(pid: int | str) -> int:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("AnonHugePages"))
+
+
+def collapses_pages() -> bool:
+    """Whether this kernel moves memory into large pages on request."""
+    code = (
+        "import mmap, ctypes\nfrom allranks.engines.forkserver import process\n"
+        "m = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE)\nm[:] = bytes(range(256)) * (1 << 15)\n"
+        "process.use_large_pages()\nassert m[:] == bytes(range(256)) * (1 << 15)\n"
+        "print(open('/proc/self/smaps_rollup').read().split('AnonHugePages:')[1].split()[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout) >= 4096
+
+
+def test_the_memory_of_a_fork_server_moves_into_large_pages_once_nobody_asks():
+    if not collapses_pages():
+        pytest.skip("this kernel has no MADV_COLLAPSE")
+    server = ForkServer.start()
+    try:
+        server.wait_warm()
+        until = time.monotonic() + 60
+        while large_pages_nbytes(server.pid) < 32 << 20:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    finally:
+        server.close()
+
+
 def test_a_lasting_fork_server_imports_what_optimizers_need_once_nobody_asks(forkserver):
     until = time.monotonic() + 60
     while (found := spawn_reading(forkserver, "write_modules", LATER)) != " ".join(LATER):

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 
@@ -89,7 +88,8 @@ class FromForkServer:
 
 def _children(pid: int) -> list[int]:
     try:
-        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as listed:
+            return [int(p) for p in listed.read().split()]
     except OSError:
         return []
 

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allranks.engines.forkserver.process import preload, reseed_random_generators
+from allranks.engines.forkserver.process import preload, reseed_random_generators, use_large_pages
 
 MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
 MAX_FDS = 64
@@ -71,10 +71,15 @@ class ForkLoop:
         self.warm_s = time.monotonic() - began
         self.on_ready(self.wake, self.reap)
         self.listen()
+        large = False  # whether the memory has been moved into large pages
         while True:
-            ready = self.selector.select(QUIET_S if self.later else None)
+            alone = not large and not self.owners  # children would keep the small pages
+            ready = self.selector.select(QUIET_S if self.later or alone else None)
             for key, _ in ready:
                 key.data()
+            if not ready and not self.later and alone:
+                use_large_pages()
+                large = True
             if not ready and self.later:
                 try:
                     preload(self.later.pop(0))

@@ -3,7 +3,6 @@
 Must get: each rank's own gradients
 """
 
-import torch
 import torch.distributed as dist
 
 

@@ -59,6 +59,7 @@ class ForkLoop:
         for end in (self.wake, self.wake_write):
             end.setblocking(False)
         self.warm_s = 0.0
+        self.large = False  # whether the memory has been moved into large pages
 
     def serve(self) -> None:
         """Imports the modules, then answers requests until the process ends."""
@@ -71,15 +72,14 @@ class ForkLoop:
         self.warm_s = time.monotonic() - began
         self.on_ready(self.wake, self.reap)
         self.listen()
-        large = False  # whether the memory has been moved into large pages
         while True:
-            alone = not large and not self.owners  # children would keep the small pages
+            alone = not self.large and not self.owners  # children would keep the small pages
             ready = self.selector.select(QUIET_S if self.later or alone else None)
             for key, _ in ready:
                 key.data()
             if not ready and not self.later and alone:
                 use_large_pages()
-                large = True
+                self.large = True
             if not ready and self.later:
                 try:
                     preload(self.later.pop(0))

@@ -278,13 +278,14 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
     incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
     said = already_said(verdict.code, [case for case in verdict.cases if not case.passed])
-    return verdict.to_dict() | {"svg": _picture(verdict), "incidents": incidents, "already_said": said}
+    told = {"told": verdict.told, "rows": verdict.rows, "judged": [case.judged for case in verdict.cases]}
+    return verdict.to_dict() | told | {"svg": _picture(verdict), "incidents": incidents, "already_said": said}
 
 
 def _secret(request: dict) -> int:
     """The seed of the inputs. Each exercise and each answer gets other inputs, so one run shows nothing about another."""
     words = json.dumps([request["secret"], request["exercise"], request["cells"]])
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:7], "big")
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:16], "big")
 
 
 class _SubmissionRanks:

@@ -70,9 +70,9 @@ def test_right(got, wanted, atol):
         ((1, 2), (1, 2, 3), None, "returned", "it is a tuple of 2; it must be a tuple of 3"),
         ([1, 2], 3, None, "returned", "it is a list of 2; it must be a number"),
         (5, (1, 2), None, "returned", "it is a int; it must be a tuple of 2"),
-        ((1, 3), (1, 2), None, "values", "item 1 of it is not the right number"),
-        ((1.4, 2.6), (1.0, 2.0), (0.5, 0.5), "values", "item 1 of it is not the right number"),
-        ((1, (2, VECTOR)), (1, (2, VECTOR + 1)), None, "values", "item 1 of item 1 of it has 3 of 3 elements wrong, the first at index 0"),
+        ((1, 3), (1, 2), None, "values", "item 1 of it is not the right number, but item 0 is right"),
+        ((1.4, 2.6), (1.0, 2.0), (0.5, 0.5), "values", "item 1 of it is not the right number, but item 0 is right"),
+        ((1, (2, VECTOR)), (1, (2, VECTOR + 1)), None, "values", "item 1 of item 1 of it has 3 of 3 elements wrong, the first at index 0, but item 0 is right"),
     ],
 )  # fmt: skip
 def test_wrong(got, wanted, atol, kind, words):

@@ -19,7 +19,7 @@ DTYPES = {
 }
 
 
-_OPTION_LABELS = {  # options that are not arguments of the function
+OPTION_LABELS = {  # options that are not arguments of the function
     "case": "{}",
     "spread": "more on some ranks",
     "all_to": "all for expert {}",
@@ -94,7 +94,7 @@ class Setup:
         if self.root is not None:
             words.append(f"{root_name}={self.root}")
         words += [
-            _OPTION_LABELS.get(name, f"{name}={{}}").format(value)
+            OPTION_LABELS.get(name, f"{name}={{}}").format(value)
             for name, value in self.options
             if not name.startswith("_")
         ]

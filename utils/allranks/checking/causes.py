@@ -5,20 +5,22 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import StrEnum
 
 import torch
 
-from allranks.checking import compare
-from allranks.checking.cases import Expected, Setup, View, plain, views
+from allranks.checking import compare, evidence
+from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
 from allranks.checking.verdict import Reason
+from allranks.errors import name_ranks
 from allranks.wire import Failure, FailureKind, Wait
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
-from allranks.wire.wait import capital
+from allranks.wire.wait import capital, rows_of
 
+_NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
 _SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 
@@ -41,21 +43,28 @@ class CommonMistake(StrEnum):
     RETURNED_NOT_COPIED = (
         "the right result was returned, but this function works in place: copy it into the tensor (copy_)"
     )
-    NOTHING_CHANGED = "nothing changed: the function must write its result into the tensor (copy_), not into a new one"
+    NOTHING_CHANGED = (
+        "nothing changed: the function must write its result into the tensor (copy_), not into a new one; "
+        "or what it wrote is what was there"
+    )
     LESS_PRECISE_SINGLE = (
-        "right only to the precision of a narrower dtype: on the way the values were in one, such as bfloat16, "
-        "or lost digits in a difference of large numbers"
+        "right only to the precision of a narrower dtype: the messages had the right one, so the loss was not on the wire; "
+        "there was a cast before or after, such as to bfloat16, or lost digits in a difference of large numbers"
     )
     LESS_PRECISE_DOUBLE = (
-        "right only to the precision of a narrower dtype: on the way the values were in one, such as float32"
+        "right only to the precision of a narrower dtype: the messages had the right one, so the loss was not on the wire; "
+        "there was a cast before or after, such as to float32"
     )
     SOME_ZERO = "some elements are still zero: that part was never received, or not stored"
+    WHOLE_NUMBERS = "rounded down to whole numbers: divide with /, and keep the tensor's dtype on the way"
     NO_MESSAGE = "no rank sent a message"
 
 
 def simplest_first(setup: Setup) -> tuple:
     """A key that sorts setups: small and plain ones first."""
+    special = [name for name, _ in setup.options if name in OPTION_LABELS]
     unusual = (
+        *(True for _ in special),
         setup.dtype != "float32",
         setup.layout != "contiguous",
         setup.times > 1,
@@ -71,14 +80,17 @@ def simplest_first(setup: Setup) -> tuple:
 def explain_failure(run: Run, withhold: bool = False) -> Reason:
     """Why the run itself failed. `withhold` leaves out the text of the student's own exceptions."""
     failure = run.failure
-    sentence = _failure_sentence(run, failure, withhold)
+    seen = _failure_sentence(run, failure, withhold)
+    cause = failure.advice if failure.kind is FailureKind.DEADLOCK and len(failure.cycle) > 1 else ""
+    sentence = f"{seen} {cause}".rstrip()
     code: tuple[Hashable, ...] = ("failure", failure.kind, failure.cause, failure.error, failure.op, failure.misuse)
     if failure.rule is not None:
         code = ("failure", failure.kind, failure.rule)
     if failure.kind in (FailureKind.EXCEPTION, FailureKind.IMPORT):
         # the same reason only if the same is said: a withheld name or text must not show by comparison
         code = ("failure", failure.kind, sentence)
-    return Reason(sentence, code)
+    rows = tuple(rows_of(failure.unmet))
+    return Reason(sentence, code, seen, _QUESTIONS_OF_RUNS.get(failure.kind, ""), cause, rows)
 
 
 def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
@@ -95,16 +107,24 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
         # the name of the student's own exception could carry inputs, as its text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
-        return f"rank {failure.rank} raised {name}{at}.{_advice_on_missing_name(failure)}"
+        return (
+            f"rank {failure.rank} raised {name}{at}.{_advice_on_missing_name(failure)}{_advice_on_peer(run, failure)}"
+        )
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
         return f"rank {failure.rank} ended its process{at}. Return from the function instead."
     sentence = failure.message + _advice_on_missing_name(failure)
-    if failure.misuse is Misuse.NO_SUCH_PEER:
-        sentence += " Take the peer's number modulo the number of ranks, or send nothing there."
+    sentence += _advice_on_peer(run, failure)
     # torch raises a plain RuntimeError for this: only its text tells
     if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
         sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return sentence
+
+
+def _advice_on_peer(run: Run, failure: Failure) -> str:
+    """What to do in this exercise about a message to a rank that there is not, or to the rank itself."""
+    if failure.misuse is Misuse.NO_SUCH_PEER:
+        return f" {run.exercise.peer_advice}".rstrip()
+    return f" {run.exercise.own_rank_advice}" if failure.misuse is Misuse.OWN_RANK else ""
 
 
 def _advice_on_missing_name(failure: Failure) -> str:
@@ -125,22 +145,25 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
     if failure.cause in _QUEUED:
         return (
             f"deadlock: on NCCL ranks {ring} each wait for the next; rank {first.rank} waits for rank {first.peer} in "
-            f"{first.op}{at}{_held_by(run, first)}. {failure.advice}"
+            f"{first.op}{at}{_held_by(run, first)}."
         )
     if failure.cause in _SEND_FIRST:
         who = "every rank" if len(cycle) == run.ranks else "each of these ranks"
+        does = "sends before it receives"
+        if failure.cause is DeadlockCause.SENDS_AWAITED_FIRST:
+            does = "waits for its isend before it receives"
         return (
-            f"deadlock: {who} sends before it receives, so they wait for each other in a cycle, {ring}; "
-            f"rank {first.rank} waits in {first.op} to rank {first.peer}{at}. {failure.advice}"
+            f"deadlock: {who} {does}, so they wait for each other in a cycle, {ring}; "
+            f"rank {first.rank} waits in {first.op} to rank {first.peer}{at}."
         )
     if all(waits[rank].kind is OpKind.RECV for rank in cycle):
         return (
             f"deadlock: ranks {ring} each wait to receive from the next; "
-            f"rank {first.rank} waits in {first.op} from rank {first.peer}{at}. {failure.advice}"
+            f"rank {first.rank} waits in {first.op} from rank {first.peer}{at}."
         )
     return (
         f"deadlock: ranks {ring} each wait for the next; "
-        f"rank {first.rank} waits for rank {first.peer} in {first.op}{at}. {failure.advice}"
+        f"rank {first.rank} waits for rank {first.peer} in {first.op}{at}."
     )
 
 
@@ -152,13 +175,37 @@ def _held_by(run: Run, wait: Wait) -> str:
 # -------------------------------------------------------------------------------------------------- wrong results
 
 
-def explain_faults(faults: Sequence[ResultFault], mistake: str | None) -> Reason:
-    """The mistake, if it is known, and what differs on the first rank that is wrong."""
+def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: int) -> Reason:
+    """The mistake, if it is known, what differs on the first rank that is wrong, and which of the `ranks` are right."""
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
-    sentence = f"{first.sentence}{again}."
+    right = sorted(set(range(ranks)) - {f.rank for f in faults})
+    others = f" ({name_ranks(right)} {'is' if len(right) == 1 else 'are'} right)" if right else ""
+    seen = f"{first.sentence}{again}{others}."
     code = ("result", mistake, first.kind, first.call > 0)
-    return Reason(f"{mistake}: {sentence}" if mistake else capital(sentence), code)
+    sentence = f"{mistake}: {seen}" if mistake else capital(seen)
+    cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
+    return Reason(sentence, code, capital(seen), _QUESTIONS_OF_RESULTS.get(first.kind, ""), cause)
+
+
+_QUESTIONS_OF_RESULTS = {
+    FaultKind.VALUES: "Which message should have brought the right values, and what does your function do with it?",
+    FaultKind.SHAPE: "How many elements does each rank need, and how many does your function put together?",
+    FaultKind.DTYPE: "Which of your lines makes a tensor of another dtype?",
+    FaultKind.RETURNED: "What does your function return, on every path and on every rank?",
+    FaultKind.INPUT_CHANGED: "Which of your lines writes into memory that is the caller's?",
+    FaultKind.OTHER_MEMORY: "Which of your lines writes into the caller's memory?",
+    FaultKind.WROTE_BESIDE: "Which of your lines writes into more than the tensor itself?",
+}
+_QUESTIONS_OF_RUNS = {
+    FailureKind.DEADLOCK: "Which of these operations could be started, or ended, without the others?",
+    FailureKind.LEFT_EARLY: "Why do these two ranks count the messages between them differently?",
+    FailureKind.UNMATCHED: "Why do these two ranks count the messages between them differently?",
+    FailureKind.DESYNC: "Which path does each rank take to this call?",
+    FailureKind.SIZE_MISMATCH: "Which part of the tensor does each of the two lines mean?",
+    FailureKind.DTYPE_MISMATCH: "Which dtype does each of the two buffers have?",
+    FailureKind.EXCEPTION: "What are the values in this line on this rank?",
+}
 
 
 def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
@@ -179,6 +226,8 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
         return []
     call, found = faults[0].call, []
     for mistake in run.exercise.mistakes:
+        if not mistake.holds(run):
+            continue
         try:
             predicted = mistake.oracle(run.setup, run.args[call])
         except (RuntimeError, IndexError, ValueError):  # this mistake can't be made with these shapes
@@ -187,8 +236,11 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
         if any(f.kind is not FaultKind.VALUES and _accepts_any_item(predicted[f.rank]) for f in faults):
             continue
         fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
-        if fits and mistake.cause not in found:  # one vote for each cause, however many oracles it has
-            found.append(mistake.cause)
+        right = set(range(run.ranks)) - {f.rank for f in faults}
+        everywhere = all(_matches(run, call, r, predicted[r]) or not _says_something(predicted[r]) for r in right)
+        cause = mistake.cause if everywhere else f"on some ranks only: {mistake.cause}"
+        if fits and cause not in found:  # one vote for each cause, however many oracles it has
+            found.append(cause)
     return found
 
 
@@ -204,6 +256,10 @@ def _matches(run: Run, call: int, rank: int, predicted: Expected | None) -> bool
             if now is None or compare.difference(now, predicted.changed[path], predicted.atol):
                 return False
     return predicted.returns is not None or bool(predicted.changed)
+
+
+def _says_something(expected: Expected | None) -> bool:
+    return expected is not None and (expected.returns is not None or bool(expected.changed))
 
 
 def _accepts_any_item(expected: Expected | None) -> bool:
@@ -237,7 +293,7 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
                 if path in expected.changed
             ]
             not_written = _result_not_written(run, faults, got, expected, outputs) if outputs else None
-            return not_written or _value_mistake(got, expected, outputs)
+            return not_written or _value_mistake(run, got, expected, outputs)
     return None
 
 
@@ -257,11 +313,14 @@ def _result_not_written(
     call, path = faults[0].call, outputs[0][0]
     if not all(now is not None and compare.same(now, view.tensor()) for _, view, now in outputs):
         return None
+    silent = [] if run.collectives else [f.rank for f in faults if not evidence.received_by(run, f.rank)]
+    if silent and run.sends:
+        return f"{name_ranks(silent)} received nothing"
     if isinstance(got.returned, torch.Tensor):
         if compare.difference(got.returned, expected.changed[path], expected.atol) is None:
             return CommonMistake.RETURNED_NOT_COPIED
     if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
-        return CommonMistake.NOTHING_CHANGED
+        return CommonMistake.NOTHING_CHANGED if run.sends or run.collectives else CommonMistake.NO_MESSAGE
     if run.ranks > 2 and len(faults) == run.ranks - 1:
         right = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
         if (run.sends or run.collectives) and _result_equals_input(run, call, right):
@@ -270,16 +329,21 @@ def _result_not_written(
     return None
 
 
-def _value_mistake(got: Result, expected: Expected, outputs: list) -> str | None:
+def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> str | None:
     if outputs:
         found, right = outputs[0][2], expected.changed[outputs[0][0]]
     elif isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
         found, right = got.returned, expected.returns
     else:
         return None
+    narrow = evidence.narrower_dtype(run, right.dtype)
+    if narrow is not None and _near_enough(found, right, _NARROW):
+        return f"right only to the precision of a narrower dtype: {narrow.dtype} on the wire{run.at(narrow.line)}"
     if _right_to_half_the_bits(found, right):
         single = found.dtype in (torch.float32, torch.complex64)
         return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
+    if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
+        return CommonMistake.WHOLE_NUMBERS
     zeros = (found == 0) & (right != 0)
     if found.numel() > 1 and bool(zeros.any()) and bool(((found == right) | zeros).all()):
         return CommonMistake.SOME_ZERO
@@ -318,6 +382,13 @@ def _right_to_half_the_bits(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     }.get(got.dtype)
     if eps is None or not got.numel() or (got.dtype == torch.int64 and int(wanted.abs().max()) < 1 << 24):
         return False
+    return _near_enough(got, wanted, eps)
+
+
+def _near_enough(got: torch.Tensor, wanted: torch.Tensor, eps: float) -> bool:
+    """Whether no error is larger than `eps` times the largest value."""
+    if not got.numel() or got.shape != wanted.shape:
+        return False
     error = (got.to(torch.complex128) - wanted.to(torch.complex128)).abs().max()
     return bool(error <= eps * wanted.to(torch.complex128).abs().max())
 
@@ -348,19 +419,24 @@ def _remainder_left_out(run: Run, faults: Sequence[ResultFault]) -> str | None:
 # ------------------------------------------------------------------------------------------ what failures share
 
 
-def common_property(found: Sequence[tuple[Setup, bool]]) -> str:
-    """What all failing cases have and no passing one has, as a sentence with a space behind it, or ""."""
+def common_properties(found: Sequence[tuple[Setup, bool]]) -> list[tuple[str, Callable[[Setup], bool] | None]]:
+    """What all failing cases have and no passing one has: sentences with a space behind them, the likeliest first.
+
+    With each comes what it says of a setup that must fail, if more setups must be tried before it is said.
+    """
     counted = [(setup, passed) for setup, passed in found if setup.earns_credit]
     right = [setup for setup, passed in counted if passed]
     wrong = [setup for setup, passed in counted if not passed]
     if len(right) < 2 or not wrong:
-        return ""
-    for sentence, holds in _PROPERTIES:
-        if all(not holds(s) for s in right) and all(holds(s) for s in wrong):
-            return f"{sentence} "
-    if {s.ranks for s in right} == {4} and any(s.ranks != 4 for s in wrong):
-        return f"{_ONLY_FOUR} "
-    return ""
+        return []
+    fitting: list[tuple[str, Callable[[Setup], bool] | None]] = [
+        (f"{sentence} ", holds if must_be_tried else None)
+        for sentence, holds, must_be_tried in _PROPERTIES
+        if all(not holds(s) for s in right) and all(holds(s) for s in wrong)
+    ]
+    if not fitting and {s.ranks for s in right} == {4} and any(s.ranks != 4 for s in wrong):
+        fitting.append((f"{_ONLY_FOUR} ", None))
+    return fitting
 
 
 def _is_power_of_two(n: int) -> bool:
@@ -368,22 +444,24 @@ def _is_power_of_two(n: int) -> bool:
 
 
 _ONLY_FOUR = "Only right for p = 4: use the world size, not a number."
-_PROPERTIES = (
+# a sentence, what it says of a case that must fail, and whether more cases must be tried before it is said
+_PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
     (
         "Only right if the number of nodes equals the number of ranks per node.",
         lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
+        False,
     ),
-    ("Only right if the number of ranks divides the size.", lambda s: not s.divides),
-    (_ONLY_FOUR, lambda s: s.ranks != 4),
-    ("Only right for two ranks.", lambda s: s.ranks > 2),
-    ("Only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks)),
-    ("Only right if the number of ranks is even.", lambda s: s.ranks % 2 == 1),
-    ("Only wrong with a transposed, so non-contiguous, tensor.", lambda s: s.layout == "transposed"),
-    ("Only wrong with non-contiguous tensors.", lambda s: s.layout in ("strided", "transposed")),
-    ("Only wrong with tensors that are windows on larger ones.", lambda s: s.layout != "contiguous"),
-    ("Only wrong the second time in a row: something is left over from the first call.", lambda s: s.times > 1),
-    ("Only wrong as part of a larger job: ask dist.get_rank(), not the environment.", lambda s: s.outer_world),
-    ("Only right in float32.", lambda s: s.dtype != "float32"),
-    ("Only right with root 0.", lambda s: bool(s.root)),
-    ("Only wrong when messages are delayed.", lambda s: s.delivery == "shuffled"),
+    ("Only right if the number of ranks divides the size.", lambda s: not s.divides, True),
+    (_ONLY_FOUR, lambda s: s.ranks != 4, True),
+    ("Only right for two ranks.", lambda s: s.ranks > 2, True),
+    ("Only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks), True),
+    ("Only right if the number of ranks is even.", lambda s: s.ranks % 2 == 1, True),
+    ("Only wrong with a transposed, so non-contiguous, tensor.", lambda s: s.layout == "transposed", False),
+    ("Only wrong with non-contiguous tensors.", lambda s: s.layout in ("strided", "transposed"), False),
+    ("Only wrong with tensors that are windows on larger ones.", lambda s: s.layout != "contiguous", False),
+    ("Only wrong the second time in a row: something is left over from the first call.", lambda s: s.times > 1, False),
+    ("Only wrong as part of a larger job: ask dist.get_rank(), not the environment.", lambda s: s.outer_world, False),
+    ("Only right in float32.", lambda s: s.dtype != "float32", False),
+    ("Only right with root 0.", lambda s: bool(s.root), False),
+    ("Only wrong when messages are delayed.", lambda s: s.delivery == "shuffled", False),
 )

@@ -9,6 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed
+from allranks.checking.evidence import Holds
 from allranks.checking.exercise import FaultKind, Group, Mistake, ResultFault, Run
 
 Make = Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]  # (all ranks' inputs, rank, setup)
@@ -20,7 +21,7 @@ def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): total}, atol) for _ in args]
 
 
-def in_place(cause: str, make: Make) -> Mistake:
+def in_place(cause: str, make: Make, holds: Holds = lambda run: True) -> Mistake:
     """A mistake of a function that works in place: `make(tensors, rank, setup)` is what it leaves in the rank's tensor.
 
     None stands for an unchanged tensor. `tensors` are all ranks' inputs.
@@ -32,10 +33,10 @@ def in_place(cause: str, make: Make) -> Mistake:
         made = [make(tensors, rank, setup) for rank in range(setup.ranks)]
         return [Expected(None, {} if t is None else {(0,): t}, atol) for t in made]
 
-    return Mistake(cause, oracle)
+    return Mistake(cause, oracle, holds)
 
 
-def returning(cause: str, make: Make) -> Mistake:
+def returning(cause: str, make: Make, holds: Holds = lambda run: True) -> Mistake:
     """A mistake of a function that returns a tensor: `make(tensors, rank, setup)` is what it returns on that rank."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -44,7 +45,7 @@ def returning(cause: str, make: Make) -> Mistake:
         limit = None if atol is None or not atol.numel() else float(atol.max())
         return [Expected(make(tensors, rank, setup), {}, limit) for rank in range(setup.ranks)]
 
-    return Mistake(cause, oracle)
+    return Mistake(cause, oracle, holds)
 
 
 def sum_mistakes() -> tuple[Mistake, ...]:

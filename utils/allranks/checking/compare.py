@@ -164,8 +164,23 @@ def _items_difference(got: Any, wanted: tuple | list, atol: Any) -> Difference |
         found = difference(a, b, atol[i] if isinstance(atol, tuple | list) else atol)
         if found:
             names = getattr(wanted, "_fields", ())  # of a named tuple
+            if found.kind is FaultKind.VALUES and not found.items and isinstance(wanted, tuple):
+                found = replace(found, detail=found.detail + _items_right(got, wanted, atol))
             return replace(found, items=(names[i] if names else f"item {i}", *found.items))
     return None
+
+
+def _items_right(got: Sequence, wanted: tuple, atol: Any) -> str:
+    """Which items of a tuple are right: ", but items 0 and 1 are right"."""
+    names = getattr(wanted, "_fields", [str(i) for i in range(len(wanted))])
+    limits = atol if isinstance(atol, tuple | list) else [atol] * len(wanted)
+    right = [n for n, a, b, limit in zip(names, got, wanted, limits, strict=True) if difference(a, b, limit) is None]
+    if not right:
+        return ""
+    what = "item" if hasattr(wanted, "_fields") is False else ""
+    if len(right) == 1:
+        return f", but {what} {right[0]} is right".replace("  ", " ")
+    return f", but {what + 's' if what else ''} {', '.join(right[:-1])} and {right[-1]} are right".replace("  ", " ")
 
 
 def _near(got: float, wanted: float, atol: Any) -> bool:

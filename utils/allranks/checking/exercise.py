@@ -12,6 +12,7 @@ import torch
 from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
 from allranks.wire import Failure, LogEntry, Outcome
 from allranks.wire.messages import POINT_TO_POINT, OpKind
+from allranks.wire.wait import named
 
 P2P = POINT_TO_POINT
 P2P_ONLY = "Write it with send, recv, isend, irecv or batch_isend_irecv."
@@ -47,10 +48,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A typical mistake, known by its results: `oracle` computes what it would leave on every rank."""
+    """A typical mistake, known by its results: `oracle` computes what it would leave on every rank.
+
+    `holds(run)` says whether the run's log allows it: a cause that the log contradicts must not be said.
+    """
 
     cause: str
     oracle: Oracle
+    holds: Callable[[Run], bool] = lambda run: True
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,9 @@ class Exercise:
     chunking: str = "split"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
     blocking_weight: float = 0.0  # what it counts to be right when every send waits for its receiver
     forbidden_advice: str = ""  # what to use instead of a forbidden operation
+    peer_advice: str = ""  # what to do where there is no such rank
+    own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
+    only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
 
     def label(self, setup: Setup) -> str:
         """The case in words, as the student reads it."""
@@ -166,4 +174,4 @@ class Run:
 
     def at(self, line: int | None) -> str:
         """ " (line 12)" or nothing."""
-        return f" ({self.where(line)})" if line else ""
+        return f" ({named(line, self.where)})" if line else ""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from allranks.checking import causes, compare, rules
+from allranks.checking import causes, compare, factor, rules
 from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.in_rank import driver
@@ -49,6 +49,7 @@ class CaseResult:
     faults: list[ResultFault] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     mistake: str | None = None  # the one of them that the verdict names
+    factor: tuple[float, bool] | None = None  # see `factor.factor`
 
     @property
     def passed(self) -> bool:
@@ -320,6 +321,8 @@ def _run_case(runner: CaseRunner, setup: Setup) -> Run:
     if runner.blocked is None and run.failure is not None and run.failure.kind is FailureKind.DEADLOCK:
         # try sends that return at once: if the result is right, this is the only mistake; use them in the other cases too
         again = runner.run(setup, delivery="buffered")
+        if again.failure is not None and again.failure.kind is FailureKind.UNMATCHED:
+            return again  # the circle would open, but a receive is missing: that is the cause
         if again.failure is None and not result_faults(again):
             runner.blocked, runner.delivery = run, "buffered"
             return again
@@ -350,7 +353,8 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
         case.faults = result_faults(run)
         if case.faults:
             case.mistakes = causes.fitting_mistakes(run, case.faults)
-            case.reason = causes.explain_faults(case.faults, None)
+            case.factor = factor.factor(run, case.faults) if run.setup.earns_credit else None
+            case.reason = causes.explain_faults(case.faults, None, run.ranks)
     # the results of a failed run are not needed any more, and may be large
     case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results), later=())
     return case
@@ -366,10 +370,49 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
     if clear:
         confirmed = {mistake for c in clear for mistake in c.mistakes}
         for c in cases:
-            guesses = {mistake.cause for mistake in c.run.exercise.mistakes} - confirmed if c.run else set()
+            guesses = _own_causes(c) - confirmed
             c.mistakes = [mistake for mistake in c.mistakes if mistake not in guesses]
+    _drop_contradicted(cases)
     votes = Counter(mistake for c in cases for mistake in c.mistakes)
+    fits = {mistake: [c.name for c in cases if mistake in c.mistakes] for mistake in votes}
     for c in cases:
         if c.mistakes:
-            c.mistake = max(c.mistakes, key=lambda mistake: votes[mistake])  # the first named wins a tie
-            c.reason = causes.explain_faults(c.faults, c.mistake)
+            best = max(c.mistakes, key=lambda mistake: votes[mistake])
+            # where the results can't tell two apart, both are said
+            own = _own_causes(c)
+            equal = [m for m in c.mistakes if fits[m] == fits[best] and m in own] if best in own else []
+            c.mistake = f"probably {'; or '.join(equal[:2])}" if len(equal) > 1 else best
+    _name_factors(cases)
+    for c in cases:
+        if c.mistake:
+            c.reason = causes.explain_faults(c.faults, c.mistake, c.setup.ranks)
+
+
+def _own_causes(case: CaseResult) -> set[str]:
+    """The exercise's own causes among those that fit, and not those that look the same in every exercise."""
+    known = tuple(m.cause for m in case.run.exercise.mistakes) if case.run else ()
+    return {cause for cause in case.mistakes if cause.endswith(known)} if known else set()
+
+
+def _drop_contradicted(cases: list[CaseResult]) -> None:
+    """Drops a mistake that fits some numbers of ranks by chance: a like case with more ranks is wrong in another way."""
+    plain = [c for c in cases if c.faults and c.setup.earns_credit and not causes.simplest_first(c.setup)[1]]
+    own = {cause for c in plain for cause in _own_causes(c)}
+    for mistake in {m for c in plain for m in c.mistakes} & own:
+        least = min(c.setup.ranks for c in plain if mistake in c.mistakes)
+        if any(c.setup.ranks > least and mistake not in c.mistakes and _is_whole(c) for c in plain):
+            for c in cases:
+                c.mistakes = [m for m in c.mistakes if m != mistake]
+
+
+def _is_whole(case: CaseResult) -> bool:
+    """Whether each rank has an element at least: with fewer, other ranks than usual are wrong."""
+    return case.setup.size >= case.setup.ranks and not case.setup.root
+
+
+def _name_factors(cases: list[CaseResult]) -> None:
+    """For cases that no mistake fits: what the results are a multiple of."""
+    unnamed = [(c, c.factor) for c in cases if c.factor is not None and not c.mistake]
+    common = factor.in_words([(c.setup, found) for c, found in unnamed])
+    for c, found in unnamed:
+        c.mistake = common or factor.of_one(c.setup, found)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from allranks.checking import causes, provenance
-from allranks.checking.exercise import Exercise, Rule, Run
+from allranks.checking import causes, origin, provenance
+from allranks.checking.cases import Setup
+from allranks.checking.exercise import Exercise, ResultFault, Rule, Run
 from allranks.checking.running import ENDS_THE_CHECK, CaseResult, CaseRunner, result_faults
 from allranks.checking.verdict import Case, Reason, Verdict
 from allranks.trace import Trace
 
-NOT_CHECKED = Reason("not checked: a case with several ranks must pass first", ("not checked",))
+NOT_JUDGED = Reason("not judged: a case with several ranks must pass first", ("not judged",))
+_ROOM_S = 5  # an extra run only if so much time is left
+_MORE = ((3, 6), (3, 7), (6, 12), (12, 24), (2, 5))  # ranks and elements: they tell a pattern from luck
 BLOCKING = "sends that wait for their receiver"
 
 
@@ -50,7 +54,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
             earned += rule.weight * share
             cases.append(_case(rule.name, None))
         else:
-            cases.append(_case(rule.name, NOT_CHECKED))
+            cases.append(_case(rule.name, NOT_JUDGED))
     if exercise.blocking_weight:
         total += exercise.blocking_weight
         if runner.blocked is not None:
@@ -60,7 +64,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
             earned += exercise.blocking_weight * share
             cases.append(_case(BLOCKING, None))
         else:
-            cases.append(_case(BLOCKING, NOT_CHECKED))
+            cases.append(_case(BLOCKING, NOT_JUDGED))
     if any(b.rule.essential for b in breaches):
         earned = 0.0
     passed = all(c.passed for c in cases)
@@ -79,17 +83,26 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         headline.code if headline else (),
         "nccl" if runner.nccl else None,
         tuple(runner.skipped),
+        **({"seen": headline.seen, "question": headline.question, "cause": headline.cause} if headline else {}),
+        rows=headline.rows if headline else (),
     )
 
 
 def _case(name: str, reason: Reason | None, group: str | None = None) -> Case:
     group = name if group is None else group
-    return Case(name, True, "", group) if reason is None else Case(name, False, reason.sentence, group, reason.code)
+    if reason is None:
+        return Case(name, True, "", group)
+    return Case(name, False, reason.sentence, group, reason.code, judged=reason is not NOT_JUDGED)
 
 
 def _with_label(exercise: Exercise, run: Run, reason: Reason) -> Reason:
     """The reason with the case in front of it."""
-    return replace(reason, sentence=f"{exercise.label(run.setup)}: {reason.sentence}")
+    return _behind(f"{exercise.label(run.setup)}: ", reason)
+
+
+def _behind(words: str, reason: Reason) -> Reason:
+    """The reason with these words in front of it, and of what was seen."""
+    return replace(reason, sentence=words + reason.sentence, seen=words + reason.seen if reason.seen else "")
 
 
 def _credit(results: list[CaseResult]) -> float:
@@ -143,16 +156,106 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
         return reason, run
     if case.faults:
         traced = _run_with_provenance(runner, run)
+        distinct = _run_with_distinct(runner, run) if case.mistake is None else None
+        told = _not_added(distinct, result_faults(distinct)) if distinct is not None else None
+        if told:
+            reason = _as_origin(reason, told)
         if traced is not None:
             run = traced
-            if case.mistake is None and exercise.explain is not None:
+            if case.mistake is None and told is None and exercise.explain is not None:
                 explained = exercise.explain(traced, result_faults(traced)[0])
                 if explained:
-                    reason = Reason(explained, ("provenance",))
+                    reason = replace(
+                        reason,
+                        sentence=explained,
+                        code=("provenance",),
+                        cause=f"{explained[:1].upper()}{explained[1:]}",
+                    )
+        if distinct is not None and reason is case.reason:
+            told = origin.explain(distinct, result_faults(distinct))
+            reason = _as_origin(reason, told) if told else reason
     # without messages the cases differ in their inputs only
     found = [(r.setup, r.passed) for r in results if r.run is not None] if exercise.allow else []
-    sentence = f"{causes.common_property(found)}{exercise.label(case.setup)}: {reason.sentence}"
-    return replace(reason, sentence=sentence), run
+    return _behind(f"{_confirmed_property(runner, found)}{exercise.label(case.setup)}: ", reason), run
+
+
+def _run_with_distinct(runner: CaseRunner, run: Run) -> Run | None:
+    """The same case with inputs that are all different; None if it can't have them, or is right with them."""
+    if not runner.exercise.allow or runner.left_s < _ROOM_S:
+        return None
+    for dtype in (
+        "float64",
+        "float32",
+    ):  # where sizes count bytes, as of a bucket, it may be right with longer elements
+        again = runner.run(replace(run.setup, dtype=dtype, values="random"), delivery=run.delivery)
+        if again.failure is not None:
+            return None
+        if result_faults(again):
+            return again
+    return None
+
+
+def _not_added(run: Run, faults: list[ResultFault]) -> str | None:
+    """What the log says of a sum that was not made."""
+    if not _adds(run):
+        return _other_reduction(run)
+    return origin.passed_on_as_received(run) or origin.ends_as_received(run, faults[0])
+
+
+def _adds(run: Run) -> bool:
+    """Whether the ranks' values are added on the way, by messages between two ranks."""
+    return run.exercise.collective in ("all_reduce", "reduce", "reduce_scatter") and not run.collectives
+
+
+def _as_origin(reason: Reason, told: str) -> Reason:
+    """The reason with where the wrong values came from."""
+    sentence = f"{told[:1].upper()}{told[1:]}."
+    return replace(reason, sentence=sentence, code=("origin",), seen=sentence, cause="")
+
+
+def _other_reduction(run: Run) -> str | None:
+    """A collective that reduces with something else than a sum, in an exercise that needs sums only."""
+    if not run.exercise.only_sums:
+        return None
+    for entry in run.collectives:
+        name = str(entry.reduce_op or "SUM").rpartition(".")[2].upper()
+        if name not in ("SUM", "AVG"):
+            return f"rank {entry.rank} calls {entry.op} with {name}{run.at(entry.line)}, but the ranks' values must be added"
+    return None
+
+
+def _confirmed_property(runner: CaseRunner, found: list[tuple[Setup, bool]]) -> str:
+    """What the failing cases have in common; a sentence about the number of ranks only if more cases, tried now, agree."""
+    plain = [s for s, _ in found if not causes.simplest_first(s)[1] and s.earns_credit]
+    tried = list(found)
+    for sentence, fails in causes.common_properties(found):
+        if fails is None or all(_agrees(runner, plain, tried, fails, *case) for case in _MORE):
+            return sentence
+    return ""
+
+
+def _agrees(
+    runner: CaseRunner,
+    plain: list[Setup],
+    tried: list[tuple[Setup, bool]],
+    fails: Callable[[Setup], bool],
+    ranks: int,
+    size: int,
+) -> bool:
+    """Whether a case of these ranks and elements passes or fails as the property says. What can't be tried refutes nothing."""
+    sized = [s for s in plain if s.size and not s.option("ranks_per_node")]
+    if not sized or ranks > runner.pool.size or runner.left_s < _ROOM_S:
+        return True
+    like = min(sized, key=lambda s: abs(s.ranks - ranks))
+    has_shapes = like.option("_shapes") is not None
+    setup = replace(like, ranks=ranks, size=like.size if has_shapes else size)
+    setup = replace(setup, root=None if like.root is None else min(like.root, ranks - 1))
+    passed = next((passed for known, passed in tried if known == setup), None)
+    if passed is None:
+        run = runner.run(setup)
+        passed = run.failure is None and not result_faults(run)
+        tried.append((setup, passed))
+    return passed is not fails(setup)
 
 
 def _clearest(failed: list[CaseResult]) -> CaseResult:

@@ -13,21 +13,33 @@ from allranks.trace import Trace
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes."""
+    """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes.
+
+    `seen` and `cause` are the sentence's two halves, if it has them: what was seen, and why. `question` leads from one to the other.
+    `rows` are the messages that found no partner.
+    """
 
     sentence: str
     code: tuple[Hashable, ...]
+    seen: str = ""
+    question: str = ""
+    cause: str = ""
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class Case:
-    """One named case: passed, or the reason why not. `group` is the property that it shows, `code` is the reason's."""
+    """One named case: passed, or the reason why not. `group` is the property that it shows, `code` is the reason's.
+
+    A rule that could not be judged is neither passed nor failed: `judged` is False, and it earns nothing.
+    """
 
     name: str
     passed: bool
     reason: str = ""
     group: str = ""
     code: tuple[Hashable, ...] = ()
+    judged: bool = True
 
     @property
     def short_name(self) -> str:
@@ -55,7 +67,8 @@ class Verdict:
 
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
-    a verdict as a card. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
+    a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
+    no partner. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -76,6 +89,10 @@ class Verdict:
     code: tuple[Hashable, ...] = ()
     rules: str | None = None
     skipped: tuple[str, ...] = ()
+    seen: str = ""
+    question: str = ""
+    cause: str = ""
+    rows: tuple[tuple[str, ...], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -100,16 +117,32 @@ class Verdict:
             found.setdefault(case.group or case.name, []).append(case)
         return found
 
+    @property
+    def _count(self) -> str:
+        """How many of the cases that were judged passed."""
+        return f"{sum(c.passed for c in self.cases)} of {sum(c.judged for c in self.cases)} cases"
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """The parts of the reason, (kind, words): what was seen, the question, the cause; or the whole of it."""
+        if not self.seen:
+            return [("reason", self.reason)] if self.reason else []
+        parts = [("reason", self.seen), ("question", self.question), ("cause", self.cause)]
+        return [part for part in parts if part[1]]
+
     def text(self) -> str:
         """The verdict for a terminal."""
-        right = sum(c.passed for c in self.cases)
         head = "passed" if self.passed else f"not yet, {self.score:.0%}"
-        lines = [f"{self.exercise}{self._under}: {head} ({right} of {len(self.cases)} cases)"]
+        lines = [f"{self.exercise}{self._under}: {head} ({self._count})"]
         if self.reason:
-            lines += ["", f"  {self.reason}", ""]
+            told = [f"  {'Cause: ' if kind == 'cause' else ''}{words}" for kind, words in self.told]
+            lines += ["", *told, *_table_text(self.rows), ""]
         said = self.already_said()
         for name, cases in self.groups.items():
             good = sum(c.passed for c in cases)
+            if not any(case.judged for case in cases):
+                lines.append(f"  – {name}: {cases[0].reason}")
+                continue
             count = f" {good}/{len(cases)}" if len(cases) > 1 else ""
             new = [case for case in cases if not case.passed and not said[case]]
             above = ", as above" if good < len(cases) and not new else ""
@@ -142,17 +175,20 @@ class Verdict:
         say = html.escape
         mark = "✓" if self.passed else "✗"
         word = "passed" if self.passed else "not yet"
-        right = sum(c.passed for c in self.cases)
         parts = [
             _STYLE,
             f'<div class="allranks-verdict {"good" if self.passed else "bad"}" role="group" '
             f'aria-label="Verdict on {say(self.exercise)}{say(self._under)}: {word}">',
             f'<div class="head"><span class="mark" aria-hidden="true">{mark}</span>'
             f"<b>{say(self.exercise)}</b><span>{word}{say(self._under)}</span>"
-            f'<span class="score">{self.score:.0%} · {right} of {len(self.cases)} cases</span></div>',
+            f'<span class="score">{self.score:.0%} · {self._count}</span></div>',
         ]
-        if self.reason:
-            parts.append(f'<p class="reason">{say(self.reason)}</p>')
+        for kind, words in self.told:
+            if kind == "cause":
+                parts.append(f"<details><summary>Show the cause</summary><p>{say(words)}</p></details>")
+            else:
+                parts.append(f'<p class="{kind}">{say(words)}</p>')
+        parts.append(_table_html(self.rows))
         if self.svg:
             parts.append(f'<div class="cycle">{self.svg}</div>')
         said = self.already_said()
@@ -188,8 +224,27 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
     return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
 
 
+def _table_text(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The messages that found no partner, in columns."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return ["", "  Without a partner:", *(f"    {line}" for line in lines)]
+
+
+def _table_html(rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<table class="unmet"><caption>Without a partner</caption><tbody>{body}</tbody></table>'
+
+
 def _group_html(name: str, cases: list[Case], said: dict[Case, str]) -> str:
     say = html.escape
+    if not any(case.judged for case in cases):
+        why = say(cases[0].reason)
+        return f'<div class="group none" title="{why}"><span class="mark" aria-label="not judged">–</span> {say(name)}</div>'
     good = sum(c.passed for c in cases)
     done = good == len(cases)
     count = f" <small>{good}/{len(cases)}</small>" if len(cases) > 1 else ""
@@ -225,6 +280,11 @@ _STYLE = """<style>
 .allranks-verdict ul{margin:.2em 0 .4em;padding-left:1.6em}
 .allranks-verdict li.good{color:var(--jp-content-font-color2,#555)}
 .allranks-verdict li b{font-weight:600}
+.allranks-verdict .question{margin:.3em 0;font-style:italic}
+.allranks-verdict .none{color:var(--jp-content-font-color3,#777)}
+.allranks-verdict .unmet{margin:.4em 0;border-collapse:collapse}
+.allranks-verdict .unmet caption{text-align:left;color:var(--jp-content-font-color2,#555)}
+.allranks-verdict .unmet td{padding:0 1em 0 0;text-align:left}
 .allranks-verdict small,.allranks-verdict .hint{color:var(--jp-content-font-color2,#555)}
 .allranks-verdict .hint{margin:.4em 0 0}
 .allranks-verdict .cycle svg{max-width:100%;height:auto}

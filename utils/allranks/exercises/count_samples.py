@@ -69,6 +69,9 @@ EXERCISE = Exercise(
             _oracle_from(lambda counts, rank: counts[rank].repeat(len(counts))),
         ),
         Mistake("the sum of the counts", _oracle_from(lambda counts, rank: counts.sum().reshape(1))),
+        Mistake(
+            "the sum of the counts in every place", _oracle_from(lambda counts, rank: counts.sum().repeat(len(counts)))
+        ),
     ),
     unit="sample at most",
     collective="all_gather",

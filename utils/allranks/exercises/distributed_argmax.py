@@ -100,6 +100,24 @@ def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(*best, setup)
 
 
+def _last_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    value, rank, index = _best(args)
+    last = max(i for i, v in enumerate(plain(args[rank][0]).reshape(-1).tolist()) if v == value or v != v)
+    if last == index:
+        raise ValueError("no tie on that rank")
+    return _tuples(value, rank, last, setup)
+
+
+def _own_place(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    value, _, _ = _best(args)
+    return [Expected((value, rank, _best([a])[2])) for rank, a in enumerate(args)]
+
+
+def _index_of_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    value, rank, _ = _best(args)
+    return _tuples(value, rank, _best(args[:1])[2], setup)
+
+
 def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     made = []
     for rank, a in enumerate(args):
@@ -187,6 +205,14 @@ EXERCISE = Exercise(
             "the index was sent in the value's dtype, which can't hold it: send it in its own dtype", _rounded_index
         ),
         Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
+        Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
+        Mistake(
+            "each rank's own rank and index with the global maximum: take those of the rank that holds it", _own_place
+        ),
+        Mistake(
+            "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum",
+            _index_of_zero,
+        ),
         Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
         Mistake("the largest magnitude instead of the maximum", _magnitude),
         Mistake("the minimum instead of the maximum", _least),

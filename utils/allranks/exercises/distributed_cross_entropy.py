@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS, many_ranks
 from allranks.checking.drawing import Draws
@@ -158,6 +158,12 @@ EXERCISE = Exercise(
         Mistake(
             "the target's logit is missing: this is the logarithm of the sum alone",
             _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+            lambda run: not evidence.maxima_at_least(2)(run),
+        ),
+        Mistake(
+            "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it",
+            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+            evidence.maxima_at_least(2),
         ),
         Mistake(
             "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",

@@ -39,6 +39,12 @@ def _one_all_reduce(run: Run) -> str | None:
     return None
 
 
+def _reduced_again(run: Run) -> bool:
+    """Whether some rank calls more than one all_reduce of the whole tensor in a call."""
+    calls = [e for e in run.collectives if e.rank == 0 and e.numel >= run.setup.size]
+    return len(calls) > run.setup.times
+
+
 FLOATS = (
     Setup(3, 5, "float64", values="precise"),
     Setup(4, 6, "bfloat16"),
@@ -66,7 +72,16 @@ EXERCISE = Exercise(
         rules.carried(),
     ),
     mistakes=(
-        returning("the sum instead of the mean: divide by the number of ranks", lambda t, r, s: summed(t)[0]),
+        returning(
+            "the sum instead of the mean: divide by the number of ranks",
+            lambda t, r, s: summed(t)[0],
+            lambda run: not _reduced_again(run),
+        ),
+        returning(
+            "p times the mean: a second all_reduce adds p equal tensors",
+            lambda t, r, s: summed(t)[0],
+            lambda run: _reduced_again(run),
+        ),
         returning(
             "divided by the number of ranks twice: ReduceOp.AVG divides already",
             lambda t, r, s: summed(t)[0] / len(t) ** 2,
@@ -83,5 +98,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     chunking="none",
     demo_setup=Setup(4, 8),
+    only_sums=True,
     forbidden_advice="One dist.all_reduce is all that it needs.",
 )

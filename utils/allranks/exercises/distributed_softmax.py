@@ -142,7 +142,16 @@ EXERCISE = Exercise(
             "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
             _unstable,
         ),
-        Mistake("the softmax of each rank's own columns: maximum and sum must be over all ranks", _local),
+        Mistake(
+            "the softmax of each rank's own columns: maximum and sum must be over all ranks",
+            _local,
+            lambda run: not run.collectives,
+        ),
+        Mistake(
+            "the softmax of each rank's own columns: each row's sum must be over all ranks too, or it was not used",
+            _local,
+            lambda run: bool(run.collectives),
+        ),
         Mistake(
             "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
             _own_maximum,

@@ -104,8 +104,19 @@ def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _values_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right values with any ranks and indices."""
+    """The right values with any ranks and indices, where values are equal."""
+    places, k = _ranked(args), args[0][1]
+    least = places[k - 1][0] if 0 < k <= len(places) else -math.inf
+    top = [v for v, _, _ in places if v >= least or v != v]
+    if len({str(v) for v in top}) == len(top):
+        raise ValueError("no two are equal, so it is another mistake")
     return [Expected((wanted.returns[0], None, None)) for wanted in _oracle(setup, args)]
+
+
+def _own_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right values, with the caller's rank for each."""
+    right = _oracle(setup, args)
+    return [Expected((w.returns[0], torch.full_like(w.returns[1], r), None)) for r, w in enumerate(right)]
 
 
 def _bytes(run: Run) -> str | None:
@@ -185,6 +196,7 @@ EXERCISE = Exercise(
             "nor a sort that is not stable promises that",
             _values_only,
         ),
+        Mistake("each rank says that all of them are its own: a value's rank is the one that held it", _own_rank),
         Mistake("NaN was ignored: it is the largest, as in torch.topk", _without_nan),
     ),
     collective="all_gather",

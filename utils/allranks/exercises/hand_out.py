@@ -85,4 +85,6 @@ EXERCISE = Exercise(
     demo_setup=Setup(4, 3),
     blocking_weight=1,
     forbidden_advice=P2P_ONLY,
+    peer_advice="The others are ranks 1 to p-1.",
+    own_rank_advice="Rank 0 has its row already: it copies it.",
 )

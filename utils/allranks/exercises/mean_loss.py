@@ -85,5 +85,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     chunking="none",
     demo_setup=Setup(4, 2),
+    only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs.",
 )

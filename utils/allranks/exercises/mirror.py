@@ -59,4 +59,6 @@ EXERCISE = Exercise(
     chunking="rank",
     blocking_weight=10,
     forbidden_advice=P2P_ONLY,
+    peer_advice="The mirror image of rank r is rank p-1-r.",
+    own_rank_advice="With an odd p the middle rank is its own mirror image: it copies its tensor.",
 )

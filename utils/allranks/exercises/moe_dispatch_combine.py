@@ -201,7 +201,10 @@ EXERCISE = Exercise(
             "the permutation was applied again instead of its inverse; write `result[order] = returned`",
             _permuted_twice,
         ),
-        Mistake("every token was computed by its own rank's expert: send it to the rank of its expert", _home),
+        Mistake(
+            "every token was computed by its own rank's expert: it must travel to its expert's rank before expert_fn is applied",
+            _home,
+        ),
         Mistake(
             "the tokens came back as they were: expert_fn was never applied, or what it returned was not used",
             _untouched,

@@ -100,4 +100,5 @@ EXERCISE = Exercise(
     chunking="none",
     demo_setup=Setup(4, 3),
     forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import (
     CIRCUMSTANCES,
@@ -138,7 +138,7 @@ EXERCISE = Exercise(
     ),
     blocking_weight=3,
     mistakes=(
-        in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0]),
+        in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0], evidence.rank_zero_sent),
         in_place("only the first segment arrived, or only that one was stored", _first_segment),
     ),
     root_name="src",
@@ -147,4 +147,6 @@ EXERCISE = Exercise(
     chunking="split",
     demo_setup=Setup(4, 16, "float64", values="provenance", root=0).with_options(segments=4, _alpha=ALPHA, _beta=BETA),
     forbidden_advice=P2P_ONLY,
+    peer_advice="The chain begins at src and goes on modulo p; its last rank sends to nobody.",
+    own_rank_advice="On a chain no rank is its own neighbour: the last rank sends to nobody, and src receives from nobody.",
 )

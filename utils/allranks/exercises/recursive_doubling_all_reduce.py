@@ -93,4 +93,6 @@ EXERCISE = Exercise(
     algorithm="recursive doubling",
     demo_setup=Setup(8, 8, "float64", values="provenance"),
     forbidden_advice=P2P_ONLY,
+    peer_advice="If p is no power of two, fold first: each rank beyond the largest power of two hands its tensor to one below, "
+    "and gets the sum at the end.",
 )

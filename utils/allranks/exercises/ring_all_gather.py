@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, many_ranks, returning
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, ResultFault, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -28,6 +28,11 @@ def _own_sent(step: int) -> Make:
     return lambda t, rank, setup: torch.cat(
         [t[rank] if i == rank else t[(rank + step) % len(t)] for i in range(len(t))]
     )
+
+
+def _explain(run: Run, fault: ResultFault) -> str | None:
+    words = evidence.too_few_steps(run, run.ranks - 1, "an all-gather of p-1 steps")
+    return f"{words}." if words else None
 
 
 _PLACE = "off by one place: rank r's tensor belongs in place r"
@@ -79,7 +84,9 @@ EXERCISE = Exercise(
         returning("the tensors were stacked: concatenate along the first dimension", lambda t, r, s: torch.stack(t)),
         *(
             returning(
-                "the neighbour's tensor in every place: pass on what you received last, not your own", _own_sent(step)
+                "the neighbour's tensor in every place: pass on what you received last, not your own",
+                _own_sent(step),
+                evidence.own_tensor_sent_only,
             )
             for step in (-1, 1)
         ),
@@ -89,5 +96,7 @@ EXERCISE = Exercise(
     algorithm="ring",
     chunking="rank",
     demo_setup=Setup(4, 3, "float64", values="provenance"),
+    explain=_explain,
     forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
 )

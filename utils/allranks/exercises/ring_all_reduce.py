@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Setup, vectors
 from allranks.checking.common import (
     CIRCUMSTANCES,
@@ -46,7 +46,10 @@ def _explain(run: Run, fault: ResultFault) -> str | None:
     if fault.kind is not FaultKind.VALUES:
         return None
     words = (
-        rules.first_wrong_step(run) or rules.wrong_ring_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
+        evidence.too_few_steps(run, 2 * (run.ranks - 1), "a reduce-scatter and an all-gather of p-1 steps each")
+        or rules.first_wrong_step(run)
+        or rules.wrong_ring_step(run)
+        or rules.wrong_end_state(run, fault.rank, fault.call)
     )
     return f"{words}." if words else None
 
@@ -113,4 +116,5 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="ring",
     forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.checking import rules
+import torch
+
+from allranks.checking import evidence, provenance, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
@@ -31,8 +33,25 @@ def _own_chunk(run: Run, call: int, rank: int) -> int:
 
 
 def _explain(run: Run, fault: ResultFault) -> str | None:
-    words = rules.first_wrong_step(run) if fault.kind is FaultKind.VALUES else None
+    if fault.kind is not FaultKind.VALUES:
+        return None
+    words = evidence.too_few_steps(run, run.ranks - 1, "a reduce-scatter of p-1 steps") or rules.first_wrong_step(run)
     return f"{words}." if words else None
+
+
+def _another_is_complete(run: Run) -> bool:
+    """Whether the last message to each rank brought all the others' contributions to a chunk that is not the rank's own."""
+    for rank in range(run.ranks):
+        came = [e for e in evidence.received_by(run, rank) if e.call == 0]
+        numbers = provenance.numbers(came[-1]) if came else None
+        if numbers is None:
+            return False
+        others = [plain(a[0]).tensor_split(run.ranks) for r, a in enumerate(run.args[0]) if r != rank]
+        sums = [summed([chunks[i] for chunks in others])[0].reshape(-1) for i in range(run.ranks)]
+        same = [s.shape == numbers.shape and bool(torch.isclose(s, numbers.to(s.dtype)).all()) for s in sums]
+        if same[rank] or not any(same):
+            return False
+    return True
 
 
 _NEXT = "off by one chunk: rank r ends with a neighbour's chunk instead of chunk r"
@@ -84,8 +103,14 @@ EXERCISE = Exercise(
         returning(_NEXT, _chunk(-1)),
         returning("the whole sum was returned: rank r keeps chunk r only", lambda t, r, s: summed(t)[0]),
         returning(
+            "the rank's own chunk came back, and the chunk that is complete on rank r is another one: start one chunk earlier",
+            lambda t, r, s: t[r].tensor_split(s.ranks)[r],
+            _another_is_complete,
+        ),
+        returning(
             "the rank's own chunk came back: nothing was added, or the sum was not returned",
             lambda t, r, s: t[r].tensor_split(s.ranks)[r],
+            lambda run: not _another_is_complete(run),
         ),
         returning(
             "the mean instead of the sum",
@@ -105,4 +130,5 @@ EXERCISE = Exercise(
     algorithm="ring",
     demo_setup=Setup(4, 12, "float64", values="provenance"),
     forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
 )

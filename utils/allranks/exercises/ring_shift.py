@@ -98,4 +98,5 @@ EXERCISE = Exercise(
     chunking="rank",
     demo_setup=Setup(4, 4, "float64", values="provenance").with_options(k=1),
     forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import MOVED_DTYPES, in_place, rooted_groups
 from allranks.checking.drawing import Draws
@@ -63,6 +63,7 @@ EXERCISE = Exercise(
         in_place(
             "rank 0's tensor was sent, whatever src is: number the ranks from src, (rank - src) mod p",
             lambda t, r, s: t[0],
+            evidence.rank_zero_sent,
         ),
         in_place("the sum came instead of one rank's tensor", lambda t, r, s: sum(t[1:], t[0])),
     ),
@@ -72,4 +73,6 @@ EXERCISE = Exercise(
     chunking="rank",
     demo_setup=Setup(8, 4, "float64", values="provenance", root=0),
     forbidden_advice=P2P_ONLY,
+    peer_advice="A partner beyond the last rank is left out. Counted from src, rank q is rank (q + src) mod p.",
+    own_rank_advice="In a tree no rank is its own partner. Counted from src, rank q is rank (q + src) mod p: is one of the two left out here?",
 )

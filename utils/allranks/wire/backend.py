@@ -267,9 +267,8 @@ class WireGroup(PythonGroup):
             message = f"{what} rank {rank}, but there are only ranks 0 to {len(self.members) - 1}"
             raise MisuseError(Misuse.NO_SUCH_PEER, message) if peer else ValueError(message)
         if self.endpoint.contiguous and rank == self.rank() and peer:
-            raise ValueError(
-                f"{what} rank {rank}, which is this rank itself: gloo has no such link; copy the tensor instead"
-            )
+            message = f"{what} rank {rank}, which is this rank itself: gloo has no such link"
+            raise MisuseError(Misuse.OWN_RANK, message)
         return self.members[rank]
 
     def _describe(self, kind: OpKind, fallback: str, tensor: torch.Tensor | None) -> Operation:

@@ -1,4 +1,6 @@
-"""Which line of the student's an operation comes from, and by which public name it was called."""
+"""Which line of the student's an operation comes from, and by which public name it was called.
+
+A line inside a helper function is told with the line that led to it: [line, the caller's line]."""
 
 from __future__ import annotations
 
@@ -13,6 +15,9 @@ from allranks.engines.usercode import in_library
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _C10D = os.path.join(_TORCH, "distributed", "distributed_c10d.py")
 _NOT_STUDENTS = (_TORCH, "<__array_function__")  # torch may lie elsewhere than installed packages do
+_DEEPEST = 50  # frames looked at for the caller's line: a recursion must not make each operation slow
+
+SaidLine = int | list | None  # as a rank says it; `requests.py` reads it
 
 
 class CallSites:
@@ -28,27 +33,45 @@ class CallSites:
             answer = self.known[filename] = not (filename.startswith(_NOT_STUDENTS) or in_library(filename))
         return answer
 
-    def of_frame(self, frame: FrameType | None) -> tuple[str | None, str | None, int | None]:
+    def of_frame(self, frame: FrameType | None) -> tuple[str | None, str | None, SaidLine]:
         """(public torch.distributed name, file, line) of the innermost student's frame."""
         name = None
         while frame is not None:
             code = frame.f_code
             if self.is_students(code.co_filename):
-                return name, code.co_filename, frame.f_lineno
+                return name, code.co_filename, self._with_caller(frame)
             if code.co_filename == _C10D:
                 name = code.co_name
             frame = frame.f_back
         return name, None, None
 
-    def here(self, depth: int = 2) -> tuple[str | None, str | None, int | None]:
+    def _with_caller(self, inner: FrameType) -> SaidLine:
+        """The frame's line, with the line of the outermost student's frame of the same file if that is another one."""
+        outer, frame, file = inner, inner.f_back, inner.f_code.co_filename
+        for _ in range(_DEEPEST):
+            if frame is None:
+                break
+            if frame.f_code.co_filename == file and frame.f_code.co_name != "<module>":
+                outer = frame
+            frame = frame.f_back
+        if outer is inner:
+            return inner.f_lineno
+        return [inner.f_lineno, outer.f_lineno]
+
+    def here(self, depth: int = 2) -> tuple[str | None, str | None, SaidLine]:
         """`of_frame` for the caller's caller."""
         return self.of_frame(sys._getframe(depth))
 
-    def of_traceback(self, traceback: TracebackType | None) -> tuple[str | None, int | None]:
+    def of_traceback(self, traceback: TracebackType | None) -> tuple[str | None, SaidLine]:
         """(file, line) of the innermost student's frame that an exception passed."""
-        found: tuple[str | None, int | None] = (None, None)
+        passed: list[tuple[str, int, str]] = []
         while traceback is not None:
-            if self.is_students(traceback.tb_frame.f_code.co_filename):
-                found = (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
+            code = traceback.tb_frame.f_code
+            if self.is_students(code.co_filename):
+                passed.append((code.co_filename, traceback.tb_lineno, code.co_name))
             traceback = traceback.tb_next
-        return found
+        if not passed:
+            return None, None
+        file, line, _ = passed[-1]
+        outer = next(p for p in passed if p[0] == file and (p[2] != "<module>" or p is passed[-1]))
+        return file, line if outer is passed[-1] else [line, outer[1]]

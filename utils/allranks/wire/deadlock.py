@@ -8,7 +8,7 @@ from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
 from allranks.wire.source import Lines
 from allranks.wire.state import BLOCKED, Op, Phase, RankState
-from allranks.wire.wait import Doing, Wait, capital
+from allranks.wire.wait import Doing, Unmet, Wait, capital
 
 _DOING = {Phase.DONE: Doing.RETURNED, Phase.FAULT: Doing.STOPPED}
 _SAME_ADVICE = {  # that needs no rank, line or tag
@@ -18,7 +18,7 @@ _SAME_ADVICE = {  # that needs no rank, line or tag
         "or let every other rank receive first."
     ),
     DeadlockCause.SENDS_AWAITED_FIRST: (
-        "Every rank waits for its isend before any rank has posted the receive: post the receive first, then wait."
+        "An isend may be complete only when it is received: post the receive first, then wait for the isend."
     ),
     DeadlockCause.RECEIVES_FIRST: (
         "None of them has sent: start the send with isend before the receive, or let some ranks send first."
@@ -75,6 +75,23 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
         held_by="" if head is op else head.name,
         held_line=None if head is op else head.line,
         held_place="" if head is op else lines.place(head.line),
+    )
+
+
+def unmet(router: Router, lines: Lines) -> tuple[Unmet, ...]:
+    """The messages that found no partner, by rank."""
+    left = [op for op in router.log if (op.partner is None if op.kind is not OpKind.COLLECTIVE else not op.complete)]
+    return tuple(
+        Unmet(
+            op.rank,
+            op.name,
+            op.kind,
+            awaited(router, op) if op.peer is not None or op.kind is OpKind.COLLECTIVE else (),
+            op.nbytes,
+            op.tag,
+            lines.place(op.line),
+        )
+        for op in sorted(left, key=_rank_and_index)
     )
 
 
@@ -256,10 +273,11 @@ def _desync(
     missing = [all_waits[r] for r in first.peers]
     same = [w.rank for w in in_collective if router.ranks[w.rank].on.sequence == op.sequence and w.peers == first.peers]
     what = []
+    gone = [wait.rank for wait in missing if wait.doing is Doing.RETURNED]
+    if gone:
+        what.append(f"{name_ranks(gone)} {'has' if len(gone) == 1 else 'have'} returned without calling it")
     for wait in missing:
-        if wait.doing is Doing.RETURNED:
-            what.append(f"rank {wait.rank} has returned without calling it")
-        else:
+        if wait.doing is not Doing.RETURNED:
             what.append(f"rank {wait.rank} is in {wait.op}{lines.at(wait.line)}")
     verb = "waits" if len(same) == 1 else "wait"
     message = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from allranks.errors import name_ranks
 from allranks.wire import collectives
-from allranks.wire.deadlock import awaited, find_deadlock, waits, with_other_tag
+from allranks.wire.deadlock import awaited, find_deadlock, unmet, waits, with_other_tag
 from allranks.wire.failures import Failure, FailureKind
 from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
@@ -17,6 +17,8 @@ from allranks.wire.state import Op, WireFault
 from allranks.wire.wait import capital
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_STALLS = (FailureKind.DEADLOCK, FailureKind.LEFT_EARLY, FailureKind.DESYNC, FailureKind.UNMATCHED)
 _FUNCTION = "the function"
 # names that cells of %%ranks have, and what a function writes for them
 _GIVEN = {"rank": "dist.get_rank()", "world_size": "dist.get_world_size()", "device": "tensor.device"}
@@ -24,7 +26,12 @@ _GIVEN = {"rank": "dist.get_rank()", "world_size": "dist.get_world_size()", "dev
 
 def clean(text: str) -> str:
     """Text of a rank as one printable line."""
-    return _UNPRINTABLE.sub(" ", text).strip()
+    return _ADDRESS.sub("", _UNPRINTABLE.sub(" ", text)).replace("<__main__.", "<").strip()
+
+
+def _ended(said: str) -> str:
+    """The text with one full stop, whatever ended what is told in it."""
+    return said if said.endswith(("?", "!")) else f"{said.rstrip('. ')}."
 
 
 def verdict(router: Router, lines: Lines, limits: dict) -> Failure | None:
@@ -40,7 +47,8 @@ def verdict(router: Router, lines: Lines, limits: dict) -> Failure | None:
         return failure
     state = router.ranks[failure.rank]
     op = state.on.name if failure.op is None and state.on is not None else failure.op
-    return replace(failure, op=op, call=state.call if failure.call is None else failure.call)
+    left = unmet(router, lines) if failure.kind in _STALLS else ()
+    return replace(failure, op=op, call=state.call if failure.call is None else failure.call, unmet=left)
 
 
 # --------------------------------------------------------------------------------------------- faults of one rank
@@ -74,8 +82,8 @@ def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> F
 
 
 def _raised(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
-    text = clean(fault.message).rstrip(".")
-    said = f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}."
+    text = clean(fault.message)
+    said = _ended(f"Rank {fault.rank}{place} raised {fault.error}{': ' + text if text else ''}")
     instead = _GIVEN.get(fault.missing_name or "")
     return f"{said} Cells of %%ranks have that name; a function asks for it: {instead}." if instead else said
 
@@ -113,7 +121,7 @@ def _forbidden_peer(router: Router, fault: WireFault, lines: Lines, place: str, 
 
 def _mismatch(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
     if not fault.ops:
-        return f"Rank {fault.rank}{place}: {fault.message}."
+        return _ended(f"Rank {fault.rank}{place}: {fault.message}")
     first = fault.ops[0]
     if first.kind is OpKind.COLLECTIVE:
         return _disagree(fault, lines)
@@ -131,7 +139,7 @@ def _amount(op: Op) -> str:
 def _disagree(fault: WireFault, lines: Lines) -> str:
     if fault.message:
         op = next(o for o in fault.ops if o.rank == fault.rank)
-        return f"Rank {op.rank} in {op.name}{lines.at(op.line)}: {fault.message}"
+        return _ended(f"Rank {op.rank} in {op.name}{lines.at(op.line)}: {fault.message}")
     said: dict[str, list[Op]] = {}
     for op in fault.ops:
         said.setdefault(f"{collectives.describe(op)}{lines.at(op.line)}", []).append(op)
@@ -228,7 +236,7 @@ _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], st
     FailureKind.WALL_LIMIT: _limit_of_wall,
     FailureKind.MEMORY: _limit_of_memory,
     FailureKind.OUTPUT: _output,
-    FailureKind.KILLED: lambda router, fault, lines, place, limits: f"Rank {fault.rank} {clean(fault.message)}.",
+    FailureKind.KILLED: lambda router, fault, lines, place, limits: _ended(f"Rank {fault.rank} {clean(fault.message)}"),
     FailureKind.FORKED: lambda router, fault, lines, place, limits: (
         f"Rank {fault.rank}{place} tried to start another process; a rank works alone."
     ),
@@ -237,12 +245,12 @@ _SENTENCES: dict[FailureKind, Callable[[Router, WireFault, Lines, str, dict], st
         "Call it there; isend, irecv and async_op=True return at once."
     ),
     FailureKind.IMPORT: _not_imported,
-    FailureKind.SYNTAX: lambda router, fault, lines, place, limits: (
-        f"The program does not parse{place}: {clean(fault.message)}."
+    FailureKind.SYNTAX: lambda router, fault, lines, place, limits: _ended(
+        f"The program does not parse{place}: {clean(fault.message)}"
     ),
-    FailureKind.NO_FUNCTION: lambda router, fault, lines, place, limits: f"{capital(clean(fault.message))}.",
-    FailureKind.BAD_RESULT: lambda router, fault, lines, place, limits: (
-        f"Rank {fault.rank} returned what can't pass: {clean(fault.message)}."
+    FailureKind.NO_FUNCTION: lambda router, fault, lines, place, limits: _ended(capital(clean(fault.message))),
+    FailureKind.BAD_RESULT: lambda router, fault, lines, place, limits: _ended(
+        f"Rank {fault.rank} returned what can't pass: {clean(fault.message)}"
     ),
 }
 

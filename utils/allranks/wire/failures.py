@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from allranks.wire.wait import Wait
+from allranks.wire.wait import Unmet, Wait
 from allranks.wire.wait_graph import waits_svg
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Misuse(StrEnum):
     """An argument of an operation that the wire refuses with a ValueError."""
 
     NO_SUCH_PEER = "no such peer"
+    OWN_RANK = "a message to oneself"
 
 
 class DeadlockCause(StrEnum):
@@ -75,7 +76,8 @@ class Failure:
     did; `step` is the number of operations that the rank had begun before; `op` is the operation concerned, `call` counts
     the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
     a NameError lacks, `misuse` why the wire refused an argument, `rule` the rule of NCCL's that was broken. Of a deadlock:
-    `cause`, and `advice` in a sentence.
+    `cause`, and `advice` in a sentence. Of a run that stood still, or ended with messages left: `unmet`, those that found no
+    partner.
     """
 
     kind: FailureKind
@@ -95,6 +97,7 @@ class Failure:
     rule: Rule | None = None
     cause: DeadlockCause | None = None
     advice: str = ""
+    unmet: tuple[Unmet, ...] = ()
 
     def __str__(self) -> str:
         return self.message

@@ -13,6 +13,7 @@ from allranks.wire.codec import Body, CodecError
 from allranks.wire.failures import FailureKind, Misuse
 from allranks.wire.messages import COLLECTIVES, OpKind
 from allranks.wire.state import Op, RankState, WireFault
+from allranks.wire.wait import InnerLine
 
 FILE_NCHARS = 500
 MALFORMED = (
@@ -141,7 +142,17 @@ def read_place(op: dict) -> tuple[str | None, int | None]:
     if not isinstance(where, list) or len(where) != 2:
         return None, None
     file, line = where
+    if isinstance(line, list):
+        line = _read_inner(line)
     return (file[:FILE_NCHARS] if isinstance(file, str) else None), (line if isinstance(line, int) else None)
+
+
+def _read_inner(said: list) -> InnerLine | None:
+    """A line inside a helper function, with its caller's."""
+    match said:
+        case [int(line), int(outer)]:
+            return InnerLine(line, outer)
+    return None
 
 
 def _nccl_rule(rule: object) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from allranks.engines.usercode import functions
 from allranks.wire.messages import Program
 from allranks.wire.record import TextOf
-from allranks.wire.wait import NameLine, line_number
+from allranks.wire.wait import NameLine, line_number, named
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Lines:
 
     def place(self, line: int | None) -> str:
         """ "line 4", or nothing."""
-        return self.name(line) if line else ""
+        return named(line, self.name) if line else ""
 
     def at(self, line: int | None) -> str:
         """ ", line 4", or nothing."""
-        return f", {self.name(line)}" if line else ""
+        return f", {named(line, self.name)}" if line else ""
 
     def in_brackets(self, line: int | None) -> str:
         """ " (line 4)", or nothing."""
-        return f" ({self.name(line)})" if line else ""
+        return f" ({named(line, self.name)})" if line else ""
 
 
 def filename_of(fn: Callable) -> str:

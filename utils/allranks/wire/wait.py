@@ -21,6 +21,27 @@ class Doing(StrEnum):
     RUNNING = "running"
 
 
+class InnerLine(int):
+    """The number of a line inside a helper function; `outer` is the line that led to it.
+
+    The helper's name is not told: it comes from a rank, which could put hidden inputs into it.
+    """
+
+    outer: int
+
+    def __new__(cls, line: int, outer: int = 0) -> InnerLine:
+        made = super().__new__(cls, line)
+        made.outer = outer
+        return made
+
+
+def named(line: int, name: NameLine) -> str:
+    """The line in words; of a line inside a helper function the caller's comes first: "line 12, which leads to line 5"."""
+    if isinstance(line, InnerLine):
+        return f"{name(line.outer)}, which leads to {name(int(line))}"
+    return name(line)
+
+
 _NOT_WAITING = {Doing.RETURNED: "has returned", Doing.STOPPED: "was stopped", Doing.RUNNING: "is running"}
 
 
@@ -60,6 +81,37 @@ class Wait:
         held = f", held up by its {self.held_by}" if self.held_by else ""
         held += f", {self.held_place}" if self.held_place else ""
         return f"rank {self.rank} waits{whom} in {self.op}{place}{held}"
+
+
+MOST_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """A message that found no partner: who sends what to whom, or who waits for what."""
+
+    rank: int
+    op: str
+    kind: OpKind
+    peers: tuple[int, ...]  # empty: any rank
+    nbytes: int
+    tag: int
+    place: str
+
+    def row(self) -> tuple[str, ...]:
+        """Who, what, how much, and where, each in words."""
+        whom = name_ranks(self.peers) if self.peers else "any rank"
+        does = {OpKind.SEND: f"sends to {whom}", OpKind.RECV: f"receives from {whom}"}
+        what = does.get(self.kind, f"in a collective, waits for {whom}")
+        tag = f", tag {self.tag}" if self.tag else ""
+        return f"rank {self.rank}", what, f"{self.nbytes} bytes{tag}", f"{self.op}, {self.place}".rstrip(", ")
+
+
+def rows_of(unmet: tuple[Unmet, ...]) -> list[tuple[str, ...]]:
+    """The rows of the table, at most eight, and one that says how many more there are."""
+    rows = [one.row() for one in unmet[:MOST_ROWS]]
+    more = len(unmet) - MOST_ROWS
+    return [*rows, (f"and {more} more", "", "", "")] if more > 0 else rows
 
 
 def line_number(line: int) -> str:

@@ -1,6 +1,6 @@
 """The ranks come back as int32.
 
-Must get: k=3: Item 1 of what rank 0 returned has dtype int32; it must be int64
+Must get: Item 1 of what rank 0 returned has dtype int32; it must be int64
 Must not get: other indices
 """
 

@@ -1,6 +1,6 @@
 """As it was.
 
-Must get: has returned without calling it
+Must get: ranks 1 and 2 have returned without calling it
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Inside ready() it waits for the bucket before, so that one at a time is on the wire.
 
-Must get: rank 0 waits for an all_reduce (line 24) while 3 gradients are still to be computed
+Must get: rank 0 waits for an all_reduce (line 28, which leads to line 24) while 3 gradients are still to be computed
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Sends its own chunk to everybody.
 
-Must get: expected 1 float32 element
+Must get: the wrong chunk was sent: chunks[i] goes to rank i
 """
 
 import torch

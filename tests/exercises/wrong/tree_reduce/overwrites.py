@@ -1,6 +1,6 @@
 """Stores what came instead of adding.
 
-Must get: missing
+Must get: it was not added to what was there
 """
 
 import torch

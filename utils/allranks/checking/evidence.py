@@ -1,0 +1,103 @@
+"""What a run's log says for or against a cause: who sent, who received, what the messages carried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from allranks.checking import provenance
+from allranks.checking.cases import plain
+from allranks.checking.exercise import Run
+from allranks.wire import LogEntry
+from allranks.wire.messages import OpKind
+
+Holds = Callable[[Run], bool]
+
+
+def received_by(run: Run, rank: int) -> list[LogEntry]:
+    """The messages with something in them that the rank received point to point, as their senders sent them."""
+    return [e for e in run.sends if e.peer == rank and e.match is not None and e.nbytes]
+
+
+def rank_zero_sent(run: Run) -> bool:
+    """Whether rank 0 sent, and every other rank received something."""
+    others = range(1, run.ranks)
+    return any(e.rank == 0 for e in run.sends) and all(received_by(run, rank) for rank in others)
+
+
+def messages_at_most(count: Callable[[int], int]) -> Holds:
+    """Whether no rank sent more than `count(p)` messages in a call."""
+
+    def holds(run: Run) -> bool:
+        sent = [sum(e.rank == rank for e in run.sends) for rank in range(run.ranks)]
+        return max(sent, default=0) <= count(run.ranks) * run.setup.times
+
+    return holds
+
+
+def messages_above(count: Callable[[int], int]) -> Holds:
+    """The opposite of `messages_at_most`."""
+    holds = messages_at_most(count)
+    return lambda run: not holds(run)
+
+
+def own_tensor_sent_only(run: Run) -> bool:
+    """Whether every message carried its sender's own tensor, whole."""
+    for entry in run.sends:
+        sent = provenance.numbers(entry)
+        own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
+        if sent is None or not torch.equal(sent, own.to(sent.dtype)):
+            return False
+    return bool(run.sends)
+
+
+def reduced_with(run: Run) -> set[str]:
+    """The reduce operations of the run's collectives, such as {"SUM", "MAX"}."""
+    return {str(e.reduce_op).rpartition(".")[2].upper() for e in run.collectives if e.reduce_op is not None}
+
+
+def used(*operations: str) -> Holds:
+    """Whether a collective of the run reduced with one of these."""
+    return lambda run: not reduced_with(run).isdisjoint(operations)
+
+
+def maxima_at_least(count: int) -> Holds:
+    """Whether each rank reduced with MAX at least so often in a call."""
+
+    def holds(run: Run) -> bool:
+        found = [e for e in run.collectives if e.rank == 0 and "MAX" in str(e.reduce_op).upper()]
+        return len(found) >= count * run.setup.times
+
+    return holds
+
+
+def narrower_dtype(run: Run, dtype: torch.dtype) -> LogEntry | None:
+    """The first message whose dtype holds fewer digits than `dtype`, if there is one."""
+    for entry in run.outcome.log:
+        sent = getattr(torch, str(entry.dtype), None)
+        if (
+            isinstance(sent, torch.dtype)
+            and entry.numel
+            and entry.kind is not OpKind.RECV
+            and _digits(sent) < _digits(dtype)
+        ):
+            return entry
+    return None
+
+
+def _digits(dtype: torch.dtype) -> float:
+    """How many bits of a number the dtype keeps."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return -float(torch.log2(torch.tensor(torch.finfo(dtype).eps, dtype=torch.float64)))
+    return 100.0  # whole numbers: counts and indices are no loss
+
+
+def too_few_steps(run: Run, wanted: int, what: str) -> str | None:
+    """Every rank sends the same number of messages in a call, and fewer than a ring needs: in words, without a full stop."""
+    sent = {sum(e.rank == rank for e in run.sends) for rank in range(run.ranks)}
+    count = sent.pop() / run.setup.times if len(sent) == 1 else wanted
+    if not 0 < count < wanted or count != int(count):
+        return None
+    times = "message" if count == 1 else "messages"
+    return f"each rank sends {int(count)} {times}, but {wanted} are needed for {what}: the loop ends too early"

@@ -1,0 +1,400 @@
+"""Where the elements of a wrong result came from, read off a run whose input values are all different.
+
+Two readings are tried: each element is a copy of somebody's input (a move), or a sum of the ranks' contributions. Sentences name
+ranks, places and lines, never values.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from allranks.checking import provenance
+from allranks.checking.cases import Args, Expected, Parameter, View, plain, views
+from allranks.checking.evidence import received_by
+from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
+from allranks.errors import name_ranks
+
+_MOST = 64  # elements looked at
+_MOST_RANKS = 8
+_SHOWN = 4  # ranks listed
+
+
+def _near(values: torch.Tensor) -> float:
+    """How far two numbers may be apart that are equal up to rounding."""
+    return 1e-9 if values.dtype == torch.float64 else 1e-5
+
+
+@dataclass(frozen=True)
+class Source:
+    """An element of a rank's arguments."""
+
+    rank: int
+    path: tuple
+    index: int
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One tensor of a rank's result, as it is and as it must be."""
+
+    name: str
+    found: torch.Tensor
+    wanted: torch.Tensor
+    before: torch.Tensor | None
+
+    def wrong(self) -> list[int]:
+        """The flat indices of the wrong elements."""
+        a, b = self.found.reshape(-1).double(), self.wanted.reshape(-1).double()
+        near = (a - b).abs() <= _near(self.wanted) * (1 + b.abs())
+        return torch.nonzero(~near).reshape(-1).tolist()
+
+
+def explain(run: Run, faults: Sequence[ResultFault]) -> str | None:
+    """Where the wrong values came from, without a full stop; None if that can't be read."""
+    if any(fault.kind is not FaultKind.VALUES for fault in faults):
+        return None
+    table = _inputs(run.args[faults[0].call])
+    told = [_of_rank(run, fault, table) for fault in faults[:_SHOWN]]
+    if told[0] is None:
+        return None
+    rest = [_short(words) for words in told[1:] if words is not None]
+    return "; ".join([told[0][0], *dict.fromkeys(rest)])
+
+
+def _short(words: tuple[str, str]) -> str:
+    return words[1]
+
+
+def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[str, str] | None:
+    """The sentence on this rank, and a shorter one for a list."""
+    outputs = _outputs(run, fault)
+    output = next((o for o in outputs if o.wrong()), None)
+    if output is None or output.found.shape != output.wanted.shape:
+        return None
+    wanted = [table.get(v) for v in output.wanted.reshape(-1).tolist()]
+    if all(source is not None for source in wanted):
+        return _moved(run, fault, output, table, wanted)
+    return _stored(run, fault, output) or _added(run, fault, output, table, outputs)
+
+
+def _outputs(run: Run, fault: ResultFault) -> list[_Output]:
+    got, expected = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
+    if got is None:
+        return []
+    found = _returned(got, expected, f"what rank {fault.rank} returned")
+    given = run.args[fault.call][fault.rank]
+    for (path, view), (now, _) in zip(views(given), got.tensors, strict=True):
+        if path in expected.changed and isinstance(now, torch.Tensor):
+            words = (
+                {"grad": f"parameter {path[-2]}'s gradient", "data": f"parameter {path[-2]}"} if len(path) > 1 else {}
+            )
+            name = words.get(path[-1], "the tensor")
+            found.append(_Output(f"{name} on rank {fault.rank}", now, expected.changed[path], plain(view)))
+    return [o for o in found if o.found.dtype == o.wanted.dtype and not o.found.dtype.is_complex]
+
+
+def _returned(got: Result, expected: Expected, name: str) -> list[_Output]:
+    pairs: list[tuple[str, Any, Any]] = [(name, got.returned, expected.returns)]
+    if isinstance(expected.returns, list | tuple) and isinstance(got.returned, list | tuple):
+        items = enumerate(zip(got.returned, expected.returns, strict=False))
+        pairs = [(f"item {i} of {name}", a, b) for i, (a, b) in items]
+    return [_Output(n, a, b, None) for n, a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+
+
+def _inputs(args: Sequence[Args]) -> dict[float, Source]:
+    """Where each value of the floating inputs stands; a value that stands at several places is left out."""
+    found: dict[float, Source] = {}
+    twice: set[float] = set()
+    for rank, given in enumerate(args):
+        for path, view in views(given):
+            values = plain(view).reshape(-1)
+            if not values.dtype.is_floating_point:
+                continue
+            for index, value in enumerate(values.tolist()):
+                if value in found:
+                    twice.add(value)
+                found[value] = Source(rank, path, index)
+    return {value: source for value, source in found.items() if value not in twice}
+
+
+# ------------------------------------------------------------------------------------------------------------ moves
+
+
+def _moved(
+    run: Run, fault: ResultFault, output: _Output, table: dict[float, Source], wanted: list[Source | None]
+) -> tuple[str, str] | None:
+    values = output.found.reshape(-1).tolist()
+    wrong = output.wrong()
+    first = wrong[0]
+    held, right = table.get(values[first]), wanted[first]
+    last = first
+    while last + 1 in wrong and _follows(held, table.get(values[last + 1])) and _follows(right, wanted[last + 1]):
+        held_next, right_next = table.get(values[last + 1]), wanted[last + 1]
+        if _step(table.get(values[last]), held_next) and _step(wanted[last], right_next):
+            last += 1
+        else:
+            break
+    where = _place(run, fault, output, first, last)
+    must = _named(run, fault, right, last - first + 1)
+    is_unchanged = output.before is not None and torch.equal(output.found, output.before)
+    several = where.startswith("elements ")
+    verb = "hold" if several else "holds"
+    if is_unchanged:
+        holds = "is unchanged"
+    elif held is not None:
+        holds = f"{verb} {_named(run, fault, held, last - first + 1)}"
+    elif values[first] == 0:
+        holds = "are zero" if several else "is zero"
+    else:
+        holds = f"{verb} {'values' if several else 'a value'} that no rank was given"
+    sentence = f"{where} {holds}, but must hold {must}"
+    return sentence + _whether_it_came(run, fault, output.wanted.reshape(-1)[first].item(), right), f"{where} {holds}"
+
+
+def _follows(a: Source | None, b: Source | None) -> bool:
+    return (a is None) == (b is None)
+
+
+def _step(a: Source | None, b: Source | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return (a.rank, a.path, a.index + 1) == (b.rank, b.path, b.index)
+
+
+def _place(run: Run, fault: ResultFault, output: _Output, first: int, last: int) -> str:
+    """The wrong part of the output in words."""
+    size = output.wanted.numel()
+    n = run.setup.size
+    if first == 0 and last == size - 1:
+        return output.name
+    rows = output.wanted.dim() == 2 and output.wanted.shape[1] > 1
+    if rows and first % output.wanted.shape[1] == 0:
+        return f"row {first // output.wanted.shape[1]} of {output.name}"
+    if n and size == n * run.ranks and first % n == 0 and first // n == last // n:
+        return f"place {first // n} of {output.name}"
+    return f"element {first} of {output.name}" if first == last else f"elements {first} to {last} of {output.name}"
+
+
+def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> str:
+    if source is None:
+        return "another value"
+    view = next(v for path, v in views(run.args[fault.call][source.rank]) if path == source.path)
+    shape = view.size
+    whose = f"rank {source.rank}'s"
+    if len(source.path) > 1 and source.path[-1] in ("grad", "data"):
+        what = "gradient" if source.path[-1] == "grad" else "data"
+        return f"{whose} {what} of parameter {source.path[-2]}"
+    several = sum(v.base.dtype.is_floating_point for _, v in views(run.args[fault.call][source.rank])) > 1
+    if len(source.path) > 1:
+        return f"chunk {source.path[-1]} of rank {source.rank}"
+    if len(shape) == 2 and shape[1] > 1 and not several and source.index % shape[1] == 0 and count <= shape[1]:
+        return f"row {source.index // shape[1]} of {whose} tensor"
+    total = view.tensor().numel()
+    if source.index == 0 and count >= total:
+        return f"{whose} tensor"
+    if count == 1:
+        return f"element {source.index} of {whose} tensor"
+    return f"elements {source.index} to {source.index + count - 1} of {whose} tensor"
+
+
+def _whether_it_came(run: Run, fault: ResultFault, value: float, source: Source | None) -> str:
+    """What the log says of the missing value: whether it came to this rank at all."""
+    rank = fault.rank
+    if source is None or source.rank == rank or run.collectives:
+        return ""
+    came = [e for e in received_by(run, rank) if e.call == fault.call]
+    if not came:
+        return f": rank {rank} received nothing"
+    for entry in came:
+        numbers = provenance.numbers(entry)
+        if numbers is None:
+            return ""
+        if numbers.dtype == torch.float64 and bool((numbers == value).any()):
+            return f": it came from rank {entry.rank}{run.at(entry.line)}, but is not there at the end"
+    return f": no message brought it to rank {rank}"
+
+
+# ------------------------------------------------------------------------------------------------------------- sums
+
+
+def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | None:
+    """Whether a rank that must add ends with what one message brought."""
+    for entry in received_by(run, fault.rank):
+        numbers = provenance.numbers(entry)
+        if entry.call == fault.call and numbers is not None:
+            if torch.equal(numbers.double(), output.found.reshape(-1).double()):
+                short = f"{output.name} is what it received from rank {entry.rank}{run.at(entry.line)}, as it came"
+                return f"{short}: it was not added to what was there", short
+    return None
+
+
+def _added(
+    run: Run, fault: ResultFault, output: _Output, table: dict[float, Source], outputs: list[_Output]
+) -> tuple[str, str] | None:
+    """Which contributions the first wrong element lacks, or has too often."""
+    first = output.wrong()[0]
+    value = output.found.reshape(-1)[first].double().item()
+    where = output.name if output.wanted.numel() == 1 else f"element {first} of {output.name}"
+    if value == 0:
+        return (f"{where} is zero",) * 2
+    if output.before is not None and value == output.before.reshape(-1)[first].double().item():
+        nothing = not run.collectives and not received_by(run, fault.rank)
+        short = f"{where} is unchanged"
+        return short + (f": rank {fault.rank} received nothing" if nothing else ""), short
+    copied = table.get(value)
+    if copied is not None:
+        return (f"{where} is {_named(run, fault, copied, 1)}, with nothing added",) * 2
+    shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
+    counts = (
+        None
+        if shares is None
+        else _counts(value, [s.reshape(-1)[first].double().item() for s in shares], _near(output.wanted) / 100)
+    )
+    if counts is None:
+        return _elsewhere(run, fault, outputs, value, where)
+    if not any(counts):
+        return (f"{where} is zero",) * 2
+    missing: list[int] = [r for r, n in enumerate(counts) if n == 0]
+    often = [r for r, n in enumerate(counts) if n == max(counts) > 1]
+    words = []
+    if missing and len(missing) == run.ranks - 1 and not often:
+        words.append(f"holds the contribution of rank {counts.index(1)} only")
+    elif missing:
+        words.append(f"lacks {_contributions(missing)}")
+    if often:
+        words.append(f"has {_contributions(often)} {max(counts)} times")
+    short = f"{where} {' and '.join(words)}"
+    came = received_by(run, fault.rank)
+    nothing = bool(missing) and not run.collectives and not came
+    return short + (f": rank {fault.rank} received nothing" if nothing else ""), short
+
+
+def _contributions(ranks: Sequence[int]) -> str:
+    return f"the contribution{'' if len(ranks) == 1 else 's'} of {name_ranks(ranks)}"
+
+
+def _elsewhere(
+    run: Run, fault: ResultFault, outputs: list[_Output], value: float, where: str
+) -> tuple[str, str] | None:
+    """Whether the element is the right value of another place, on this rank or on another."""
+    places = [(output.name, output.wanted) for output in outputs]
+    for rank, expected in enumerate(run.expected[fault.call]):
+        if rank != fault.rank and isinstance(expected.returns, torch.Tensor):
+            places.append((f"what rank {rank} must return", expected.returns))
+    for name, wanted in places:
+        flat = wanted.reshape(-1).double()
+        same = torch.nonzero((flat - value).abs() <= _near(wanted) * (1 + abs(value))).reshape(-1).tolist()
+        if same:
+            columns = wanted.shape[1] if wanted.dim() == 2 else 1
+            place = f"row {same[0] // columns}" if columns > 1 else f"element {same[0]}"
+            words = f"{where} holds the right value of {place} of {name}"
+            return words, words
+    return None
+
+
+def _shares(run: Run, fault: ResultFault, output: _Output) -> list[torch.Tensor] | None:
+    """Each rank's part of the wanted tensor, by the oracle with all other ranks' inputs zero; None if it is no sum of such parts."""
+    given = run.args[fault.call]
+    parts = []
+    for rank in range(run.ranks):
+        alone = [args if r == rank else tuple(_zeroed(a) for a in args) for r, args in enumerate(given)]
+        try:
+            expected = run.exercise.oracle(run.setup, alone)[fault.rank]
+        except (RuntimeError, IndexError, ValueError):
+            return None
+        part = _same_output(expected, run.expected[fault.call][fault.rank], output.wanted)
+        if part is None:
+            return None
+        parts.append(part)
+    total = torch.stack([p.double() for p in parts]).sum(0)
+    return (
+        parts
+        if torch.allclose(total, output.wanted.double(), rtol=_near(output.wanted), atol=_near(output.wanted))
+        else None
+    )
+
+
+def _same_output(alone: Expected, expected: Expected, wanted: torch.Tensor) -> torch.Tensor | None:
+    if expected.returns is wanted:
+        return alone.returns if isinstance(alone.returns, torch.Tensor) else None
+    return next((alone.changed[path] for path, value in expected.changed.items() if value is wanted), None)
+
+
+def _zeroed(arg: Any) -> Any:
+    """The argument with zeros in its floating tensors."""
+    match arg:
+        case View() if arg.base.dtype.is_floating_point:
+            return View(torch.zeros_like(arg.base), arg.size, arg.stride, arg.offset)
+        case Parameter():
+            grad = None if arg.grad is None else _zeroed(arg.grad)
+            return Parameter(_zeroed(arg.data), grad, arg.absent)
+        case list() | tuple():
+            return type(arg)(_zeroed(a) for a in arg)
+    return arg
+
+
+def _counts(value: float, basis: Sequence[float], near: float) -> tuple[int, ...] | None:
+    """How often each part was added, 0 to 2 times (to 3 of few ranks); None if no count gives the value, or several do."""
+    most = 4 if len(basis) <= 5 else 3
+    choices = torch.tensor(list(itertools.product(range(most), repeat=len(basis))), dtype=torch.float64)
+    sums = choices @ torch.tensor(basis, dtype=torch.float64)
+    scale = sum(abs(b) for b in basis) + 1e-300
+    fits = torch.nonzero((sums - value).abs() <= near * scale).reshape(-1).tolist()
+    if len(fits) != 1:
+        return None
+    return tuple(int(n) for n in choices[fits[0]].tolist())
+
+
+# --------------------------------------------------------------------------------------- what was not added to anything
+
+
+def ends_as_received(run: Run, fault: ResultFault) -> str | None:
+    """With different values, of a function that adds: whether the rank ends with just what one message brought."""
+    outputs = _outputs(run, fault) if fault.kind is FaultKind.VALUES else []
+    told = next((words for o in outputs if o.wrong() and (words := _stored(run, fault, o))), None)
+    return told[0] if told else None
+
+
+def passed_on_as_received(run: Run) -> str | None:
+    """With different values, of a function that adds: the first message that is just what its sender received before, or just its
+    own tensor although something had come."""
+    times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
+    sent: Counter = Counter()
+    for entry in run.sends:
+        step = sent[entry.rank]
+        sent[entry.rank] += 1
+        if step >= run.ranks - 1 and entry.numel < run.setup.size:
+            continue  # chunks on the way to everybody are passed on as they are
+        begun = times.get((entry.rank, entry.match))
+        came = [e for e in received_by(run, entry.rank) if e.call == entry.call and (entry.rank, e.match) in times]
+        before = [e for e in came if begun is not None and times[entry.rank, e.match].end <= begun.start]
+        numbers = provenance.numbers(entry)
+        if not before or numbers is None or not bool(numbers.any()):
+            continue
+        last, at = before[-1], run.at(entry.line)
+        own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
+        if entry.numel == own.numel() and torch.equal(numbers, own.to(numbers.dtype)):
+            return (
+                f"rank {entry.rank} sends its own tensor{at}, without what it received from rank {last.rank} before: "
+                "it must send the sum"
+            )
+        received = provenance.numbers(last)
+        if received is not None and torch.equal(received, numbers) and not _complete(run, entry.call, numbers):
+            return (
+                f"rank {entry.rank} sends on{at} what it received from rank {last.rank} as it came: "
+                "its own contribution was not added to it"
+            )
+    return None
+
+
+def _complete(run: Run, call: int, numbers: torch.Tensor) -> bool:
+    """Whether the numbers are part of the whole sum already: then they are passed on as they are."""
+    wanted = [t for e in run.expected[call] for t in (*e.changed.values(), e.returns) if isinstance(t, torch.Tensor)]
+    whole = torch.cat([w.reshape(-1).double() for w in wanted])
+    return bool(((whole[:, None] - numbers.double()).abs().min(0).values <= 1e-9 * (1 + numbers.double().abs())).all())

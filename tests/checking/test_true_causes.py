@@ -6,7 +6,7 @@ import pytest
 import torch
 from allranks.checking import causes, factor, scoring
 from allranks.checking.cases import Setup
-from allranks.checking.judging import judge_text
+from allranks.checking.judging import MAX_RANKS, judge_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import get
 from allranks.wire import Ranks
@@ -26,7 +26,7 @@ SHIFT = """def ring_shift(tensor, k):
 
 @pytest.fixture(scope="module")
 def pool():
-    with Ranks(8) as ranks:
+    with Ranks(MAX_RANKS) as ranks:
         yield ranks
 
 

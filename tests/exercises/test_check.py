@@ -322,7 +322,7 @@ def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
 
     assert "nothing changed: the function must write" in check(shift, exercise="ring_all_reduce").reason
     reason = check(zeroed_but_on_rank_0, exercise="ring_all_reduce").reason
-    assert "nothing changed" not in reason and "rank 0" in reason
+    assert "nothing changed" not in reason
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,11 @@ class Setup:
         return self.size % self.ranks == 0
 
     @property
+    def divides_rows(self) -> bool:
+        """Whether the number of ranks divides the first dimension."""
+        return shape_of(self)[0] % self.ranks == 0
+
+    @property
     def earns_credit(self) -> bool:
         """Whether it counts in the score. With one rank or no elements it does not: there doing nothing is right."""
         return self.ranks > 1 and self.size > 0

@@ -336,14 +336,14 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
         found, right = got.returned, expected.returns
     else:
         return None
+    if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
+        return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)
     if narrow is not None and _near_enough(found, right, _NARROW):
         return f"right only to the precision of a narrower dtype: {narrow.dtype} on the wire{run.at(narrow.line)}"
     if _right_to_half_the_bits(found, right):
         single = found.dtype in (torch.float32, torch.complex64)
         return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
-    if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
-        return CommonMistake.WHOLE_NUMBERS
     zeros = (found == 0) & (right != 0)
     if found.numel() > 1 and bool(zeros.any()) and bool(((found == right) | zeros).all()):
         return CommonMistake.SOME_ZERO
@@ -452,6 +452,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
         False,
     ),
     ("Only right if the number of ranks divides the size.", lambda s: not s.divides, True),
+    ("Only right if the number of ranks divides the number of rows.", lambda s: not s.divides_rows, True),
     (_ONLY_FOUR, lambda s: s.ranks != 4, True),
     ("Only right for two ranks.", lambda s: s.ranks > 2, True),
     ("Only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks), True),

@@ -25,7 +25,7 @@ _MOST = 1 << 16  # larger than every id, count or index, smaller than the bits o
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    rows = setup.option("rows", 4)
+    rows, wanted = setup.option("rows", 4), rng.integer(0, setup.ranks)
     made = []
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
@@ -34,17 +34,23 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         count = setup.size + (rank * setup.option("spread", 0)) % 4
         owner = setup.option("all_on")
         different = max(1, count // 3) if setup.option("repeated") else count
-        ids = torch.tensor(_wanted(rank, count, different, rows, setup.ranks, owner, mine), dtype=torch.int64)
+        ids = torch.tensor(_ids(rank, count, different, rows, setup.ranks, owner, wanted, mine), dtype=torch.int64)
         made.append((View.of(ids, setup.layout), View.of(shard)))
     return made
 
 
-def _wanted(rank: int, count: int, different: int, rows: int, ranks: int, owner: int | None, rng: Draws) -> list[int]:
-    """Ids whose owners take turns, beginning with the next rank; as many different ones as asked, and not sorted by owner."""
-    places = [rng.permutation(rows) for _ in range(ranks)]
-    owners = [(rank + 1 + i) % ranks if owner is None else owner for i in range(different)]
-    turns = [i // ranks if owner is None else i for i in range(different)]
-    chosen = [o * rows + places[o][turn % rows] for o, turn in zip(owners, turns, strict=True)]
+def _ids(
+    rank: int, count: int, different: int, rows: int, ranks: int, owner: int | None, wanted: int, rng: Draws
+) -> list[int]:
+    """Ids of other ranks' rows first; as many different ones as asked, and not sorted by owner."""
+    free = [[o * rows + place for place in rng.permutation(rows)] for o in range(ranks)]
+    chosen: list[int] = []
+    for i in range(different):
+        # half of them from one owner each, the others from one that all want: so no two ranks ask each other for as many
+        first = owner if owner is not None else (rank + 1 + i) % ranks if i < -(-different // 2) else wanted
+        order = [first] if owner is not None else [(first + k) % ranks for k in range(ranks)]
+        found = next((free[o].pop() for o in order if free[o]), None)
+        chosen.append(chosen[i % len(chosen)] if found is None and chosen else found or 0)
     ids = [chosen[i % different] for i in rng.permutation(count)]
     return ids[::-1] if ids == sorted(ids) else ids
 

@@ -1,6 +1,6 @@
 """The last row of each shard is never found.
 
-Must get: holds row 2 of rank 1's tensor, but must hold row 3
+Must get: but must hold row
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Ranks of which nothing is wanted are missing in the counts.
 
-Must get: all_to_all_single without sizes cuts its input into 2 equal parts
+Must get: all_to_all_single without sizes cuts its input into
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Takes it that every expert gets as many.
 
-Must get: all_to_all_single without sizes cuts its output into 2 equal parts
+Must get: which expects
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Receives into a list of one and the same tensor.
 
-Must get: wrote into the buffer of its isend
+Must get: writes into the buffer of its isend
 """
 
 import torch

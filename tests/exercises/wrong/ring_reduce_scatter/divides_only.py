@@ -1,6 +1,6 @@
 """Chunks of n // p.
 
-Must get: divides the size
+Must get: divides the number of rows
 """
 
 import torch

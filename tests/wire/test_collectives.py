@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
-from allranks.wire import FailureKind
+from allranks.wire import FailureKind, Rules
 
 P = 4
 
@@ -285,3 +285,24 @@ def test_functional_collectives_and_dtensor_work_and_have_the_names_of_collectiv
         assert (rows.tolist(), whole.tolist(), total.item()) == ([0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0], 12.0)
     mine = [e.op for e in outcome.log if e.rank == 0]
     assert mine == ["all_gather_into_tensor", "scatter", "all_gather_into_tensor", "all_reduce"]
+
+
+def test_what_gloo_refuses_is_refused_where_only_contiguous_tensors_are_taken(pool):
+    def uneven():
+        rank = dist.get_rank()
+        dist.all_to_all([torch.zeros(1 + rank) for _ in range(2)], [torch.ones(1 + i) for i in range(2)])
+
+    def nothing_from_anybody():
+        if dist.get_rank():
+            dist.send(torch.empty(0), 0)
+        else:
+            dist.recv(torch.empty(0), None)
+
+    strict = Rules(contiguous=True)
+    assert pool.run(uneven, ranks=2).failure is None and pool.run(nothing_from_anybody, ranks=2).failure is None
+    assert "lists of tensors of one size on gloo; these have 1 to 2 elements" in str(
+        pool.run(uneven, ranks=2, rules=strict).failure
+    )
+    assert "gloo can't receive a tensor without elements" in str(
+        pool.run(nothing_from_anybody, ranks=2, rules=strict).failure
+    )

@@ -218,6 +218,7 @@ class WireGroup(PythonGroup):
 
     backend_name = NAME
     work_type: type[WireWork] = WireWork
+    as_gloo = True  # whether what gloo refuses is refused, where only contiguous tensors are taken
 
     def __init__(self, endpoint: Endpoint, rank: int, members: list[int], key: str, default: bool) -> None:
         super().__init__(rank, len(members))  # type: ignore[call-arg]  # the stub knows only one of its forms
@@ -253,6 +254,8 @@ class WireGroup(PythonGroup):
         (tensor,) = tensors
         op = self._describe(OpKind.RECV, "irecv", tensor)
         self._check(op["name"], tensor, into=True)
+        if src is None and not tensor.numel() and self._strict:
+            raise ValueError("gloo can't receive a tensor without elements from any rank: name the rank that sends it.")
         op["peer"] = None if src is None else self._member(src, f"{op['name']} from", peer=True)
         op["tag"] = tag
         return self.work_type(self, self.endpoint.post(op), outputs=(tensor,), blocking=op["name"] == "recv")
@@ -260,6 +263,10 @@ class WireGroup(PythonGroup):
     def recv_anysource(self, tensors, tag: int = 0) -> WireWork:
         """Asks for one tensor from whichever rank."""
         return self.recv(tensors, None, tag)
+
+    @property
+    def _strict(self) -> bool:
+        return self.as_gloo and self.endpoint.contiguous
 
     def _member(self, rank: int, what: str, *, peer: bool) -> int:
         """The global number of a rank of the group, which is a `peer` or a root. Raises ValueError if there is none."""
@@ -381,6 +388,12 @@ class WireGroup(PythonGroup):
 
     def alltoall(self, output_tensors, input_tensors, opts=None) -> WireWork:
         """Member i's j-th tensor goes to member j."""
+        sizes = sorted({t.numel() for t in (*input_tensors, *output_tensors)})
+        if len(sizes) > 1 and self._strict:
+            raise ValueError(
+                f"all_to_all takes lists of tensors of one size on gloo; these have {sizes[0]} to {sizes[-1]} elements. Use "
+                "all_to_all_single, which takes the sizes of its parts, or pad."
+            )
         return self._collective("all_to_all", input_tensors, output_tensors, opts)
 
     def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=None) -> WireWork:

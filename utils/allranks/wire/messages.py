@@ -69,7 +69,8 @@ class Program:
 class Rules:
     """What a program may do. `allow` are operation names (None: all); `peers` is "ring" (only rank-1 and rank+1), a
     function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do, and
-    messages to oneself, as gloo does; `nccl` applies NCCL's rules (docs/nccl_rules.md): what NCCL refuses is refused, and each
+    what only gloo refuses: messages to oneself, lists of tensors of different sizes in all_to_all, a receive of no elements from
+    any rank; `nccl` applies NCCL's rules (docs/nccl_rules.md): what NCCL refuses is refused, and each
     rank's operations run one after the other.
 
     Raises ValueError for an unknown operation and for another `peers`.

@@ -132,6 +132,7 @@ class NcclGroup(WireGroup):
     """A process group of the wire that refuses what NCCL refuses."""
 
     work_type = NcclWork
+    as_gloo = False
 
     def __init__(self, nccl: NcclRules, *rest) -> None:
         super().__init__(*rest)

@@ -1,3 +1,8 @@
+"""Lists of tensors of different sizes: NCCL takes them, gloo does not.
+
+Must get: all_to_all takes lists of tensors of one size on gloo
+"""
+
 import torch
 import torch.distributed as dist
 

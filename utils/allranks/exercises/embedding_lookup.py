@@ -6,6 +6,7 @@ Every rank holds as many rows: rank r has the rows r*s to (r+1)*s - 1, s = len(s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -29,8 +30,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     made = []
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
-        shard = draw(setup, mine, rows, WIDTH)
-        shard[:, 0] = rank * rows + torch.arange(rows) + 1  # no two rows are alike
+        shard = draw(replace(setup, values="random"), mine, rows, WIDTH)  # rows that no few whole numbers can tell
         count = setup.size + (rank * setup.option("spread", 0)) % 4
         owner = setup.option("all_on")
         different = max(1, count // 3) if setup.option("repeated") else count

@@ -23,8 +23,6 @@ _SHARES = {
     "all_reduce": lambda m: 2 * (m - 1) / m,
     "reduce_scatter": lambda m: (m - 1) / m,
     "reduce_scatter_tensor": lambda m: (m - 1) / m,
-    "all_to_all": lambda m: (m - 1) / m,
-    "all_to_all_single": lambda m: (m - 1) / m,
     "all_gather": lambda m: m - 1,
     "all_gather_into_tensor": lambda m: m - 1,
     "barrier": lambda m: 0,
@@ -86,7 +84,10 @@ def _between_nodes(run: Run) -> str | None:
                 f"rank {entry.rank} calls {entry.op} on {name_ranks(entry.group)}{run.at(entry.line)}: that group "
                 "has several ranks of one node and spans nodes; use one group for each node and one for each place in it"
             )
-        sent[entry.rank] += _SHARES.get(entry.op, lambda m: 1)(len(entry.group)) * entry.nbytes
+        if entry.op.startswith("all_to_all"):
+            sent[entry.rank] += entry.nbytes - entry.splits[entry.group.index(entry.rank)]
+        else:
+            sent[entry.rank] += _SHARES.get(entry.op, lambda m: 1)(len(entry.group)) * entry.nbytes
     for rank, nbytes in enumerate(sent):
         if nbytes > limit:
             silent = (

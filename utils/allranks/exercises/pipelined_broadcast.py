@@ -64,6 +64,18 @@ def _chain(run: Run) -> str | None:
     return None
 
 
+def _segments(run: Run) -> str | None:
+    """As many messages on each link as there are segments; those without elements may be left out."""
+    k, n = run.setup.option("segments"), run.setup.size
+    least = -(-n // -(-n // k)) if n else 0  # pieces of length ceil(n/k)
+    for (rank, peer), count in sorted(Counter((e.rank, e.peer) for e in run.sends if e.nbytes).items()):
+        each = count / run.setup.times
+        if not least <= each <= k:
+            line = next(e.line for e in run.sends if e.rank == rank)
+            return f"rank {rank} sends {each:g} pieces to rank {peer}{run.at(line)}, but segments={k} asks for {k}"
+    return None
+
+
 def _receives_all_first(run: Run) -> bool:
     """Whether every rank that receives and sends starts to send only after it has received everything."""
     passing = {e.rank for e in run.sends} & {e.peer for e in run.sends}
@@ -134,6 +146,7 @@ EXERCISE = Exercise(
             _time,
             rules.on_one_call,
         ),
+        Rule("k segments", 3, _segments),
         rules.carried(_needed, rules.nothing),
     ),
     blocking_weight=3,

@@ -99,11 +99,11 @@ def _volume(run: Run) -> str | None:
             mine = [e for e in run.collectives if e.rank == rank and e.call == call]
             scattered = sum(e.numel for e in mine if e.op in SCATTERS)
             gathered = sum(e.received_nbytes for e in mine if e.op in GATHERS) // itemsize
-            # each collective, or each parameter in both of them, may be padded to a multiple of p
-            room = run.ranks * max(len(mine), 2 * len(args[0][0]))
+            # each collective, or each parameter, may be padded to a multiple of p
+            room = (run.ranks - 1) * max(-(-len(mine) // 2), len(args[0][0]))
             if gathered > total + room and not scattered:
                 return f"rank {rank} gathers whole gradients, {gathered} elements: reduce_scatter them, then all_gather the parameters"
-            if scattered + gathered > 2 * total + room:
+            if max(scattered, gathered) > total + room:
                 return f"rank {rank} moves {scattered + gathered} elements, but 2P = {2 * total} (P to reduce_scatter, P to all_gather) are enough"
         calls = max(Counter(e.rank for e in run.collectives if e.call == call).values(), default=0)
         if calls > 2 * len(args[0][0]):
@@ -168,6 +168,7 @@ EXERCISE = Exercise(
             2,
             (_case(2, ((3,),)), _case(4, ((1,),)), _case(4, SHAPES), _case(8, ((3,), (2,))), _case(3, ((7,), (1,)))),
         ),
+        Group("large parameters", 1, (_case(3, ((64,), (8, 8))),)),
         Group("many ranks", 2, (_case(9, ((19,), (2, 5))).with_choices(ranks=MANY_RANKS, lr=(0.25, 0.75)),)),
         Group("any rate", 1, (_case(3, ((6,),), lr=0.125), _case(3, ((6,),), lr=2.0))),
         Group("any dtype", 1, (_case(3, SHAPES, "float64", values="random"),)),

@@ -108,6 +108,9 @@ def awaited(router: Router, op: Op) -> tuple[int, ...]:
 def find_deadlock(router: Router, lines: Lines) -> Failure:
     """Why nobody can go on."""
     all_waits = waits(router, lines)
+    asking = [w for w in all_waits if (on := router.ranks[w.rank].on) is not None and on.complete]
+    if asking:
+        return _asks_in_vain(router, lines, all_waits, asking[0])
     stuck = [w for w in all_waits if w.peers or router.ranks[w.rank].state in BLOCKED]
     cycle = _cycle(router, all_waits)
     if router.rules.nccl and (queued := _queued(router, all_waits, cycle)):
@@ -119,6 +122,15 @@ def find_deadlock(router: Router, lines: Lines) -> Failure:
     if cycle:
         return _in_a_cycle(router, inside, all_waits, cycle, *_cause(router, lines, inside))
     return _left_early(router, all_waits, stuck)
+
+
+def _asks_in_vain(router: Router, lines: Lines, all_waits: tuple[Wait, ...], wait: Wait) -> Failure:
+    """A rank with work left asks in a loop whether an operation is complete: no poll says so before the work is done."""
+    message = (
+        f"Rank {wait.rank} asks again and again whether its {router.ranks[wait.rank].on.name}{lines.at(wait.line)} is complete, while it "
+        "still has work to do: that is a wait in disguise. Go on with the work, and call wait() after it."
+    )
+    return Failure(FailureKind.DEADLOCK, message, wait.rank, wait.line, wait.text, _step(router, wait.rank), all_waits)
 
 
 def _in_a_cycle(

@@ -389,15 +389,20 @@ class Router:
     def _answer_polls(self) -> bool:
         """Answers the ranks that asked whether an operation is complete. Called when no other rank can continue first."""
         polling = [(r, state) for r, state in enumerate(self.ranks) if state.state is Phase.POLLING]
-        complete = [pair for pair in polling if pair[1].on.complete]
+        complete = [pair for pair in polling if pair[1].on.complete and not self._works(*pair)]
         for rank, state in complete or polling:
             if state.polls >= _POLLS:
                 continue
             state.polls = 0 if complete else state.polls + 1
             state.state = Phase.RUNNING
             self.running += 1
-            self.outbox.append((rank, {"complete": state.on.complete}, None))
+            self.outbox.append((rank, {"complete": state.on.complete and not self._works(rank, state)}, None))
         return self.running > 0
+
+    def _works(self, rank: int, state: RankState) -> bool:
+        """Whether the rank has work left in this call: until then a poll is told that nothing is complete, or it would be a wait."""
+        made = [] if self.pieces is None else self.pieces[rank][state.call]
+        return 0 < state.taken.get(state.call, 0) < len(made)
 
     # --------------------------------------------------------------------------------------------------- the end
 

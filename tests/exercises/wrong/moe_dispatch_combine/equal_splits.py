@@ -1,6 +1,6 @@
 """Takes it that every expert gets as many.
 
-Must get: which expects
+Must get: all_to_all_single without sizes cuts its
 """
 
 import torch

@@ -24,6 +24,7 @@ MAX_UNDELIVERED_NBYTES = 2 << 30
 _LOGGED_NBYTES = 8 << 20  # payloads kept for the log, in all: a check keeps the logs of some 40 runs
 MAX_FILES = 1000  # how many the report lists for one rank
 _POLLS = 1000
+_POLLS_AT_WORK = 20  # of a rank that has work left: in a loop they are a wait
 
 
 Pieces = list[list[list[tuple[float, bytes]]]]  # [rank][call]: (virtual seconds, the bytes that the work makes)
@@ -391,7 +392,7 @@ class Router:
         polling = [(r, state) for r, state in enumerate(self.ranks) if state.state is Phase.POLLING]
         complete = [pair for pair in polling if pair[1].on.complete and not self._works(*pair)]
         for rank, state in complete or polling:
-            if state.polls >= _POLLS:
+            if state.polls >= (_POLLS_AT_WORK if self._works(rank, state) else _POLLS):
                 continue
             state.polls = 0 if complete else state.polls + 1
             state.state = Phase.RUNNING

@@ -122,7 +122,7 @@ class TrustedStep(NbGraderPreprocessor):
         path = course / self.secret_file
         try:
             path.touch(mode=0o600, exist_ok=False)
-            path.write_text(f"{secrets.randbits(62)}\n", encoding="ascii")
+            path.write_text(f"{secrets.randbits(128)}\n", encoding="ascii")
         except FileExistsError:
             pass
         try:

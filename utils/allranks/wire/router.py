@@ -44,6 +44,7 @@ class Router:
     ) -> None:
         self.size, self.rules, self.delivery, self.calls = ranks, rules, delivery, calls
         self.chance = random.Random(seed)
+        self.slow = self.chance.randrange(ranks)  # with "shuffled" delivery this rank goes on when no other one can
         self.pieces = (
             pieces  # of work that the ranks may ask for: their own word on how long they compute is refused then
         )
@@ -370,8 +371,9 @@ class Router:
             if not offers:
                 continue
             offers.sort(key=lambda op: (op.index, op.rank))
-            if self.delivery == "shuffled":  # often the newest, so that one of the next call arrives early
-                chosen = self.chance.choice((offers[-1], self.chance.choice(offers)))
+            if self.delivery == "shuffled":  # one of the latest call, so that it overtakes those of the call before
+                latest = max(op.call for op in offers)
+                chosen = self.chance.choice([op for op in offers if op.call == latest])
             else:
                 chosen = offers[0]
             self.sends[chosen.group, chosen.rank, chosen.peer, chosen.tag].popleft()
@@ -384,7 +386,7 @@ class Router:
         """Lets one rank continue whose wait is over, drawn at random (only with "shuffled" delivery)."""
         ready = [r for r, state in enumerate(self.ranks) if state.state is Phase.RELEASED]
         if ready:
-            self._answer(self.chance.choice(ready))
+            self._answer(self.chance.choice([r for r in ready if r != self.slow] or ready))
         return bool(ready)
 
     def _answer_polls(self) -> bool:

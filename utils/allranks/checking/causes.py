@@ -202,7 +202,7 @@ _QUESTIONS_OF_RUNS = {
     FailureKind.LEFT_EARLY: "Why do these two ranks count the messages between them differently?",
     FailureKind.UNMATCHED: "Why do these two ranks count the messages between them differently?",
     FailureKind.DESYNC: "Which path does each rank take to this call?",
-    FailureKind.SIZE_MISMATCH: "Which part of the tensor does each of the two lines mean?",
+    FailureKind.SIZE_MISMATCH: "What does each of these ranks call here, and with how many elements?",
     FailureKind.DTYPE_MISMATCH: "Which dtype does each of the two buffers have?",
     FailureKind.EXCEPTION: "What are the values in this line on this rank?",
 }

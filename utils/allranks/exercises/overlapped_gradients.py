@@ -62,8 +62,8 @@ def _launched_when_ready(run: Run) -> str | None:
             ]
             rank = late.index(max(late))
             why = (
-                f"{late[rank]} more gradients were computed before it. Launch it inside ready(), as soon as its last "
-                "gradient is there"
+                f"{late[rank]} more gradient{' was' if late[rank] == 1 else 's were'} computed before it. Launch it inside ready(), as "
+                "soon as its last gradient and the buckets before it are there: one ready() may launch several"
             )
             if not late[rank]:  # the last rank to launch it computed nothing in that time, so it waited
                 waited = next(e for e in run.outcome.trace if e.op == "wait" and e.end == launched.start)

@@ -95,6 +95,8 @@ def _time(run: Run) -> str | None:
     took = float(run.outcome.seconds)
     if took <= 1.1 * right:
         return None
+    if _chain(run):  # whatever else is wrong comes from that
+        return f"{took:g} s of virtual time, but (p+k-2)(alpha + n beta/k) = {right:g} s"
     pieces = max(Counter((e.rank, e.peer) for e in run.sends).values())
     if pieces > k:
         why = f"{pieces} pieces are sent, but segments={k} asks for {k}, and each takes alpha"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import nbformat
+from allranks.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
@@ -30,7 +31,7 @@ KEPT_OF_CELL = frozenset({"nbgrader", "allranks", "deletable", "editable"})
 LANGUAGE = {"name": "python", "pygments_lexer": "python", "file_extension": ".py", "mimetype": "text/x-python"}
 
 
-class TooSlow(Exception):
+class TooSlow(CourseError):
     """A conversion took longer than it may."""
 
 

@@ -60,7 +60,8 @@ print(y.tolist())
 # `chunks[i]` goes to rank $i$. Return the list of the tensors that arrived: entry $q$ is the tensor that rank $q$ had for you, also if $q$ is your own rank. Chunks
 # for different ranks may differ in shape, but all that *you* receive has the shape of your own `chunks[rank]`.
 #
-# Each rank sends once to each other rank. In step $i$ you send to rank $r+i$: which rank sends to you?
+# Each rank sends once to each other rank. In step $i$ you send to rank $r+i$: which rank sends to you? Several pairs must be under way at once: all
+# of it may take $4(p-1)$ rounds at most.
 
 # %% name="watch_pairwise"
 Player(schedules.pairwise_all_to_all(ranks=5))

@@ -177,7 +177,7 @@ def _items_right(got: Sequence, wanted: tuple, atol: Any) -> str:
     right = [n for n, a, b, limit in zip(names, got, wanted, limits, strict=True) if difference(a, b, limit) is None]
     if not right:
         return ""
-    what = "item" if hasattr(wanted, "_fields") is False else ""
+    what = "" if hasattr(wanted, "_fields") else "item"
     if len(right) == 1:
         return f", but {what} {right[0]} is right".replace("  ", " ")
     return f", but {what + 's' if what else ''} {', '.join(right[:-1])} and {right[-1]} are right".replace("  ", " ")

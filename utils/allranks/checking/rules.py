@@ -50,6 +50,11 @@ def tensor_bytes(run: Run, call: int, rank: int) -> int:
     return nbytes_of(run, call, rank)
 
 
+def but_at_the_root(run: Run, call: int, rank: int) -> int:
+    """Every rank but the root needs its first tensor's bytes of the others, or they need them of it."""
+    return 0 if rank == run.setup.root else nbytes_of(run, call, rank)
+
+
 def nothing(run: Run, call: int, rank: int) -> int:
     """A rank needs nothing."""
     return 0

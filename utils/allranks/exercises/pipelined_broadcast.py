@@ -43,10 +43,6 @@ def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torc
     return made.reshape(tensors[rank].shape)
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return 0 if rank == run.setup.root else rules.nbytes_of(run, call, rank)
-
-
 def _chain(run: Run) -> str | None:
     broken = rules.no_messages(run) or rules.wrong_dtype(run)
     if broken:
@@ -149,7 +145,7 @@ EXERCISE = Exercise(
             rules.on_one_call,
         ),
         Rule("k segments", 3, _segments),
-        rules.carried(_needed, rules.nothing),
+        rules.carried(rules.but_at_the_root, rules.nothing),
     ),
     blocking_weight=3,
     mistakes=(

@@ -20,10 +20,6 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): plain(args[setup.root][0])}) for _ in args]
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return 0 if rank == run.setup.root else rules.nbytes_of(run, call, rank)
-
-
 def _rounds(run: Run) -> str | None:
     limit = ceil_lg(run.ranks)
     return rules.rounds(run, limit, f"ceil(lg {run.ranks})")
@@ -56,7 +52,7 @@ EXERCISE = Exercise(
             rules.on_one_call,
         ),
         Rule("each rank receives once", 1, _once, lambda s: s.ranks > 1 and s.times == 1),
-        rules.carried(_needed, rules.nothing),
+        rules.carried(rules.but_at_the_root, rules.nothing),
     ),
     blocking_weight=3,
     mistakes=(

@@ -21,10 +21,6 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): total} if rank == setup.root else {}, atol) for rank in range(setup.ranks)]
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return 0 if rank == run.setup.root else rules.nbytes_of(run, call, rank)
-
-
 def _rounds(run: Run) -> str | None:
     return rules.rounds(run, ceil_lg(run.ranks), f"ceil(lg {run.ranks})")
 
@@ -52,7 +48,7 @@ EXERCISE = Exercise(
             rules.on_one_call,
         ),
         Rule("each rank sends once", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
-        rules.carried(rules.nothing, _needed),
+        rules.carried(rules.nothing, rules.but_at_the_root),
     ),
     blocking_weight=3,
     mistakes=(

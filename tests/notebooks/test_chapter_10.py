@@ -48,7 +48,7 @@ def test_reduce_scatter(ranks, solved):
 
     verdict = chapter.text("ring_reduce_scatter")
     assert ("passed (" in verdict) is solved
-    assert ("the rank's own chunk came back" in verdict) is not solved
+    assert ("The rank's own chunk came back" in verdict) is not solved
     assert "400 and 700, in 3 steps" in chapter.text("reveal_halving")
 
     kept = f"agree: True  momentum kept: {8 * ranks} and 8"

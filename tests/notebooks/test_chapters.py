@@ -223,7 +223,7 @@ def test_all_reduce(ranks, solved):
     assert [(int(p), int(counted)) for p, _, counted in rows] == [(2, 840), (3, 1120), (4, 1260), (8, 1470)]
     assert all((mine == counted) is solved for _, mine, counted in rows)
     verdict = chapter.text("ring_all_reduce")
-    assert ("not yet" in verdict, "the all-gather half is missing" in verdict) == (not solved, not solved)
+    assert ("not yet" in verdict, "The all-gather half is missing" in verdict) == (not solved, not solved)
     assert chapter.text("ring_live") == str([solved] * ranks)
 
     times = {

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.allranks-setup
-JS := utils/allranks/player/js
+JS := utils/js
 JS_TOOLS := $(JS)/node_modules/.package-lock.json
 # how many test files run at once; one more than the two cores that the tests are made for, since many wait
 WORKERS ?= 3
@@ -26,7 +26,7 @@ help:
 	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
 	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks      build every .ipynb from its percent script"
-	@echo "make js             format, check and bundle the player's JavaScript after a change; needs Node.js 20"
+	@echo "make js             format, check and bundle the widgets' JavaScript after a change; needs Node.js 20"
 	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
 	@echo "make bench          measure what the README quotes"

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LAYOUTS, placeCards } from "../src/layouts.js";
-import { pointAlong, route } from "../src/routes.js";
+import { LAYOUTS, placeCards } from "../../src/player/layouts.js";
+import { pointAlong, route } from "../../src/player/routes.js";
 
-/** @typedef {import("../src/layouts.js").Point} Point */
+/** @typedef {import("../../src/player/layouts.js").Point} Point */
 
 const CARD = { w: 100, h: 80 };
 const GAP = { x: 54, y: 48 };
@@ -116,7 +116,7 @@ test("tree: from the root down, a parent in the middle above its children, stran
 /**
  * How far a packet on the way comes into a card.
  *
- * @param {import("../src/routes.js").Curve} curve
+ * @param {import("../../src/player/routes.js").Curve} curve
  * @param {Point} centre
  */
 function overlap(curve, centre) {

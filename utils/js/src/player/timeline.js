@@ -2,7 +2,7 @@
 // cursor. Drawn on a canvas, so that 130,000 messages cost no more elements than four; what a bar means is told under
 // the pointer and in the table of the step.
 
-import { html, penOf } from "./dom.js";
+import { html, penOf } from "../common/dom.js";
 import { drawGrid, drawLanes } from "./lanes.js";
 import { longestOf } from "./playback.js";
 import { chunkName } from "./words.js";

@@ -1,4 +1,4 @@
-"""The player's JavaScript: the committed bundle is what its sources build, and they pass their own checks.
+"""The widgets' JavaScript: the committed bundles are what their sources build, and these pass their own checks.
 
 The first tests need no Node.js. The others run where `make js-tools` has installed the tools.
 """
@@ -14,29 +14,36 @@ from pathlib import Path
 
 import pytest
 
-PLAYER = Path(__file__).resolve().parents[2] / "utils" / "allranks" / "player"
-JS = PLAYER / "js"
-BUNDLE = PLAYER / "static" / "player.js"
+UTILS = Path(__file__).resolve().parents[2] / "utils"
+JS = UTILS / "js"
+BUNDLES = sorted((UTILS / "allranks").glob("*/static/*.js"))
 OLDEST_NODE = 20
 
 
-def hash_of_sources(folder: Path) -> str:
-    """SHA-256 over name, NUL, content, NUL of build.js and of all in src/; the same in build.js."""
+def hash_of_sources(name: str) -> str:
+    """SHA-256 over name, NUL, content, NUL of build.js and of all in src/common and src/NAME; the same in build.js."""
     digest = hashlib.sha256()
-    for path in [folder / "build.js", *sorted((folder / "src").iterdir())]:
-        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    sources = [path for part in ("common", name) for path in (JS / "src" / part).iterdir()]
+    for path in [JS / "build.js", *sorted(sources)]:
+        digest.update(f"{path.relative_to(JS).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def test_the_bundle_is_of_these_sources():
-    built_from = re.search(r"^// Hash of the sources: (\w+)$", BUNDLE.read_text(encoding="utf-8"), re.M)[1]
-    assert built_from == hash_of_sources(JS), f"{BUNDLE.name} is not of these sources: run `make js`, and commit both"
+def test_each_widget_has_its_bundle():
+    assert [path.stem for path in BUNDLES] == sorted(path.parent.name for path in (JS / "src").glob("*/widget.js"))
 
 
-def test_the_bundle_is_of_the_esbuild_that_is_asked_for():
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)
+def test_a_bundle_is_of_these_sources(bundle):
+    built_from = re.search(r"^// Hash of the sources: (\w+)$", bundle.read_text(encoding="utf-8"), re.M)[1]
+    assert built_from == hash_of_sources(bundle.stem), f"{bundle.name} is not of these sources: `make js`, and commit both"
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)
+def test_a_bundle_is_of_the_esbuild_that_is_asked_for(bundle):
     asked = json.loads((JS / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in asked.values()), f"not exact: {asked}"
-    assert f"with esbuild {asked['esbuild']}." in BUNDLE.read_text(encoding="utf-8").split("\n")[0], "run `make js`"
+    assert f"with esbuild {asked['esbuild']}." in bundle.read_text(encoding="utf-8").split("\n")[0], "run `make js`"
 
 
 def test_the_lock_names_no_registry_and_every_platform():
@@ -49,7 +56,7 @@ def test_the_lock_names_no_registry_and_every_platform():
 
 
 def test_no_line_is_longer_than_120_characters():
-    sources = [path for folder in ("src", "test") for path in sorted((JS / folder).iterdir())]
+    sources = [path for folder in ("src", "test") for path in sorted((JS / folder).glob("*/*"))]
     lines = {
         f"{path.name}:{i}": line for path in sources for i, line in enumerate(path.read_text("utf-8").split("\n"), 1)
     }
@@ -60,12 +67,12 @@ def test_no_line_is_longer_than_120_characters():
 def npm_run():
     """A function that runs a script of package.json and returns what it wrote; fails the test if the script fails."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("Node.js or npm is not installed, so the player's JavaScript is not checked")
+        pytest.skip("Node.js or npm is not installed, so the JavaScript is not checked")
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
-        pytest.skip(f"Node.js is {version}; the player's JavaScript is checked with {OLDEST_NODE} or later")
+        pytest.skip(f"Node.js is {version}; the JavaScript is checked with {OLDEST_NODE} or later")
     if not (JS / "node_modules" / ".bin" / "esbuild").exists():
-        pytest.skip("the tools of the player's JavaScript are not installed: `make js-tools`")
+        pytest.skip("the tools of the JavaScript are not installed: `make js-tools`")
 
     def run(script: str, *arguments: str) -> str:
         command = ["npm", "run", "--silent", script, "--", *arguments]
@@ -76,9 +83,10 @@ def npm_run():
     return run
 
 
-def test_the_bundle_is_what_its_sources_build(npm_run, tmp_path):
-    npm_run("build", str(tmp_path / "player.js"))
-    assert (tmp_path / "player.js").read_bytes() == BUNDLE.read_bytes(), "run `make js`, and commit the bundle"
+def test_the_bundles_are_what_their_sources_build(npm_run, tmp_path):
+    npm_run("build", str(tmp_path))
+    stale = [path.name for path in BUNDLES if (tmp_path / path.name).read_bytes() != path.read_bytes()]
+    assert stale == [], "run `make js`, and commit the bundles"
 
 
 @pytest.mark.parametrize("script", ["lint", "types"])

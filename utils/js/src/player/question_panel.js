@@ -1,6 +1,6 @@
 // The box in which the player asks what happens next.
 
-import { html } from "./dom.js";
+import { html } from "../common/dom.js";
 
 /** @typedef {import("./quiz.js").Question} Question */
 /** @typedef {import("./quiz.js").Option} Option */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Playback } from "../src/playback.js";
+import { Playback } from "../../src/player/playback.js";
 import { animation, thereAndBack, timed } from "./animations.js";
 
 test("cells and bytes follow the messages that have landed, forwards and back", () => {

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Playback } from "../src/playback.js";
-import { questionAbout } from "../src/quiz.js";
+import { Playback } from "../../src/player/playback.js";
+import { questionAbout } from "../../src/player/quiz.js";
 import { animation, thereAndBack, timed } from "./animations.js";
 
-/** @typedef {import("../src/quiz.js").Question} Question */
+/** @typedef {import("../../src/player/quiz.js").Question} Question */
 
 /**
  * The right answers of a question that must have some.

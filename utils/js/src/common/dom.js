@@ -40,7 +40,7 @@ export function svg(name, attributes = {}, parent = null, text = null) {
 /**
  * The value of `transform` that moves an element to a point.
  *
- * @param {import("./layouts.js").Point} point
+ * @param {{x: number, y: number}} point
  */
 export function moveTo({ x, y }) {
   return `translate(${x.toFixed(1)} ${y.toFixed(1)})`;

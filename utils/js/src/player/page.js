@@ -1,9 +1,9 @@
 // All that the player shows: a picture with its counters for each animation, the controls, the words, the timeline.
 
+import { html } from "../common/dom.js";
 import { Controls, iconButton } from "./controls.js";
 import { DenseView } from "./dense_view.js";
 import { DetailedView } from "./detailed_view.js";
-import { html } from "./dom.js";
 import { LAYOUTS } from "./layouts.js";
 import { Meter } from "./meter.js";
 import { QuestionPanel } from "./question_panel.js";

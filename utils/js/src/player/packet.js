@@ -1,7 +1,7 @@
 // A message on its way, as a packet that flies from card to card.
 
-import { colourOf } from "./colours.js";
-import { svg } from "./dom.js";
+import { colourOf } from "../common/colours.js";
+import { svg } from "../common/dom.js";
 import { chunkName, size } from "./words.js";
 
 /**

@@ -1,6 +1,6 @@
 // The picture for many ranks, on one canvas: a dot for each rank with the messages between them, and a heat map.
 
-import { penOf } from "./dom.js";
+import { penOf } from "../common/dom.js";
 import { contributionCounts, HeatMap, shadeNumber, shades } from "./heat_map.js";
 import { placeCards } from "./layouts.js";
 import { pointAlong } from "./routes.js";

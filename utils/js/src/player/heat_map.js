@@ -1,6 +1,6 @@
 // A heat map of rank by chunk: how many contributions each cell holds, as a shade.
 
-import { penOf } from "./dom.js";
+import { penOf } from "../common/dom.js";
 
 /** @typedef {import("./playback.js").Playback} Playback */
 /** @typedef {[number, number, number]} Rgb */

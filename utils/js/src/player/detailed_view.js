@@ -1,7 +1,7 @@
 // The picture in full, up to 16 ranks: a card for each rank, lines between them, packets that fly. Packets have a layer
 // of their own, so that a frame moves a few small groups and repaints nothing else.
 
-import { moveTo, svg } from "./dom.js";
+import { moveTo, svg } from "../common/dom.js";
 import { placeCards } from "./layouts.js";
 import { drawPacket } from "./packet.js";
 import { cardShape, RankCard } from "./rank_card.js";

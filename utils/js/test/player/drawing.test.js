@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { contributionCounts, shadeNumber } from "../src/heat_map.js";
-import { ticks } from "../src/lanes.js";
-import { Playback } from "../src/playback.js";
-import { cardShape } from "../src/rank_card.js";
-import { chunkName, contributionsOf, counted, duration, size } from "../src/words.js";
+import { contributionCounts, shadeNumber } from "../../src/player/heat_map.js";
+import { ticks } from "../../src/player/lanes.js";
+import { Playback } from "../../src/player/playback.js";
+import { cardShape } from "../../src/player/rank_card.js";
+import { chunkName, contributionsOf, counted, duration, size } from "../../src/player/words.js";
 import { animation } from "./animations.js";
 
 test("bytes and times have three digits, and never 1000 of a unit", () => {

@@ -22,11 +22,11 @@
  * @param {number} given.ranks
  * @param {number} [given.chunks]
  * @param {Message[]} [given.messages]
- * @param {Partial<import("../src/data.js").Bar>[]} [given.bars]
+ * @param {Partial<import("../../src/player/data.js").Bar>[]} [given.bars]
  * @param {[number, number, number[]][]} [given.before] rank, chunk, ranks
  * @param {[number, number, number[]][]} [given.goal]
- * @param {Partial<import("../src/data.js").AnimationData>} [others]
- * @returns {import("../src/data.js").AnimationData}
+ * @param {Partial<import("../../src/player/data.js").AnimationData>} [others]
+ * @returns {import("../../src/player/data.js").AnimationData}
  */
 export function animation({ ranks, chunks = 0, messages = [], bars = [], before = [], goal = [] }, others = {}) {
   /** @type {number[][]} */

@@ -1,6 +1,6 @@
 // What every rank holds, as a table, for those who read instead of looking.
 
-import { html } from "./dom.js";
+import { html } from "../common/dom.js";
 
 const MOST_CHUNKS = 32;
 const MOST_RANKS = 64;

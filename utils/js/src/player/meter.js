@@ -1,6 +1,6 @@
 // The title above a picture, and below it the counters: step, busy links, bytes of the busiest rank.
 
-import { html } from "./dom.js";
+import { html } from "../common/dom.js";
 import { counted, duration, size } from "./words.js";
 
 /** @typedef {import("./playback.js").Playback} Playback */

@@ -1,7 +1,7 @@
 // One rank's card: its name, what it is doing, and a cell for each chunk with a stripe for each contributor.
 
-import { colourOf, inkOn } from "./colours.js";
-import { moveTo, svg } from "./dom.js";
+import { colourOf, inkOn } from "../common/colours.js";
+import { moveTo, svg } from "../common/dom.js";
 import { contributionsOf, size } from "./words.js";
 
 /** @typedef {import("./playback.js").Playback} Playback */

@@ -1,7 +1,7 @@
 // The widget's entry, as anywidget calls it.
 
+import { html } from "../common/dom.js";
 import { unpack } from "./data.js";
-import { html } from "./dom.js";
 import STYLES from "./player.css";
 import { Player } from "./player.js";
 

@@ -1,6 +1,6 @@
 // The buttons, menus and the slider below the picture.
 
-import { html } from "./dom.js";
+import { html } from "../common/dom.js";
 import { LAYOUTS } from "./layouts.js";
 import { longestOf } from "./playback.js";
 

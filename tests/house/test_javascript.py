@@ -36,7 +36,9 @@ def test_each_widget_has_its_bundle():
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)
 def test_a_bundle_is_of_these_sources(bundle):
     built_from = re.search(r"^// Hash of the sources: (\w+)$", bundle.read_text(encoding="utf-8"), re.M)[1]
-    assert built_from == hash_of_sources(bundle.stem), f"{bundle.name} is not of these sources: `make js`, and commit both"
+    assert built_from == hash_of_sources(bundle.stem), (
+        f"{bundle.name} is not of these sources: `make js`, and commit both"
+    )
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)

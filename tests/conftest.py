@@ -37,8 +37,8 @@ FOLDERS = ("grading", "browser", "notebooks", "world", "hostile", "engines", "ve
 def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     """A run of everything takes each chapter as it is released, leaves the servers out, and begins with the files that take longest.
 
-    Chapters with their answers filled in, and servers, run in `make test-nightly` and whenever their file is named; servers also
-    in `make test-servers`.
+    Chapters with their answers filled in, what is marked nightly, and servers run in `make test-nightly` and whenever their file
+    is named; servers also in `make test-servers`.
     """
     turn = {ROOT / name: number for number, name in enumerate((*LONGEST, *FOLDERS))}
     assert all(path.exists() for path in turn), "LONGEST or FOLDERS names what is not there"
@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
     if everything and not os.environ.get("ALLRANKS_NIGHTLY"):
         solved = {item for item in items if item.path.parent.name == "notebooks" and "[solved" in item.name}
         servers = set() if config.option.markexpr else {item for item in items if item.get_closest_marker("servers")}
-        left_out = [item for item in items if item in solved | servers]
+        nightly = {item for item in items if item.get_closest_marker("nightly")}
+        left_out = [item for item in items if item in solved | servers | nightly]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
 

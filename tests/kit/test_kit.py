@@ -349,6 +349,7 @@ def run_kit(folder, python, tmp_path, *arguments, **settings):
 
 
 @pytest.mark.live
+@pytest.mark.servers
 @pytest.mark.timeout(600)
 def test_the_kit_proves_a_machine_without_a_network(made, bare, tmp_path):
     folder, _ = made

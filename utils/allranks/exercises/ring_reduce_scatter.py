@@ -72,7 +72,7 @@ EXERCISE = Exercise(
                 Setup(3, 7),
                 Setup(4, 2),
                 Setup(4, 10),
-                Setup(8, 13),
+                Setup(5, 13),
                 Setup(3, 0),
                 Setup(1, 0),
             ),

@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy
 import torch
 
+from allranks.wire.values import OF_NUMPY
+
 # NaNs that arithmetic changes ("signalling"), so that `+=` shows too; of other numbers, one that is far from all in use
 _POISON = {
     torch.float64: 0x7FF4A5A5A5A5A5A5,
@@ -24,11 +26,14 @@ _POISON = {
     torch.bool: 1,
 }
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_UNSIGNED = {1: numpy.uint8, 2: numpy.uint16, 4: numpy.uint32, 8: numpy.uint64}
 
 
 def _bits(tensor: torch.Tensor) -> numpy.ndarray:
     """The same memory as whole numbers, complex numbers as pairs. NumPy is quicker than torch with few elements."""
     plain = tensor.data  # has a version of its own, so autograd does not count what is written here
+    if plain.dtype in OF_NUMPY and not plain.is_complex() and not plain.is_neg():
+        return (numbers := plain.numpy()).view(_UNSIGNED[numbers.itemsize])
     if plain.is_conj():
         plain = plain.conj()
     if plain.is_neg():

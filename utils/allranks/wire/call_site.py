@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
 import torch
 
@@ -23,8 +23,9 @@ SaidLine = int | list | None  # as a rank says it; `requests.py` reads it
 class CallSites:
     """Knows the student's files: all that are neither torch's, Python's nor this package's, and the program's own."""
 
-    def __init__(self, filename: str) -> None:
+    def __init__(self, filename: str, caller: CodeType | None = None) -> None:
         self.known = {filename: True}
+        self.caller = caller  # what calls the student's function: nothing of the student's is outside it
 
     def is_students(self, filename: str) -> bool:
         """Whether the file is the student's."""
@@ -49,9 +50,9 @@ class CallSites:
         """The frame's line, with the line of the outermost student's frame of the same file if that is another one."""
         outer, frame, file = inner, inner.f_back, inner.f_code.co_filename
         for _ in range(_DEEPEST):
-            if frame is None:
+            if frame is None or (code := frame.f_code) is self.caller:
                 break
-            if frame.f_code.co_filename == file and frame.f_code.co_name != "<module>":
+            if code.co_filename == file and code.co_name != "<module>":
                 outer = frame
             frame = frame.f_back
         if outer is inner:

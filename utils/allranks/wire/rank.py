@@ -73,7 +73,7 @@ class Rank:
 
     def run(self, job: dict, body) -> None:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""
-        self.call_sites = self.endpoint.call_sites = CallSites(job["filename"])
+        self.call_sites = self.endpoint.call_sites = CallSites(job["filename"], Rank.run.__code__)
         self.endpoint.start(contiguous=job["contiguous"])
         self.nccl = self.rules_of_nccl() if job["nccl"] else None
         try:

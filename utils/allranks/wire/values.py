@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy
 import torch
 
 from allranks.wire.codec import Body, CodecError
 
 DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
+OF_NUMPY = {torch.from_numpy(numpy.empty(0, code)).dtype for code in "?bBhHiIlLefdFD"}
 MAX_DEPTH = 64
 
 
@@ -35,7 +37,10 @@ def raw(tensor: torch.Tensor) -> memoryview | bytes:
     """The tensor's elements as bytes in row-major order, without a copy if it is contiguous."""
     if tensor.numel() == 0:
         return b""
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    plain = tensor.detach()
+    if plain.is_contiguous() and plain.dtype in OF_NUMPY and not plain.is_conj() and not plain.is_neg():
+        return plain.numpy().reshape(-1).view(numpy.uint8).data  # NumPy is quicker than torch with few elements
+    flat = plain.resolve_conj().resolve_neg().contiguous()
     flat = flat.as_strided((flat.numel(),), (1,))  # not reshape: a slice of one element may keep a stride of its own
     return flat.view(torch.uint8).numpy().data
 

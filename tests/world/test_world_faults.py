@@ -16,8 +16,9 @@ from allranks.engines import watch
 from allranks.engines.devices import DeviceError
 from allranks.engines.leases import Ledger
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
+from allranks.world.hang import missing_ranks
 from allranks.world.idle import Idle
-from allranks.world.rank_status import RankStatus, missing_ranks
+from allranks.world.rank_status import RankStatus
 from allranks.world.screen import Line
 
 pytestmark = pytest.mark.live

@@ -318,9 +318,9 @@ def sweep(
     for number in range(passes):
         share = iterations // passes + (number < iterations % passes)
         for count in counts:
-            found[count].append(
-                world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number)
-            )
+            with world.undisturbed():
+                parts = world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number)
+            found[count].append(parts)
             if progress is not None:
                 progress()
         for _ in range(len(nbytes) - len(counts) if progress is not None else 0):

@@ -102,6 +102,7 @@ def join(
     # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
     wait_for_gpu()
+    watch.count_from_here()
     return describe()
 
 

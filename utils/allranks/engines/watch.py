@@ -174,6 +174,18 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
     return found | _counted(values.get("group"))
 
 
+_before: dict[Any, int] = {}  # collectives of the default group that the user did not call
+
+
+def count_from_here() -> None:
+    """What the default group has begun until now was for setting it up: `seq` leaves it out."""
+    _before.clear()
+    c10d = sys.modules["torch.distributed.distributed_c10d"]
+    group = c10d._get_default_group()
+    with contextlib.suppress(Exception):  # not every backend counts
+        _before[group] = group._get_sequence_number_for_group()
+
+
 def _counted(group: Any) -> dict[str, Any]:
     """How many collectives a group has begun (`seq`), and its ranks (`group`). None means the default group."""
     found = {}
@@ -181,7 +193,7 @@ def _counted(group: Any) -> dict[str, Any]:
         # not an import statement: it could wait for an import of the main thread that never ends
         c10d = sys.modules["torch.distributed.distributed_c10d"]
         group = group or c10d._get_default_group()
-        found["seq"] = group._get_sequence_number_for_group()
+        found["seq"] = group._get_sequence_number_for_group() - _before.get(group, 0)
         found["group"] = c10d.get_process_group_ranks(group)
     return found
 

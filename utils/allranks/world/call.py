@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from allranks.errors import name_ranks
+from allranks.world import hang, panels
 from allranks.world.cluster import Engines, WorldError
 from allranks.world.failures import RankDied, RanksError, RanksStuck, describe
 from allranks.world.faults import InjectedFault
@@ -18,19 +19,20 @@ from allranks.world.rank_status import (
     dump_stacks,
     from_answer,
     from_stacks,
-    missing_ranks,
 )
 from allranks.world.screen import Screen
 
 # how long the other ranks may go on after one has failed, before we check whether they wait for it
 GRACE_S = 1.0
 POLL_S = 0.02
+ASK_S = 0.15  # for a picture: a rank that is slower reads as one that does not answer
 
 
 class Call:
     """Calls `function(*args)` on every rank at once.
 
-    `source` is the cell's text: the notebook can't read its lines elsewhere.
+    `source` is the cell's text: the notebook can't read its lines elsewhere. With `undisturbed` nobody asks the ranks what they
+    do while they run: that takes them some time.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class Call:
         deadline_s: float,
         source: str | None = None,
         fault: InjectedFault | None = None,
+        undisturbed: bool = False,
     ) -> None:
         self.engines, self.function, self.args, self.deadline_s = engines, function, args, deadline_s
         self.source, self.fault = source, fault
         self.ranks, self.described = engines.placement.ranks, engines.described
-        self.screen = Screen(self.ranks)
+        self.screen = Screen(self.ranks, None if undisturbed else self._picture)
+        self.since: dict[int, tuple[object, float]] = {}  # what each rank was seen doing, and from when on
         self.outcomes: dict[int, tuple] = {}
         self.oom_kills = _oom_kills()
         self.began = time.monotonic()
@@ -129,8 +133,9 @@ class Call:
     def _give_up(self, reason: str, statuses: list[RankStatus] | None = None) -> None:
         statuses = self._unfinished() if statuses is None else statuses
         lines = [describe(self.errors, self.ranks, self.source)] if self.errors else []
-        lines += [reason, *self._describe_statuses(statuses)]
-        self.screen.finish(self.pending, self.errors)
+        said = self._describe_statuses(statuses)
+        lines += [reason, *said]
+        self.screen.finish(self.pending, self.errors, self._report(statuses, said[-1] if said else reason))
         raise RanksStuck("\n".join([*lines, self.engines.afterwards]), statuses, self.errors)
 
     def _died(self, dead: dict[int, str]) -> None:
@@ -149,13 +154,75 @@ class Call:
             lines += ["The others:", *self._describe_statuses(statuses, dead)]
         raise RankDied("\n".join([*lines, self.engines.afterwards]))
 
+    def _picture(self, elapsed_s: float) -> str:
+        """What each rank does at this moment, drawn."""
+        answers = ask_ranks({rank: self.engines.watch(rank) for rank in range(self.ranks)}, ASK_S)
+        statuses = []
+        for rank in range(self.ranks):
+            if rank not in self.outcomes:
+                known = rank in answers
+                status = from_answer(rank, answers[rank], self.source) if known else RankStatus(rank, known=False)
+                statuses.append(status)
+        waited = hang.awaited(statuses)
+        return panels.live(self._panels(statuses, elapsed_s), waited, elapsed_s, self.deadline_s)
+
+    def _panels(self, statuses: list[RankStatus], elapsed_s: float) -> list[panels.Panel]:
+        at = {status.rank: status for status in statuses}
+        found = []
+        for rank in range(self.ranks):
+            status = at.get(rank)
+            ended = "failed" if rank in self.errors else "done" if rank in self.outcomes else None
+            doing = (ended, status and (status.op, status.line, status.seq))
+            if self.since.get(rank, (None, 0.0))[0] != doing:
+                self.since[rank] = (doing, elapsed_s if rank in self.since else 0.0)
+            found.append(panels.Panel((rank,), status, ended, elapsed_s - self.since[rank][1]))
+        return found
+
+    def _report(self, statuses: list[RankStatus], said: str) -> str:
+        """The report that takes the panels' place."""
+        drawn = self._panels(statuses, time.monotonic() - self.began)
+        inside = [s for s in statuses if s.collective is not None]
+        absent = hang.awaited(statuses).get(inside[0].rank, ()) if inside else ()
+        reached = next((s.line for s in (inside or statuses) if s.line and s.waits), None)
+        if not absent:
+            return panels.report(said, "", drawn, {}, self.source, None, reached)
+        together = [s.rank for s in inside if s.collective == inside[0].collective]
+        wait = "waits" if len(together) == 1 else "wait"
+        headline = (
+            f"{hang.capital(name_ranks(absent))} never came to the {inside[0].op or 'collective'} that "
+            f"{name_ranks(together)} {wait} in."
+        )
+        blamed = self._blamed(absent, reached)
+        counted = {s.rank: s.seq or 0 for s in inside}
+        return panels.report(headline, self._absence(absent, statuses), drawn, counted, self.source, blamed, reached)
+
+    def _blamed(self, absent: tuple[int, ...], reached: int | None) -> int | None:
+        """The line of the cell that keeps the absent ranks away: where one failed, else what lets them pass the call by."""
+        for rank in sorted(set(absent) & set(self.errors)):
+            frames = self.errors[rank]["frames"]
+            return frames[-1][1] if frames else None
+        return hang.keeps_away(self.source, reached) if self.source and reached else None
+
+    def _absence(self, absent: tuple[int, ...], statuses: list[RankStatus]) -> str:
+        """What ranks do that are not where the others wait."""
+        if not set(absent) & set(self.errors) and set(absent) <= set(self.outcomes):
+            done = "It is" if len(absent) == 1 else "They are"
+            return f"{done} done with the cell. Who does not wait is the first suspect."
+        for rank in sorted(set(absent) & set(self.errors)):
+            error = self.errors[rank]
+            at = f" in line {error['frames'][-1][1]}" if error["frames"] else ""
+            return (
+                f"{'It' if len(absent) == 1 else f'Rank {rank}'} raised {error['type']}{at}: {error['message'][:200]}"
+            )
+        return "; ".join(hang.capital(str(s)) for s in statuses if s.rank in absent)
+
     def _describe_statuses(self, statuses: list[RankStatus], dead: dict[int, str] | None = None) -> list[str]:
         done = sorted(self.outcomes.keys() - self.errors.keys())
         lines = [_indent(s) for s in statuses]
         if done:
             lines.append(f"    {name_ranks(done, self.ranks)}: done")
         gone = {**dict.fromkeys(done, "is done"), **dict.fromkeys(self.errors, "failed"), **(dead or {})}
-        return lines + missing_ranks(statuses, gone)
+        return lines + hang.sentences(statuses, gone, self.ranks)
 
     def _unfinished(self) -> list[RankStatus]:
         return [s for s in self._statuses() if s.rank not in self.outcomes]

@@ -61,16 +61,17 @@ def _rich(data: dict) -> bool:
 
 
 class Grid:
-    """The outputs of all ranks, and a note below them. A cell displays it, and updates it while it runs."""
+    """The outputs of all ranks, and below them a note and a picture. A cell displays it, and updates it while it runs."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = [RankOutput() for _ in range(ranks)]
         self.note = ""
+        self.below = ""  # HTML
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not self.note and not any(r.text or r.shown for r in self.ranks)
+        return not self.note and not self.below and not any(r.text or r.shown for r in self.ranks)
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return {"text/html": self.as_html(), "text/plain": str(self)}
@@ -85,7 +86,7 @@ class Grid:
         ]
         body = f'<div class="ar-ranks">{"".join(columns)}</div>' if columns else ""
         note = f'<div class="ar-note">{html.escape(self.note)}</div>' if self.note else ""
-        return (STYLE if body or note else "") + body + note
+        return (STYLE if body or note else "") + body + note + self.below
 
     def __str__(self) -> str:
         lines = [f"[rank {n}] {line}" for n, r in enumerate(self.ranks) if r.text for line in r.text.split("\n")]

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from allranks.engines.usercode import in_library
 from allranks.engines.watch import C10D, PLUMBING, is_gpu_synchronize, is_waiting_for_gpu
-from allranks.errors import name_ranks
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 
@@ -73,7 +72,8 @@ class RankStatus:
     def __str__(self) -> str:
         if not self.known:
             return f"rank {self.rank}: does not answer"
-        doing = f"in dist.{self.op}" if self.op else "computing" if self.line else "idle"
+        waiting = "waits in wait()" if self.waits else "computing" if self.line else "idle"
+        doing = f"in dist.{self.op}" if self.op else waiting
         if self.waits_for is not None:
             what = f": dist.{self.op}" if self.op else "" if self.line else ", where something begun does not end"
             doing = f"waits for its {self.waits_for}{what}"
@@ -126,39 +126,6 @@ def from_answer(rank: int, answer: dict, source: str | None = None) -> RankStatu
         line=line,
         text=text,
     )
-
-
-def missing_ranks(statuses: list[RankStatus], gone: dict[int, str]) -> list[str]:
-    """One line for each collective that some ranks are in and others of its group are not; `gone`: {1: "is done"}."""
-    entered: dict[tuple, list[RankStatus]] = {}
-    for status in statuses:
-        if status.collective is not None:
-            entered.setdefault((status.op, status.collective), []).append(status)
-    lines = []
-    at = {s.rank: s for s in statuses}
-    named: set[int] = set()
-    for (op, (group, number)), inside in sorted(entered.items(), key=lambda entry: -len(entry[1])):
-        ranks = [s.rank for s in inside]
-        absent = {rank: _doing(at.get(rank), gone.get(rank)) for rank in group or () if rank not in ranks}
-        if not absent or named >= set(ranks):  # a line about the same ranks is there already
-            continue
-        named |= absent.keys()
-        who = f"{name_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''}"
-        others = ", ".join(f"rank {rank} {where}" for rank, where in absent.items())
-        queued = f"for the {inside[0].waits_for} (collectives begun: {number})"
-        place = f"in {op} (collective {number})" if op else queued
-        lines.append(f"{who} {place}; {others}.")
-    return lines
-
-
-def _doing(status: RankStatus | None, gone: str | None) -> str:
-    if status is None:
-        return gone or "is not there"
-    if not status.known:
-        return "does not answer"
-    if status.waits_for is not None:
-        return f"waits for its {status.waits_for}" + (f": dist.{status.op}" if status.op else "")
-    return f"is in dist.{status.op}" if status.op else "is computing" if status.line else "is not there"
 
 
 def dump_stacks(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:

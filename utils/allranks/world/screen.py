@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import html
+from collections.abc import Callable
 
 from allranks.notebook import in_notebook
 from allranks.world.outputs import STYLE, WIDGET, Grid
 
 SHOW_AFTER_S = 3.0
+SILENT_S, LOOK_EVERY_S = 1.0, 0.2  # without a word from a rank for so long, the ranks are asked what they do, so often
 
 
 class Line:
@@ -43,25 +45,34 @@ class Line:
 class Screen:
     """Shows what the ranks print while they run and, after some seconds, how long they have run."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, look: Callable[[float], str] | None = None) -> None:
+        """`look(elapsed_s)` asks the ranks what they do and draws it."""
         self.grid, self.handle, self.shown, self.next = Grid(ranks), None, "", 0.0
+        self.look, self.heard_s, self.look_next, self.said = look, 0.0, 0.0, ""
 
     def update(self, pending: list, elapsed_s: float, deadline_s: float) -> None:
         """Updates the display, at most ten times in a second."""
         if elapsed_s < self.next or not in_notebook():
             return
         self.next = elapsed_s + 0.1
-        self.grid.note = f"{elapsed_s:.0f} s of {deadline_s:g} s" if elapsed_s > SHOW_AFTER_S else ""
         self._collect(pending)
+        said = str(self.grid.ranks)
+        if said != self.said:
+            self.said, self.heard_s, self.grid.below = said, elapsed_s, ""
+        if self.look is None:
+            self.grid.note = f"{elapsed_s:.0f} s of {deadline_s:g} s" if elapsed_s > SHOW_AFTER_S else ""
+        elif elapsed_s - self.heard_s > SILENT_S and elapsed_s > self.look_next:
+            self.look_next = elapsed_s + LOOK_EVERY_S
+            self.grid.below = self.look(elapsed_s)
         self._show()
 
-    def finish(self, pending: list, failed: dict) -> None:
-        """Shows the last state: everything that was printed, without the running time."""
+    def finish(self, pending: list, failed: dict, report: str = "") -> None:
+        """Shows the last state: everything that was printed, and the report in place of what the ranks were doing."""
         for reply in pending:
             if reply.ready():
                 with contextlib.suppress(Exception):
                     reply.wait_for_output(1)
-        self.grid.note = ""
+        self.grid.note, self.grid.below = "", report if in_notebook() else ""
         self._collect(pending)
         if self.handle is not None and self.grid.empty:  # the running time was shown: leave the last one
             self.grid.note = f"{self.next:.0f} s"

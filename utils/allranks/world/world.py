@@ -8,7 +8,7 @@ import html
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from allranks.engines import rank as on_rank
@@ -162,6 +162,7 @@ class World:
                 ranks, backend = have, told["backend"]
             self._busy = threading.Lock()
             self._fault: InjectedFault | None = None
+            self._undisturbed = False
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
@@ -410,6 +411,20 @@ class World:
         """
         self._fault = InjectedFault.checked(rank, kind, after_s, delay_s, self.ranks)
 
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Within it a long call shows no picture of what the ranks do: to ask them takes time that a measurement would see.
+
+        Example (needs ranks):
+            >>> with world.undisturbed():
+            ...     seconds = world.run(time_it)
+        """
+        self._undisturbed = True
+        try:
+            yield
+        finally:
+            self._undisturbed = False
+
     def _turn(self, deadline: float):
         """A context in which it is our turn to use a shared world; other worlds need no turns."""
         if self._shared is None:
@@ -421,7 +436,7 @@ class World:
     def _call_now(
         self, function, args: tuple, deadline: float, source: str | None, fault: InjectedFault | None
     ) -> list:
-        call = Call(self._engines, function, args, deadline, source, fault)
+        call = Call(self._engines, function, args, deadline, source, fault, self._undisturbed)
         try:
             return call.results()
         except RanksError as error:

@@ -417,7 +417,7 @@ class World:
 
         Example (needs ranks):
             >>> with world.undisturbed():
-            ...     seconds = world.run(time_it)
+            ...     done = world.run(lambda: dist.all_reduce(torch.ones(1024)))
         """
         self._undisturbed = True
         try:

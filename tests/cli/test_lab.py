@@ -48,11 +48,11 @@ def lab(no_ghosts, tmp_path):
         assert path == "/lab/tree/chapters/00_start_here.ipynb"
         assert "WARNING" not in (tmp_path / "lab.log").read_text()  # nothing that a reader must wonder about
 
-        def call(path: str, method: str = "GET") -> dict:
+        def call(path: str, method: str = "GET", read=json.loads):
             headers = {"Authorization": f"token {token}"}
             request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
             with urllib.request.urlopen(request, timeout=30) as reply:
-                return json.loads(reply.read() or b"null")
+                return read(reply.read() or b"null")
 
         yield call, tmp_path / "runtime"
         process.send_signal(signal.SIGTERM)
@@ -94,6 +94,16 @@ def test_two_notebooks_share_one_fork_server_and_nothing_is_left(lab):
     assert len(servers) == 1 and servers != {"None"}
     assert all(a.split()[3] == "None" for a in answers), "a kernel started a fork server of its own"
     assert {a.split()[4] for a in answers} == servers, "a kernel was launched and not forked"
+    assert "WARNING" not in (runtime.parent / "lab.log").read_text()  # nor of the kernels
+
+
+def test_a_learner_sees_no_menu_of_nbgrader(lab):
+    call, _ = lab
+    page = call("/lab", read=bytes.decode)
+    config = json.loads(
+        re.search(r'<script id="jupyter-config-data" type="application/json">(.*?)</script>', page, re.S)[1]
+    )
+    assert "@jupyter/nbgrader:menu" in config["disabledExtensions"]
 
 
 def test_outside_of_the_course_it_says_where_to_go(tmp_path):

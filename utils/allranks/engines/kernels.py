@@ -148,5 +148,11 @@ def kernel(args: dict[str, Any], fds: list[int]) -> None:
 
     adopt_orphans()  # else the fork server kills what a cell runs in the background
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # the name in `top`; the command line stays the fork server's
-    sys.argv = ["ipykernel_launcher", *args["argv"]]
-    IPKernelApp.launch_instance(args["argv"], parent_handle=os.getppid())
+    argv = args["argv"]
+    if not any("log" in argument for argument in argv):
+        argv = [
+            *argv,
+            "--IPKernelApp.log_level=ERROR",
+        ]  # else each notebook warns in the reader's terminal of what is no fault
+    sys.argv = ["ipykernel_launcher", *argv]
+    IPKernelApp.launch_instance(argv, parent_handle=os.getppid())

@@ -21,11 +21,11 @@ OLDEST_NODE = 20
 
 
 def hash_of_sources(name: str) -> str:
-    """SHA-256 over name, NUL, content, NUL of build.js and of all in src/common and src/NAME; the same in build.js."""
+    """SHA-256 over name, NUL, content, NUL of build.js, the theme and all in src/common and src/NAME; the same in build.js."""
     digest = hashlib.sha256()
     sources = [path for part in ("common", name) for path in (JS / "src" / part).iterdir()]
-    for path in [JS / "build.js", *sorted(sources)]:
-        digest.update(f"{path.relative_to(JS).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    for name in ["build.js", "../allranks/theme.css", *sorted(path.relative_to(JS).as_posix() for path in sources)]:
+        digest.update(f"{name}\0".encode() + (JS / name).read_bytes() + b"\0")
     return digest.hexdigest()
 
 

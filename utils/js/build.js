@@ -16,7 +16,7 @@ function placeOf(name) {
 }
 
 /**
- * Over name, NUL, content, NUL of this file, of all in src/common and of all in src/NAME; the same in
+ * Over name, NUL, content, NUL of this file, of the theme, of all in src/common and of all in src/NAME; the same in
  * tests/house/test_javascript.py.
  *
  * @param {string} name
@@ -26,7 +26,8 @@ function hashOfSources(name) {
     readdirSync(`${folder}src/${part}`).map((file) => `src/${part}/${file}`),
   );
   const hash = createHash("sha256");
-  for (const file of ["build.js", ...sources.sort()]) hash.update(`${file}\0${readFileSync(folder + file, "utf8")}\0`);
+  for (const file of ["build.js", "../allranks/theme.css", ...sources.sort()])
+    hash.update(`${file}\0${readFileSync(folder + file, "utf8")}\0`);
   return hash.digest("hex");
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allranks.notebook import in_notebook
+from allranks.theme import style
 from allranks.trace import Trace
 
 
@@ -173,15 +174,15 @@ class Verdict:
         `hint` adds how to play the student's own messages.
         """
         say = html.escape
-        mark = "✓" if self.passed else "✗"
         word = "passed" if self.passed else "not yet"
+        under = say(self._under)
         parts = [
+            style(),
             _STYLE,
-            f'<div class="allranks-verdict {"good" if self.passed else "bad"}" role="group" '
-            f'aria-label="Verdict on {say(self.exercise)}{say(self._under)}: {word}">',
-            f'<div class="head"><span class="mark" aria-hidden="true">{mark}</span>'
-            f"<b>{say(self.exercise)}</b><span>{word}{say(self._under)}</span>"
-            f'<span class="score">{self.score:.0%} · {self._count}</span></div>',
+            f'<div class="ar-theme ar-verdict {"good" if self.passed else "bad"}" role="group" '
+            f'aria-label="Verdict on {say(self.exercise)}{under}: {word}">',
+            f'<div class="head"><code>{say(self.exercise)}</code><span>{word}{under}</span>'
+            f'<b class="score">{self.score:.0%}</b></div>',
         ]
         for kind, words in self.told:
             if kind == "cause":
@@ -191,9 +192,7 @@ class Verdict:
         parts.append(_table_html(self.rows))
         if self.svg:
             parts.append(f'<div class="cycle">{self.svg}</div>')
-        said = self.already_said()
-        for name, cases in self.groups.items():
-            parts.append(_group_html(name, cases, said))
+        parts.append(self._cases_html())
         if self.skipped:
             parts.append(f'<p class="hint">Skipped: {say(" ".join(self.skipped))}</p>')
         if hint and self.trace is not None and len(self.trace):
@@ -201,6 +200,20 @@ class Verdict:
             parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
         parts.append("</div>")
         return "".join(parts)
+
+    def _cases_html(self) -> str:
+        """The properties with a square for each case, and beside them the rules with a box each."""
+        said = self.already_said()
+        rules = {name: cases[0] for name, cases in self.groups.items() if [case.name for case in cases] == [name]}
+        groups = {name: cases for name, cases in self.groups.items() if name not in rules}
+        failed = sum(case.judged and not case.passed for case in self.cases)
+        head = f"<h4>{self._count} pass</h4>" if failed else f"<h4>All {len(self.cases)} cases pass</h4>"
+        parts = ['<div class="sides"><div>', head, *(_group_html(name, cases, said) for name, cases in groups.items())]
+        if rules:
+            later = not any(case.judged for case in rules.values())
+            heading = "Judged once the results are right" if later else "Rules"
+            parts += [f"</div><div><h4>{heading}</h4>", *(_rule_html(case, said) for case in rules.values())]
+        return "".join([*parts, "</div></div>"])
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:
@@ -241,51 +254,61 @@ def _table_html(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _group_html(name: str, cases: list[Case], said: dict[Case, str]) -> str:
-    say = html.escape
-    if not any(case.judged for case in cases):
-        why = say(cases[0].reason)
-        return f'<div class="group none" title="{why}"><span class="mark" aria-label="not judged">–</span> {say(name)}</div>'
-    good = sum(c.passed for c in cases)
-    done = good == len(cases)
-    count = f" <small>{good}/{len(cases)}</small>" if len(cases) > 1 else ""
-    label = f'<span class="mark" aria-hidden="true">{"✓" if done else "✗"}</span> {say(name)}{count}'
-    kind = "good" if done else "bad"
-    rows = []
-    for case in cases:
-        where = say(case.short_name)
-        if case.passed:
-            rows.append(f'<li class="good">{where}</li>')
-        else:
-            rows.append(f'<li class="bad"><b>{where}</b>: {say(said[case] or case.reason)}</li>')
-    if len(cases) == 1 and cases[0].name == name and (done or said[cases[0]]):
-        return f'<div class="group {kind}">{label}</div>'
-    return f'<details class="group {kind}"><summary>{label}</summary><ul>{"".join(rows)}</ul></details>'
+    """A line with a square for each case; its failed cases are folded below."""
+    squares = "".join(f'<i class="{"good" if case.passed else "bad"}"></i>' for case in cases)
+    good = sum(case.passed for case in cases)
+    line = f'<span>{html.escape(name)}</span><span class="squares" aria-hidden="true">{squares}</span><small>{good} of {len(cases)}</small>'
+    if good == len(cases):
+        return f'<div class="group">{line}</div>'
+    rows = [
+        f"<li><b>{html.escape(case.short_name)}</b>: {html.escape(said[case] or case.reason)}</li>"
+        for case in cases
+        if not case.passed
+    ]
+    return f'<details><summary class="group">{line}</summary><ul>{"".join(rows)}</ul></details>'
+
+
+def _rule_html(case: Case, said: dict[Case, str]) -> str:
+    """A rule with its box: ticked, hatched, or empty while it can't be judged."""
+    name = html.escape(case.name)
+    if not case.judged:
+        return f'<div class="rule" title="{html.escape(case.reason)}"><i aria-label="not judged"></i>{name}</div>'
+    if case.passed:
+        return f'<div class="rule"><i class="good" aria-label="kept">✓</i>{name}</div>'
+    why = said[case] or case.reason
+    return f'<div class="rule"><i class="bad" aria-label="broken"></i><div>{name}<br><small>{html.escape(why)}</small></div></div>'
 
 
 _STYLE = """<style>
-.allranks-verdict{border:1px solid var(--jp-border-color2,#ccc);border-left-width:4px;border-radius:4px;padding:8px 12px;
- max-width:56em;font:var(--jp-content-font-size1,14px)/1.45 var(--jp-content-font-family,sans-serif);
- color:var(--jp-content-font-color1,#222);background:var(--jp-layout-color1,#fff)}
-.allranks-verdict.good{border-left-color:var(--jp-success-color1,#2e7d32)}
-.allranks-verdict.bad{border-left-color:var(--jp-error-color1,#c62828)}
-.allranks-verdict .head{display:flex;gap:.6em;align-items:baseline;flex-wrap:wrap}
-.allranks-verdict .head b{font-family:var(--jp-code-font-family,monospace)}
-.allranks-verdict .score{margin-left:auto;color:var(--jp-content-font-color2,#555);font-variant-numeric:tabular-nums}
-.allranks-verdict.good>.head .mark,.allranks-verdict .group.good>.mark,.allranks-verdict .group.good>summary .mark{color:var(--jp-success-color1,#2e7d32)}
-.allranks-verdict.bad>.head .mark,.allranks-verdict .group.bad>.mark,.allranks-verdict .group.bad>summary .mark{color:var(--jp-error-color1,#c62828)}
-.allranks-verdict .reason{margin:.5em 0;white-space:pre-line}
-.allranks-verdict .group{display:inline-block;vertical-align:top;margin:.15em 1em .15em 0}
-.allranks-verdict details.group[open]{display:block}
-.allranks-verdict summary{cursor:pointer}
-.allranks-verdict ul{margin:.2em 0 .4em;padding-left:1.6em}
-.allranks-verdict li.good{color:var(--jp-content-font-color2,#555)}
-.allranks-verdict li b{font-weight:600}
-.allranks-verdict .question{margin:.3em 0;font-style:italic}
-.allranks-verdict .none{color:var(--jp-content-font-color3,#777)}
-.allranks-verdict .unmet{margin:.4em 0;border-collapse:collapse}
-.allranks-verdict .unmet caption{text-align:left;color:var(--jp-content-font-color2,#555)}
-.allranks-verdict .unmet td{padding:0 1em 0 0;text-align:left}
-.allranks-verdict small,.allranks-verdict .hint{color:var(--jp-content-font-color2,#555)}
-.allranks-verdict .hint{margin:.4em 0 0}
-.allranks-verdict .cycle svg{max-width:100%;height:auto}
+.ar-verdict{border:1px solid var(--ar-line);border-left:5px solid var(--ar-lost);border-radius:10px;padding:14px 20px;max-width:900px}
+.ar-verdict.good{border-left-color:var(--ar-ink)}
+.ar-verdict code{font:14px var(--ar-mono)!important;color:var(--ar-ink)!important;background:none!important;padding:0}
+.ar-verdict .head{display:flex;gap:10px;align-items:baseline;flex-wrap:wrap;color:var(--ar-soft)}
+.ar-verdict .score{margin-left:auto;color:var(--ar-ink);font-size:17px}
+.ar-verdict p{margin:6px 0!important}
+.ar-verdict .reason{font-size:20px;font-weight:600;line-height:1.3;white-space:pre-line;overflow-wrap:anywhere}
+.ar-verdict summary{cursor:pointer;min-height:30px;align-content:center}
+.ar-verdict .sides{display:flex;flex-wrap:wrap;gap:4px 48px;margin-top:12px;border-top:1px solid var(--ar-hair);padding-top:8px}
+.ar-verdict .sides>div{flex:1 1 320px;min-width:0}
+.ar-verdict h4{font:600 15px var(--ar-font)!important;margin:4px 0 8px!important;color:var(--ar-ink)!important}
+.ar-verdict .group{display:flex;gap:10px;align-items:center;min-height:26px}
+.ar-verdict .group small{white-space:nowrap}
+.ar-verdict .group>span:first-of-type{flex:0 0 142px}
+.ar-verdict div.group>span:first-of-type{padding-left:18px;flex-basis:160px}
+.ar-verdict summary.group::before{content:"›";width:8px;color:var(--ar-soft);font-size:18px}
+.ar-verdict details[open]>summary.group::before{transform:rotate(90deg)}
+.ar-verdict i{flex:none;display:inline-block;width:13px;height:13px;border-radius:3px;font-style:normal}
+.ar-verdict .squares{display:flex;gap:3px;flex-wrap:wrap}
+.ar-verdict i.good{background:var(--ar-work)}
+.ar-verdict i.bad{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 6px);border:1px solid var(--ar-lost)}
+.ar-verdict .rule{display:flex;gap:10px;align-items:baseline;padding:3px 0}
+.ar-verdict .rule i{border:1px solid var(--ar-soft);width:15px;height:15px;line-height:14px;font-size:12px;text-align:center;transform:translateY(2px)}
+.ar-verdict .rule i.good{background:none;color:var(--ar-ink)}
+.ar-verdict ul{margin:2px 0 6px!important;padding-left:36px}
+.ar-verdict li b{font-weight:600}
+.ar-verdict .unmet{margin:6px 0;border-collapse:collapse;font-size:14px}
+.ar-verdict .unmet caption{text-align:left;color:var(--ar-soft)}
+.ar-verdict .unmet td{padding:0 1em 0 0;text-align:left;color:var(--ar-ink);background:none}
+.ar-verdict small,.ar-verdict .hint{color:var(--ar-soft);font-size:13px}
+.ar-verdict .cycle svg{max-width:100%;height:auto}
 </style>"""

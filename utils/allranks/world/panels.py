@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from allranks.errors import name_ranks
+from allranks.theme import style
 from allranks.world.rank_status import RankStatus
 
 MOST = 16  # ranks with a panel of their own: of more, those that do the same share one
@@ -18,14 +19,7 @@ _FEW_LINES = 8  # between two lines of code that are shown
 _WIDTH, _GAP = 224, 12
 
 STYLE = """<style>
-.ar-hang{--ar-rank-0:#0072b2;--ar-rank-1:#e69f00;--ar-rank-2:#009e73;--ar-rank-3:#dd9cc4;--ar-on-0:#fff;--ar-on:#1b1f24;
---ar-lost:#d55e00;--ar-lost-text:#b34700;--ar-you:#f0e442;--ar-ink:#1b1f24;--ar-soft:#57606a;--ar-line:#c9d0d8;
---ar-hair:#e6e9ed;--ar-panel:#f5f6f8;--ar-paper:#fff;--ar-work:#b4bcc5;color:var(--ar-ink);
-font:14px/1.4 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;margin:4px 0;max-width:1160px}
-body[data-jp-theme-light="false"] .ar-hang,body[data-theme="dark"] .ar-hang,.vscode-dark .ar-hang{--ar-rank-0:#3d9be0;
---ar-rank-2:#12a078;--ar-rank-3:#f0bcd9;--ar-on-0:#101215;--ar-on:#101215;--ar-lost:#f0701c;--ar-lost-text:#ff9a5c;
---ar-ink:#e8eaed;--ar-soft:#adb5be;--ar-line:#4a525c;--ar-hair:#2b3037;--ar-panel:#1f2328;--ar-paper:#16191d;--ar-work:#58616b}
-.ar-hang *{box-sizing:border-box}
+.ar-hang{font-size:14px;line-height:1.4;margin:4px 0;max-width:1160px;background:none}
 .ar-hang code,.ar-hang pre{font:13px/1.5 var(--jp-code-font-family,ui-monospace,monospace)!important;background:none!important;
 color:var(--ar-ink)!important;padding:0;font-variant-ligatures:none}
 .ar-hang td,.ar-hang th{color:var(--ar-ink)!important}
@@ -53,7 +47,7 @@ background:var(--ar-paper)}
 .ar-call.ar-missing{background:none;border:2px dashed var(--ar-lost);color:var(--ar-lost-text)}
 .ar-dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px}
 .ar-hang pre.ar-code{background:var(--ar-panel)!important;border-radius:6px;padding:8px 12px!important;margin:0 0 8px!important;white-space:pre-wrap}
-.ar-code mark{background:var(--ar-you);color:#1b1f24;padding:1px 4px}
+.ar-code mark{background:var(--ar-you);color:var(--ar-on-you);padding:1px 4px}
 .ar-code u{text-decoration:none;color:var(--ar-soft);padding-right:12px}
 </style>"""
 
@@ -95,7 +89,7 @@ def live(panels: Sequence[Panel], awaited: Mapping[int, tuple[int, ...]], elapse
     left = max(0.0, deadline_s - elapsed_s)
     until = f"The deadline stops it in {left:.0f} s; to stop it now, interrupt the kernel (■)."
     return (
-        f'{STYLE}<div class="ar-hang" role="status">{_arrows(panels, awaited)}<div class="ar-panels">{body}</div>'
+        f'{style()}{STYLE}<div class="ar-theme ar-hang" role="status">{_arrows(panels, awaited)}<div class="ar-panels">{body}</div>'
         f"<small>{elapsed_s:.1f} of {deadline_s:g} s. {until}</small></div>"
     )
 
@@ -147,7 +141,7 @@ def _head(ranks: tuple[int, ...]) -> str:
         if ranks[0] < _HUES
         else "background-image:radial-gradient(#0004 1.5px,transparent 2px);background-size:8px 8px;"
     )
-    return f"background-color:var(--ar-rank-{hue});{dots}color:var(--ar-on{'-0' if hue == 0 else ''})"
+    return f"background-color:var(--ar-rank-{hue});{dots}color:var(--ar-on-rank{'-0' if hue == 0 else ''})"
 
 
 def _arrows(panels: Sequence[Panel], awaited: Mapping[int, tuple[int, ...]]) -> str:
@@ -187,7 +181,7 @@ def report(
     if source is not None and reached is not None:
         sides.append(_code(source, blamed, reached))
     return (
-        f'{STYLE}<div class="ar-hang"><div class="ar-report"><h4>{html.escape(headline)}</h4>'
+        f'{style()}{STYLE}<div class="ar-theme ar-hang"><div class="ar-report"><h4>{html.escape(headline)}</h4>'
         f'<p>{html.escape(detail)}</p><div class="ar-sides">{"".join(sides)}</div></div></div>'
     )
 

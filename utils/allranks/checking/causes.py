@@ -90,7 +90,8 @@ def explain_failure(run: Run, withhold: bool = False) -> Reason:
         # the same reason only if the same is said: a withheld name or text must not show by comparison
         code = ("failure", failure.kind, sentence)
     rows = tuple(rows_of(failure.unmet))
-    return Reason(sentence, code, seen, _QUESTIONS_OF_RUNS.get(failure.kind, ""), cause, rows)
+    question = _ABOUT_GAPS if failure.misuse is Misuse.GAPS else _QUESTIONS_OF_RUNS.get(failure.kind, "")
+    return Reason(sentence, code, seen, question, cause, rows)
 
 
 def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
@@ -175,8 +176,11 @@ def _held_by(run: Run, wait: Wait) -> str:
 # -------------------------------------------------------------------------------------------------- wrong results
 
 
-def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: int) -> Reason:
-    """The mistake, if it is known, what differs on the first rank that is wrong, and which of the `ranks` are right."""
+def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: int, *, messages: bool) -> Reason:
+    """The mistake, if it is known, what differs on the first rank that is wrong, and which of the `ranks` are right.
+
+    `messages` says whether the exercise has any: else no question is asked about them.
+    """
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
     right = sorted(set(range(ranks)) - {f.rank for f in faults})
@@ -185,7 +189,9 @@ def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: in
     code = ("result", mistake, first.kind, first.call > 0)
     sentence = f"{mistake}: {seen}" if mistake else capital(seen)
     cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
-    return Reason(sentence, code, capital(seen), _QUESTIONS_OF_RESULTS.get(first.kind, ""), cause)
+    about_messages = first.kind is FaultKind.VALUES
+    question = "" if about_messages and not messages else _QUESTIONS_OF_RESULTS.get(first.kind, "")
+    return Reason(sentence, code, capital(seen), question, cause)
 
 
 _QUESTIONS_OF_RESULTS = {
@@ -197,6 +203,7 @@ _QUESTIONS_OF_RESULTS = {
     FaultKind.OTHER_MEMORY: "Which of your lines writes into the caller's memory?",
     FaultKind.WROTE_BESIDE: "Which of your lines writes into more than the tensor itself?",
 }
+_ABOUT_GAPS = "Which line made this tensor, and does it keep the layout of another one, as empty_like does?"
 _QUESTIONS_OF_RUNS = {
     FailureKind.DEADLOCK: "Which of these operations could be started, or ended, without the others?",
     FailureKind.LEFT_EARLY: "Why do these two ranks count the messages between them differently?",

@@ -354,7 +354,7 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
         if case.faults:
             case.mistakes = causes.fitting_mistakes(run, case.faults)
             case.factor = factor.factor(run, case.faults) if run.setup.earns_credit else None
-            case.reason = causes.explain_faults(case.faults, None, run.ranks)
+            case.reason = causes.explain_faults(case.faults, None, run.ranks, messages=bool(run.exercise.allow))
     # the results of a failed run are not needed any more, and may be large
     case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results), later=())
     return case
@@ -385,7 +385,8 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
     _name_factors(cases)
     for c in cases:
         if c.mistake:
-            c.reason = causes.explain_faults(c.faults, c.mistake, c.setup.ranks)
+            messages = c.run is None or bool(c.run.exercise.allow)
+            c.reason = causes.explain_faults(c.faults, c.mistake, c.setup.ranks, messages=messages)
 
 
 def _own_causes(case: CaseResult) -> set[str]:

@@ -264,9 +264,9 @@ def _clearest(failed: list[CaseResult]) -> CaseResult:
     wrong = [r for r in ordered if r.faults]
     if not wrong or any(not r.faults and r.setup.earns_credit for r in ordered[: len(ordered) // 2]):
         return ordered[0]  # many runs failed before they had a result: show such a failure, not a wrong result
-    votes = Counter(r.mistake for r in wrong)
-    mistake = max(votes, key=lambda m: (votes[m], m is not None))
-    if mistake is not None:
+    votes = Counter(r.mistake for r in wrong if r.mistake is not None)
+    if votes:  # a case that is explained helps more than several that are not
+        mistake = max(votes, key=lambda m: votes[m])
         return next(r for r in wrong if r.mistake == mistake)
     # with fewer elements than ranks some chunks are empty, so a picture of them shows little
     whole = [r for r in wrong if r.mistake is None and r.setup.ranks >= 3 and r.setup.size >= r.setup.ranks]

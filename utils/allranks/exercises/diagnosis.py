@@ -53,12 +53,12 @@ RANKS = {"count_samples": (2, 3, 4, 5), "mirror": (2, 4, 6, 8), "mean_of_samples
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(setup.option("_program"),) for _ in range(setup.ranks)]
+    return [(setup.option("program"),) for _ in range(setup.ranks)]
 
 
 def _oracle_from(change: Change) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        blame, line, kind, _ = TRUTH[setup.option("_program")]
+        blame, line, kind, _ = TRUTH[setup.option("program")]
         told = change(blame(setup.ranks), line, int(kind), setup)
         return [Expected(AllOrNothing(told, "diagnosis")) for _ in range(setup.ranks)]
 
@@ -66,13 +66,13 @@ def _oracle_from(change: Change) -> Oracle:
 
 
 def _victim(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-    if rank <= 0 or setup.option("_program") not in HANGS:
+    if rank <= 0 or setup.option("program") not in HANGS:
         raise ValueError("rank 0 is to blame, or everybody, or nobody complains")
     return 0, line, kind
 
 
 def _noticing(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-    notices = TRUTH[setup.option("_program")][3]
+    notices = TRUTH[setup.option("program")][3]
     if notices is None:
         raise ValueError("no line does")
     return rank, notices, kind
@@ -82,7 +82,7 @@ def _deadlock(hangs: bool) -> Change:
     """Calls a program a deadlock that is not one: one that hangs, or one that does not."""
 
     def change(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-        if kind == Kind.DEADLOCK or (setup.option("_program") in HANGS) is not hangs:
+        if kind == Kind.DEADLOCK or (setup.option("program") in HANGS) is not hangs:
             raise ValueError("it is one, or of the other kind")
         return rank, line, int(Kind.DEADLOCK)
 
@@ -90,14 +90,14 @@ def _deadlock(hangs: bool) -> Change:
 
 
 def _as_for_four(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:
-    return TRUTH[setup.option("_program")][0](4), line, kind
+    return TRUTH[setup.option("program")][0](4), line, kind
 
 
 EXERCISE = Exercise(
     name="diagnosis",
     promise="names the rank, the line and the kind of what is wrong",
     groups=tuple(
-        Group(name, 1, tuple(Setup(p, 1).with_options(_program=name) for p in RANKS.get(name, (4, 5, 6, 8))))
+        Group(name, 1, tuple(Setup(p, 1).with_options(program=name) for p in RANKS.get(name, (4, 5, 6, 8))))
         for name in TRUTH
     ),
     inputs=_inputs,
@@ -107,7 +107,10 @@ EXERCISE = Exercise(
         Mistake("right for 4 ranks only: compute the rank from the number of ranks", _oracle_from(_as_for_four)),
         Mistake("rank 0 is the first to complain, not the one to blame", _oracle_from(_victim)),
         Mistake("this line only shows what another line did wrong", _oracle_from(_noticing)),
-        Mistake("lines are counted from 1", _oracle_from(lambda rank, line, kind, setup: (rank, line - 1, kind))),
+        Mistake(
+            "this is the line before the right one (the first line of a program is 1)",
+            _oracle_from(lambda rank, line, kind, setup: (rank, line - 1, kind)),
+        ),
         Mistake(
             "a program can hang without a deadlock: do ranks wait for each other in a circle?",
             _oracle_from(_deadlock(hangs=True)),
@@ -116,6 +119,6 @@ EXERCISE = Exercise(
     ),
     unit="program",
     chunking="none",
-    demo_setup=Setup(4, 1).with_options(_program="mirror"),
+    demo_setup=Setup(4, 1).with_options(program="mirror"),
     forbidden_advice="A diagnosis needs no messages.",
 )

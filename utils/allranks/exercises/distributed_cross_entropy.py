@@ -49,11 +49,11 @@ def _losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tens
     return torch.nn.functional.cross_entropy(rows, targets, reduction="none")
 
 
-def _without_mask(column: Callable[[torch.Tensor, int, int], torch.Tensor]) -> Rows:
+def _without_mask(column: Callable[[torch.Tensor, int, int], torch.Tensor], *, less_maximum: bool) -> Rows:
     """Every rank adds a logit for the target, that of its own `column(targets, rank, width)`."""
 
     def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-        shifted = rows - rows.amax(-1, keepdim=True)
+        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
         own = [
             part.gather(1, column(targets, rank, width)[:, None])[:, 0]
             for rank, part in enumerate(shifted.split(width, -1))
@@ -61,6 +61,14 @@ def _without_mask(column: Callable[[torch.Tensor, int, int], torch.Tensor]) -> R
         return torch.logsumexp(shifted, -1) - sum(own)
 
     return losses
+
+
+def _clamped(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
+    return (targets - rank * width).clamp(0, width - 1)
+
+
+def _modulo(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
+    return targets % width
 
 
 def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -143,13 +151,13 @@ EXERCISE = Exercise(
             "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
             _unstable,
         ),
-        Mistake(
-            "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
-            _oracle_from(_without_mask(lambda targets, rank, width: (targets - rank * width).clamp(0, width - 1))),
-        ),
-        Mistake(
-            "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
-            _oracle_from(_without_mask(lambda targets, rank, width: targets % width)),
+        *(
+            Mistake(
+                "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
+                _oracle_from(_without_mask(column, less_maximum=less_maximum)),
+            )
+            for column in (_clamped, _modulo)
+            for less_maximum in (True, False)
         ),
         Mistake(
             "the target's logit is missing: this is the logarithm of the sum alone",

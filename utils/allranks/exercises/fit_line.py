@@ -86,6 +86,13 @@ def _through_zero(points: Points) -> tuple[float, float]:
     return 0.0, sum(t / n for n, t in points) / len(points)
 
 
+def _two_points(points: Points) -> tuple[float, float]:
+    """The line through the shortest and the longest message."""
+    (n0, t0), (n1, t1) = min(points), max(points)
+    beta = (t1 - t0) / (n1 - n0)
+    return t0 - beta * n0, beta
+
+
 def _power_law(points: Points) -> tuple[float, float]:
     """A line through the logarithms, by least squares."""
     logs = torch.tensor(points, dtype=torch.float64).log()
@@ -97,6 +104,8 @@ def _power_law(points: Points) -> tuple[float, float]:
 def _links(*links: str, ranks: int = 2, size: int = 8, **more: Any) -> tuple[Setup, ...]:
     return tuple(Setup(ranks, size, **more).with_options(link=link) for link in links)
 
+
+_FEW = "only the shortest and the longest message count here: their errors are whole, and all points together have less"
 
 EXERCISE = Exercise(
     name="fit_line",
@@ -133,6 +142,8 @@ EXERCISE = Exercise(
             "microseconds instead of seconds", _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF)
         ),
         Mistake("a line through zero: even an empty message takes alpha", _oracle_from(_through_zero, OFF)),
+        Mistake(_FEW, _oracle_from(_two_points)),
+        Mistake(_FEW, _oracle_from(lambda points: (min(points)[1], _two_points(points)[1]))),
         Mistake(
             "a power law: a line through the logarithms of n and t says t = a n^b, but the model is t = alpha + n beta",
             _oracle_from(_power_law),

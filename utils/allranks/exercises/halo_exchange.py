@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
@@ -23,6 +23,20 @@ def _from(left: int, right: int) -> Oracle:
 def _both(run: Run, call: int, rank: int) -> int:
     """The edges of both neighbours, who are one rank if there are two."""
     return min(run.ranks - 1, 2) * rules.nbytes_of(run, call, rank)
+
+
+def _from_both(run: Run) -> bool:
+    """Whether rank 0 received from two neighbours: then no edge came twice."""
+    return len({entry.rank for entry in evidence.received_by(run, 0)}) == 2
+
+
+def _from_one(run: Run) -> bool:
+    return not _from_both(run)
+
+
+_ONE_BUFFER = (
+    "both items hold what arrived last: the second receive wrote over the first, so each needs a tensor of its own"
+)
 
 
 def _two_each(run: Run) -> str | None:
@@ -52,8 +66,10 @@ EXERCISE = Exercise(
     blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
     mistakes=(
         Mistake("left and right are swapped: the left neighbour's edge comes first", _from(1, -1)),
-        Mistake("the left neighbour's edge came twice", _from(-1, -1)),
-        Mistake("the right neighbour's edge came twice", _from(1, 1)),
+        Mistake("the left neighbour's edge came twice", _from(-1, -1), _from_one),
+        Mistake("the right neighbour's edge came twice", _from(1, 1), _from_one),
+        Mistake(_ONE_BUFFER, _from(-1, -1), _from_both),
+        Mistake(_ONE_BUFFER, _from(1, 1), _from_both),
         Mistake("each rank's own edge came back", _from(0, 0)),
     ),
     collective="send/recv",

@@ -69,6 +69,6 @@ EXERCISE = Exercise(
     chunking="rank",
     demo_setup=Setup(8, 4, "float64", values="provenance", root=0),
     forbidden_advice=P2P_ONLY,
-    peer_advice="A partner beyond the last rank is left out. Counted from src, rank q is rank (q + src) mod p.",
+    peer_advice="Counted from src, rank q is rank (q + src) mod p; beyond the last rank there is no partner.",
     own_rank_advice="In a tree no rank is its own partner. Counted from src, rank q is rank (q + src) mod p: is one of the two left out here?",
 )

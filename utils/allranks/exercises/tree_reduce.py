@@ -65,6 +65,6 @@ EXERCISE = Exercise(
     algorithm="binomial",
     demo_setup=Setup(8, 8, "float64", values="provenance", root=0),
     forbidden_advice=P2P_ONLY,
-    peer_advice="A partner beyond the last rank is left out. Counted from dst, rank q is rank (q + dst) mod p.",
+    peer_advice="Counted from dst, rank q is rank (q + dst) mod p; beyond the last rank there is no partner.",
     own_rank_advice="In a tree no rank is its own partner. Counted from dst, rank q is rank (q + dst) mod p: is one of the two left out here?",
 )

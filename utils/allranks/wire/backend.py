@@ -290,8 +290,10 @@ class WireGroup(PythonGroup):
             if tensor.device.type != "cpu" or tensor.layout != torch.strided:
                 raise ValueError(f"{name} takes dense CPU tensors; this one is {tensor.layout} on {tensor.device}.")
             if self.endpoint.contiguous and not tensor.is_contiguous():
+                which = "fills" if into else "sends"
                 mend = "give it a contiguous copy, then copy the result back" if into else "call .contiguous() first"
-                raise ValueError(f"{name} takes contiguous tensors only: {mend}.")
+                message = f"{name} takes contiguous tensors only, and the one that it {which} has gaps: {mend}."
+                raise MisuseError(Misuse.GAPS, message)
 
     # ------------------------------------------------------------------------------------------------ collectives
 

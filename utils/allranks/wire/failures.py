@@ -48,6 +48,7 @@ class Misuse(StrEnum):
 
     NO_SUCH_PEER = "no such peer"
     OWN_RANK = "a message to oneself"
+    GAPS = "a tensor with gaps"
 
 
 class DeadlockCause(StrEnum):

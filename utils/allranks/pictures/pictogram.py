@@ -6,7 +6,7 @@ Place is the rank, colour is whose numbers. Parts side by side are joined, strip
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from allranks.pictures.flow import Flow, Part, Stream, flow
@@ -17,7 +17,7 @@ WIDE, SMALL = 800, 48
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the boxes of a picture stand: its size, the boxes' height and gap, and whether it is the small one."""
+    """Where the boxes of a picture stand: its size, the boxes' height and gap, whether it is the small one, how thick lines are."""
 
     width: float
     height: float
@@ -26,6 +26,7 @@ class Frame:
     gap: float
     top: float = 0.0
     small: bool = False
+    line: float = 2.0
 
     @property
     def cell(self) -> float:
@@ -58,7 +59,7 @@ def pictogram(name: str, size: int = WIDE, *, inline: bool = False) -> str:
     small = size <= 64
     f = flow(name, 3 if small else 4)
     width = SMALL if small else WIDE
-    frame = frame_of(f.ranks, width, small)
+    frame = replace(frame_of(f.ranks, width, small), line=0.9 if small else max(2.0, 0.8 * width / size))
     high = SMALL if small else frame.height
     title = name.replace("send_recv", "send and recv").replace("_", "-")
     return document(drawn(f, frame), width, high, size, title, f.words(), inline=inline)
@@ -125,10 +126,9 @@ def ribbon(
 
 
 def _outline(frame: Frame, rank: int, y: float) -> str:
-    w = 0.9 if frame.small else 0.0025 * frame.width
     return (
         f'<rect class="line" x="{n(frame.x(rank))}" y="{n(y)}" width="{n(frame.cell)}" height="{n(frame.box)}" '
-        f'rx="{n(0.18 * frame.box)}" fill="none" stroke-width="{n(w)}"/>'
+        f'rx="{n(0.18 * frame.box)}" fill="none" stroke-width="{n(frame.line)}"/>'
     )
 
 

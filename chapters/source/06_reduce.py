@@ -8,8 +8,8 @@
 #
 # {{picture}}
 #
-# *Above:* each rank has numbers of its own. *Below:* rank 0 has their sum; stripes say whose numbers are in it. The other boxes are empty because nothing is
-# promised about them.
+# *Above:* each rank has numbers of its own. *Below:* rank 0 has their sum; stripes say whose numbers are in it. The other boxes are empty:
+# nothing is promised about them.
 
 # %% name="start_world"
 import time

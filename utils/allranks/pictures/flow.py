@@ -97,6 +97,18 @@ def of_schedule(schedule: Schedule) -> Flow:
     return Flow(schedule.collective, p, slots, before, after, _streams(before, after))
 
 
+def shifted(ranks: int = 4) -> Flow:
+    """Each rank sends its numbers to its right-hand neighbour.
+
+    >>> shifted(3).words()
+    "Before: every rank has its own numbers. After: rank 0 has rank 2's numbers; rank 1 has rank 0's numbers; rank 2 has rank 1's numbers."
+    """
+    moves = [Move(0, rank, (rank + 1) % ranks, (rank,)) for rank in range(ranks)]
+    before = tuple(Part(move.src, 0, move.chunks[0], (move.src,)) for move in moves)
+    after = tuple(sorted(Part(move.dst, 0, move.chunks[0], (move.src,)) for move in moves))
+    return Flow("send_recv", ranks, 1, before, after, _streams(before, after))
+
+
 def _sent(move: Move, ranks: int) -> Flow:
     before = (Part(move.src, 0, 0, (move.src,)),)
     after = (Part(move.dst, 0, 0, (move.src,)),)

@@ -50,13 +50,26 @@ article summary { cursor: pointer; }
 /* the pictures in the texts follow the page's theme, not the system's */
 body[data-theme="light"] { color-scheme: light; }
 body[data-theme="dark"] { color-scheme: dark; }
+.ar-watch { margin: 0.4em 0; padding: 0.3em 0.9em; min-height: 36px; font: inherit; color: inherit; background: none; cursor: pointer;
+  border: 1px solid var(--color-background-border); border-radius: 6px; }
+@media (max-width: 480px) { .ar-watch { min-height: 44px; } }
 .guess { color: var(--color-foreground-secondary); font-size: 0.9em; margin: 0.2em 0; }
 .guess span { display: inline-block; margin-right: 1.2em; }
 """
-# which chapter was opened last, for the front page
+# which chapter was opened last, for the front page; and a button that runs once down the ribbons of a collective's picture
 SCRIPT = r"""
 const chapter = /\/chapters\/(\d\d_\w+)\.html$/.exec(location.pathname);
 if (chapter) try { localStorage.setItem("allranks-here", chapter[1]); } catch {}
+document.addEventListener("DOMContentLoaded", () => {
+  const picture = chapter && document.querySelector('article img[alt^="Before:"]');
+  if (!picture || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const button = Object.assign(document.createElement("button"), { className: "ar-watch", type: "button", textContent: "Watch it go down" });
+  picture.after(document.createElement("br"), button);
+  button.addEventListener("click", () => {
+    const cut = (percent) => ({ clipPath: `inset(0 0 ${percent}% 0)` });
+    picture.animate([cut(76), cut(0)], { duration: 1200, easing: "ease-in-out" });
+  });
+});
 """
 
 

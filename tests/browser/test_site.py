@@ -123,6 +123,36 @@ def test_the_pictures_follow_the_theme_that_was_chosen(site, new_page, theme):
     assert page.evaluate("getComputedStyle(document.querySelector('article img')).colorScheme") == theme
 
 
+def test_a_collectives_picture_plays_when_asked(site, new_page):
+    """Once down the ribbons; never by itself, and not for readers who ask for less motion."""
+    page = new_page(offline=True)
+    page.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    running = "document.querySelector('article img').getAnimations().map(a => a.effect.getTiming().duration)"
+    assert page.evaluate(running) == []
+    page.get_by_role("button", name="Watch it go down").click()
+    assert page.evaluate(running) == [1200]
+    still = new_page(offline=True, reduced_motion="reduce")
+    still.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    still.wait_for_selector("article img")
+    assert still.get_by_role("button", name="Watch it go down").count() == 0
+
+
+def test_links_to_notebooks_in_outputs_lead_to_pages(tool):
+    """The cheat sheet's table of the nine moves is an output, which Sphinx does not read."""
+    output = nbformat.v4.new_output("display_data", {"text/html": '<a href="03_broadcast.ipynb">x</a>'})
+    assert tool.without_kernel(output, {}).data["text/html"] == '<a href="03_broadcast.html">x</a>'
+
+
+def test_the_front_page_passes_axe(site, new_page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    for scheme in ("light", "dark"):
+        page = new_page(color_scheme=scheme)
+        page.goto((site / "index.html").as_uri())
+        page.wait_for_selector("body[data-ready]")
+        found = axe.Axe().run(page).response["violations"]
+        assert [(fault["id"], [node["target"] for node in fault["nodes"]]) for fault in found] == []
+
+
 def test_formulas_are_set_without_a_network(site, new_page):
     page = new_page(offline=True)
     page.goto((site / "chapters" / "07_all_reduce.html").as_uri())

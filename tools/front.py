@@ -175,4 +175,4 @@ def _plain(chapter: Chapter, words: str, path: list[str]) -> str:
 
 
 def _links(pages: list[tuple[str, str]]) -> str:
-    return " · ".join(f'<a href="{address}">{escape(title)}</a>' for title, address in pages)
+    return '<span class="dot"> · </span>'.join(f'<a href="{address}">{escape(title)}</a>' for title, address in pages)

@@ -50,6 +50,7 @@ article summary { cursor: pointer; }
 /* the pictures in the texts follow the page's theme, not the system's */
 body[data-theme="light"] { color-scheme: light; }
 body[data-theme="dark"] { color-scheme: dark; }
+p > img[src$="-48.svg"] { vertical-align: middle; }
 .ar-watch { margin: 0.4em 0; padding: 0.3em 0.9em; min-height: 36px; font: inherit; color: inherit; background: none; cursor: pointer;
   border: 1px solid var(--color-background-border); border-radius: 6px; }
 @media (max-width: 480px) { .ar-watch { min-height: 44px; } }

@@ -111,7 +111,7 @@ try {
     here.classList.add("here");
     here.setAttribute("aria-current", "true");
     const words = here.querySelector("small");
-    words.textContent = `${here.dataset.chapter} · you are here`;
+    words.textContent = "you are here";
     const start = document.querySelector(".start");
     start.href = here.href;
     start.firstChild.textContent = `Go on: ${here.querySelector("b").textContent}`;

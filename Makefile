@@ -25,7 +25,7 @@ help:
 	@echo "make test-ranks     every chapter on 2, 3 and 8 ranks, with its answers too"
 	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
 	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
-	@echo "make notebooks      build every .ipynb from its percent script"
+	@echo "make notebooks      build every .ipynb from its percent script, and draw docs/pictures"
 	@echo "make js             format, check and bundle the widgets' JavaScript after a change; needs Node.js 20"
 	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
@@ -70,6 +70,7 @@ coverage: $(STAMP)
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py $(ARGS)
+	$(BIN)/python tools/pictures.py
 
 $(JS_TOOLS): $(JS)/package-lock.json
 	npm --prefix $(JS) ci

@@ -17,7 +17,8 @@ Write only those of nbgrader's metadata that are not defaults:
 `# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
 
 A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what all labs
-say has one home.
+say has one home. `{{picture}}` stands for the chapter's picture and `{{moves}}` for the table of the nine moves, both
+drawn by `allranks.pictures` and put into the text, so that a notebook shows them before a cell has run.
 
 A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
 
@@ -56,7 +57,7 @@ ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 TAGS = ("raises-exception", "not-on-nccl")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-SHARED = re.compile(r"^\{\{(\w+\.md)\}\}$", re.MULTILINE)  # a text that several notebooks have in common
+SHARED = re.compile(r"^\{\{([\w.]+)\}\}$", re.MULTILINE)  # a text that several notebooks have in common, or a picture
 
 
 class NotebookError(Exception):
@@ -100,12 +101,25 @@ def _cell_id(metadata: dict, number: int, place: str) -> str:
 
 def _with_shared(source: str, place: str) -> str:
     def text(found: re.Match[str]) -> str:
+        if not found[1].endswith(".md"):
+            return _drawn(found[1], place)
         path = ROOT / "solutions" / found[1]
         if not path.is_file():
             raise NotebookError(f"{place}: there is no {path.relative_to(ROOT)}.")
         return path.read_text().strip("\n")
 
     return SHARED.sub(text, source)
+
+
+def _drawn(what: str, place: str) -> str:
+    from allranks.pictures import hero, moves
+
+    chapter = Path(place.partition(",")[0]).stem
+    if what == "moves":
+        return moves.markdown_table()
+    if what == "picture" and chapter in hero.CHAPTERS:
+        return hero.cell(chapter)
+    raise NotebookError(f"{place}: there is no {{{{{what}}}}}; draw it in utils/allranks/pictures/hero.py.")
 
 
 def _refuse_shell_comments(source: str, commented: str, place: str) -> None:

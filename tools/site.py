@@ -15,6 +15,7 @@ import contextlib
 import functools
 import hashlib
 import html
+import importlib.util
 import re
 import shutil
 import sys
@@ -46,8 +47,30 @@ article summary { cursor: pointer; }
 .cell_output .output.text_html > table, .cell_output table.dataframe { border-collapse: collapse; }
 .cell_output table th, .cell_output table td { padding: 2px 10px; text-align: left; }
 .cell_output { overflow-x: auto; }
+/* the pictures in the texts follow the page's theme, not the system's */
+body[data-theme="light"] { color-scheme: light; }
+body[data-theme="dark"] { color-scheme: dark; }
+p > img[src$="-48.svg"] { vertical-align: middle; }
+.ar-watch { margin: 0.4em 0; padding: 0.3em 0.9em; min-height: 36px; font: inherit; color: inherit; background: none; cursor: pointer;
+  border: 1px solid var(--color-background-border); border-radius: 6px; }
+@media (max-width: 480px) { .ar-watch { min-height: 44px; } }
 .guess { color: var(--color-foreground-secondary); font-size: 0.9em; margin: 0.2em 0; }
 .guess span { display: inline-block; margin-right: 1.2em; }
+"""
+# which chapter was opened last, for the front page; and a button that runs once down the ribbons of a collective's picture
+SCRIPT = r"""
+const chapter = /\/chapters\/(\d\d_\w+)\.html$/.exec(location.pathname);
+if (chapter) try { localStorage.setItem("allranks-here", chapter[1]); } catch {}
+document.addEventListener("DOMContentLoaded", () => {
+  const picture = chapter && document.querySelector('article img[alt^="Before:"]');
+  if (!picture || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const button = Object.assign(document.createElement("button"), { className: "ar-watch", type: "button", textContent: "Watch it go down" });
+  picture.after(document.createElement("br"), button);
+  button.addEventListener("click", () => {
+    const cut = (percent) => ({ clipPath: `inset(0 0 ${percent}% 0)` });
+    picture.animate([cut(76), cut(0)], { duration: 1200, easing: "ease-in-out" });
+  });
+});
 """
 
 
@@ -114,6 +137,8 @@ def without_kernel(output: NotebookNode, states: dict) -> NotebookNode | None:
     `states` are the notebook's widgets: model id -> {"state": traits}.
     """
     data = output.get("data", {})
+    if "text/html" in data:  # a table of the chapters, as the cheat sheet's
+        data["text/html"] = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="\1.html"', data["text/html"])
     if WIDGET not in data:
         return output
     model = data.pop(WIDGET)["model_id"]
@@ -161,6 +186,7 @@ def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
         nbformat.write(notebook, target)
     (source / "_static").mkdir(exist_ok=True)
     (source / "_static" / "course.css").write_text(STYLE, encoding="utf-8")
+    (source / "_static" / "course.js").write_text(SCRIPT, encoding="utf-8")
     (source / "index.md").write_text(index(source, pages), encoding="utf-8")
 
 
@@ -200,34 +226,37 @@ def title(path: Path) -> str:
     return found.group(1) if found else path.stem
 
 
-def question(path: Path) -> str:
-    """A chapter's question: the first paragraph in bold of its first cell."""
-    found = re.search(r"^\*\*(.+?)\*\*$", nbformat.read(path, as_version=4).cells[0].source, flags=re.M | re.S)
-    return " ".join(found.group(1).split()) if found else ""
+def numbered(source: Path, page: Path) -> str:
+    """A chapter's number and title."""
+    return f"{page.stem[:2]} {title(source / page)}"
 
 
 def index(source: Path, pages: list[Path]) -> str:
-    """The first page: each chapter with its question, and the navigation with labs and documents."""
-    lines = [
-        "# All Ranks",
-        "",
-        "An interactive course on collective communication, for people who train models on many GPUs. These pages show every chapter as it ran "
-        "on real ranks; the players work here. To run and change the chapters and to check your own code, use the notebooks: `make lab` in the repository.",
-        "",
-    ]
+    """Sphinx's root, which holds the navigation of all pages; the front page then takes its place."""
     trees = []
     for name, numbers in PARTS:
         found = [p for p in pages if p.parts[0] == "chapters" and p.stem[:2].isdigit() and int(p.stem[:2]) in numbers]
-        lines += [f"## {name}", "", "| chapter | the question |", "|---|---|"]
-        lines += [f"| [{p.stem[:2]} {title(source / p)}]({p}) | {question(source / p)} |" for p in found]
-        lines.append("")
-        trees.append((name, [f"{p.stem[:2]} {title(source / p)} <{p.with_suffix('')}>" for p in found]))
-    labs = [p for p in pages if p.parts[0] == "labs"]
-    trees.append(("Labs", [str(p.with_suffix("")) for p in labs]))
+        trees.append((name, [f"{numbered(source, p)} <{p.with_suffix('')}>" for p in found]))
+    trees.append(("Labs", [str(p.with_suffix("")) for p in pages if p.parts[0] == "labs"]))
     trees.append(("Documents", [str(p.with_suffix("")) for p in pages if p.suffix == ".md"]))
+    lines = ["# All Ranks", ""]
     for name, entries in trees:
         lines += ["```{toctree}", ":hidden:", f":caption: {name}", "", *entries, "```", ""]
     return "\n".join(lines)
+
+
+def front_page(root: Path, source: Path) -> str:
+    """The map of the course, by tools/front.py."""
+    spec = importlib.util.spec_from_file_location("allranks_front", Path(__file__).with_name("front.py"))
+    front = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = front  # dataclasses look their module up
+    spec.loader.exec_module(front)
+
+    def listed(*patterns: str) -> list[tuple[str, str]]:
+        found = [path for pattern in patterns for path in sorted(source.glob(pattern))]
+        return [(title(path), str(path.relative_to(source).with_suffix(".html"))) for path in found]
+
+    return front.page(root, listed("labs/*/*.ipynb"), listed("docs/*.md", "CONTRIBUTING.md"))
 
 
 def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[str]:
@@ -253,6 +282,7 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
         "html_theme": "furo",
         "html_static_path": ["_static"],
         "html_css_files": ["course.css"],
+        "html_js_files": ["course.js"],
         "html_copy_source": False,
         "html_show_sphinx": False,
         "myst_enable_extensions": ["dollarmath", "amsmath"],
@@ -284,6 +314,7 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
         app.build(force_all=True)
     shutil.rmtree(output, ignore_errors=True)
     shutil.copytree(pages, output)
+    (output / "index.html").write_text(front_page(root, work / "source"), encoding="utf-8")
     return [line for line in warnings.getvalue().splitlines() if line.strip()]
 
 

@@ -4,6 +4,10 @@
 # **Some processes hold one number each. What must happen before each of them holds the sum? And what happens if one of them never makes the call?**
 #
 # 15 minutes · CPU ok, 2 or more GPUs better · run the cells in order with Shift+Enter
+#
+# {{picture}}
+#
+# *Above:* what each of four ranks has. *Below:* what each should hold. Nothing in the picture says how it gets there.
 
 # %% [markdown] name="start"
 # ## Ranks, now

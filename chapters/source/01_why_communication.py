@@ -4,6 +4,10 @@
 # **A training run takes 10,000 hours on one GPU. How many hours does it take on 1000 GPUs, and how many on 100,000?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+#
+# {{picture}}
+#
+# One step on 256 GPUs, four of which are drawn, to scale: first they compute, then bytes move and nobody computes.
 
 # %% name="start_world"
 import matplotlib.pyplot as plt

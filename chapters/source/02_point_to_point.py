@@ -5,6 +5,10 @@
 # end? And how long does one message take in a program that works?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has one number. *Below:* it has its left-hand neighbour's.
 
 # %% name="start_world"
 import time

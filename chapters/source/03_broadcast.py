@@ -4,6 +4,11 @@
 # **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All other ranks need it. Must it be sent 1023 times, and how long does that take?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb)
+#
+# {{picture}}
+#
+# *Above:* what each rank has before. *Below:* what it has afterwards. The place is the rank, the colour says whose numbers. Who sends to whom is not in
+# the picture: that is this chapter.
 
 # %% name="start_world"
 import math

@@ -4,6 +4,10 @@
 # **Rank 0 has read an embedding table of 64 GB. Each of 64 ranks keeps one 64th of it. How many times faster is it to scatter the table than to broadcast all of it to all ranks?**
 #
 # 30 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](03_broadcast.ipynb)
+#
+# {{picture}}
+#
+# *Above:* rank 0 has all parts. *Below:* each rank has its own. The colour says whose numbers.
 
 # %% name="start_world"
 import math

@@ -5,6 +5,10 @@
 # it. With how many actors does the learner's link need more time than its GPU?**
 #
 # 35 minutes · CPU ok, 2 or more GPUs better · before it: [Scatter](04_scatter.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has one part. *Below:* rank 0 has all of them, in the order of ranks; the other ranks get nothing.
 
 # %% name="start_world"
 import torch

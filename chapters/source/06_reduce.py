@@ -5,6 +5,11 @@
 # them, what does that cost, and what do the tensors of the other 1023 ranks hold afterwards?**
 #
 # 35 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has numbers of its own. *Below:* rank 0 has their sum; stripes say whose numbers are in it. The other boxes are empty:
+# nothing is promised about them.
 
 # %% name="start_world"
 import time

@@ -5,6 +5,11 @@
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has numbers of its own, a gradient. *Below:* every rank holds the same sum; the stripes say that all four are in it. Where are they
+# added? Not in the middle: there is nobody. That is this chapter.
 
 # %% name="start_world"
 import statistics

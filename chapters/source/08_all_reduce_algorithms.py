@@ -4,6 +4,10 @@
 # **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should one algorithm do both? And how does a library choose?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
+#
+# {{picture}}
+#
+# Three all-reduces of eight ranks: a line joins two ranks that exchange messages. All three give the same sum.
 
 # %% name="start_world"
 import math

@@ -5,6 +5,10 @@
 # from the others, and how much memory and time does that cost?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has one part. *Below:* every rank has all parts, side by side: nothing is added.
 
 # %% name="start_world"
 import torch

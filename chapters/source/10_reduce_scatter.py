@@ -5,6 +5,10 @@
 # updates only its own $\tfrac1{32}$ of the parameters. What must it receive, and what can every GPU free?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has a whole vector of its own, in parts. *Below:* each rank has one part of the sum; stripes say that all four ranks are in it.
 
 # %% name="start_world"
 import torch

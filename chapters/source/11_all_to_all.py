@@ -5,6 +5,10 @@
 # rank sends what to which rank, and is that really "the most expensive collective"?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each rank has one part for every rank. *Below:* it has one part from every rank. Nothing is added, everything changes its place.
 
 # %% name="start_world"
 import torch

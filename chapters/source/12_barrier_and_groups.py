@@ -4,6 +4,10 @@
 # **64 GPUs train one model: 8 ranks share each layer, and 8 such groups share the data. Which ranks must communicate with each other, and what does it cost to wait for all ranks?**
 #
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+#
+# {{picture}}
+#
+# 64 ranks, each a square. The members of one row and of one column are numbered.
 
 # %% name="start_world"
 import statistics

@@ -4,6 +4,10 @@
 # **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they compute the loss of 8192 tokens if no GPU may hold a whole row?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+#
+# {{picture}}
+#
+# One row of logits as bars, the colour says which rank holds them. Four ranks are drawn.
 
 # %% name="start_world"
 import torch

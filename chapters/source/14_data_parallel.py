@@ -5,6 +5,10 @@
 # weights of a single process that has all the data. What must they agree on, and when?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+#
+# {{picture}}
+#
+# *Above:* each of four processes has its share of the batch. *Below:* what they must hold after every step: the same weights.
 
 # %% name="start_world"
 import matplotlib.pyplot as plt

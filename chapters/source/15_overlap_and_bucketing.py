@@ -5,6 +5,10 @@
 # How many of the 136 ms must the step really wait?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](14_data_parallel.ipynb)
+#
+# {{picture}}
+#
+# The step without any overlap, to scale: the GPU waits for the whole all-reduce.
 
 # %% name="start_world"
 import statistics

@@ -5,6 +5,10 @@
 # data. How large can the model be if no GPU keeps a copy of another's data, and how many more bytes does a step send?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
+#
+# {{picture}}
+#
+# What each of the eight GPUs holds today, to scale: eight times the same.
 
 # %% name="start_world"
 import torch

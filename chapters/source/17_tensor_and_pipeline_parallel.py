@@ -5,6 +5,10 @@
 # of the two sends more bytes, and in which do GPUs wait more?**
 #
 # 50 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
+#
+# {{picture}}
+#
+# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number.
 
 # %% name="start_world"
 import time

@@ -5,6 +5,10 @@
 # predict it for a machine that is new to you?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
+#
+# {{picture}}
+#
+# Four nodes with eight GPUs each, as in a DGX H100: the lines are as wide as the links, inside a node and out of it.
 
 # %% name="start_world"
 import itertools

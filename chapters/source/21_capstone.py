@@ -5,6 +5,10 @@
 # (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
 # 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
+#
+# {{picture}}
+#
+# Four ranks in each of the three ways. Above: which quarters of the weights a rank keeps. Below: which quarters of the optimizer's state.
 
 # %% name="start_world"
 import sys

@@ -7,6 +7,10 @@
 #
 # Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page, or with more than four ranks
 # perhaps on two.
+#
+# {{moves}}
+#
+# *Above:* what each of four ranks has before. *Below:* what it holds afterwards. Place is the rank, colour is whose numbers, stripes are a sum.
 
 # %% name="start_world"
 from allranks import CheatSheet, World

@@ -6,7 +6,9 @@
 # 20 minutes · CPU ok, no ranks are started · after [All-to-all](11_all_to_all.ipynb), or any time with the [cheat sheet](91_cheatsheet.ipynb) beside it
 #
 # Three questions decide nearly every case. Which ranks have the data? Which ranks need them afterwards: one rank, all ranks, or each rank a part?
-# Must the data be *added*, or only put together?
+# Must the data be *added*, or only put together? The nine answers, each with its chapter (place is the rank, colour is whose numbers, stripes are a sum):
+#
+# {{moves}}
 
 # %% [markdown] name="how"
 # Choose an option, and you see the reason at once, also for a wrong choice: read it, then choose again. Only the first try counts. Often several

@@ -3,8 +3,9 @@
 from fractions import Fraction
 
 import pytest
+from allranks.pictures.moves import MOVES
 from allranks.schedules import COLLECTIVES, algorithms
-from allranks.widgets.cheatsheet import CHOICE, ENTRIES, CheatSheet
+from allranks.widgets.cheatsheet import ENTRIES, CheatSheet
 
 N = 840
 
@@ -36,8 +37,10 @@ def test_words_say_what_the_functions_calculate(entry):
 def test_every_collective_has_its_row_and_its_place_in_the_choice():
     rows = {entry.collective for entry in ENTRIES}
     assert rows == set(COLLECTIVES)
-    assert {name for _, names in CHOICE for name in names} == (rows - {"barrier"}) | {"send, recv"}
+    assert {move.name for _, moves in MOVES for move in moves} == (rows - {"barrier"}) | {"send_recv"}
+    chapters = {move.name: int(move.chapter[:2]) for _, moves in MOVES for move in moves}
     for entry in ENTRIES:
+        assert entry.chapter == chapters.get(entry.collective, 12)
         assert {entry.example, entry.short, entry.long} <= set(algorithms(entry.collective))
         assert all(cost for _, cost in entry.costs())
 
@@ -49,3 +52,11 @@ def test_the_page_has_a_column_a_rank_and_escapes_what_ranks_hold():
     assert "&lt;b&gt;<br>→ 1.5" in page and "<b>→" not in page
     assert "rank 1: <b> → 1.5" in repr(sheet)
     assert sheet.changes("gather") == ["", ""]
+
+
+def test_the_nine_moves_have_pictures_that_lead_to_their_chapters():
+    page = CheatSheet([{}])._repr_html_()
+    for _, moves in MOVES:
+        for move in moves:
+            assert f'<a href="{move.chapter}.ipynb"><svg' in page
+    assert ".ar-pic .r0{fill:var(--ar-rank-0)}" in page and 'body[data-jp-theme-light="false"] .ar-sheet' in page

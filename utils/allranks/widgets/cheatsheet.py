@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from allranks.cost import FORMULAS
+from allranks.pictures.moves import html_table
+from allranks.pictures.palette import page_style
 from allranks.schedules import ceil_lg
 
 
@@ -115,26 +117,23 @@ ENTRIES: tuple[Entry, ...] = (
     ),
 )  # fmt: skip
 
-# rows: who has the data before, and what happens to it; columns (NEEDS): who needs it afterwards
-CHOICE: tuple[tuple[str, tuple[str, str, str]], ...] = (
-    ("one rank has it", ("send, recv", "broadcast", "scatter")),
-    ("each has a piece: put side by side", ("gather", "all_gather", "all_to_all")),
-    ("each has a whole: add up", ("reduce", "all_reduce", "reduce_scatter")),
-)
-NEEDS = ("one rank needs it all", "all ranks need it all", "each needs its own part")
-
-_STYLE = """<style>
-.ar-sheet{font:12px/1.3 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--jp-content-font-color1,#222);overflow-x:auto}
+_STYLE = (
+    f"<style>{page_style('.ar-sheet')}"
+    + """
+.ar-sheet{font:12px/1.3 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--ar-ink);overflow-x:auto}
 .ar-sheet table{border-collapse:collapse;margin:0 0 8px!important;font-size:12px;width:100%;table-layout:auto!important}
-.ar-sheet th,.ar-sheet td{border:1px solid var(--jp-border-color2,#bbb)!important;padding:2px 5px!important;text-align:left!important;vertical-align:top!important;white-space:normal;max-width:none!important;color:inherit}
-.ar-sheet thead th{background:var(--jp-layout-color2,#eee)}
-.ar-sheet code,.ar-sheet .ar-held{font:11px/1.4 var(--jp-code-font-family,monospace)!important;background:none!important;padding:0!important;border:0!important;color:inherit!important;white-space:nowrap}
+.ar-sheet th,.ar-sheet td{border:1px solid var(--ar-line)!important;padding:2px 5px!important;text-align:left!important;vertical-align:top!important;white-space:normal;max-width:none!important;color:inherit}
+.ar-sheet thead th{background:var(--ar-panel)}
+.ar-sheet code,.ar-sheet .ar-held{font:12px/1.4 var(--jp-code-font-family,monospace)!important;background:none!important;padding:0!important;border:0!important;color:inherit!important;white-space:nowrap}
 .ar-sheet th code{font-weight:700!important}
 .ar-sheet caption{caption-side:top;text-align:left;font-weight:600;padding:2px 0;color:inherit}
-.ar-sheet small{font-size:10px;color:var(--jp-ui-font-color2,#555)}
+.ar-sheet small{font-size:12px;color:var(--ar-soft)}
 .ar-sheet span{white-space:nowrap}
 .ar-sheet p{margin:2px 0!important}
 .ar-sheet td:last-child{min-width:13em}
+.ar-moves{max-width:760px}
+.ar-moves a{display:inline-flex;align-items:center;gap:8px;min-height:30px;color:inherit!important}
+.ar-moves svg{flex:none}
 @media print{
 @page{size:A4 landscape;margin:8mm}
 body:has(.ar-sheet) *:not(:has(.ar-sheet)):not(.ar-sheet):not(.ar-sheet *){display:none!important}
@@ -145,8 +144,10 @@ body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padd
 .ar-sheet small{font-size:6.5pt;color:#000}
 .ar-sheet table{margin:0 0 5px!important}
 .ar-sheet td:last-child{min-width:0}
+.ar-moves svg{width:52px;height:33px}
 .ar-sheet tr,.ar-sheet table+table{break-inside:avoid}}
 </style>"""
+)
 
 
 class CheatSheet:
@@ -187,7 +188,8 @@ class CheatSheet:
         return (
             f'<div class="ar-sheet" role="region" aria-label="cheat sheet" tabindex="0">{_STYLE}'
             "<table><caption>Collectives: what each rank held before → after; measured on "
-            f"{len(self.held)} live ranks</caption><thead>{head}</thead><tbody>{body}</tbody></table>{_CHOICE}{_NOTES}</div>"
+            f"{len(self.held)} live ranks</caption><thead>{head}</thead><tbody>{body}</tbody></table>"
+            f'<table class="ar-moves"><caption>Which one? Whose numbers, and who needs them afterwards</caption>{html_table()}</table>{_NOTES}</div>'
         )
 
     def _row(self, entry: Entry) -> str:
@@ -217,16 +219,6 @@ def _arrow(text: str) -> str:
     return f"{before}<br>→ {after}" if arrow else ""
 
 
-def _choice() -> str:
-    head = "".join(f"<th scope=col>{need}</th>" for need in NEEDS)
-    rows = "".join(
-        f"<tr><th scope=row>{have}</th>{''.join(f'<td><code>{name}</code></td>' for name in names)}</tr>"
-        for have, names in CHOICE
-    )
-    return f"<table><caption>Which one?</caption><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-_CHOICE = _choice()
 _NOTES = (
     "<p><b>n</b> bytes of the full vector (all_gather, reduce_scatter: of all parts together; all_to_all: what one rank sends in all), "
     "<b>p</b> ranks, <b>k</b> segments, <b>α</b> s a message, <b>β</b> s a byte and direction, <b>γ</b> s a byte added. Few bytes: count α. Many: count nβ. "

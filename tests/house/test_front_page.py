@@ -1,0 +1,51 @@
+"""The front page's map: every chapter is on it once, with what the chapter says of itself, and the paths are the guide's."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def front():
+    spec = importlib.util.spec_from_file_location("allranks_front", ROOT / "tools" / "front.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def page(front) -> str:
+    return front.page(ROOT, [("Lab", "labs/lab.html")], [])
+
+
+def test_every_chapter_is_on_the_map_once(page):
+    numbers = re.findall(r'data-chapter="(\d\d)"', page)
+    assert sorted(numbers) == sorted(path.name[:2] for path in (ROOT / "chapters").glob("*.ipynb"))
+
+
+def test_cards_say_what_the_chapters_say(front, page):
+    there = front.chapters(ROOT)
+    assert there["16"].needs == ("10", "15") and there["00"].needs == ()
+    for chapter in there.values():
+        assert all(need < chapter.number for need in chapter.needs)
+        if chapter.number < "90":
+            assert f"{chapter.number} · {chapter.minutes} min" in page
+
+
+def test_paths_are_those_of_the_guide(front):
+    paths = front.courses(ROOT)
+    assert paths["Two hours"] == ["00", "07", "10", "20", "92"]
+    assert paths["One day"] == ["00", "01", "02", "07", "09", "10", "14", "20", "92"]
+
+
+def test_nothing_is_left_to_fill_in_and_nothing_is_loaded(page):
+    assert "{{" not in page
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert all(address.startswith(("data:image/svg+xml", "chapters/", "docs/", "labs/")) for address in loaded)
+    assert len(page) < 500_000

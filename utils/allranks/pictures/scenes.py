@@ -1,0 +1,303 @@
+"""Pictures of chapters that are not about one collective, each computed from what the chapter counts with.
+
+Each function returns the picture's elements, its height for a width of 800, and what it shows in words.
+"""
+
+from __future__ import annotations
+
+import math
+
+from allranks import cost, schedules
+from allranks.pictures.flow import Flow, shifted
+from allranks.pictures.pictogram import WIDE, frame_of, n
+from allranks.schedules import Schedule
+from allranks.topology import preset
+
+Scene = tuple[str, float, str]
+HATCH = (
+    '<defs><pattern id="h" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="lostline" d="M1.5 0v7" stroke-width="3"/></pattern></defs>'
+)
+
+HATCHED = ' style="fill:url(#h)"'
+
+
+def text(x: float, y: float, words: str, kind: str = "words", anchor: str = "middle") -> str:
+    """Words whose middle (or start) is at x."""
+    return f'<text class="{kind}" x="{n(x)}" y="{n(y)}" text-anchor="{anchor}">{words}</text>'
+
+
+def box(kind: str, x: float, y: float, w: float, h: float, radius: float = 6, more: str = "") -> str:
+    """A rectangle with round corners."""
+    return f'<rect class="{kind}" x="{n(x)}" y="{n(y)}" width="{n(w)}" height="{n(h)}" rx="{n(radius)}"{more}/>'
+
+
+def asked(above: tuple[str, ...], below: tuple[str, ...], alike: bool) -> Scene:
+    """Each rank has something of its own; below what all should hold; the middle is the chapter's question."""
+    frame = frame_of(4, WIDE, height=330)
+    out = []
+    for rank in range(4):
+        x, w = frame.x(rank), frame.cell
+        out.append(
+            box(f"r{rank}", x, 0, w, frame.box, 15) + text(x + w / 2, frame.box / 2 + 7, above[rank], f"on{rank}")
+        )
+        kind = "paper inkline" if alike else "paper line"
+        out.append(box(kind, x + 1, frame.lower, w - 2, frame.box - 2, 15, ' stroke-width="3" stroke-dasharray="9 7"'))
+        out.append(text(x + w / 2, frame.lower + frame.box / 2 + 6, below[rank], "ink"))
+    y = (frame.upper + frame.lower) / 2
+    out.append(
+        f'<circle class="ink" cx="400" cy="{n(y)}" r="34"/><text class="onink mark" x="400" y="{n(y + 14)}" text-anchor="middle">?</text>'
+    )
+    for rank in range(4):
+        x = frame.x(rank) + frame.cell / 2
+        end = 400 + (x - 400) * 0.22
+        for far, near in ((frame.upper, y - 30), (frame.lower, y + 30)):
+            path = f"M{n(x)} {n(far)}C{n(x)} {n((far + near) / 2)} {n(end)} {n((far + near) / 2)} {n(end)} {n(near)}"
+            out.append(
+                f'<path class="workline" d="{path}" fill="none" stroke-width="3" stroke-dasharray="2 8" stroke-linecap="round"/>'
+            )
+    return (
+        "".join(out),
+        330,
+        f"Above, four ranks: {', '.join(above)}. Below, what each should hold: {below[0]}. The way is not drawn.",
+    )
+
+
+def start_here() -> Scene:
+    """Chapter 00: one number each, and its sum everywhere."""
+    numbers = [rank + 1 for rank in range(4)]
+    return asked(tuple(map(str, numbers)), ("the sum",) * 4, False)
+
+
+def data_parallel() -> Scene:
+    """Chapter 14: a share of the batch each, and the same weights everywhere."""
+    return asked(tuple(f"share {rank}" for rank in range(4)), ("weights",) * 4, True)
+
+
+def ring_shift() -> Flow:
+    """Chapter 02: each rank sends its number to its right-hand neighbour."""
+    return shifted(4)
+
+
+def one_step(ranks: int = 256) -> Scene:
+    """Chapter 01: a step on many GPUs, to scale: first the work, then nothing but communication."""
+    parameters, tokens, flops, alpha, beta = 7e9, 2**21, 400e12, 5e-6, 1 / 50e9
+    work = 6 * parameters * tokens / flops / ranks
+    sends = float(cost.price("all_reduce", "ring", ranks, round(2 * parameters), alpha, beta))
+    left = 130
+    scale = (WIDE - left) / (work + sends)
+    out = []
+    for rank in range(4):
+        y = 40 + 58 * rank
+        out.append(text(0, y + 31, f"rank {rank}", anchor="start"))
+        out.append(box("work", left, y, work * scale - 4, 46) + box("wire", left + work * scale, y, sends * scale, 46))
+    out.append(text(left, 24, f"compute, {work:.2f} s", anchor="start"))
+    out.append(text(WIDE, 24, f"communicate, {sends:.2f} s", anchor="end"))
+    words = f"A step of 7 billion parameters on {ranks} GPUs, four of them drawn: {work:.2f} s of work, then {sends:.2f} s in which bytes move and nobody computes."
+    return "".join(out), 270, words
+
+
+def routes() -> Scene:
+    """Chapter 08: who sends to whom in three algorithms of the same all-reduce."""
+    named = (("ring", "ring"), ("recursive doubling", "doubling"), ("double binary tree", "double tree"))
+    drawn = [(schedules.find("all_reduce", algorithm)(8), name) for algorithm, name in named]
+    out = [_graph(schedule, 130 + 270 * i, name) for i, (schedule, name) in enumerate(drawn)]
+    told = ", ".join(f"{name} in {schedule.steps} steps" for schedule, name in drawn)
+    return (
+        "".join(out),
+        300,
+        f"Eight ranks on a circle, and a line for each pair that exchanges messages in an all-reduce: {told}.",
+    )
+
+
+def _graph(schedule: Schedule, x: float, name: str) -> str:
+    def place(rank: int) -> tuple[float, float]:
+        angle = 2 * math.pi * rank / schedule.ranks - math.pi / 2
+        return x + 100 * math.cos(angle), 124 + 100 * math.sin(angle)
+
+    pairs = sorted({(min(m.src, m.dst), max(m.src, m.dst)) for m in schedule.moves})
+    out = []
+    for a, b in pairs:
+        (ax, ay), (bx, by) = place(a), place(b)
+        path = f"M{n(ax)} {n(ay)}Q{n((ax + bx) / 4 + x / 2)} {n((ay + by) / 4 + 62)} {n(bx)} {n(by)}"
+        out.append(f'<path class="wireline" d="{path}" fill="none" stroke-width="4"/>')
+    for rank in range(schedule.ranks):
+        ax, ay = place(rank)
+        circle = f'<circle class="ink edge" cx="{n(ax)}" cy="{n(ay)}" r="19" stroke-width="3"/>'
+        out.append(circle + text(ax, ay + 7, str(rank), "onink"))
+    return "".join(out) + text(x, 284, name)
+
+
+def groups(side: int = 8) -> Scene:
+    """Chapter 12: 64 ranks in a grid; a row shares each layer, a column shares the data."""
+    cell, step, left, row, column = 34.0, 40.0, 300.0, 2, 5
+    out = []
+    for rank in range(side * side):
+        y, x = divmod(rank, side)
+        kind = "ink" if y == row else "paper inkline" if x == column else "hair"
+        more = ' stroke-width="2.5"' if x == column and y != row else ""
+        out.append(box(kind, left + step * x, step * y + 2, cell, cell, 6, more))
+        if kind != "hair":
+            out.append(
+                text(
+                    left + step * x + cell / 2,
+                    step * y + 25,
+                    str(rank),
+                    "onink small" if kind == "ink" else "ink small",
+                )
+            )
+    out.append(text(left - 16, step * row + 24, "shares a layer", anchor="end"))
+    out.append(text(left + step * column + cell / 2, step * side + 22, "shares the data"))
+    members = [row * side + x for x in range(side)], [y * side + column for y in range(side)]
+    words = f"64 ranks in 8 rows of 8. One row shares each layer, ranks {members[0][0]} to {members[0][-1]}; one column shares the data, ranks {', '.join(map(str, members[1]))}."
+    return "".join(out), step * side + 36, words
+
+
+def logits(words_in_all: int = 64) -> Scene:
+    """Chapter 13: one row of logits, of which each rank has a part."""
+    values = [abs(math.sin(1.7 * i) + math.sin(0.61 * i + 1)) for i in range(words_in_all)]
+    part, gap = words_in_all // 4, 14.0
+    wide = (WIDE - 3 * gap) / words_in_all
+    out = [
+        box(f"r{i // part}", i * wide + i // part * gap + 1, 194 - 90 * v, wide - 2, 90 * v + 6, 2)
+        for i, v in enumerate(values)
+    ]
+    out += [text(WIDE / 8 + WIDE / 4 * rank, 236, f"rank {rank}") for rank in range(4)]
+    return (
+        "".join(out),
+        250,
+        "One row of logits as bars, split over four ranks: each sees a quarter of the words, and nobody sees the row.",
+    )
+
+
+def one_after_the_other() -> Scene:
+    """Chapter 15: the backward pass and then the all-reduce, to scale: what overlap could hide."""
+    backward = 0.3
+    sends = float(cost.price("all_reduce", "ring", 32, 14 * 10**9, 5e-6, 1 / 200e9))
+    scale = WIDE / (backward + sends)
+    middle = backward * scale
+    out = [
+        HATCH,
+        box("work", 0, 36, middle - 3, 62),
+        box("panel", 0, 112, WIDE, 62),
+        box("wire", middle, 112, WIDE - middle, 62),
+    ]
+    out.append(box("lost", middle, 36, WIDE - middle, 62, 6, HATCHED))
+    out.append(text(0, 22, f"compute: backward, {1e3 * backward:.0f} ms", anchor="start"))
+    out.append(text(WIDE, 22, "waits", anchor="end"))
+    out.append(
+        text(0, 204, "network", anchor="start") + text(WIDE, 204, f"all-reduce, {1e3 * sends:.0f} ms", anchor="end")
+    )
+    words = f"Two lanes, to scale: {1e3 * backward:.0f} ms of backward pass, then {1e3 * sends:.0f} ms of all-reduce while the GPU waits."
+    return "".join(out), 216, words
+
+
+def eight_copies(ranks: int = 8, billions: float = 5.0) -> Scene:
+    """Chapter 16: what each GPU holds in plain data parallelism, against its memory."""
+    parts = (("weights", 2, "ink"), ("gradients", 2, "words"), ("Adam", 12, "work"))
+    high, full, left = 240.0, 80.0, 164.0
+    step = (WIDE - left + 14) / ranks
+    out = []
+    for rank in range(ranks):
+        y = 30 + high
+        for _, nbytes, kind in parts:
+            tall = high * nbytes * billions / full
+            y -= tall
+            out.append(box(kind, left + step * rank, y + 1, step - 14, tall - 2, 3))
+    out.append(
+        f'<path class="lostline" d="M{n(left - 8)} 30H{WIDE}" stroke-width="4"/>' + text(0, 37, "80 GB", anchor="start")
+    )
+    y = 30 + high
+    for name, nbytes, _ in parts:
+        y -= high * nbytes * billions / full
+        out.append(text(0, y + high * nbytes * billions / full / 2 + 7, name, anchor="start"))
+    total = sum(nbytes for _, nbytes, _ in parts) * billions
+    words = f"Eight GPUs, each with the same {total:.0f} GB: " + ", ".join(
+        f"{nbytes * billions:.0f} GB of {name}" for name, nbytes, _ in parts
+    )
+    return "".join(out), 30 + high + 6, words + "."
+
+
+def two_cuts(gpus: int = 8) -> Scene:
+    """Chapter 17: 96 layers on eight GPUs, an eighth of each layer or twelve whole layers."""
+    side, out = 288.0, []
+    for left, name in ((60.0, "1/8 of each layer"), (452.0, "12 whole layers")):
+        for gpu in range(gpus):
+            more = f' fill-opacity="{0.16 + 0.1 * gpu:.2f}"'
+            w = side / gpus
+            out.append(
+                box("words", left + gpu * w + 1, 0, w - 2, side, 3, more)
+                if left < 100
+                else box("words", left, gpu * w + 1, side, w - 2, 3, more)
+            )
+        lines = "".join(f"M{n(left)} {n(side * layer / 24)}h{n(side)}" for layer in range(1, 24))
+        out.append(
+            f'<path class="edge" d="{lines}" stroke-width="1.2" opacity=".55"/>'
+            + text(left + side / 2, side + 30, name)
+        )
+    return (
+        "".join(out),
+        side + 42,
+        "A model as a square, its layers from top to bottom, cut for eight GPUs in two ways: into columns, an eighth of each layer, or into rows, 12 whole layers.",
+    )
+
+
+def machine(nodes: int = 4) -> Scene:
+    """Chapter 19: GPUs, what joins them in a node, and what joins the nodes; lines as wide as the links."""
+    dgx = preset("dgx-h100")
+    if dgx.nic is None:
+        raise ValueError("dgx-h100 has no network card")
+    wide = {link: 10 * link.bytes_per_s / dgx.fastest.bytes_per_s for link in (dgx.inside, dgx.nic)}
+    step, out = WIDE / nodes, []
+    for node in range(nodes):
+        left = step * node + 6
+        out.append(box("panel line", left, 96, step - 12, 170, 10))
+        centre = left + (step - 12) / 2
+        for gpu in range(dgx.ranks_per_node):
+            x = left + 14 + gpu * (step - 40) / (dgx.ranks_per_node - 1)
+            out.append(f'<path class="wireline" d="M{n(x)} 214V160" stroke-width="{n(wide[dgx.inside])}"/>')
+            out.append(f'<path class="inkline" d="M{n(x)} 150V40" stroke-width="{n(wide[dgx.nic])}"/>')
+            out.append(box("ink", x - 8, 214, 16, 28, 3))
+        out.append(box("wire", left + 6, 148, step - 24, 18, 5) + text(centre, 296, f"node {node}"))
+    out.append(box("ink", 6, 24, WIDE - 12, 18, 5))
+    inside, outside = dgx.inside.bytes_per_s / 1e9, dgx.nic.bytes_per_s / 1e9
+    words = f"{nodes} nodes of {dgx.ranks_per_node} GPUs. Inside a node each GPU has {inside:.0f} GB/s, out of it {outside:.0f} GB/s: the lines are as wide as the links."
+    return "".join(out), 306, words
+
+
+def one_is_missing(ranks: int = 512, missing: int = 201) -> Scene:
+    """Chapter 20: 512 processes, of which 511 wait."""
+    columns, step = 32, 25.0
+    (y, x), waiting = divmod(missing, columns), ""
+    for rank in range(ranks):
+        if rank != missing:
+            row, column = divmod(rank, columns)
+            waiting += f"M{n(column * step + 1)} {n(row * step + 1)}h21v21h-21z"
+    more = ' fill="none" stroke-width="2" stroke-dasharray="3 3"'
+    body = (
+        HATCH
+        + f'<path class="lost" d="{waiting}"{HATCHED}/>'
+        + box("lostline", x * step + 2, y * step + 2, 19, 19, 3, more)
+    )
+    words = f"{ranks} ranks as squares. All but one are hatched: they wait. One is not, and it is hard to see."
+    return body, step * ranks / columns, words
+
+
+def three_ways() -> Scene:
+    """Chapter 21: which parts of the weights and of the optimizer's state each of four ranks keeps."""
+    ways = (("copied", 4, 4), ("sharded", 4, 1), ("split", 1, 1))
+    out = []
+    for i, (name, weights, state) in enumerate(ways):
+        left = 270.0 * i
+        for rank in range(4):
+            x = left + 64 * rank
+            for part in range(4):
+                for top, parts in ((0, weights), (76, state)):
+                    mine = parts == 4 or part == rank
+                    out.append(box(f"r{part}" if mine else "panel", x + 14 * part, top, 12, 64, 2))
+        out.append(text(left + 124, 172, name))
+    words = "Four ranks in three ways: above the weights in four parts, below the optimizer's state. " + "; ".join(
+        f"{name}: {weights} of 4 parts of the weights, {state} of 4 of the state on each rank"
+        for name, weights, state in ways
+    )
+    return "".join(out), 184, words + "."

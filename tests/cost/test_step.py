@@ -80,8 +80,8 @@ def test_the_skewed_exchange_is_what_the_wires_clock_counts(hottest):
         rank, p = dist.get_rank(), dist.get_world_size()
         share = [round(5600 * part) for part in [hottest] + [(1 - hottest) / 7] * 7]
         out = [torch.zeros(n, dtype=torch.uint8) for n in share]
-        for step in range(1, p):
-            up, down = (rank + step) % p, (rank - step) % p
+        for turn in range(1, p):
+            up, down = (rank + turn) % p, (rank - turn) % p
             arriving = torch.empty_like(out[rank])
             pair = [dist.P2POp(dist.isend, out[up], up), dist.P2POp(dist.irecv, arriving, down)]
             for work in dist.batch_isend_irecv(pair):

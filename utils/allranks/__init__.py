@@ -13,7 +13,6 @@ from typing import Any
 
 # name: the module that defines it
 _FROM = {
-    "Calculator": "allranks.widgets.calculator",
     "CheatSheet": "allranks.widgets.cheatsheet",
     "CourseError": "allranks.errors",
     "DeviceError": "allranks.engines.devices",
@@ -57,6 +56,7 @@ _MODULES = {
     "bench": "allranks.bench",
     "cost": "allranks.cost",
     "doctor": "allranks.doctor",
+    "explore": "allranks.widgets.explorables",
     "plots": "allranks.plots",
     "schedules": "allranks.schedules",
     "topology": "allranks.topology",

@@ -11,10 +11,26 @@ from dataclasses import dataclass
 from allranks.cost import workload
 from allranks.cost.plan import Plan
 
-__all__ = ["Step", "activation_nbytes", "step"]
+__all__ = ["GPUS", "Gpu", "Step", "activation_nbytes", "step"]
 
-# an H100's peak for bfloat16 without sparsity: NVIDIA's H100 datasheet, SXM
-H100_FLOP_PER_S = 989e12
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU's memory in bytes, and its peak for bfloat16 without sparsity."""
+
+    name: str
+    nbytes: float
+    flop_per_s: float
+    source: str
+
+
+# The GPU of each machine of `topology.PRESETS`.
+GPUS: dict[str, Gpu] = {
+    "dgx-a100": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet"),
+    "dgx-h100": Gpu("H100", 80e9, 989e12, "NVIDIA H100 datasheet, SXM"),
+    "nvl72": Gpu("B200", 186e9, 2500e12, "NVIDIA GB200 NVL72 datasheet: 13.4 TB and 180 PFLOP/s dense for 72 GPUs"),
+    "cloud-ethernet": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet, PCIe"),
+}
 # of the peak, what the kernels of a layer reach without any communication (assumed)
 KERNELS = 0.62
 # what the CUDA context, NCCL's buffers and fragmentation take (assumed)
@@ -64,7 +80,10 @@ class Step:
 
 
 def step(
-    plan: Plan, flop_per_s: float = H100_FLOP_PER_S, kernels: float = KERNELS, other_nbytes: float = OTHER_NBYTES
+    plan: Plan,
+    flop_per_s: float = GPUS["dgx-h100"].flop_per_s,
+    kernels: float = KERNELS,
+    other_nbytes: float = OTHER_NBYTES,
 ) -> Step:
     """The memory and the seconds of a step.
 

@@ -6,12 +6,11 @@
 # 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
 
 # %% name="start_world"
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, ask, check, schedules, plots
 
 world = World()
 world
@@ -281,15 +280,13 @@ for p in counts[::2]:
     print(f"{p:7}{parts[0]:10.3f}{parts[1]:10.3f}{parts[2]:11.3f}{speedup:10.1f}{speedup / p:12.1%}")
 
 # %% name="figure"
-plt.figure(figsize=(6, 3.5))
+figure, axes = plots.chart("GPUs", "seconds a step (model)")
+axes.loglog(counts[1:], [sum(step_seconds(p)) for p in counts[1:]], label="the step")
 parts = list(zip(*(step_seconds(p) for p in counts), strict=True))
-for part, label, style in zip(parts, ("work", "bytes", "latency"), ("--", "-.", ":"), strict=True):
-    plt.loglog(counts[1:], part[1:], style, label=label)
-plt.loglog(counts[1:], [sum(step_seconds(p)) for p in counts[1:]], "k-", label="the step")
-plt.xlabel("GPUs")
-plt.ylabel("seconds a step (model)")
-plt.legend()
-plt.show()
+for part, label in zip(parts, ("work", "bytes", "latency"), strict=True):
+    axes.loglog(counts[1:], part[1:], label=label)
+axes.legend()
+figure
 
 # %% [markdown] name="figure_explained"
 # There are three ranges. First the work takes most of the time, and twice as many GPUs halve it. Then the bytes take most of it: more GPUs hardly

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from allranks import cost, plan
 from allranks.cost import workload
-from allranks.cost.step import activation_nbytes, step
+from allranks.cost.step import activation_nbytes, training_step
 from allranks.cost.workload import WorkloadError
 
 
 def test_a_step_by_hand():
     split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
-    found = step(split, flop_per_s=1e15, kernels=0.5)
+    found = training_step(split, flop_per_s=1e15, kernels=0.5)
     useful = 6 * 65.2e9 * 2048 * 2048 / (64 * 1e15)
     assert found.spent["useful"] == pytest.approx(useful)
     assert found.spent["kernels"] == pytest.approx(useful)
@@ -26,7 +26,7 @@ def test_a_step_by_hand():
 
 def test_memory_is_that_of_the_plan_and_what_activations_take():
     split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
-    found = step(split, other_nbytes=0)
+    found = training_step(split, other_nbytes=0)
     assert found.nbytes - found.memory["activations"] == split.state_nbytes == sum(split.state_parts)
     assert activation_nbytes(split) == 34 * 2048 * 8192 * 80 / 4  # the first stage holds two microbatches of 40 layers
     cut = plan("LLaMA 65B", "dgx-h100", dp=4, tp=4, pp=2, cp=2, zero_stage=1, batch=2048)
@@ -35,19 +35,19 @@ def test_memory_is_that_of_the_plan_and_what_activations_take():
 
 def test_zero_3_hides_behind_all_of_the_computing():
     split = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=3, batch=2048)
-    found = step(split)
+    found = training_step(split)
     data, compute = split.prices["data"].seconds, found.spent["useful"] + found.spent["kernels"]
     assert found.spent["data"] == pytest.approx(max(data - compute * (1 - 1 / 2560), data / 2560))
 
 
 def test_one_rank_loses_nothing():
-    assert step(plan("7B", "dgx-h100")).lost_s == pytest.approx(0)
+    assert training_step(plan("7B", "dgx-h100")).lost_s == pytest.approx(0)
 
 
 def test_a_token_uses_the_experts_that_it_goes_to():
     model = plan("Mixtral 8x7B", "dgx-h100", dp=32, batch=512)
     active = model.model.parameters - model.model.expert_parameters * 6 / 8
-    assert step(model, flop_per_s=1.0).spent["useful"] == pytest.approx(6 * active * 512 * 4096 / 32)
+    assert training_step(model, flop_per_s=1.0).spent["useful"] == pytest.approx(6 * active * 512 * 4096 / 32)
 
 
 def test_context_parallel_ranks_share_sequences_and_gradients():

@@ -17,7 +17,7 @@ import pytest
 from allranks import cost
 from allranks.cost import workload
 from allranks.cost.plan import MODELS, plan
-from allranks.cost.step import GPUS, KERNELS, OTHER_NBYTES, step
+from allranks.cost.step import KERNELS, OTHER_NBYTES, training_step
 from allranks.cost.workload import Cluster, WorkloadError
 from allranks.topology import PRESETS
 from allranks.widgets import explorables
@@ -87,7 +87,7 @@ def expected(question: dict[str, Any]) -> dict[str, Any]:
         if split["dp"] != int(split["dp"]):
             return {"problem": True}
         split["dp"] = int(split["dp"])
-        found = step(plan(q["model_name"], q["machine_name"], **split), GPUS[q["machine_name"]].flop_per_s)
+        found = training_step(plan(q["model_name"], q["machine_name"], **split))
     except WorkloadError:
         return {"problem": True}
     return {**found.memory, **found.spent}

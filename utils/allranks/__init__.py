@@ -41,6 +41,7 @@ _FROM = {
     "Topology": "allranks.topology",
     "Trace": "allranks.trace",
     "TraceError": "allranks.trace",
+    "TrainingStep": "allranks.cost.step",
     "Verdict": "allranks.checking.verdict",
     "World": "allranks.world",
     "WorldError": "allranks.world",
@@ -50,6 +51,7 @@ _FROM = {
     "plan": "allranks.cost.plan",
     "run_schedule": "allranks.simulator",
     "simulate": "allranks.simulator",
+    "training_step": "allranks.cost.step",
 }
 # name: the module
 _MODULES = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from allranks.cost import workload
 from allranks.cost.plan import Plan
 
-__all__ = ["GPUS", "Gpu", "Step", "activation_nbytes", "step"]
+__all__ = ["GPUS", "Gpu", "TrainingStep", "activation_nbytes", "training_step"]
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ ELEMENTS_KEPT, MASKS_NBYTES = 16, 2
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """A step of training: bytes of memory by what they hold, and seconds by what they are spent on.
 
     `memory` has "weights", "gradients", "optimizer", "activations" and "other"; `spent` has "useful" (the arithmetic at the
     peak), "kernels" (what it takes longer, because kernels are slower than the peak), "tensor", "context", "expert", "waits"
     (of the pipeline), "data" (what computing does not hide) and "sends" (between stages). All parts follow one another.
 
-    >>> from allranks.cost.step import step
-    >>> found = step(plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048))
+    >>> split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
+    >>> found = training_step(split)
     >>> round(found.nbytes / 1e9), round(found.seconds), round(found.mfu, 2)
     (60, 48, 0.54)
     """
@@ -79,19 +79,22 @@ class Step:
         return self.spent["useful"] / self.seconds
 
 
-def step(
-    plan: Plan,
-    flop_per_s: float = GPUS["dgx-h100"].flop_per_s,
-    kernels: float = KERNELS,
-    other_nbytes: float = OTHER_NBYTES,
-) -> Step:
+def training_step(
+    plan: Plan, flop_per_s: float | None = None, kernels: float = KERNELS, other_nbytes: float = OTHER_NBYTES
+) -> TrainingStep:
     """The memory and the seconds of a step.
 
     A parameter and token take 6 operations (Kaplan et al., arXiv:2001.08361); a token uses only its `top_k` experts.
-    Kernels reach the share `kernels` of the peak. Pipeline stages wait (pp-1)/m of the time that their microbatches take.
-    Communication of data parallelism hides behind the computing of the microbatches that it belongs to, a layer at a time,
-    as buckets do in `workload.ddp`. Nothing hides the rest.
+    Kernels reach the share `kernels` of the peak, `flop_per_s`: by default that of the machine's GPU, or of an H100.
+    Pipeline stages wait (pp-1)/m of the time that their microbatches take. Communication of data parallelism hides behind the
+    computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest.
+
+    >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
+    >>> max(found.memory, key=found.memory.get)
+    'activations'
     """
+    if flop_per_s is None:
+        flop_per_s = GPUS.get(plan.machine.name, GPUS["dgx-h100"]).flop_per_s
     model, m = plan.model, plan.microbatches
     idle = model.expert_parameters * (1 - model.top_k / model.experts) if model.experts else 0.0
     useful = 6 * (model.parameters - idle) * plan.batch * model.sequence / (plan.ranks * flop_per_s)
@@ -109,7 +112,7 @@ def step(
         "data": _exposed_s(plan, seconds.get("data", 0.0), compute),
         "sends": seconds.get("pipeline", 0.0),
     }
-    return Step(plan, _memory(plan, other_nbytes), spent)
+    return TrainingStep(plan, _memory(plan, other_nbytes), spent)
 
 
 def activation_nbytes(plan: Plan) -> float:

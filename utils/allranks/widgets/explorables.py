@@ -14,7 +14,7 @@ import traitlets
 from allranks import cost
 from allranks.cost import workload
 from allranks.cost.plan import MODELS, Plan, plan
-from allranks.cost.step import GPUS, KERNELS, OTHER_NBYTES, Step, step
+from allranks.cost.step import GPUS, KERNELS, OTHER_NBYTES, TrainingStep, training_step
 from allranks.cost.workload import Cluster, WorkloadError
 from allranks.topology import PRESETS, Topology
 from allranks.widgets.explorables_page import LOADER, packed, page
@@ -74,7 +74,7 @@ class Memory(Explorable):
         return _plan(self.values)
 
     @property
-    def step(self) -> Step:
+    def step(self) -> TrainingStep:
         """The memory and the seconds of a step of that plan. Raises WorkloadError if it is impossible."""
         return _step(self.values)
 
@@ -126,7 +126,7 @@ def memory(model: str = "LLaMA 65B", machine: str = "dgx-h100", ranks: int = 64,
     """Whether a training run fits into a GPU's memory, and what its split costs.
 
     `model` and `machine` are names as in `plan`; `split` is tp, pp, cp, ep, zero_stage, batch and microbatch. What is left
-    of `ranks` is data parallel. The figures are those of `plan` and `cost.step`. Raises WorkloadError if the first split is
+    of `ranks` is data parallel. The figures are those of `plan` and `training_step`. Raises WorkloadError if the first split is
     impossible.
 
     Example:
@@ -201,8 +201,8 @@ def _plan(values: dict[str, Any]) -> Plan:
     return plan(values["model"], values["machine"], dp=values["ranks"] // shards, **split)
 
 
-def _step(values: dict[str, Any]) -> Step:
-    return step(_plan(values), GPUS[values["machine"]].flop_per_s)
+def _step(values: dict[str, Any]) -> TrainingStep:
+    return training_step(_plan(values))
 
 
 def _models() -> dict[str, dict[str, float]]:

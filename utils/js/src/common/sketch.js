@@ -5,7 +5,7 @@ const escaped = (value) =>
   String(value).replace(/[&<>"]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[sign] ?? sign);
 
 /** @param {number} value */
-const short = (value) => (Math.abs(value) < 1e5 ? Number(value.toFixed(1)) : Math.sign(value) * 1e5);
+const short = (value) => (Math.abs(value) < 1e5 ? Math.round(value * 10) / 10 : Math.sign(value) * 1e5);
 
 /** @typedef {Record<string, string | number>} Attributes */
 

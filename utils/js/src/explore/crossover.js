@@ -58,7 +58,7 @@ export function crossover(model, el) {
 /** @param {Record<string, any>} values */
 function compute({ p, n, alpha, rate }) {
   const link = { alpha, beta: 1 / rate };
-  const sizes = spread(...SIZES, 200);
+  const sizes = spread(...SIZES, 140);
   const times = ALGORITHMS.map(({ seconds: of }) => sizes.map((size) => of(p, size, link)));
   const now = ALGORITHMS.map(({ seconds: of }) => of(p, n, link));
   const order = now.map((_, i) => i).sort((a, b) => now[a] - now[b]);

@@ -42,7 +42,7 @@ export function overlap(model, el) {
     const found = compute(job, frame.values);
     drawLanes(time, frame, found);
     x = drawCurve(curve, frame, found, frame.width >= 860 ? frame.width - 360 : frame.width);
-    const sentence = `Of ${seconds(found.all)} of communication in ${found.calls} calls the step waits ${seconds(found.exposed)}.`;
+    const sentence = `Of ${seconds(found.all)} of communication in ${found.calls === 1 ? "one call" : `${found.calls.toLocaleString("en")} calls`} the step waits ${seconds(found.exposed)}.`;
     fillVerdict(verdict, found);
     fillSide(side, found);
     time.setAttribute("aria-label", sentence);
@@ -109,7 +109,7 @@ function drawLanes(picture, frame, found) {
     left,
     bottom + 16,
     found.calls > MOST_BLOCKS
-      ? `${found.calls} buckets: too many to draw each`
+      ? `${found.calls.toLocaleString("en")} buckets: too many to draw each`
       : "numbers: buckets, the last layers first",
   );
   sketch.into(picture, frame.width, bottom + 26);

@@ -120,8 +120,8 @@ for s in (*found[:4], found[-1]):
     print(f"  {row(s)}")
 
 # %% [markdown] name="best_explained"
-# The winner is the split that *sends* most of these four: ZeRO-3 gathers all weights twice for each of its micro-batches. But computing hides nearly all of
-# it, if a layer's gather runs while the layer before is computed. Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
+# The winner *sends* for 33 s: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. But computing hides nearly all of it,
+# if a layer's gather runs while the layer before is computed. Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
 # of the computing time. Nothing hides tensor parallelism's all-reduces.
 #
 # **Predict**: the same 64 GPUs' worth of work with a batch of 64 sequences, then on nodes with one Ethernet card for eight GPUs. Is ZeRO-3 still the best?

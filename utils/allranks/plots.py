@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import matplotlib
@@ -70,6 +71,21 @@ class Chart(Figure):
     <Chart size 640x360 with 1 Axes>
     """
 
+    def text(self) -> str:
+        """The points of every curve as lines of text: for those who read instead of looking, and for tests."""
+        lines = []
+        for axes in self.axes:
+            lines.append(f"{axes.get_ylabel() or 'rows'} over {self.axes[-1].get_xlabel()}")
+            for number, line in enumerate(axes.lines):
+                label = str(line.get_label())
+                name = f"curve {number}" if label.startswith("_") else label
+                points = zip(line.get_xdata(), line.get_ydata(), strict=True)
+                lines.append(f"{name}: " + ", ".join(f"{x:.6g} {y:.6g}" for x, y in points))
+        return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.text())
+
     def _repr_svg_(self) -> str:
         text = io.StringIO()
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "allranks"}):
@@ -78,7 +94,10 @@ class Chart(Figure):
 
     def _repr_html_(self) -> str:
         """The picture in the page itself, so that its colours are those of the page's theme."""
-        return f'<div class="ar-figure"><style>{_style()}</style>{_themed(self._repr_svg_())}</div>'
+        named = [line.split(": ")[0] for line in self.text().split("\n")]
+        label = escape("Chart: " + "; ".join(named), quote=True)
+        picture = _themed(self._repr_svg_())
+        return f'<div class="ar-figure" role="img" aria-label="{label}"><style>{_style()}</style>{picture}</div>'
 
 
 def chart(across: str, up: str, size: tuple[float, float] = (6.4, 3.6), rows: int = 1) -> tuple[Chart, Any]:

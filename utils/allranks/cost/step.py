@@ -91,7 +91,7 @@ def training_step(
 
     >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
     >>> max(found.memory, key=found.memory.get)
-    'activations'
+    'weights'
     """
     if flop_per_s is None:
         flop_per_s = GPUS.get(plan.machine.name, GPUS["dgx-h100"]).flop_per_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks import cost, explore, plan, workload
+from allranks import cost, explore, plan, plots, workload
 from allranks.cost.step import training_step
 from allranks.cost.workload import Cluster
 
@@ -164,3 +164,18 @@ def test_the_kernel_learns_what_was_chosen_and_moves_the_sliders(lab, new_page):
     page.wait_for_selector(".ar-explore[data-ready]")
     page.wait_for_selector("button[data-key=tp][data-value='2'][aria-pressed=true]")
     lab.close_sessions()
+
+
+def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
+    figure = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
+    page = new_page(viewport={"width": 390, "height": 800})
+    page.set_content(f'<body data-theme="dark" style="background:#16191d">{figure._repr_html_()}</body>')
+    sheet = "getComputedStyle(document.querySelector('#patch_1 path')).fill"
+    letters = "getComputedStyle(document.querySelector('.ar-figure svg')).fill"
+    assert (page.evaluate(sheet), page.evaluate(letters)) == ("none", "rgb(232, 234, 237)")
+    page.evaluate("document.body.dataset.theme = 'light'")
+    assert page.evaluate(letters) == "rgb(27, 31, 36)"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    smallest = """Math.min(...[...document.querySelectorAll(".ar-figure text")].filter((e) => !e.children.length).map(
+      (e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a))"""
+    assert page.evaluate(smallest) >= 11

@@ -149,7 +149,7 @@ def _themed(picture: str) -> str:
     """A picture of matplotlib's with variables for colours, without what would reach the rest of the page."""
     text = picture[picture.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", text, flags=re.S)
-    names = {pair[0]: name for name, pair in THEME.items()} | {"#000000": "ink"}
+    names = {pair[0]: name for name, pair in THEME.items()} | {"#000000": "ink", "#cccccc": "line", "#b0b0b0": "line"}
     text = re.sub(r'\b(fill|stroke)="(#[0-9a-f]{6})"', r'style="\1: \2"', text)
     text = re.sub("#[0-9a-f]{6}", lambda found: f"var(--ar-{names[found[0]]})" if found[0] in names else found[0], text)
     # the sheet behind the axes is the page
@@ -268,7 +268,7 @@ def timeline(trace: Trace) -> Chart:
         edge = "white" if computing else colour
         if event.op == "wait":
             colour, edge = "none", LOST
-        order = 1 if computing and event.op == "wait" else 2
+        order = 1 if event.op == "wait" else 2
         place = (event.rank + half[0], half[1])
         axes.broken_barh(
             [(start * scale, length * scale)], place, facecolor=colour, edgecolor=edge, zorder=order, **style

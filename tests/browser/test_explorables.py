@@ -177,5 +177,5 @@ def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
     assert page.evaluate(letters) == "rgb(27, 31, 36)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     smallest = """Math.min(...[...document.querySelectorAll(".ar-figure text")].filter((e) => !e.children.length).map(
-      (e) => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a))"""
+      (e) => parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)))"""
     assert page.evaluate(smallest) >= 11

@@ -105,4 +105,4 @@ def test_a_page_shows_it_in_the_themes_colours_and_keeps_its_own_style():
     assert "var(--ar-ink)" in picture and "<style" not in picture and "<metadata" not in picture
     assert not re.search(r"[{,;}]\s*\*\s*\{", page), "a rule for the whole page"
     assert 'role="img"' in page and 'aria-label="Chart: steps over ranks; ring"' in page
-    assert figure.text() == "steps over ranks\nring: 2 2, 4 6"
+    assert figure.points_text() == "steps over ranks\nring: 2 2, 4 6"

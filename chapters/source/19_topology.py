@@ -16,20 +16,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import (
-    Executor,
-    Player,
-    World,
-    ask,
-    bench,
-    cost,
-    doctor,
-    execute,
-    run_schedule,
-    schedules,
-    simulate,
-    explore,
-)
+from allranks import Executor, Player, World, ask, bench, cost, doctor, execute, run_schedule, schedules, simulate
 from allranks.topology import PRESETS, preset, round_robin
 
 world = World()
@@ -144,6 +131,8 @@ for machine, guess in ((dgx, best_dgx), (cloud, best_cloud)):
 # Look at one link after another: choose a machine, an algorithm and a placement, and see what leaves each node over which card.
 
 # %% name="placement"
+from allranks import explore
+
 explore.placement()
 
 # %% name="two_formula"

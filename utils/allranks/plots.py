@@ -71,20 +71,21 @@ class Chart(Figure):
     <Chart size 640x360 with 1 Axes>
     """
 
-    def text(self) -> str:
+    def points_text(self) -> str:
         """The points of every curve as lines of text: for those who read instead of looking, and for tests."""
-        lines = []
+        lines, number = [], 0
         for axes in self.axes:
             lines.append(f"{axes.get_ylabel() or 'rows'} over {self.axes[-1].get_xlabel()}")
-            for number, line in enumerate(axes.lines):
+            for line in axes.lines:
+                number += 1
                 label = str(line.get_label())
                 name = f"curve {number}" if label.startswith("_") else label
-                points = zip(line.get_xdata(), line.get_ydata(), strict=True)
-                lines.append(f"{name}: " + ", ".join(f"{x:.6g} {y:.6g}" for x, y in points))
+                drawn: Any = line.get_xydata()
+                lines.append(f"{name}: " + ", ".join(f"{x:.10g} {y:.6g}" for x, y in drawn))
         return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(self.text())
+        printer.text(self.points_text())
 
     def _repr_svg_(self) -> str:
         text = io.StringIO()
@@ -94,7 +95,7 @@ class Chart(Figure):
 
     def _repr_html_(self) -> str:
         """The picture in the page itself, so that its colours are those of the page's theme."""
-        named = [line.split(": ")[0] for line in self.text().split("\n")]
+        named = [line.split(": ")[0] for line in self.points_text().split("\n")]
         label = escape("Chart: " + "; ".join(named), quote=True)
         picture = _themed(self._repr_svg_())
         return f'<div class="ar-figure" role="img" aria-label="{label}"><style>{_style()}</style>{picture}</div>'

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from allranks.plots import PlotError, bandwidth, fit, scaling, timeline
+from allranks.plots import PlotError, bandwidth, chart, fit, scaling, timeline
 from allranks.schedules import ring_all_reduce, tree_all_reduce
 from allranks.trace import Event, Trace
 
@@ -79,3 +81,16 @@ def test_a_timelines_times_are_in_a_unit_that_can_be_read(seconds, unit, wide):
     axes = timeline(Trace("live", 1, (Event(0, "all_reduce", start=0.0, end=seconds),), clock="wall")).axes[0]
     assert axes.get_xlabel() == unit
     assert axes.collections[0].get_paths()[0].get_extents().x1 == pytest.approx(wide)
+
+
+def test_a_page_shows_it_in_the_themes_colours_and_keeps_its_own_style():
+    figure, axes = chart("ranks", "steps")
+    axes.plot([2, 4], [2, 6], marker="o", label="ring")
+    axes.legend()
+    page = figure._repr_html_()
+    picture = page[page.index("</style>") :]
+    assert re.findall("#[0-9a-f]{6}", picture) == [], "a colour that no theme changes"
+    assert "var(--ar-ink)" in picture and "<style" not in picture and "<metadata" not in picture
+    assert not re.search(r"[{,;}]\s*\*\s*\{", page), "a rule for the whole page"
+    assert 'role="img"' in page and 'aria-label="Chart: steps over ranks; ring"' in page
+    assert figure.points_text() == "steps over ranks\nring: 2 2, 4 6"

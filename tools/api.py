@@ -35,7 +35,7 @@ SECTIONS = (
     ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Message", "Player")),
     ("Simulated and real runs of a schedule", ("simulate", "Simulation", "run_schedule", "execute", "Executor")),
     ("Questions and tables for notebooks", ("ask", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet")),
-    ("The price of a training step", ("plan", "Plan", "Model", "MODELS", "Calculator")),
+    ("The price of a training step", ("plan", "Plan", "Model", "MODELS", "training_step", "TrainingStep")),
     (
         "Errors",
         (

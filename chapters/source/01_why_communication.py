@@ -10,12 +10,11 @@
 # One step on 256 GPUs, four of which are drawn, to scale: first they compute, then bytes move and nobody computes.
 
 # %% name="start_world"
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, ask, check, schedules, plots
 
 world = World()
 world
@@ -285,15 +284,13 @@ for p in counts[::2]:
     print(f"{p:7}{parts[0]:10.3f}{parts[1]:10.3f}{parts[2]:11.3f}{speedup:10.1f}{speedup / p:12.1%}")
 
 # %% name="figure"
-plt.figure(figsize=(6, 3.5))
+figure, axes = plots.chart("GPUs", "seconds a step (model)")
+axes.loglog(counts[1:], [sum(step_seconds(p)) for p in counts[1:]], label="the step")
 parts = list(zip(*(step_seconds(p) for p in counts), strict=True))
-for part, label, style in zip(parts, ("work", "bytes", "latency"), ("--", "-.", ":"), strict=True):
-    plt.loglog(counts[1:], part[1:], style, label=label)
-plt.loglog(counts[1:], [sum(step_seconds(p)) for p in counts[1:]], "k-", label="the step")
-plt.xlabel("GPUs")
-plt.ylabel("seconds a step (model)")
-plt.legend()
-plt.show()
+for part, label in zip(parts, ("work", "bytes", "latency"), strict=True):
+    axes.loglog(counts[1:], part[1:], label=label)
+axes.legend()
+figure
 
 # %% [markdown] name="figure_explained"
 # There are three ranges. First the work takes most of the time, and twice as many GPUs halve it. Then the bytes take most of it: more GPUs hardly

@@ -13,12 +13,11 @@
 # %% name="start_world"
 import math
 
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules
+from allranks import Player, World, ask, bench, check, schedules, plots
 from allranks.wire import run
 
 
@@ -373,14 +372,12 @@ for name, schedule, t in zip(names, lists, prices(p, n), strict=True):
 
 # %% name="figure"
 sizes = [10**3 * 2**j for j in range(24)]
-plt.figure(figsize=(6, 3.5))
+figure, axes = plots.chart("bytes", "seconds (model, 64 ranks)")
 for name, times in zip(names, zip(*(prices(64, n) for n in sizes), strict=True), strict=True):
-    plt.loglog(sizes, times, label=name)
-plt.loglog(sizes, [n / 50e9 for n in sizes], "k:", label="no less: n beta")
-plt.xlabel("bytes")
-plt.ylabel("seconds (model, 64 ranks)")
-plt.legend()
-plt.show()
+    axes.loglog(sizes, times, label=name)
+axes.fill_between(sizes, [n / 50e9 for n in sizes], color=plots.HAIR, label="no less: n beta")
+axes.legend()
+figure
 
 # %% name="winners"
 last = None

@@ -14,12 +14,11 @@
 # %% name="start_world"
 import statistics
 
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, ask, check, schedules, plots
 
 world = World()
 world
@@ -256,11 +255,16 @@ for p in (2, 3, 4, 8):
 # How does it grow with $p$? And how does the number of steps?
 
 # %% name="growth"
-for p in (2, 4, 8, 32, 128, 1024):
-    print(f"p = {p:4}:  each rank sends {2 * (p - 1) / p:.3f} n, in {2 * (p - 1):4} steps one after the other")
+counts = [2**k for k in range(1, 11)]
+growth, (above, below) = plots.chart("ranks p", "", size=(6.4, 4.4), rows=2)
+above.semilogx(counts, [2 * (p - 1) / p for p in counts], marker="o")
+above.set(ylabel="bytes sent by a rank, n", ylim=(0, 2.2))
+below.semilogx(counts, [2 * (p - 1) for p in counts], marker="o")
+below.set(ylabel="steps, one after the other", xticks=counts, xticklabels=counts)
+growth
 
 # %% [markdown] name="growth_explained"
-# The bytes stay below $2n$, but the steps grow with $p$. So "the time of a ring does not depend on the number of ranks" is only half true: it holds
+# The bytes (above) stay below $2n$, but the steps (below) grow with $p$: 2046 for 1024 ranks. So "the time of a ring does not depend on the number of ranks" is only half true: it holds
 # for long tensors, whose time depends on the bytes, but not for short ones, whose time depends on the steps.
 
 # %% [markdown] name="bound"
@@ -387,11 +391,7 @@ display(small, large)
 
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 200e9
-print(f"{'32 ranks':32}{'1 KB':>12}{'1 MB':>12}{'1 GB':>12}")
-for name in names:
-    schedule = schedules.ALGORITHMS[name](32)
-    times = [schedule.price(nbytes, alpha, beta) for nbytes in (10**3, 10**6, 10**9)]
-    print(f"{name:32}" + "".join(f"{1e3 * t:9.3f} ms" for t in times))
+plots.scaling([schedules.ALGORITHMS[name](32) for name in names], [10**k for k in range(2, 10)], alpha, beta)
 
 # %% [markdown] name="competition_explained"
 # For short tensors the algorithm with the fewest steps is fastest, for long ones the one with the fewest bytes; in between it depends on $\alpha$ and
@@ -460,24 +460,18 @@ beta = (measured[-1] - plateau) / (2 * (p - 1) / p * sizes[-1])
 model = [schedules.ring_all_reduce(p).price(nbytes, alpha, beta) for nbytes in sizes]
 print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s per direction")
 
-# %% name="table"
-print(f"{'KiB':>8}{'measured ms':>13}{'model ms':>10}{'ratio':>7}{'algbw GB/s':>12}{'busbw GB/s':>12}")
-for nbytes, t, predicted in zip(sizes, measured, model, strict=True):
-    algbw = nbytes / t / 1e9
-    busbw = algbw * 2 * (p - 1) / p
-    print(f"{nbytes // 1024:8}{1e3 * t:13.3f}{1e3 * predicted:10.3f}{t / predicted:7.2f}{algbw:12.3g}{busbw:12.3g}")
+# %% name="bandwidth"
+plots.bandwidth({"all_reduce": list(zip(sizes, measured, strict=True))}, factor=2 * (p - 1) / p)
 
 # %% name="figure"
 spread = [[t for times in ranks for t in times] for ranks in per_size]
 low, high = ([sorted(times)[int(q * len(times))] for times in spread] for q in (0.1, 0.9))
-plt.figure(figsize=(6, 3.5))
-plt.fill_between(sizes, low, high, alpha=0.25, label="measured, middle 80 %")
-plt.loglog(sizes, measured, "o", label="measured, median of the slowest rank")
-plt.loglog(sizes, model, "-", label="model")
-plt.xlabel("bytes")
-plt.ylabel("seconds")
-plt.legend()
-plt.show()
+figure, axes = plots.chart("bytes", "seconds")
+axes.fill_between(sizes, low, high, color=plots.WIRE, alpha=0.35, label="measured, middle 80 %")
+axes.loglog(sizes, measured, "o", color=plots.INK, label="measured, median of the slowest rank")
+axes.loglog(sizes, model, "--", color=plots.SOFT, label="model")
+axes.legend()
+figure
 
 # %% [markdown] name="measure_explained"
 # The curve is first flat, where the steps take most of the time, then it rises, where the bytes do. Where is the bend on your machine? In the model

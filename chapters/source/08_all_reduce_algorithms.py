@@ -12,12 +12,11 @@
 # %% name="start_world"
 import math
 
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, cost, plots, schedules
+from allranks import Player, World, ask, bench, check, cost, plots, schedules, explore
 from allranks.wire import run
 
 world = World()
@@ -289,9 +288,12 @@ guess = ask("one", "about four", "about a hundred", "as many as possible")
 guess
 
 # %% name="segments"
-for k in (1, 2, 4, 8, 16, 32, 64, 256):
-    pipeline = schedules.double_binary_tree_all_reduce(32, segments=k)
-    print(f"k = {k:3}: {pipeline.steps:5} steps, {1e3 * pipeline.price(10**7, alpha, beta):6.3f} ms")
+tried = [2**j for j in range(9)]
+pipelines = [schedules.double_binary_tree_all_reduce(32, segments=k) for k in tried]
+figure, axes = plots.chart("segments k of each half", "ms for 10 MB on 32 ranks")
+axes.semilogx(tried, [1e3 * pipeline.price(10**7, alpha, beta) for pipeline in pipelines], marker="o")
+axes.set(ylim=0, xticks=tried, xticklabels=tried)
+figure
 
 # %% [markdown] name="segments_explained"
 # With too few segments most ranks wait for the first one; with too many, each segment costs its $\alpha$. With the best $k$ the bytes cost about
@@ -307,19 +309,11 @@ guess = ask("1 KB", "1 MB", "1 GB", "never")
 guess
 
 # %% name="competition"
-names = ["flat", "recursive doubling", "rabenseifner", "ring", "double binary tree"]
-sizes = [10**k for k in range(2, 10)]
-rivals = [schedules.find("all_reduce", name)(32) for name in names]
-plots.scaling(rivals, sizes, alpha, beta)
-
-# %% name="winners"
-for n in (10**3, 10**5, 10**6, 10**7, 10**9):
-    times = {s.algorithm: s.price(n, alpha, beta) for s in rivals}
-    best = min(times, key=times.get)
-    print(f"{n:13,} bytes: {best:20} {1e3 * times[best]:8.3f} ms    ring {1e3 * times['ring']:8.3f} ms")
+explore.crossover(ranks=32, nbytes=1e6, alpha_s=alpha, bytes_per_s=1 / beta)
 
 # %% [markdown] name="winners_explained"
-# (The double tree is drawn with eight segments a half throughout; a library would choose.) For short vectors the steps matter, for long ones the
+# The strip below the axis names the winner of each size. **Drag** $\alpha$ and $\beta$: what moves the change to the right? (The
+# double tree has its best number of segments, up to 64.) For short vectors the steps matter, for long ones the
 # bytes. Two algorithms with the times $a\alpha + b\,n\beta$ and $a'\alpha + b'n\beta$ take equally long where
 #
 # $$n = \frac{(a'-a)\,\alpha}{(b-b')\,\beta},$$
@@ -410,13 +404,13 @@ print(f"alpha {1e6 * here[0]:.0f} µs, beta {1e9 * here[1]:.3g} ns a byte")
 
 # %% name="crossing_measured"
 times = {name: [row.best_us for row in measured[name].rows] for name in rivals}
-for name in rivals:
-    (line,) = plt.loglog(sizes, times[name], "o", label=name)
+figure, axes = plots.chart("bytes", "µs")
+for name, mark, colour in zip(rivals, "osD", (plots.INK, plots.SOFT, plots.WORK), strict=True):
+    axes.loglog(sizes, times[name], mark, color=colour, label=name)
     terms = [cost.terms("all_reduce", name, world.ranks, n) for n in sizes]
-    plt.loglog(sizes, [1e6 * t.seconds(*here) for t in terms], "--", color=line.get_color())
-plt.gca().set(xlabel="bytes", ylabel="µs")
-plt.legend()
-plt.show()
+    axes.loglog(sizes, [1e6 * t.seconds(*here) for t in terms], "--", color=colour)
+axes.legend()
+display(figure)
 for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", "ring")):
     faster = [a < b for a, b in zip(times[one], times[other], strict=True)]
     turns = [f"{sizes[i] // 1024} and {sizes[i + 1] // 1024} KiB" for i in range(7) if faster[i] != faster[i + 1]]
@@ -461,9 +455,15 @@ display(guess_one, guess_many)
 
 # %% name="tuner_table"
 print(f"you said {guess_one.value} and {guess_many.value:g} times")
-for nodes in (1, 2, 4, 16, 128):
-    ring_us, tree_us = tuner_latency_us(nodes)
-    print(f"{nodes:4} machines: ring {ring_us:7.1f} µs   tree {tree_us:6.1f} µs   ratio {ring_us / tree_us:5.2f}")
+machines = [1, 2, 4, 8, 16, 32, 64, 128]
+ring_us, tree_us = zip(*map(tuner_latency_us, machines), strict=True)
+print(f"ring over tree: {ring_us[0] / tree_us[0]:.2f} on 1 machine, {ring_us[-1] / tree_us[-1]:.1f} on 128")
+figure, axes = plots.chart("machines of 8 GPUs", "latency, µs")
+axes.loglog(machines, ring_us, marker="o", label="ring")
+axes.loglog(machines, tree_us, marker="s", label="tree")
+axes.set(xticks=machines, xticklabels=machines)
+axes.legend()
+figure
 
 # %% [markdown] name="tuner_explained"
 # On one machine they are equal within 2 %. For long vectors the ring is a little faster: the tuner assumes a bandwidth of busbw $\cdot\,p/(2(p-1))$

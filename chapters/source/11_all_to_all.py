@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules, wire
+from allranks import Player, World, ask, bench, check, schedules, wire, explore
 
 world = World()
 world
@@ -353,9 +353,12 @@ for to_first in (70, 280):
     print(f"rank 0 receives {first:4.1f} MB, rank 1 {second:4.1f} MB: {1e6 * outcome.seconds:.0f} µs")
 print(f"{took[1] / took[0]:.1f} times; you said {guess.value:g}")
 
+# %% name="skew_explored"
+explore.skew(ranks=8, hottest=0.5, nbytes=560 * 7168 * 2, alpha_s=5e-6, bytes_per_s=50e9)
+
 # %% [markdown] name="skew_explained"
 # `wire.run` ran *your* `exchange` on eight forked ranks, and a virtual clock counted 5 µs for each message and 50 GB/s, so you don't need eight real
-# cards. Rank 0 receives four times the bytes, but the seven $\alpha$ are the same. All ranks wait for rank 0, and it also has the most to compute. So
+# cards. The picture has the same figures for any share: drag it, then choose a capacity. Rank 0 receives four times the bytes, but the seven $\alpha$ are the same. All ranks wait for rank 0, and it also has the most to compute. So
 # MoE layers give each expert a **capacity** of $c$ times the mean (tokens above it are dropped or sent to another expert), or train the router to
 # distribute its tokens evenly.
 #

@@ -11,12 +11,11 @@
 # *Above:* each of four processes has its share of the batch. *Below:* what they must hold after every step: the same weights.
 
 # %% name="start_world"
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, ask, check, schedules, plots
 
 world = World()
 world
@@ -149,13 +148,11 @@ never = runs["never averaged"]
 print(f"first and last rank, never:    {(never[0][-1] - never[-1][-1]).abs().max():.1e}")
 
 # %% name="figure"
-plt.figure(figsize=(6, 3))
+figure, axes = plots.chart("step", "largest difference from alone")
 for way in ("never averaged", "averaged"):
-    plt.semilogy((runs[way][0] - alone).abs().amax(dim=1), label=way)
-plt.xlabel("step")
-plt.ylabel("largest difference from alone")
-plt.legend()
-plt.show()
+    axes.semilogy((runs[way][0] - alone).abs().amax(dim=1), label=way)
+axes.legend()
+figure
 
 # %% [markdown] name="runs_explained"
 # Between ranks there is no difference: an all-reduce gives all of them the same bits, and the same optimizer computes the same weights from them. The

@@ -15,13 +15,12 @@ import statistics
 import time
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Event, Player, World, ask, check, workload
+from allranks import Event, Player, World, ask, check, workload, explore
 
 world = World()
 world
@@ -403,27 +402,17 @@ size_guess
 
 # %% name="sizes"
 cluster = workload.Cluster(ranks=32, bytes_per_s=200e9, alpha_s=5e-6)
-for size, name in zip([*sizes_mib, None], choices, strict=True):
-    nbytes = None if size is None else size << 20
-    price = workload.ddp(7e9, cluster, bucket_nbytes=nbytes, backward_s=0.3)
-    print(
-        f"{name:20}{price.calls:6} calls  {1e3 * price.seconds:7.1f} ms of communication, exposed {1e3 * price.exposed_s:7.1f} ms"
-    )
-print(f"you said {size_guess.value} and, at the top, {first_guess.value:g} ms")
-
-# %% name="sizes_figure"
-plt.figure(figsize=(6, 3.2))
-mib = [2 ** (k / 4) for k in range(52)]
-for backward_s in (0.1, 0.3, 0.6):
-    prices = [workload.ddp(7e9, cluster, bucket_nbytes=size * 2**20, backward_s=backward_s) for size in mib]
-    plt.loglog(mib, [1e3 * price.exposed_s for price in prices], label=f"backward {1e3 * backward_s:g} ms")
-plt.xlabel("bucket, MiB")
-plt.ylabel("exposed, ms")
-plt.legend()
-plt.show()
+all_sizes = [*(size << 20 for size in sizes_mib), None]
+prices = [workload.ddp(7e9, cluster, bucket_nbytes=nbytes, backward_s=0.3) for nbytes in all_sizes]
+exposed_ms = [1e3 * price.exposed_s for price in prices]
+best = exposed_ms.index(min(exposed_ms))
+print(
+    f"you said {size_guess.value} and, at the top, {first_guess.value:g} ms; {choices[best]}: {exposed_ms[best]:.1f} ms"
+)
+explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket_nbytes=1e9, backward_s=0.3)
 
 # %% [markdown] name="sizes_explained"
-# If buckets are too small, the $\alpha$s add up until backward can't hide them. If they are too large, the last bucket is exposed for a long time;
+# Drag the bucket to both ends, and look at the two lanes. If buckets are too small, the $\alpha$s add up until backward can't hide them. If they are too large, the last bucket is exposed for a long time;
 # with one bucket for all gradients nothing is hidden. Many sizes between these are good, and only a millisecond or two of the 136 ms remain. **Overlap
 # makes the all-reduce of a long backward pass nearly free, which is why DDP scales.** If backward is shorter than the time for the bytes (100 ms),
 # the rest is exposed, whatever the bucket size.

@@ -19,7 +19,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from allranks import Player, World, ask, bench, check, workload
+from allranks import Player, World, ask, bench, check, workload, explore
 
 world = World()
 world
@@ -76,8 +76,11 @@ for p in (8, 64):
     )
 print(f"you said {model_guess.value:g} for 8 GPUs with nothing twice, which is stage 3")
 
+# %% name="capacity_explored"
+explore.memory("7B", "dgx-h100", ranks=8, batch=256)
+
 # %% [markdown] name="capacity_explained"
-# Stage 0 is plain data parallelism. Only with stage 3 the model can grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
+# The picture counts activations and 4 GB for CUDA and NCCL too; press the stages, one after the other. Stage 0 is plain data parallelism. Only with stage 3 the model can grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
 #
 # ## 2. Stage 1: each rank updates a part
 #

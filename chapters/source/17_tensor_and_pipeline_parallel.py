@@ -13,12 +13,11 @@
 # %% name="start_world"
 import time
 
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules, wire, workload
+from allranks import Player, World, ask, check, schedules, wire, workload, plots
 
 world = World()
 world
@@ -498,19 +497,18 @@ for name, ranks in runs.items():
     print(f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}")
 
 # %% name="figure"
-figure, panes = plt.subplots(2, 1, figsize=(9, 4.5), sharex=True, layout="constrained")
+figure, panes = plots.chart("seconds", "", size=(9, 4.5), rows=2)
 for pane, (name, ranks) in zip(panes, runs.items(), strict=True):
     zero = min(log[0][2] for log, _ in ranks)
     for rank, (log, _) in enumerate(ranks):
         for what, i, start, end, _ in log:
-            colour = "#0072b2" if what == "F" else "#e69f00"
+            colour, words = (plots.SOFT, "white") if what == "F" else (plots.WORK, "black")
             pane.barh(rank, end - start, left=start - zero, color=colour, edgecolor="white")
-            pane.text((start + end) / 2 - zero, rank, i, ha="center", va="center", color="white", fontsize=8)
-    pane.set_title(f"{name}, measured: forward blue, backward orange", fontsize=10)
+            pane.text((start + end) / 2 - zero, rank, i, ha="center", va="center", color=words, fontsize=9)
+    pane.set_title(f"{name}, measured: forward dark, backward light", fontsize=10)
     pane.set_yticks(range(len(ranks)), [f"rank {r}" for r in range(len(ranks))])
     pane.invert_yaxis()
-pane.set_xlabel("seconds")
-plt.show()
+figure
 
 # %% [markdown] name="figure_explained"
 # The white area is the bubble, and it is the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,

@@ -131,6 +131,14 @@ for machine, guess in ((dgx, best_dgx), (cloud, best_cloud)):
 # In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms
 # on PCIe: there the plain ring is faster. **Two levels help most if a node has more cards than one ring uses.**
 
+# %% [markdown] name="placement_intro"
+# Look at one link after another: choose a machine, an algorithm and a placement, and see what leaves each node over which card.
+
+# %% name="placement"
+from allranks import explore
+
+explore.placement()
+
 # %% name="two_formula"
 inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (dgx.inside, dgx.nic))
 two = simulate("all_reduce", "hierarchical", gpus, n, dgx)

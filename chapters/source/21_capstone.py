@@ -14,7 +14,6 @@
 import sys
 import time
 
-import matplotlib.pyplot as plt
 import psutil
 import torch
 import torch.distributed as dist
@@ -22,7 +21,7 @@ from ipywidgets import FloatText, IntText
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Player, World, ask, check, simulate, topology, workload
+from allranks import Player, World, ask, check, simulate, topology, workload, plots
 
 world = World()
 world
@@ -263,13 +262,11 @@ print(f"last {by_rank[0, -1]:.3f}, alone {losses['alone'][-1]:.3f}; they differ 
 print(f"two ranks report losses that differ by {(by_rank[0] - by_rank[-1]).abs().max():.0e}")
 
 # %% name="figure"
-plt.figure(figsize=(6, 3))
+figure, axes = plots.chart("step", "difference from alone, + 1e-9")
 for name in ("ddp", "zero", "tensor_parallel", "careless"):
-    plt.semilogy((losses[name] - losses["alone"]).abs() + 1e-9, label=name)
-plt.xlabel("step")
-plt.ylabel("difference from alone, + 1e-9")
-plt.legend(loc="center right")
-plt.show()
+    axes.semilogy((losses[name] - losses["alone"]).abs() + 1e-9, label=name)
+axes.legend(loc="center right")
+figure
 
 # %% [markdown] name="careless_explained"
 # It trains, but it is wrong: norms and embeddings should be equal on all ranks, but each rank gets a different part of their gradient, so they become

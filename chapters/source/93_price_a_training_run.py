@@ -7,12 +7,14 @@
 # 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
 
 # %% name="imports"
+import itertools
+
 from ipywidgets import FloatText
 
-from allranks import Calculator, Plan, ask, plan, workload
+from allranks import TrainingStep, ask, explore, plan, topology, training_step, workload
 
 # %% [markdown] name="guess_intro"
-# **Guess now**: how many seconds of each step does the best of those splits spend on communication? Section 3 has the answer.
+# **Guess now**: how many seconds of each step does the best of those splits lose to communication and waiting? Section 3 has the answer.
 
 # %% name="question"
 first_guess = FloatText(description="seconds:")
@@ -22,25 +24,24 @@ first_guess
 # ## 1. A price that you know already
 #
 # A step of data-parallel training all-reduces all gradients. In [All-reduce](07_all_reduce.ipynb) you found 135.6 ms for 7 billion of them, 32 ranks,
-# and links of 200 GB/s without latency. The calculator has a field for each of these figures. A bucket of 0 means that all gradients are sent in one call.
+# and links of 200 GB/s without latency. `plan` prices the same: a model, a machine, and how the model is split over its ranks.
 
 # %% name="known_price"
-known = Calculator("7B", "equal links", dp=32, gb_per_s=200, bucket_mib=0)
-known
+known = plan("7B", topology.uniform(0, 200e9), dp=32, bucket_nbytes=None).prices["data"]
+print(f"{1e3 * known.seconds:.1f} ms in {known.calls} call; a rank sends {known.bytes_sent / 1e9:.2f} GB")
 
 # %% [markdown] name="buckets"
 # In practice nobody sends 14 GB in one call, because the first gradients would have to wait for the last. DDP collects them in buckets of about 25 MiB (it
-# never splits one gradient; the calculator does), and real links take time for each message; assume 5 µs.
+# never splits one gradient; `plan` does), and real links take time for each message; assume 5 µs.
 #
-# **Predict** the ms, then run. The cell changes the fields above; you can also change them by hand.
+# **Predict** the ms, then run.
 
 # %% name="guess_buckets"
 guess = FloatText(description="ms:")
 guess
 
 # %% name="buckets_price"
-known.set(bucket_mib=25, alpha_us=5)
-data = known.plan.prices["data"]
+data = plan("7B", topology.uniform(5e-6, 200e9), dp=32, bucket_nbytes=25 << 20).prices["data"]
 print(f"you said {guess.value:g} ms; it is {1e3 * data.seconds:.1f} ms in {data.calls} calls")
 
 # %% [markdown] name="buckets_explained"
@@ -70,7 +71,7 @@ for stage in range(4):
 # reduce-scatter, 96 calls of 130 GB; in stage 2 the reduce-scatter, 32 calls. (Stages 0 and 1 send the same bytes; stage 0 pays 3.1 s of $\alpha$ for its 4975
 # buckets, where stage 1 is priced as two calls.)
 #
-# With more sequences at a time (`microbatch`) there are fewer gathers, but more activations in memory, which the calculator does *not* count.
+# With more sequences at a time (`microbatch`) there are fewer gathers, but more activations in memory.
 #
 # Or you can split the model itself. **Tensor parallel** (TP) ranks share each layer's matrices; they all-reduce activations four times a layer. **Pipeline
 # parallel** (PP) ranks have whole layers, and send activations to the next stage. Both divide the 16 bytes.
@@ -78,61 +79,70 @@ for stage in range(4):
 # %% [markdown] name="play"
 # ## 3. Your turn
 #
-# Leave 20 GB for activations: find a split of 64 ranks (data parallel DP × TP × PP = 64) with at most 60 GB a rank and the least time for sending. If
-# your figures don't fit together, the calculator says why and keeps what you typed.
+# Find a split of 64 ranks (DP × TP × PP × CP = 64) that fits and loses the least. **Context parallel** (CP) ranks share each sequence: keys and
+# values go round. The upper bar also has the activations, the lower one also the computing, behind which the communication of data parallelism can hide.
 
-# %% name="calculator"
-calculator = Calculator("LLaMA 65B", "dgx-h100", dp=64, zero_stage=3, batch=2048)
-calculator
+# %% name="your_split"
+mine = explore.memory("LLaMA 65B", "dgx-h100", ranks=64, zero_stage=0, batch=2048)
+mine
 
 # %% [markdown] name="sweep_intro"
-# When you are done, compare: the calculator is also a Python function, so the next cell tries all splits.
+# When you are done, compare: `training_step` has the same figures in Python, so the next cell tries all splits.
 
 
 # %% name="sweep"
-def splits(ranks, **settings):
-    """Every split into DP, TP (at most 8), PP and a stage that adds up."""
-    powers = [2**k for k in range(ranks.bit_length())]
-    for tp, pp, stage in ((t, q, z) for t in powers[:4] for q in powers for z in range(4)):
+def splits(machine, batch, ranks=64):
+    """A step of every split into a ZeRO stage, TP, PP and CP that adds up."""
+    ways = (1, 2, 4, 8)
+    for stage, tp, pp, cp in itertools.product(range(4), ways, ways, ways[:3]):
+        shape = {"dp": ranks // (tp * pp * cp), "tp": tp, "pp": pp, "cp": cp, "zero_stage": stage, "batch": batch}
         try:
-            split = plan("LLaMA 65B", "dgx-h100", dp=ranks // (tp * pp), tp=tp, pp=pp, zero_stage=stage, **settings)
+            yield training_step(plan("LLaMA 65B", machine, **shape))
         except workload.WorkloadError:
             continue
-        yield split
 
 
-def row(s: Plan):
-    shape = f"DP {s.dp:2} TP {s.tp} PP {s.pp:2} stage {s.zero_stage}"
-    return f"{shape}: {s.state_nbytes / 1e9:5.1f} GB {s.seconds:8.3f} s, waits {s.bubble:.1%}"
+def row(s: TrainingStep):
+    p = s.plan
+    shape = f"ZeRO {p.zero_stage} DP {p.dp:2} TP {p.tp} PP {p.pp} CP {p.cp}"
+    return f"{shape}: {s.nbytes / 1e9:5.1f} GB {s.seconds:7.2f} s, of which {s.lost_s:6.2f} s lost, MFU {s.mfu:.1%}"
 
 
 # %% name="best"
-batch = 2048
-found = [split for split in splits(64, batch=batch) if split.state_nbytes <= 60e9]
-found.sort(key=lambda s: s.seconds)
-print(f"you guessed {first_guess.value:g} s; your split:\n  {row(calculator.plan)}\nof {len(found)} that fit:")
+def fitting(machine, batch):
+    """The splits that fit into 80 GB, the fastest first."""
+    return sorted((s for s in splits(machine, batch) if s.nbytes <= 80e9), key=lambda s: s.seconds)
+
+
+found = fitting("dgx-h100", 2048)
+print(f"you guessed {first_guess.value:g} s; your split:\n  {row(mine.step)}\nof {len(found)} that fit:")
 for s in (*found[:4], found[-1]):
     print(f"  {row(s)}")
 
 # %% [markdown] name="best_explained"
-# Pipelines send the least, because a stage sends one activation, while tensor parallelism all-reduces four in each layer. Instead they *wait*: with $m$
-# micro-batches and $p$ stages, $\frac{p-1}{m+p-1}$ of the time.
+# The winner *sends* for 33 s: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. But computing hides nearly all of it,
+# if a layer's gather runs while the layer before is computed. Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
+# of the computing time. Nothing hides tensor parallelism's all-reduces.
 #
-# Is one second much? Training takes about 6 operations for each parameter and token (Kaplan et al. 2020). At 400 TFLOP/s a GPU (assumed):
+# **Predict**: the same 64 GPUs' worth of work with a batch of 64 sequences, then on nodes with one Ethernet card for eight GPUs. Is ZeRO-3 still the best?
+
+# %% name="guess_other"
+guess = ask("in both cases", "with 64 sequences only", "on Ethernet only", "in neither")
+guess
 
 # %% name="compute"
-compute_s = 6 * 65.2e9 * batch * 2048 / (64 * 400e12)
-for s in (found[0], found[-1]):
-    print(f"{row(s)}: {s.seconds / compute_s:.1%} of {compute_s:.1f} s of computing, if nothing overlaps")
+print(f"you said {guess.value}")
+for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 2048)):
+    print(f"{machine:15} batch {batch:4}: {row(fitting(machine, batch)[0])}")
 
 # %% [markdown] name="compute_explained"
-# So with 64 GPUs and large batches many splits are good enough: the model must fit, and you must avoid the worst splits. Set `batch` to 64 and run
-# both cells once more. The gradients cost the same, but computing takes less time. Then look at the last column: with 16 micro-batches, the 16 stages
-# of the best split *wait* for half of the time, which is not in the seconds of sending. Sort by the total that you pay for.
+# With 64 sequences it is, because each replica still has one sequence to compute while it gathers. On Ethernet it is not: the gathers of 130 GB take longer than
+# the computing, and a pipeline with few replicas loses less. (Its GPUs are A100s, which compute three times as slowly: with faster ones a larger share would
+# be lost.) **Try** it in the picture above: under *Change* are the machine and the batch.
 #
 # ## 4. Where the groups are
 #
-# TP ranks are neighbours, then come the data parallel ranks, and the stages are farthest apart, as in Megatron-LM. The calculator uses the slowest
+# TP ranks are neighbours, then come the data parallel ranks, and the stages are farthest apart, as in Megatron-LM. `plan` uses the slowest
 # link of a group, and divides the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP
 # most expensive?
 
@@ -151,7 +161,7 @@ for machine in machines:
 # It is the machine with two PCIe islands and one Ethernet card for eight GPUs: there this split takes three minutes, while DP 4, PP 16 takes 11 s.
 # With slower links the time depends more on the split.
 #
-# The bandwidths are NCCL's own figures and line rates, the latencies are teaching values. Fit your own with `allranks bench`, and put them into `equal links`.
+# The bandwidths are NCCL's own figures and line rates, the latencies are teaching values. Fit your own with `allranks bench`, and put them into `topology.uniform`.
 
 # %% [markdown] name="experts"
 # ## 5. Experts
@@ -180,9 +190,10 @@ for ep in (1, 8):
 #
 # ## 6. What the price leaves out
 #
-# - **Overlap.** Gradients and gathers can hide behind computing, tensor parallelism hardly can. The sum is the time without any overlap.
-# - **Activations**, which often decide the micro-batch, and recomputing them.
-# - **Skew.** The calculator assumes that all experts get equally many tokens, that links are equally fast, and that the network has no other users.
+# - **Overlap.** The seconds of `plan` are without any overlap. `training_step` hides what data parallelism sends as well as possible, and nothing else.
+# - **Kernels.** That they reach 62 % of the peak, and that CUDA and NCCL take 4 GB, is assumed; measure your own.
+# - **Activations** with attention recomputed, 34 bytes for each token and element of `hidden` (Korthikanti et al.). Recomputing more needs less memory, and time.
+# - **Skew.** All experts get equally many tokens, links are equally fast, and the network has no other users.
 #
 # In a shell use `allranks price ddp --parameters 7e9 --ranks 32`; there are also `zero`, `tensor`, `pipeline` and `expert`.
 
@@ -190,10 +201,12 @@ for ep in (1, 8):
 # ## Recap
 #
 # The memory decides what you must split, the links decide how: tensor parallel inside a machine, pipelines and data parallel between machines,
-# experts if it is cheaper to send tokens than weights. Sharding saves memory, but needs gathers for each micro-batch. **Price the split before you
+# experts if it is cheaper to send tokens than weights. Sharding saves memory, but needs gathers for each micro-batch, which
+# only long computing hides. **Price the split before you
 # rent the machine.**
 #
-# **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · M. Shoeybi et al., *Megatron-LM*,
+# **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · V. Korthikanti et al., *Reducing activation recomputation*,
+# [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) · H. Liu et al., *Ring attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889) · M. Shoeybi et al., *Megatron-LM*,
 # [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) · J. Kaplan et al., *Scaling laws for neural language models*,
 # [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) · H. Touvron et al., *LLaMA*, [arXiv:2302.13971](https://arxiv.org/abs/2302.13971) (table 2) · A. Jiang et al.,
 # *Mixtral of experts*, [arXiv:2401.04088](https://arxiv.org/abs/2401.04088) (table 1) · the machines: `allranks simulate --list`

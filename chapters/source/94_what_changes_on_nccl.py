@@ -11,11 +11,10 @@
 # %% name="start_world"
 import time
 
-import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
 
-from allranks import World, ask
+from allranks import World, ask, plots
 
 world = World(rules="nccl")
 world
@@ -49,19 +48,18 @@ for rank, (value, call_s, read_s) in enumerate(answers):
     print(f"rank {rank}: sum {value:g}, all_reduce returned after {call_s:.2f} s, reading it took {read_s:.2f} s more")
 
 # %% name="late_figure"
-figure, axes = plt.subplots(figsize=(7, 1 + 0.4 * world.ranks), layout="constrained")
+figure, axes = plots.chart("seconds since rank 1 began", "", size=(7, 1 + 0.4 * world.ranks))
 for rank, (_, call_s, read_s) in enumerate(answers):
     start = 1.0 if rank == 0 else 0.0
-    axes.barh(rank, call_s, left=start, color="C0", label="the call" if rank == 0 else None)
-    axes.barh(rank, read_s, left=start + call_s, color="C1", label="reading the value" if rank == 0 else None)
+    axes.barh(rank, call_s, left=start, color=plots.WIRE, label="the call" if rank == 0 else None)
+    axes.barh(rank, read_s, left=start + call_s, color=plots.WORK, label="reading the value" if rank == 0 else None)
 axes.set(
-    xlabel="seconds since rank 1 began",
     yticks=range(world.ranks),
     yticklabels=[f"rank {r}" for r in range(world.ranks)],
 )
 axes.invert_yaxis()
 axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
-plt.show()
+figure
 
 # %% [markdown] name="returned_explained"
 # On NCCL a call only puts the operation into the GPU's queue, a *stream*, and returns. What you compute from `x` goes into the same queue, behind it. The

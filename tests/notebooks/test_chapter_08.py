@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from allranks import schedules
+from allranks import explore, schedules
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -61,17 +61,16 @@ def test_all_reduce_algorithms(ranks, solved):
     first, second = re.findall(r"with children: \[(.*?)\]", chapter.text("trees"))
     assert not set(first.split(", ")) & set(second.split(", "))
 
-    milliseconds = [float(t) for t in re.findall(r"([\d.]+) ms", chapter.text("segments"))]
-    best = milliseconds.index(min(milliseconds))
-    assert best == 2  # k = 4, which is what "about four" says
+    (milliseconds,) = chapter.curves("segments").values()
+    assert min(milliseconds, key=lambda point: point[1])[0] == 4  # which is what "about four" says
 
-    winners = {
-        line.split(" bytes: ")[0].strip(): line.split(" bytes: ")[1] for line in chapter.text("winners").splitlines()
-    }
-    assert winners["1,000"].startswith("recursive doubling")
-    assert winners["1,000,000,000"].startswith("rabenseifner")
+    assert WIDGET in chapter.outputs("competition")[0].data
+    assert chapter.text("competition").startswith(
+        "At 1,000,000 bytes on 32 ranks recursive doubling is the fastest: 50 µs"
+    )
+    winners = [explore.crossover(32, n, 5e-6, 200e9).text() for n in (1e3, 1e9)]
+    assert "recursive doubling is the fastest" in winners[0] and "rabenseifner is the fastest" in winners[1]
     assert "it is 205 for very short vectors" in chapter.text("answer")
-    assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("competition"))
 
     formula = {}
     for line in chapter.text("crossing_formula").splitlines()[1:]:
@@ -93,15 +92,17 @@ def test_all_reduce_algorithms(ranks, solved):
     lines = [x for x in chapter.text("crossing_measured").splitlines() if " | " in x]
     assert [x.split(":")[0] for x in lines] == ["tree | ring", "tree | rabenseifner", "rabenseifner | ring"]
     assert all(re.search(r"formula (never|[\d,]+ KB); measured (never|between \d+ and \d+ KiB)", x) for x in lines)
-    assert any("image/png" in output.get("data", {}) for output in chapter.outputs("crossing_measured"))
+    assert {"tree", "rabenseifner", "ring"} < set(chapter.curves("crossing_measured"))
 
     rows = chapter.text("measured").splitlines()[1:]
     names = {row[:20].strip() for row in rows}
     assert names == {"flat", "library"} | ({"recursive doubling"} if math.log2(ranks).is_integer() else set())
     assert all(float(t) > 0 for row in rows for t in re.findall(r"([\d.]+) ms", row))
 
-    ratios = [float(row.split()[-1]) for row in chapter.text("tuner_table").splitlines()[1:]]
-    assert ratios[0] == 0.99  # one machine: equal within 2 %
+    latency = chapter.curves("tuner_table")
+    ratios = [ring / tree for (_, ring), (_, tree) in zip(latency["ring"], latency["tree"], strict=True)]
+    assert ratios[0] == pytest.approx(0.99, abs=0.005)  # one machine: equal within 2 %
+    assert f"{ratios[0]:.2f} on 1 machine, {ratios[-1]:.1f} on 128" in chapter.text("tuner_table")
     assert ratios == sorted(ratios)
 
 

@@ -70,6 +70,8 @@ def test_all_to_all(ranks, solved):
     assert left == [1.5, 6.0, 6.0]
     even, skewed = (float(x) for x in re.findall(r"(\d+) µs", chapter.text("skew")))
     assert skewed > 3 * even  # priced by the virtual clock, the same on every machine
+    assert chapter.text("skew_explored").startswith("50 % of the tokens go to expert 0: 597 µs")
+    assert WIDGET in chapter.outputs("skew_explored")[0].data
     assert "0.694 GB a rank" in chapter.text("bill")
 
 

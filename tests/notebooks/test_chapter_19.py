@@ -44,6 +44,8 @@ def test_topology(ranks, solved):
     assert "cards used: {7}" in chapter.text("ring")
     assert [numbers(line)[-1] for line in chapter.text("robin").splitlines()] == [1.0, 8.0]
     assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("watch"))
+    assert WIDGET in chapter.outputs("placement")[0].data
+    assert chapter.text("placement").startswith(f"ring, ranks in order, on dgx-h100: {formula:.1f} ms")
 
     found = re.findall(r"^(\S+) +(\w+) +([\d.]+) ms, a rank sends at most ([\d.]+) GB", chapter.text("two_levels"), flags=re.M)  # fmt: skip
     dgx, cloud = ({name: float(ms) for of, name, ms, _ in found if of == machine} for machine in ("dgx-h100", "cloud-ethernet"))  # fmt: skip

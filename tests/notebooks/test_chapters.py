@@ -46,6 +46,15 @@ class Executed:
         parts = [o.get("text") or o.get("data", {}).get("text/plain", "") + "\n" for o in self.outputs(name)]
         return "".join(part for part in parts if not re.fullmatch(r"\d+ s\n", part)).strip()
 
+    def curves(self, name: str) -> dict[str, list[tuple[float, float]]]:
+        """The points of each curve of the figures that the cell showed, by label; they follow the theme."""
+        shown = [
+            output.data for output in self.outputs(name) if "ar-figure" in output.get("data", {}).get("text/html", "")
+        ]
+        assert shown, f"{name} shows no figure"
+        lines = [line.rsplit(": ", 1) for data in shown for line in data["text/plain"].splitlines() if ": " in line]
+        return {label: [tuple(map(float, pair.split())) for pair in points.split(", ")] for label, points in lines}
+
     def by_rank(self, name: str) -> dict[int, str]:
         """What each rank printed in a `%%ranks` cell."""
         found: dict[int, list[str]] = {}
@@ -226,20 +235,20 @@ def test_all_reduce(ranks, solved):
     assert ("not yet" in verdict, "The all-gather half is missing" in verdict) == (not solved, not solved)
     assert chapter.text("ring_live") == str([solved] * ranks)
 
-    times = {
-        row.split()[0]: [float(t) for t in re.findall(r"([\d.]+) ms", row)]
-        for row in chapter.text("competition").splitlines()[1:]
-    }
-    assert min(times, key=lambda name: times[name][0]) == "recursive_doubling_all_reduce"
-    assert min(times, key=lambda name: times[name][2]) == "ring_all_reduce"
+    assert list(chapter.curves("growth").values())[1][-1] == (1024, 2046)
+    times = {name.split(" all_reduce")[0]: dict(points) for name, points in chapter.curves("competition").items()}
+    assert min(times, key=lambda name: times[name][1e3]) == "recursive doubling"
+    assert min(times, key=lambda name: times[name][1e9]) == "ring"
     assert "27.1 GB" in chapter.text("answer")
     assert "bytes alone:             135.6 ms" in chapter.text("answer")
 
-    rows = [line.split() for line in chapter.text("table").splitlines()[1:]]
-    assert [int(row[0]) for row in rows] == [4**k for k in range(9)]
-    assert float(rows[-1][3]) == 1.0  # the last point of the model is fitted to
-    assert all(float(cell) > 0 for row in rows for cell in row[1:])
-    assert any("image/png" in output.get("data", {}) for output in chapter.outputs("figure"))
+    sizes = [1024 * 4**k for k in range(9)]
+    found = chapter.curves("figure")
+    measured, model = found["measured, median of the slowest rank"], found["model"]
+    assert [n for n, _ in measured] == [n for n, _ in model] == pytest.approx(sizes)
+    assert measured[-1] == pytest.approx(model[-1], rel=1e-5)  # the last point of the model is fitted to
+    for (n, seconds), (_, busbw) in zip(measured, chapter.curves("bandwidth")["all_reduce, busbw"], strict=True):
+        assert busbw == pytest.approx(n / seconds / 1e9 * 2 * (ranks - 1) / ranks, rel=1e-4)
     assert all(float(text) != ranks for text in chapter.by_rank("dtype").values())
 
 

@@ -93,15 +93,6 @@ def test_drawing_twice_gives_the_same_bytes_and_stays_small(name, size):
     assert len(pictogram(name, size)) < 12_000
 
 
-def test_colours_are_those_of_the_widgets():
-    css = (ROOT / "utils" / "js" / "src" / "common" / "theme.css").read_text(encoding="utf-8")
-    light, dark = css.split("body[data-jp-theme-light", 1)
-    for colours, text in ((LIGHT, light), (DARK, dark)):
-        for name, value in re.findall(r"--ar-([\w-]+): (#\w+);", text):
-            wide = value if len(value) == 7 else "#" + "".join(2 * c for c in value[1:])
-            assert colours[name] == wide, name
-
-
 def test_every_class_that_is_drawn_has_a_colour_in_both_themes():
     for name in NAMES:
         text = pictogram(name)

@@ -13,7 +13,6 @@ from typing import Any
 
 # name: the module that defines it
 _FROM = {
-    "Calculator": "allranks.widgets.calculator",
     "CheatSheet": "allranks.widgets.cheatsheet",
     "CourseError": "allranks.errors",
     "DeviceError": "allranks.engines.devices",
@@ -42,6 +41,7 @@ _FROM = {
     "Topology": "allranks.topology",
     "Trace": "allranks.trace",
     "TraceError": "allranks.trace",
+    "TrainingStep": "allranks.cost.step",
     "Verdict": "allranks.checking.verdict",
     "World": "allranks.world",
     "WorldError": "allranks.world",
@@ -51,12 +51,14 @@ _FROM = {
     "plan": "allranks.cost.plan",
     "run_schedule": "allranks.simulator",
     "simulate": "allranks.simulator",
+    "training_step": "allranks.cost.step",
 }
 # name: the module
 _MODULES = {
     "bench": "allranks.bench",
     "cost": "allranks.cost",
     "doctor": "allranks.doctor",
+    "explore": "allranks.widgets.explorables",
     "plots": "allranks.plots",
     "schedules": "allranks.schedules",
     "topology": "allranks.topology",

@@ -22,6 +22,7 @@ from allranks.cost.nccl import (
     nccl_latency_us,
     nccl_time_us,
 )
+from allranks.cost.skew import dropped_share, skewed_exchange_s
 from allranks.cost.terms import CostError, Terms
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "best_segments",
     "bus_factor",
     "busbw_gb_per_s",
+    "dropped_share",
     "fit",
     "formula",
     "lower_bound",
@@ -47,6 +49,7 @@ __all__ = [
     "nccl_latency_us",
     "nccl_time_us",
     "price",
+    "skewed_exchange_s",
     "student_t",
     "terms",
     "two_level",

@@ -1,8 +1,8 @@
 """A plan of a training run: a model, a machine, and how the model is split over its ranks; and what a step then sends.
 
 The prices are those of `allranks.cost.workload`; a plan adds which ranks form a group, and which links join them. Ranks are
-numbered as Megatron-LM does by default: tensor parallel ranks are neighbours, then come the data parallel ranks (with the
-expert parallel ones among them), and the stages of the pipeline are farthest apart. Imports without torch.
+numbered as Megatron-LM does by default: tensor parallel ranks are neighbours, then come the context parallel ones, then the
+data parallel ranks (with the expert parallel ones among them), and the stages of the pipeline are farthest apart. Imports without torch.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ MODELS: dict[str, Model] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a step of training is split over dp * tp * pp ranks.
+    """How a step of training is split over dp * tp * pp * cp ranks.
 
-    `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages; `ep` of the `dp`
-    ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
+    `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages, `cp` of context
+    parallel ranks, which have equal parts of each sequence; `ep` of the `dp` ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
     computes batch / dp of them, `microbatch` at a time. Raises WorkloadError if these numbers do not fit together.
 
     >>> split = plan("7B", "dgx-h100", dp=4, tp=8)
@@ -80,6 +80,7 @@ class Plan:
     tp: int = 1
     pp: int = 1
     ep: int = 1
+    cp: int = 1
     zero_stage: int = 0
     bucket_nbytes: float | None = workload.DDP_BUCKET_NBYTES
     batch: int = 256
@@ -88,7 +89,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         model = self.model
-        for name in ("dp", "tp", "pp", "ep", "batch", "microbatch"):
+        for name in ("dp", "tp", "pp", "ep", "cp", "batch", "microbatch"):
             _check_positive(name, getattr(self, name))
         for name in ("layers", "hidden", "sequence"):
             _check_positive(name, getattr(model, name))
@@ -100,13 +101,18 @@ class Plan:
         if self.zero_stage not in (0, 1, 2, 3):
             raise WorkloadError(f"there is no ZeRO stage {self.zero_stage!r}; there are 1, 2 and 3, and 0 is plain DDP")
         if self.ranks > MAX_RANKS:
-            raise WorkloadError(f"dp x tp x pp is {self.ranks} ranks; it must be at most {MAX_RANKS}")
+            raise WorkloadError(f"dp x tp x pp x cp is {self.ranks} ranks; it must be at most {MAX_RANKS}")
         workload.nbytes_of(self.dtype)
         self._check_divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
         self._check_divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
+        self._check_divides("sequence", model.sequence, "cp", self.cp, "every rank has as many tokens")
         self._check_divides(
             "batch", self.batch, "dp x microbatch", self.dp * self.microbatch, "every replica does whole ones"
         )
+        if self.ep > 1 and self.cp > 1:
+            raise WorkloadError(
+                f"ep is {self.ep} and cp is {self.cp}; one of them must be 1, because both are not priced"
+            )
         if self.ep > 1 and model.experts < 2:
             raise WorkloadError(f"ep is {self.ep}, but the model {model.name} has no experts to spread")
         if self.ep > 1:
@@ -122,7 +128,7 @@ class Plan:
     @property
     def ranks(self) -> int:
         """The world size."""
-        return self.dp * self.tp * self.pp
+        return self.dp * self.tp * self.pp * self.cp
 
     @property
     def microbatches(self) -> int:
@@ -135,40 +141,54 @@ class Plan:
 
         ZeRO shards the optimizer's 12 bytes a parameter (stages 1 to 3), the gradients (2 and 3) and the weights (3).
         """
+        return sum(self.state_parts)
+
+    @property
+    def state_parts(self) -> tuple[float, float, float]:
+        """Bytes of the weights, of the gradients and of Adam's state on one rank."""
         element = workload.nbytes_of(self.dtype)
         optimizer = OPTIMIZER_NBYTES - (4 if element == 4 else 0)  # float32 weights need no copy
+        found = [0.0, 0.0, 0.0]
         dense, expert = self._parameters
-        total = 0.0
-        for count, ways in ((dense, self.dp), (expert, self.dp // self.ep)):
-            shards = [ways if self.zero_stage >= stage else 1 for stage in (1, 2, 3)]
-            total += count * (optimizer / shards[0] + element / shards[1] + element / shards[2])
-        return total
+        for count, ways in ((dense, self.dp * self.cp), (expert, self.dp // self.ep)):
+            for part, (nbytes, first_stage) in enumerate(((element, 3), (element, 2), (optimizer, 1))):
+                found[part] += count * nbytes / (ways if self.zero_stage >= first_stage else 1)
+        return found[0], found[1], found[2]
 
     @cached_property
     def prices(self) -> dict[str, Price]:
-        """What a rank of an inner pipeline stage sends in a step, by kind: "data", "tensor", "pipeline" and "expert".
+        """What a rank of an inner pipeline stage sends in a step, by kind: "data", "tensor", "context", "pipeline", "expert".
 
         A kind whose groups have one rank sends nothing and is left out.
         """
         model, m = self.model, self.microbatches
-        stage = model.layers // self.pp
+        stage, tokens = model.layers // self.pp, model.sequence // self.cp
         found = {}
-        if self.dp > 1:
+        if self.dp * self.cp > 1:
             found["data"] = self._data()
         if self.tp > 1:
             group = self.group(1, self.tp)
-            price = workload.tensor_parallel(stage, self.microbatch, model.sequence, model.hidden, group, self.dtype)
+            price = workload.tensor_parallel(stage, self.microbatch, tokens, model.hidden, group, self.dtype)
             found["tensor"] = price.times(m)
-        if self.pp > 1:
-            group = self.group(self.tp * self.dp, self.pp)
-            found["pipeline"] = workload.pipeline_parallel(
-                m, self.microbatch, model.sequence, model.hidden, group, self.dtype
+        if self.cp > 1:
+            group = self.group(self.tp, self.cp)
+            price = workload.context_parallel(
+                stage, self.microbatch, model.sequence, model.hidden / self.tp, group, self.dtype
             )
+            found["context"] = price.times(m)
+        if self.pp > 1:
+            group = self.group(self.tp * self.dp * self.cp, self.pp)
+            found["pipeline"] = workload.pipeline_parallel(m, self.microbatch, tokens, model.hidden, group, self.dtype)
         if self.ep > 1:
             group = self.group(self.tp, self.ep, to_all=True)
-            tokens = self.microbatch * model.sequence
             price = workload.expert_parallel(
-                tokens, model.top_k, model.hidden, group, stage, dispatch_dtype=self.dtype, combine_dtype=self.dtype
+                self.microbatch * tokens,
+                model.top_k,
+                model.hidden,
+                group,
+                stage,
+                dispatch_dtype=self.dtype,
+                combine_dtype=self.dtype,
             )
             found["expert"] = price.times(m)
         return found
@@ -230,7 +250,7 @@ class Plan:
         dense, expert = self._parameters
         parts: list[Traffic] = []
         for whose, count, stride, size in (
-            ("", dense, self.tp, self.dp),
+            ("", dense, self.tp, self.dp * self.cp),
             ("experts' ", expert, self.tp * self.ep, self.dp // self.ep),
         ):
             if count and size > 1:

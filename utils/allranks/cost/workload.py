@@ -19,6 +19,7 @@ __all__ = [
     "Price",
     "Traffic",
     "WorkloadError",
+    "context_parallel",
     "ddp",
     "expert_parallel",
     "nbytes_of",
@@ -236,6 +237,29 @@ def pipeline_parallel(
         for what in ways
     )
     return Price("pipeline parallel", parts, efficiency=m / (m + p - 1))
+
+
+def context_parallel(
+    layers: int, batch: int, sequence: int, hidden: float, cluster: Cluster, dtype: str = "bfloat16"
+) -> Price:
+    """Context parallelism: each rank has a part of every sequence, and keys and values go round (arXiv:2310.01889).
+
+    In each layer a rank sends keys and values of sequence / p tokens p-1 times forward; backward it sends them again, and p-1
+    times their gradients. `hidden` is the width of the keys on one rank, as wide as that of the queries: a model whose queries
+    share keys sends less. Raises WorkloadError.
+
+    >>> workload.context_parallel(32, 1, 8192, 4096, workload.Cluster(4, 25e9)).calls
+    288
+    """
+    p = cluster.ranks
+    tokens = _positive("sequence", sequence) / p
+    nbytes = 2 * _positive("batch", batch) * tokens * _positive("hidden", hidden) * nbytes_of(dtype)
+    calls = int(_positive("layers", layers)) * (p - 1)
+    ways = ("keys and values, forward", "keys and values, backward", "their gradients")
+    seconds = calls * (cluster.alpha_s + nbytes / cluster.bytes_per_s)
+    return Price(
+        "context parallel", tuple(Traffic(what, "send", calls, nbytes, calls * nbytes, seconds) for what in ways)
+    )
 
 
 def expert_parallel(

@@ -1,47 +1,12 @@
-"""The colours of the still pictures, those of js/src/common/theme.css, and the style sheets that put them into an SVG or a page."""
+"""The colours of the still pictures, those of the theme, and the style sheets that put them into an SVG or a page."""
 
 from __future__ import annotations
 
 import re
 
+from allranks.theme import DARK, LIGHT
+
 HUES = 4
-LIGHT = {
-    "rank-0": "#0072b2",
-    "rank-1": "#e69f00",
-    "rank-2": "#009e73",
-    "rank-3": "#dd9cc4",
-    "on-rank-0": "#ffffff",
-    "on-rank": "#1b1f24",
-    "wire": "#56b4e9",
-    "work": "#b4bcc5",
-    "lost": "#d55e00",
-    "lost-text": "#b34700",
-    "you": "#f0e442",
-    "on-you": "#1b1f24",
-    "ink": "#1b1f24",
-    "soft": "#57606a",
-    "line": "#c9d0d8",
-    "hair": "#e6e9ed",
-    "panel": "#f5f6f8",
-    "paper": "#ffffff",
-}
-DARK = LIGHT | {
-    "rank-0": "#3d9be0",
-    "rank-2": "#12a078",
-    "rank-3": "#f0bcd9",
-    "on-rank-0": "#101215",
-    "on-rank": "#101215",
-    "work": "#58616b",
-    "lost": "#f0701c",
-    "lost-text": "#ff9a5c",
-    "on-you": "#101215",
-    "ink": "#e8eaed",
-    "soft": "#adb5be",
-    "line": "#4a525c",
-    "hair": "#2b3037",
-    "panel": "#1f2328",
-    "paper": "#16191d",
-}
 # An <img> learns the system's theme, not Jupyter's: words beside the boxes must be legible on the other theme's page too.
 WORDS = ("#6a727b", "#7f878f")
 # of a ribbon's colour, the rest is paper: where each number goes to one rank, and where it goes to several

@@ -1,6 +1,6 @@
 """Questions to a reader: `ask` takes a prediction; `Quiz` asks one question and `Drill` many, with a reason for each answer.
 
-Calculator (calculator.py) and CheatSheet (cheatsheet.py) are taken from `allranks`: they import the cost model.
+The explorables (explorables.py) and CheatSheet (cheatsheet.py) are taken from `allranks`: they import the cost model.
 """
 
 from allranks.widgets.drill import Drill, DrillError, Question, Quiz

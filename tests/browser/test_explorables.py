@@ -1,0 +1,181 @@
+"""The explorables on a page without a kernel: keys move them, a live region says the number, both themes, both widths."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from allranks import cost, explore, plan, plots, workload
+from allranks.cost.step import training_step
+from allranks.cost.workload import Cluster
+
+pytestmark = pytest.mark.browser
+WIDGETS = {
+    "crossover": explore.crossover,
+    "overlap": explore.overlap,
+    "memory": lambda: explore.memory(zero_stage=1, tp=4, pp=2),
+    "placement": explore.placement,
+    "skew": explore.skew,
+}
+SMALL_TEXT = """() => [...document.querySelectorAll(".ar-explore *")].filter((e) => {
+  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  return own && e.getClientRects().length && parseFloat(getComputedStyle(e).fontSize) < 12;
+}).map((e) => e.outerHTML)"""
+SMALL_TARGETS = """(least) => [...document.querySelectorAll(".ar-explore :is(button, input, select, summary)")]
+  .filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < least).map((e) => e.outerHTML)"""
+CUT = """() => [...document.querySelectorAll(".ar-explore svg text")].filter((text) => {
+  const [a, b] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
+  return a.left < b.left - 2 || a.right > b.right + 2 || a.bottom > b.bottom + 2;
+}).map((e) => e.textContent)"""
+
+
+@pytest.fixture
+def explored(new_page, tmp_path):
+    """A function that shows an explorable on a page of its own, without a kernel and without a network."""
+
+    def start(widget, width: int = 1280, theme: str = "light"):
+        page = new_page(viewport={"width": width, "height": 900}, offline=True)
+        shown = widget._repr_mimebundle_()[0]["text/html"]
+        path = tmp_path / "page.html"
+        head = f'<!doctype html><html lang=en><meta charset=utf-8><body data-theme="{theme}" style="margin:0">'
+        path.write_text(f"{head}{shown}</body></html>", encoding="utf-8")
+        page.goto(path.as_uri())
+        page.wait_for_selector(".ar-explore[data-ready]")
+        return page
+
+    return start
+
+
+def said(page) -> str:
+    """What the live region says, once the reader has paused."""
+    page.wait_for_function(
+        "() => { const root = document.querySelector('.ar-explore');"
+        " return root.querySelector('[aria-live]').textContent === root.dataset.sentence; }"
+    )
+    return page.locator(".ar-explore [aria-live]").text_content()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("kind", WIDGETS)
+def test_it_can_be_read_and_pressed(explored, kind, width, theme):
+    page = explored(WIDGETS[kind](), width, theme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(SMALL_TEXT) == []
+    assert page.evaluate(CUT) == []
+    assert page.evaluate(SMALL_TARGETS, 44 if width == 390 else 30) == []
+    paper = page.evaluate("getComputedStyle(document.querySelector('.ar-explore')).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[theme]
+    assert page.locator(".ar-explore svg[role=img]:not([aria-label])").count() == 0
+
+
+def test_a_theme_change_recolours_what_is_drawn(explored):
+    page = explored(explore.crossover())
+    colour = "getComputedStyle(document.querySelector('.ar-best')).stroke"
+    before = page.evaluate(colour)
+    page.evaluate("document.body.dataset.theme = 'dark'")
+    assert (before, page.evaluate(colour)) == ("rgb(27, 31, 36)", "rgb(232, 234, 237)")
+
+
+def test_keys_alone_move_the_crossover_and_the_figures_are_the_models(explored):
+    page = explored(explore.crossover(ranks=24, nbytes=2e6))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.dataset.key") == "p"
+    page.keyboard.press("End")
+    assert page.locator("[data-key=p]").get_attribute("aria-valuetext") == "1024"
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    ring = float(cost.price("all_reduce", "ring", 1024, 100, 5e-6, 1 / 50e9))
+    assert f"{1e3 * ring:.1f} ms" == "10.2 ms" == page.locator(".ar-row[data-algorithm=ring] b").text_content()
+    assert said(page).startswith("At 100 B on 1024 ranks recursive doubling is the fastest: 50 µs; then ")
+    winners = page.locator(".ar-crossover rect[data-winner]").evaluate_all("all => all.map((e) => e.dataset.winner)")
+    assert winners == ["recursive doubling", "rabenseifner"], "for a power of two the ring never wins"
+
+
+def test_a_drag_along_the_plot_moves_the_size(explored):
+    page = explored(explore.crossover())
+    box = page.locator(".ar-plot").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 200, steps=4)
+    page.mouse.up()
+    size = page.locator(".ar-slider:has([data-key=n]) output").text_content()
+    assert re.fullmatch(r"(\d\d\d MB|1\.\d GB)", size) and said(page).startswith(f"At {size} on 24 ranks")
+
+
+def test_the_overlap_says_what_workload_says(explored):
+    page = explored(explore.overlap())
+    first = workload.ddp(7e9, Cluster(32, 200e9, 5e-6), bucket_nbytes=1e9, backward_s=0.12).exposed_s
+    assert page.locator(".ar-big").text_content() == f"{1e3 * first:.1f} ms"
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    whole = workload.ddp(7e9, Cluster(32, 200e9, 5e-6), bucket_nbytes=None, backward_s=0.12)
+    assert (
+        said(page)
+        == f"Of {1e3 * whole.seconds:.0f} ms of communication in one call the step waits {1e3 * whole.exposed_s:.0f} ms."
+    )
+    page.keyboard.press("Home")
+    assert "14,000 buckets" in page.locator(".ar-lanes").text_content()
+
+
+def test_memory_by_keys_and_a_split_that_is_impossible(explored):
+    page = explored(explore.memory(zero_stage=1, tp=4, pp=2))
+    found = training_step(plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048))
+    assert page.locator(".ar-big").text_content() == f"{100 * found.mfu:.0f} % MFU"
+    held = page.locator("[data-part=activations]").get_attribute("data-bytes")
+    assert float(held) == pytest.approx(found.memory["activations"])
+    page.locator("button[data-key=tp][data-value='1']").focus()
+    page.keyboard.press("Enter")
+    assert said(page).startswith("192 GB of H100's 80 GB: 112 GB too much.")
+    assert page.locator("button[data-key=tp][data-value='1']").get_attribute("aria-pressed") == "true"
+    assert page.locator(".ar-over").count() == 1
+    page.locator("summary").press("Enter")
+    page.locator("select[data-key=ranks]").select_option("1")
+    assert "not enough GPUs" in said(page)
+    assert page.locator("button[data-key=pp][data-value='8']").get_attribute("aria-disabled") == "true"
+
+
+def test_a_placement_that_shares_cards_costs_time(explored):
+    page = explored(explore.placement())
+    page.locator("button[data-value=cloud-ethernet]").press("Enter")
+    before = float(page.locator(".ar-big").text_content().split()[0])
+    page.locator("button[data-value='round robin']").press("Enter")
+    placed = explore.placement().data["machines"]["cloud-ethernet"]["placements"]
+    good, bad = (placed[name]["runs"]["ring"]["seconds"] for name in ("in order", "round robin"))
+    assert before == round(1e3 * good) and bad == pytest.approx(8 * good, rel=0.01)
+    assert said(page).startswith(f"{bad:.1f} s: The busiest link is the card of node 0")
+    assert page.locator(".ar-seat[data-rank='1']").count() == 1
+
+
+def test_a_capacity_bounds_the_exchange_and_says_what_it_drops(explored):
+    page = explored(explore.skew())
+    assert page.locator(".ar-big").text_content() == "× 3.4"
+    page.locator("button[data-key=capacity][data-value='2']").press("Enter")
+    even, now = (cost.skewed_exchange_s(8, 560 * 7168 * 2, s, 5e-6, 1 / 50e9, c) for s, c in ((1 / 8, None), (0.5, 2)))
+    assert said(page).startswith(f"{now / even:.1f} times as long") and "25 % of the tokens are dropped" in said(page)
+
+
+def test_the_kernel_learns_what_was_chosen_and_moves_the_sliders(lab, new_page):
+    page = new_page(viewport={"width": 1400, "height": 900})
+    code = "from allranks import explore\n\nshown = explore.memory(zero_stage=3)\nshown"
+    lab.open(page, lab.write(code, "print(shown.plan.tp, shown.set(tp=2).plan.tp)"))
+    lab.run_all(page)
+    page.wait_for_selector(".ar-explore[data-ready]")
+    page.wait_for_selector("button[data-key=tp][data-value='2'][aria-pressed=true]")
+    lab.close_sessions()
+
+
+def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
+    figure = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
+    page = new_page(viewport={"width": 390, "height": 800})
+    page.set_content(f'<body data-theme="dark" style="background:#16191d">{figure._repr_html_()}</body>')
+    sheet = "getComputedStyle(document.querySelector('#patch_1 path')).fill"
+    letters = "getComputedStyle(document.querySelector('.ar-figure svg')).fill"
+    assert (page.evaluate(sheet), page.evaluate(letters)) == ("none", "rgb(232, 234, 237)")
+    page.evaluate("document.body.dataset.theme = 'light'")
+    assert page.evaluate(letters) == "rgb(27, 31, 36)"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    smallest = """Math.min(...[...document.querySelectorAll(".ar-figure text")].filter((e) => !e.children.length).map(
+      (e) => parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)))"""
+    assert page.evaluate(smallest) >= 11

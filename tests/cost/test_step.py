@@ -1,0 +1,99 @@
+"""A step of training: its memory and seconds, by hand; context parallelism; and the exchange with a favourite."""
+
+from __future__ import annotations
+
+import pytest
+from allranks import cost, plan
+from allranks.cost import workload
+from allranks.cost.step import activation_nbytes, training_step
+from allranks.cost.workload import WorkloadError
+
+
+def test_a_step_by_hand():
+    split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
+    found = training_step(split, flop_per_s=1e15, kernels=0.5)
+    useful = 6 * 65.2e9 * 2048 * 2048 / (64 * 1e15)
+    assert found.spent["useful"] == pytest.approx(useful)
+    assert found.spent["kernels"] == pytest.approx(useful)
+    assert found.spent["tensor"] == split.prices["tensor"].seconds
+    assert found.spent["waits"] == pytest.approx((2 * useful + found.spent["tensor"]) / 256)
+    # 256 microbatches: the gradients have the computing of one of them, 40 layers, nearly nothing to hide behind
+    data, one = split.prices["data"].seconds, 2 * useful / 256
+    assert found.spent["data"] == pytest.approx(max(data - one * 39 / 40, data / 40))
+    assert found.mfu == pytest.approx(useful / sum(found.spent.values()))
+    assert found.lost_s == pytest.approx(found.seconds - 2 * useful)
+
+
+def test_memory_is_that_of_the_plan_and_what_activations_take():
+    split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
+    found = training_step(split, other_nbytes=0)
+    assert found.nbytes - found.memory["activations"] == split.state_nbytes == sum(split.state_parts)
+    assert activation_nbytes(split) == 34 * 2048 * 8192 * 80 / 4  # the first stage holds two microbatches of 40 layers
+    cut = plan("LLaMA 65B", "dgx-h100", dp=4, tp=4, pp=2, cp=2, zero_stage=1, batch=2048)
+    assert activation_nbytes(cut) == activation_nbytes(split) / 2
+
+
+def test_zero_3_hides_behind_all_of_the_computing():
+    split = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=3, batch=2048)
+    found = training_step(split)
+    data, compute = split.prices["data"].seconds, found.spent["useful"] + found.spent["kernels"]
+    assert found.spent["data"] == pytest.approx(max(data - compute * (1 - 1 / 2560), data / 2560))
+
+
+def test_one_rank_loses_nothing():
+    assert training_step(plan("7B", "dgx-h100")).lost_s == pytest.approx(0)
+
+
+def test_a_token_uses_the_experts_that_it_goes_to():
+    model = plan("Mixtral 8x7B", "dgx-h100", dp=32, batch=512)
+    active = model.model.parameters - model.model.expert_parameters * 6 / 8
+    assert training_step(model, flop_per_s=1.0).spent["useful"] == pytest.approx(6 * active * 512 * 4096 / 32)
+
+
+def test_context_parallel_ranks_share_sequences_and_gradients():
+    split = plan("LLaMA 65B", "dgx-h100", dp=2, cp=4, zero_stage=1)
+    alone = plan("LLaMA 65B", "dgx-h100", dp=8, zero_stage=1)
+    assert split.ranks == alone.ranks and split.state_nbytes == alone.state_nbytes
+    assert split.prices["data"] == alone.prices["data"]
+    # three times K and V of 512 tokens, forward, backward, and their gradients: 80 layers, 128 microbatches
+    sent = 3 * 3 * 2 * 512 * 8192 * 2 * 80 * 128
+    assert split.prices["context"].bytes_sent == sent
+    assert workload.context_parallel(80, 1, 2048, 8192, split.group(1, 4)).times(128).bytes_sent == sent
+
+
+@pytest.mark.parametrize(
+    ("model", "split", "words"),
+    [("7B", {"cp": 3}, "sequence is 2048"), ("Mixtral 8x7B", {"cp": 2, "ep": 2, "dp": 2}, "both are not priced")],
+)
+def test_what_context_parallelism_can_not_do(model, split, words):
+    with pytest.raises(WorkloadError, match=words):
+        plan(model, "dgx-h100", **split)
+
+
+@pytest.mark.parametrize("hottest", [1 / 8, 0.5, 0.9])
+def test_the_skewed_exchange_is_what_the_wires_clock_counts(hottest):
+    import torch
+    import torch.distributed as dist
+    from allranks import wire
+
+    def exchange():
+        rank, p = dist.get_rank(), dist.get_world_size()
+        share = [round(5600 * part) for part in [hottest] + [(1 - hottest) / 7] * 7]
+        out = [torch.zeros(n, dtype=torch.uint8) for n in share]
+        for turn in range(1, p):
+            up, down = (rank + turn) % p, (rank - turn) % p
+            arriving = torch.empty_like(out[rank])
+            pair = [dist.P2POp(dist.isend, out[up], up), dist.P2POp(dist.irecv, arriving, down)]
+            for work in dist.batch_isend_irecv(pair):
+                work.wait()
+
+    found = wire.run(exchange, ranks=8, alpha=5e-6, beta=1e-8).seconds
+    assert found == pytest.approx(cost.skewed_exchange_s(8, 5600, hottest, 5e-6, 1e-8), rel=1e-3)
+
+
+def test_a_capacity_bounds_the_time_and_drops_the_rest():
+    assert cost.skewed_exchange_s(8, 800, 0.5, 1, 1, capacity=2) == 7 * (1 + 200)
+    assert cost.dropped_share(8, 0.5, capacity=2) == 0.25
+    for bad in ({"hottest": 0.1}, {"hottest": 1.1}, {"hottest": 0.5, "capacity": 0.5}):
+        with pytest.raises(cost.CostError):
+            cost.skewed_exchange_s(8, 800, alpha=1, beta=1, **bad)

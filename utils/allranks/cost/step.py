@@ -1,0 +1,151 @@
+"""One step of training on a plan: the memory that it needs on the fullest rank, and what its seconds are spent on.
+
+The communication is that of `allranks.cost.plan`. What a plan does not know is assumed here, and every assumption is a
+field or named in the docstring of the function that makes it. Imports without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allranks.cost import workload
+from allranks.cost.plan import Plan
+
+__all__ = ["GPUS", "Gpu", "TrainingStep", "activation_nbytes", "training_step"]
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU's memory in bytes, and its peak for bfloat16 without sparsity."""
+
+    name: str
+    nbytes: float
+    flop_per_s: float
+    source: str
+
+
+# The GPU of each machine of `topology.PRESETS`.
+GPUS: dict[str, Gpu] = {
+    "dgx-a100": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet"),
+    "dgx-h100": Gpu("H100", 80e9, 989e12, "NVIDIA H100 datasheet, SXM"),
+    "nvl72": Gpu("B200", 186e9, 2500e12, "NVIDIA GB200 NVL72 datasheet: 13.4 TB and 180 PFLOP/s dense for 72 GPUs"),
+    "cloud-ethernet": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet, PCIe"),
+}
+# of the peak, what the kernels of a layer reach without any communication (assumed)
+KERNELS = 0.62
+# what the CUDA context, NCCL's buffers and fragmentation take (assumed)
+OTHER_NBYTES = 4e9
+# of a token and an element of `hidden`, a layer keeps 16 elements and two dropout masks of a byte: arXiv:2205.05198,
+# section 4, where attention is recomputed and the sequence is split over the tensor parallel ranks
+ELEMENTS_KEPT, MASKS_NBYTES = 16, 2
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """A step of training: bytes of memory by what they hold, and seconds by what they are spent on.
+
+    `memory` has "weights", "gradients", "optimizer", "activations" and "other"; `spent` has "useful" (the arithmetic at the
+    peak), "kernels" (what it takes longer, because kernels are slower than the peak), "tensor", "context", "expert", "waits"
+    (of the pipeline), "data" (what computing does not hide) and "sends" (between stages). All parts follow one another.
+
+    >>> split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
+    >>> found = training_step(split)
+    >>> round(found.nbytes / 1e9), round(found.seconds), round(found.mfu, 2)
+    (60, 48, 0.54)
+    """
+
+    plan: Plan
+    memory: dict[str, float]
+    spent: dict[str, float]
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of memory on the fullest rank."""
+        return sum(self.memory.values())
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole step."""
+        return sum(self.spent.values())
+
+    @property
+    def lost_s(self) -> float:
+        """The seconds in which a rank does not compute: communication and waits."""
+        return self.seconds - self.spent["useful"] - self.spent["kernels"]
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOP utilization: the share of the step that its arithmetic would take at the peak."""
+        return self.spent["useful"] / self.seconds
+
+
+def training_step(
+    plan: Plan, flop_per_s: float | None = None, kernels: float = KERNELS, other_nbytes: float = OTHER_NBYTES
+) -> TrainingStep:
+    """The memory and the seconds of a step.
+
+    A parameter and token take 6 operations (Kaplan et al., arXiv:2001.08361); a token uses only its `top_k` experts.
+    Kernels reach the share `kernels` of the peak, `flop_per_s`: by default that of the machine's GPU, or of an H100.
+    Pipeline stages wait (pp-1)/m of the time that their microbatches take. Communication of data parallelism hides behind the
+    computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest.
+
+    >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
+    >>> max(found.memory, key=found.memory.get)
+    'weights'
+    """
+    if flop_per_s is None:
+        flop_per_s = GPUS.get(plan.machine.name, GPUS["dgx-h100"]).flop_per_s
+    model, m = plan.model, plan.microbatches
+    idle = model.expert_parameters * (1 - model.top_k / model.experts) if model.experts else 0.0
+    useful = 6 * (model.parameters - idle) * plan.batch * model.sequence / (plan.ranks * flop_per_s)
+    compute = useful / kernels
+    seconds = {kind: price.seconds for kind, price in plan.prices.items()}
+    tensor, context, expert = (seconds.get(kind, 0.0) for kind in ("tensor", "context", "expert"))
+    busy = compute + tensor + context + expert
+    spent = {
+        "useful": useful,
+        "kernels": compute - useful,
+        "tensor": tensor,
+        "context": context,
+        "expert": expert,
+        "waits": busy * (plan.pp - 1) / m,
+        "data": _exposed_s(plan, seconds.get("data", 0.0), compute),
+        "sends": seconds.get("pipeline", 0.0),
+    }
+    return TrainingStep(plan, _memory(plan, other_nbytes), spent)
+
+
+def activation_nbytes(plan: Plan) -> float:
+    """Bytes of activations on a rank of the first stage, with attention recomputed (arXiv:2205.05198, section 4).
+
+    A layer keeps 34 bytes (of 16-bit elements) for each token and element of `hidden`, divided among the tensor and the
+    context parallel ranks. The first of pp stages holds up to pp microbatches at a time (1F1B).
+    """
+    model = plan.model
+    kept = ELEMENTS_KEPT * workload.nbytes_of(plan.dtype) + MASKS_NBYTES
+    layer = kept * plan.microbatch * model.sequence * model.hidden / (plan.tp * plan.cp)
+    return layer * (model.layers // plan.pp) * min(plan.pp, plan.microbatches)
+
+
+def _memory(plan: Plan, other_nbytes: float) -> dict[str, float]:
+    """Bytes by what they hold; the first three are those of `Plan.state_nbytes`."""
+    weights, gradients, optimizer = plan.state_parts
+    return {
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": optimizer,
+        "activations": activation_nbytes(plan),
+        "other": other_nbytes,
+    }
+
+
+def _exposed_s(plan: Plan, data_s: float, compute_s: float) -> float:
+    """The seconds of data parallel communication that no computing hides.
+
+    Stages 2 and 3 communicate in each microbatch, 0 and 1 once in a step, for which they have one microbatch's computing.
+    """
+    if not data_s:
+        return 0.0
+    share = 1.0 if plan.zero_stage >= 2 else 1 / plan.microbatches
+    pieces = plan.model.layers // plan.pp * (plan.microbatches if plan.zero_stage >= 2 else 1)
+    return max(data_s - compute_s * share * (1 - 1 / pieces), data_s / pieces)

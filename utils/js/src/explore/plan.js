@@ -1,0 +1,239 @@
+// A step of training by its split, as allranks.cost.plan and allranks.cost.step have it. A test holds the two equal.
+
+/**
+ * @typedef {{alpha_s: number, bytes_per_s: number}} Link
+ * @typedef {object} Machine as topology.PRESETS has it
+ * @property {number} ranks_per_node
+ * @property {number} ranks_per_island
+ * @property {number} nics_per_node
+ * @property {Link} inside
+ * @property {Link | null} host
+ * @property {Link | null} nic
+ * @property {number} nodes_per_leaf 0 for one switch
+ * @property {number} oversubscription
+ * @property {number} flop_per_s
+ *
+ * @typedef {object} Model as cost.plan.MODELS has it
+ * @property {number} parameters
+ * @property {number} layers
+ * @property {number} hidden
+ * @property {number} sequence
+ * @property {number} experts
+ * @property {number} top_k
+ * @property {number} expert_parameters
+ *
+ * @typedef {object} Split
+ * @property {number} dp
+ * @property {number} tp
+ * @property {number} pp
+ * @property {number} cp
+ * @property {number} ep
+ * @property {number} zero_stage
+ * @property {number} batch
+ * @property {number} microbatch
+ *
+ * @typedef {{bucket_nbytes: number, kernels: number, other_nbytes: number}} Assumptions
+ * @typedef {{size: number, alpha: number, rate: number}} Group
+ */
+
+const ELEMENT = 2;
+const OPTIMIZER = 12;
+const ACTIVATION = 34;
+
+/** @param {Split} split */
+export const ranksOf = ({ dp, tp, pp, cp }) => dp * tp * pp * cp;
+
+/**
+ * Why this split is impossible; "" if it is possible.
+ *
+ * @param {Model} model
+ * @param {Split} split
+ */
+export function problem(model, split) {
+  const { dp, pp, tp, cp, ep, batch, microbatch } = split;
+  if (!Number.isInteger(dp) || dp < 1) return "not enough GPUs for this split";
+  if (model.layers % pp) return `${model.layers} layers are not ${pp} equal stages`;
+  if (model.hidden % tp) return `${model.hidden} columns are not ${tp} equal parts`;
+  if (model.sequence % cp) return `${model.sequence} tokens are not ${cp} equal parts`;
+  if (batch % (dp * microbatch)) return `${batch} sequences are not whole microbatches on ${dp} replicas`;
+  if (ep > 1 && cp > 1) return "EP together with CP is not priced";
+  if (ep > 1 && (model.experts < 2 || model.experts % ep)) return `${model.experts} experts are not ${ep} equal parts`;
+  if (dp % ep) return `EP ${ep} does not divide DP ${dp}`;
+  return "";
+}
+
+/**
+ * Whether every group of `size` ranks, `stride` apart, lies inside one unit of the machine.
+ *
+ * @param {number} stride
+ * @param {number} size
+ * @param {number} unit
+ * @param {number} ranks
+ */
+const staysWithin = (stride, size, unit, ranks) => ranks <= unit || unit % (stride * size) === 0;
+
+/**
+ * @param {Machine} machine
+ * @param {number} ranks
+ * @param {number} stride
+ * @param {number} size
+ * @param {boolean} toAll
+ * @returns {Group}
+ */
+export function groupOf(machine, ranks, stride, size, toAll = false) {
+  const node = machine.ranks_per_node;
+  const island = machine.ranks_per_island;
+  const rates = [machine.inside.bytes_per_s];
+  const alphas = [machine.inside.alpha_s];
+  if (machine.host && island < node && !staysWithin(stride, size, island, ranks)) {
+    rates.push(machine.host.bytes_per_s / (toAll ? island : Math.min(stride, island)));
+    alphas.push(machine.host.alpha_s);
+  }
+  if (machine.nic && !staysWithin(stride, size, node, ranks)) {
+    const cards = machine.nics_per_node * machine.nic.bytes_per_s;
+    rates.push(cards / (toAll ? node : Math.min(stride, node)));
+    alphas.push(machine.nic.alpha_s);
+    const leaf = node * machine.nodes_per_leaf;
+    if (leaf && !staysWithin(stride, size, leaf, ranks)) {
+      const uplinks = (cards * machine.nodes_per_leaf) / machine.oversubscription;
+      rates.push(uplinks / (toAll ? leaf : Math.min(stride, leaf)));
+    }
+  }
+  return { size, alpha: Math.max(...alphas), rate: Math.min(...rates) };
+}
+
+/**
+ * Seconds of calls of a collective: each has so many passes of p-1 steps, with the p-th part in each.
+ *
+ * @param {Group} group
+ * @param {number} passes 2 for an all-reduce, 1 for its halves and an all-to-all
+ * @param {number} calls
+ * @param {number} nbytes
+ */
+function ring({ size, alpha, rate }, passes, calls, nbytes) {
+  return calls * passes * (size - 1) * alpha + (calls * passes * (size - 1) * nbytes) / size / rate;
+}
+
+/**
+ * Seconds of data parallel communication for `parameters` that a group shares.
+ *
+ * @param {number} parameters
+ * @param {Group} group
+ * @param {Split} split
+ * @param {number} microbatches
+ * @param {number} bucket
+ */
+function dataSeconds(parameters, group, { zero_stage: stage }, microbatches, bucket) {
+  const nbytes = parameters * ELEMENT;
+  if (stage === 0) {
+    const calls = Math.ceil(nbytes / Math.min(bucket, nbytes));
+    return ring(group, 2, calls, nbytes / calls);
+  }
+  const once = ring(group, 1, 1, nbytes);
+  if (stage === 1) return 2 * once;
+  return stage === 2 ? microbatches * once + once : 3 * microbatches * once;
+}
+
+/**
+ * Dense and expert parameters on one rank.
+ *
+ * @param {Model} model
+ * @param {Split} split
+ */
+function parametersOf(model, { tp, pp, ep }) {
+  const expert = ep > 1 ? model.expert_parameters : 0;
+  return { dense: (model.parameters - expert) / (tp * pp), expert: expert / (tp * pp * ep) };
+}
+
+/**
+ * Bytes on the fullest rank, by what they hold.
+ *
+ * @param {Model} model
+ * @param {Split} split
+ * @param {Assumptions} assumed
+ */
+export function memoryOf(model, split, assumed) {
+  const { dp, tp, pp, cp, ep, zero_stage: stage, batch, microbatch } = split;
+  const { dense, expert } = parametersOf(model, split);
+  /** @param {number} nbytes @param {number} from */
+  const held = (nbytes, from) =>
+    (dense * nbytes) / (stage >= from ? dp * cp : 1) + (expert * nbytes) / (stage >= from ? Math.floor(dp / ep) : 1);
+  const layer = (ACTIVATION * microbatch * model.sequence * model.hidden) / (tp * cp);
+  return {
+    weights: held(ELEMENT, 3),
+    gradients: held(ELEMENT, 2),
+    optimizer: held(OPTIMIZER, 1),
+    activations: layer * (model.layers / pp) * Math.min(pp, batch / (dp * microbatch)),
+    other: assumed.other_nbytes,
+  };
+}
+
+/**
+ * Seconds that a rank communicates in a step, by kind; 0 for a kind that the split does not have.
+ *
+ * @param {Model} model
+ * @param {Machine} machine
+ * @param {Split} split
+ * @param {Assumptions} assumed
+ */
+export function pricesOf(model, machine, split, assumed) {
+  const { dp, tp, pp, cp, ep, batch, microbatch } = split;
+  const ranks = ranksOf(split);
+  const m = batch / (dp * microbatch);
+  const layers = model.layers / pp;
+  const tokens = (microbatch * model.sequence) / cp;
+  /** @param {number} stride @param {number} size */
+  const group = (stride, size, toAll = false) => groupOf(machine, ranks, stride, size, toAll);
+  const { dense, expert } = parametersOf(model, split);
+  /** @param {number} count @param {Group} among */
+  const shared = (count, among) =>
+    count && among.size > 1 ? dataSeconds(count, among, split, m, assumed.bucket_nbytes) : 0;
+  const activation = tokens * model.hidden * ELEMENT;
+  const found = { data: 0, tensor: 0, context: 0, pipeline: 0, expert: 0 };
+  if (dp * cp > 1) {
+    found.data = shared(dense, group(tp, dp * cp)) + shared(expert, group(tp * ep, Math.floor(dp / ep)));
+  }
+  if (tp > 1) found.tensor = m * ring(group(1, tp), 2, 4 * layers, activation);
+  if (cp > 1) {
+    const { alpha, rate } = group(tp, cp);
+    found.context = m * 3 * layers * (cp - 1) * (alpha + (2 * activation) / tp / rate);
+  }
+  if (pp > 1) {
+    const { alpha, rate } = group(tp * dp * cp, pp);
+    found.pipeline = (pp > 2 ? 2 : 1) * m * (alpha + activation / rate);
+  }
+  if (ep > 1) found.expert = m * 4 * ring(group(tp, ep, true), 1, layers, activation * model.top_k);
+  return found;
+}
+
+/**
+ * What the seconds of a step are spent on, in the order in which they are drawn.
+ *
+ * @param {Model} model
+ * @param {Machine} machine
+ * @param {Split} split
+ * @param {Assumptions} assumed
+ */
+export function spentOf(model, machine, split, assumed) {
+  const { dp, pp, batch, microbatch, zero_stage: stage } = split;
+  const m = batch / (dp * microbatch);
+  const idle = model.experts ? model.expert_parameters * (1 - model.top_k / model.experts) : 0;
+  const arithmetic = 6 * (model.parameters - idle) * batch * model.sequence;
+  const useful = arithmetic / (ranksOf(split) * machine.flop_per_s);
+  const compute = useful / assumed.kernels;
+  const prices = pricesOf(model, machine, split, assumed);
+  const busy = compute + prices.tensor + prices.context + prices.expert;
+  const often = stage >= 2;
+  const pieces = (model.layers / pp) * (often ? m : 1);
+  const hides = (often ? compute : compute / m) * (1 - 1 / pieces);
+  return {
+    useful,
+    kernels: compute - useful,
+    tensor: prices.tensor,
+    context: prices.context,
+    expert: prices.expert,
+    waits: (busy * (pp - 1)) / m,
+    data: prices.data ? Math.max(prices.data - hides, prices.data / pieces) : 0,
+    sends: prices.pipeline,
+  };
+}

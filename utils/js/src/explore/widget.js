@@ -1,0 +1,26 @@
+// The widget's entry, as anywidget calls it.
+
+import { html } from "../common/dom.js";
+import { THEME } from "../common/theme.js";
+import { crossover } from "./crossover.js";
+import STYLES from "./explore.css";
+import { memory } from "./memory.js";
+import { overlap } from "./overlap.js";
+import { placement } from "./placement.js";
+import { skew } from "./skew.js";
+
+/** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
+const KINDS = { crossover, memory, overlap, placement, skew };
+
+/**
+ * Shows an explorable in `el`; returns what takes it away again.
+ *
+ * @param {{model: import("./frame.js").Model, el: HTMLElement}} context
+ */
+function render({ model, el }) {
+  el.replaceChildren(html("style", {}, THEME + STYLES));
+  const frame = KINDS[model.get("kind")](model, el);
+  return () => frame.remove();
+}
+
+export default { render };

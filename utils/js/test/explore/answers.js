@@ -1,0 +1,30 @@
+// Answers of the formulas to questions in JSON on the standard input, for tests/widgets/test_explore_formulas.py.
+
+import { readFileSync } from "node:fs";
+import { ALGORITHMS } from "../../src/explore/all_reduce.js";
+import { exposure } from "../../src/explore/buckets.js";
+import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
+import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
+
+/** @type {Record<string, (question: any) => any>} */
+const FORMULAS = {
+  all_reduce: ({ p, n, alpha, beta }) =>
+    Object.fromEntries(ALGORITHMS.map(({ name, seconds }) => [name, seconds(p, n, { alpha, beta })])),
+  buckets({ job, bucket, backward }) {
+    const { calls, all, exposed } = exposure(job, bucket, backward);
+    return { calls, all, exposed };
+  },
+  skew: ({ p, n, hottest, alpha, beta, capacity }) => ({
+    seconds: skewedSeconds(p, n, hottest, { alpha, beta }, capacity),
+    dropped: dropped(p, hottest, capacity),
+  }),
+  step({ model, machine, split, assumed }) {
+    const wrong = problem(model, split);
+    if (wrong) return { problem: true };
+    return { ...memoryOf(model, split, assumed), ...spentOf(model, machine, split, assumed) };
+  },
+};
+
+const questions = JSON.parse(readFileSync(0, "utf8"));
+const answers = questions.map((/** @type {any} */ { formula, ...question }) => FORMULAS[formula](question));
+process.stdout.write(JSON.stringify(answers));

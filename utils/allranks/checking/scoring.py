@@ -16,6 +16,7 @@ from allranks.trace import Trace
 NOT_JUDGED = Reason("not judged: a case with several ranks must pass first", ("not judged",))
 _ROOM_S = 5  # an extra run only if so much time is left
 _MORE = ((3, 6), (3, 7), (6, 12), (12, 24), (2, 5))  # ranks and elements: they tell a pattern from luck
+_WORTH = 3  # a case with a cause counts as much as so many without one
 BLOCKING = "sends that wait for their receiver"
 
 
@@ -264,9 +265,10 @@ def _clearest(failed: list[CaseResult]) -> CaseResult:
     wrong = [r for r in ordered if r.faults]
     if not wrong or any(not r.faults and r.setup.earns_credit for r in ordered[: len(ordered) // 2]):
         return ordered[0]  # many runs failed before they had a result: show such a failure, not a wrong result
-    votes = Counter(r.mistake for r in wrong if r.mistake is not None)
-    if votes:  # a case that is explained helps more than several that are not
-        mistake = max(votes, key=lambda m: votes[m])
+    votes = Counter(r.mistake for r in wrong)
+    # a case that is explained helps more than a few that are not; against many it may be chance
+    mistake = max(votes, key=lambda m: (votes[m] * (1 if m is None else _WORTH), m is not None))
+    if mistake is not None:
         return next(r for r in wrong if r.mistake == mistake)
     # with fewer elements than ranks some chunks are empty, so a picture of them shows little
     whole = [r for r in wrong if r.mistake is None and r.setup.ranks >= 3 and r.setup.size >= r.setup.ranks]

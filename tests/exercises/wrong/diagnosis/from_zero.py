@@ -1,6 +1,6 @@
 """Counts lines from 0.
 
-Must get: lines are counted from 1
+Must get: the line before the right one
 """
 
 import torch.distributed as dist

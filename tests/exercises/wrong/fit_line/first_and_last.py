@@ -1,6 +1,6 @@
 """Trusts the order of the points.
 
-Must get: in mixed order
+Must get: only the shortest and the longest message count
 """
 
 

@@ -16,7 +16,7 @@ import pytest
 
 UTILS = Path(__file__).resolve().parents[2] / "utils"
 JS = UTILS / "js"
-BUNDLES = sorted((UTILS / "allranks").glob("*/static/*.js"))
+BUNDLES = sorted((UTILS / "allranks").glob("*/static/*.js"), key=lambda path: path.stem)
 OLDEST_NODE = 20
 
 

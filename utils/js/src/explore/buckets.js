@@ -1,4 +1,4 @@
-// What of an all-reduce in buckets the backward pass hides, as allranks.cost.workload.ddp has it. A test holds the two equal.
+// What of an all-reduce in buckets backward hides, as cost.workload.ddp has it. A test holds the two equal.
 
 /**
  * @typedef {object} Job
@@ -21,7 +21,7 @@ export function exposure({ nbytes, ranks, alpha, bytesPerS }, bucket, backward) 
 }
 
 /**
- * When each bucket is ready, begins and ends: buckets are sent one after the other, each when its gradients are complete.
+ * When each bucket is ready, begins and ends: one after the other, each when its gradients are complete.
  *
  * @param {{calls: number, one: number}} found
  * @param {number} backward

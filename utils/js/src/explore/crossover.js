@@ -47,7 +47,9 @@ export function crossover(model, el) {
     const width = frame.width >= 860 ? frame.width - 330 : frame.width;
     axes = draw(picture, frame, found, width);
     const [first, second] = found.order;
-    const sentence = `At ${bytes(found.n)} on ${found.p} ranks ${nameOf(first)} is the fastest: ${seconds(found.now[first])}; then ${nameOf(second)}, ${seconds(found.now[second])}.`;
+    const sentence =
+      `At ${bytes(found.n)} on ${found.p} ranks ${nameOf(first)} is the fastest: ` +
+      `${seconds(found.now[first])}; then ${nameOf(second)}, ${seconds(found.now[second])}.`;
     fillSide(side, found);
     picture.setAttribute("aria-label", `${sentence} ${changes(found)}`);
     return sentence;
@@ -119,7 +121,13 @@ function grid(sketch, { x, y, left, right, top, bottom }) {
   sketch.text("ar-strong ar-end", left - 9, top + 4, "time");
 }
 
-/** Names at the flat left ends, where they don't touch each other. @param {Sketch} sketch @param {Axes} axes @param {Found} found */
+/**
+ * Names at the flat left ends, where they don't touch each other.
+ *
+ * @param {Sketch} sketch
+ * @param {Axes} axes
+ * @param {Found} found
+ */
 function names(sketch, { x, y, left, right, top, bottom }, found) {
   const slope = found.times[1].findIndex((t) => y.at(t) < top + (bottom - top) * 0.24);
   if (slope > 0 && found.p > 2) {
@@ -184,14 +192,18 @@ function ribbon(sketch, { x, bottom }, { n, ribbon: parts }) {
 function fillSide(side, { p, n, now, order }) {
   const most = now[order[order.length - 1]];
   const rows = order.map((i, place) => {
-    const line = `<svg width="34" height="10" aria-hidden="true"><line class="ar-curve ${LOOKS[i]}" x1="0" y1="5" x2="34" y2="5"/></svg>`;
+    const line =
+      `<svg width="34" height="10" aria-hidden="true"><line class="ar-curve ${LOOKS[i]}" x1="0" ` +
+      `y1="5" x2="34" y2="5"/></svg>`;
     return (
-      `<div class="ar-row${place ? "" : " ar-first"}" data-algorithm="${ALGORITHMS[i].name}"><span>${nameOf(i)}</span>${line}<b>${seconds(now[i])}</b>` +
+      `<div class="ar-row${place ? "" : " ar-first"}" ` +
+      `data-algorithm="${ALGORITHMS[i].name}"><span>${nameOf(i)}</span>${line}<b>${seconds(now[i])}</b>` +
       `<i style="width:${((100 * now[i]) / most).toFixed(1)}%"></i></div>`
     );
   });
   side.innerHTML =
     `<h4>At ${bytes(n)}, ${p} ranks</h4>${rows.join("")}<h4>Steps cost α, bytes cost β.</h4>` +
-    "<p>Left, where the curves are flat, the fewest steps win. Right, where they climb, the fewest bytes. Each circle on " +
+    "<p>Left, where the curves are flat, the fewest steps win. Right, where they climb, the fewest bytes. " +
+    "Each circle on " +
     "the thick line is a change of mind: a library makes it for you, by size.</p>";
 }

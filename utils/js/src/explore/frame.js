@@ -1,4 +1,4 @@
-// What every explorable has: a title, sliders and buttons, pictures, a sentence for those who hear the page, its values.
+// What every explorable has: a title, controls, pictures, a sentence for those who hear the page, its values.
 
 import { html, svg } from "../common/dom.js";
 

@@ -66,8 +66,12 @@ export function memory(model, el) {
     warning.hidden = !wrong;
     if (!wrong || !last) last = compute(frame, wrong ? fallback(frame.values) : frame.values);
     experts.hidden = !last.model.experts;
-    frame.subtitle.textContent = `${digits(last.model.parameters / 1e9)} billion parameters on ${last.values.ranks} GPUs. Choose; the two bars answer.`;
-    left.innerHTML = `<span class="ar-name">DP, what is left</span><p><b>${last.split.dp}</b> replica${last.split.dp === 1 ? "" : "s"}</p><span class="ar-note">Small figures: GB if chosen.</span>`;
+    frame.subtitle.textContent =
+      `${digits(last.model.parameters / 1e9)} billion parameters on ` +
+      `${last.values.ranks} GPUs. Choose; the two bars answer.`;
+    left.innerHTML =
+      `<span class="ar-name">DP, what is left</span><p><b>${last.split.dp}</b> ` +
+      `replica${last.split.dp === 1 ? "" : "s"}</p><span class="ar-note">Small figures: GB if chosen.</span>`;
     drawMemory(bar, frame, last);
     drawStep(step, frame, last);
     fillUnder(under, last);
@@ -168,7 +172,10 @@ function sentenceOf(found) {
   const { total, limit, machine } = found;
   const room = total > limit ? `${gigabytes(total - limit)} too much` : `${gigabytes(limit - total)} to spare`;
   const { all, mfu, lost } = sums(found);
-  return `${gigabytes(total)} of ${machine.gpu}'s ${gigabytes(limit)}: ${room}. A step takes ${seconds(all)}, ${seconds(lost)} of it lost: ${Math.round(100 * mfu)} % MFU.`;
+  return (
+    `${gigabytes(total)} of ${machine.gpu}'s ${gigabytes(limit)}: ${room}. A step takes ` +
+    `${seconds(all)}, ${seconds(lost)} of it lost: ${Math.round(100 * mfu)} % MFU.`
+  );
 }
 
 /**
@@ -259,7 +266,17 @@ function drawMemory(picture, frame, { held, total, limit, machine }) {
   );
 }
 
-/** Two lines in a part of a bar, if they fit. @param {Sketch} sketch @param {string} look @param {number} x @param {number} top @param {number} wide @param {string} name @param {string} amount */
+/**
+ * Two lines in a part of a bar, if they fit.
+ *
+ * @param {Sketch} sketch
+ * @param {string} look
+ * @param {number} x
+ * @param {number} top
+ * @param {number} wide
+ * @param {string} name
+ * @param {string} amount
+ */
 function label(sketch, look, x, top, wide, name, amount) {
   if (wide > amount.length * 8 + 12) sketch.text(`${look} ar-amount`, x + 10, top + 60, amount);
   if (wide > name.length * 8.2 + 16) sketch.text(`${look} ar-partname`, x + 10, top + 36, name);
@@ -310,7 +327,8 @@ function drawStep(picture, frame, found) {
   sketch.into(picture, width, low + 36);
   picture.setAttribute(
     "aria-label",
-    `One step: ${seconds(parts.useful)} useful arithmetic, ${seconds(parts.kernels)} because kernels are below the peak, ${seconds(lost)} lost.`,
+    `One step: ${seconds(parts.useful)} useful arithmetic, ${seconds(parts.kernels)} because kernels are ` +
+      `below the peak, ${seconds(lost)} lost.`,
   );
 }
 
@@ -322,8 +340,10 @@ function fillUnder(under, found) {
     .sort(([a], [b]) => parts[b] - parts[a])
     .map(([key, name]) => `<tr><td>${name}</td><td>${seconds(parts[key], false)}</td></tr>`);
   under.innerHTML =
-    `<div class="ar-mfu"><b class="ar-big">${Math.round(100 * mfu)} % MFU</b><span>the share of the step in which the GPU’s arithmetic would be done, ` +
-    `if it ran at its peak of ${Math.round(found.machine.flop_per_s / 1e12).toLocaleString("en")} TFLOP/s</span></div>` +
+    `<div class="ar-mfu"><b class="ar-big">${Math.round(100 * mfu)} % MFU</b><span>the share of the step in ` +
+    `which the GPU’s arithmetic would be done, ` +
+    `if it ran at its peak of ${Math.round(found.machine.flop_per_s / 1e12).toLocaleString("en")} ` +
+    `TFLOP/s</span></div>` +
     `<table class="ar-losses"><caption>lost: ${seconds(lost)}</caption><tbody>${rows.join("")}</tbody></table>`;
 }
 

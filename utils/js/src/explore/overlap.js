@@ -17,7 +17,9 @@ const LANE = 62;
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function overlap(model, el) {
   const { job } = model.get("data");
-  const given = `${bytes(job.nbytes)} of gradients, ${job.ranks} GPUs, ${bytes(job.bytesPerS)}/s, ${seconds(job.alpha)} a message.`;
+  const given =
+    `${bytes(job.nbytes)} of gradients, ${job.ranks} GPUs, ${bytes(job.bytesPerS)}/s, ` +
+    `${seconds(job.alpha)} a message.`;
   const frame = new Frame(
     model,
     el,
@@ -42,7 +44,10 @@ export function overlap(model, el) {
     const found = compute(job, frame.values);
     drawLanes(time, frame, found);
     x = drawCurve(curve, frame, found, frame.width >= 860 ? frame.width - 360 : frame.width);
-    const sentence = `Of ${seconds(found.all)} of communication in ${found.calls === 1 ? "one call" : `${found.calls.toLocaleString("en")} calls`} the step waits ${seconds(found.exposed)}.`;
+    const sentence =
+      `Of ${seconds(found.all)} of communication in ` +
+      `${found.calls === 1 ? "one call" : `${found.calls.toLocaleString("en")} calls`} the step waits ` +
+      `${seconds(found.exposed)}.`;
     fillVerdict(verdict, found);
     fillSide(side, found);
     time.setAttribute("aria-label", sentence);
@@ -115,7 +120,15 @@ function drawLanes(picture, frame, found) {
   sketch.into(picture, frame.width, bottom + 26);
 }
 
-/** Says what the line means, where there is room. @param {Sketch} sketch @param {Scale} x @param {number} backward @param {number} end @param {number} top */
+/**
+ * Says what the line means, where there is room.
+ *
+ * @param {Sketch} sketch
+ * @param {Scale} x
+ * @param {number} backward
+ * @param {number} end
+ * @param {number} top
+ */
 function ending(sketch, x, backward, end, top) {
   if (x.at(end) - x.at(backward) > 165) {
     sketch.text("ar-strong ar-halo", x.at(backward) + 8, top + 20, "backward ends:");
@@ -123,7 +136,14 @@ function ending(sketch, x, backward, end, top) {
   } else sketch.text("ar-strong ar-end ar-halo", x.at(backward) - 6, top - 4, "backward ends");
 }
 
-/** @param {Sketch} sketch @param {Frame} frame @param {Found} found @param {Scale} x @param {number} top @param {number} low */
+/**
+ * @param {Sketch} sketch
+ * @param {Frame} frame
+ * @param {Found} found
+ * @param {Scale} x
+ * @param {number} top
+ * @param {number} low
+ */
 function blocks(sketch, frame, found, x, top, low) {
   const { calls, backward, exposed } = found;
   if (calls > MOST_BLOCKS) {
@@ -149,7 +169,8 @@ function blocks(sketch, frame, found, x, top, low) {
     if (wide > 14)
       sketch.path(
         "ar-link",
-        `M${from.toFixed(1)} ${top + LANE}C${from.toFixed(1)} ${low - 8} ${a.toFixed(1)} ${top + LANE + 8} ${a.toFixed(1)} ${low}`,
+        `M${from.toFixed(1)} ${top + LANE}C${from.toFixed(1)} ${low - 8} ${a.toFixed(1)} ${top + LANE + 8} ` +
+          `${a.toFixed(1)} ${low}`,
       );
     if (wide > 22) sketch.text("ar-on-work ar-middle", x.at((i + 0.5) * step), top + 36, String(calls - i));
     if (b - a > 22) {
@@ -213,7 +234,8 @@ function drawCurve(picture, frame, found, width) {
 function fillSide(side, { backward, least }) {
   const best = `With ${seconds(backward)} the least is ${seconds(least.exposed)}, near ${bytes(least.bucket)}.`;
   side.innerHTML =
-    "<h4>Two ways to lose</h4><p>Small buckets pay α for each of many calls: the network lane grows longer than the compute lane.</p>" +
+    "<h4>Two ways to lose</h4><p>Small buckets pay α for each of many calls: the network lane grows longer " +
+    "than the compute lane.</p>" +
     "<p>Large buckets start late, and the last one has nothing left to hide behind.</p>" +
     `<p class="ar-small">Grey curves: other backward times. ${best}</p>`;
 }

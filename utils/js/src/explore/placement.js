@@ -49,7 +49,8 @@ export function placement(model, el) {
     fillSide(side, frame, machine);
     const card = run.cards[run.busiest[0]][run.busiest[1]];
     const sentence = `${seconds(run.seconds)}: ${verdictOf(machine, run, card)}`;
-    verdict.innerHTML = `<p><b class="ar-big">${seconds(run.seconds)}</b> <span>${verdictOf(machine, run, card)}</span></p>`;
+    verdict.innerHTML =
+      `<p><b class="ar-big">${seconds(run.seconds)}</b> ` + `<span>${verdictOf(machine, run, card)}</span></p>`;
     picture.setAttribute("aria-label", sentence);
     return sentence;
   });
@@ -61,11 +62,23 @@ function verdictOf(machine, run, card) {
   const which =
     machine.cards > 1 ? `card ${run.busiest[1]} of node ${run.busiest[0]}` : `the card of node ${run.busiest[0]}`;
   if (run.inside_s > run.card_s)
-    return `The links inside decide: a rank sends ${bytes(run.inside)} there, ${seconds(run.inside_s)}; ${which} carries ${bytes(card)}, ${seconds(run.card_s)}.`;
-  return `The busiest link is ${which}: ${bytes(card)} leave over it, ${seconds(run.card_s)} at ${bytes(machine.card_bytes_per_s, true)}/s.`;
+    return (
+      `The links inside decide: a rank sends ${bytes(run.inside)} there, ${seconds(run.inside_s)}; ` +
+      `${which} carries ${bytes(card)}, ${seconds(run.card_s)}.`
+    );
+  return (
+    `The busiest link is ${which}: ${bytes(card)} leave over it, ${seconds(run.card_s)} at ` +
+    `${bytes(machine.card_bytes_per_s, true)}/s.`
+  );
 }
 
-/** @param {SVGSVGElement} picture @param {any} machine @param {Placement} placed @param {Run} run @param {number} width */
+/**
+ * @param {SVGSVGElement} picture
+ * @param {any} machine
+ * @param {Placement} placed
+ * @param {Run} run
+ * @param {number} width
+ */
 function draw(picture, machine, placed, run, width) {
   const nodes = run.cards.length;
   const across = width < 560 ? 2 : nodes;
@@ -85,7 +98,14 @@ function draw(picture, machine, placed, run, width) {
   sketch.into(picture, width, arcs + Math.ceil(nodes / across) * (tall + 24));
 }
 
-/** Arcs above the nodes, as thick as the bytes both ways. @param {Sketch} sketch @param {Run} run @param {(node: number) => number} at @param {number} low */
+/**
+ * Arcs above the nodes, as thick as the bytes both ways.
+ *
+ * @param {Sketch} sketch
+ * @param {Run} run
+ * @param {(node: number) => number} at
+ * @param {number} low
+ */
 function between(sketch, run, at, low) {
   const most = Math.max(...run.between.flat(), 1);
   for (let a = 0; a < run.between.length; a++) {
@@ -93,7 +113,9 @@ function between(sketch, run, at, low) {
       const nbytes = Math.max(run.between[a][b], run.between[b][a]);
       if (!nbytes) continue;
       const high = low - 26 * (b - a) - 6;
-      const d = `M${at(a).toFixed(1)} ${low}C${at(a).toFixed(1)} ${high} ${at(b).toFixed(1)} ${high} ${at(b).toFixed(1)} ${low}`;
+      const d =
+        `M${at(a).toFixed(1)} ${low}C${at(a).toFixed(1)} ${high} ${at(b).toFixed(1)} ${high} ` +
+        `${at(b).toFixed(1)} ${low}`;
       sketch.path("ar-arc", d, { "stroke-width": 1 + (9 * nbytes) / most });
       const middle = (at(a) + at(b)) / 2;
       sketch.text("ar-tick ar-middle ar-halo", middle, 0.25 * low + 0.75 * high - 9, bytes(nbytes));
@@ -101,7 +123,15 @@ function between(sketch, run, at, low) {
   }
 }
 
-/** @param {Sketch} sketch @param {number[]} where the seat of each rank @param {number} perNode @param {number} node @param {number} x @param {number} y @param {number} wide */
+/**
+ * @param {Sketch} sketch
+ * @param {number[]} where the seat of each rank
+ * @param {number} perNode
+ * @param {number} node
+ * @param {number} x
+ * @param {number} y
+ * @param {number} wide
+ */
 function seats(sketch, where, perNode, node, x, y, wide) {
   const step = wide / 4;
   for (const [rank, seat] of where.entries()) {
@@ -113,7 +143,15 @@ function seats(sketch, where, perNode, node, x, y, wide) {
   }
 }
 
-/** @param {Sketch} sketch @param {Run} run @param {number} node @param {number} most @param {number} x @param {number} y @param {number} wide */
+/**
+ * @param {Sketch} sketch
+ * @param {Run} run
+ * @param {number} node
+ * @param {number} most
+ * @param {number} x
+ * @param {number} y
+ * @param {number} wide
+ */
 function cards(sketch, run, node, most, x, y, wide) {
   const found = run.cards[node];
   const step = wide / found.length;
@@ -149,9 +187,12 @@ function fillSide(side, frame, machine) {
   });
   const most = Math.max(...rows.concat(others).map(({ s }) => s));
   const bar = (/** @type {{s: number, name: string, here: boolean}} */ { s, name, here }) =>
-    `<div class="ar-row${here ? " ar-mine" : ""}"><span>${name}</span><b>${seconds(s)}</b><i style="width:${((100 * s) / most).toFixed(1)}%"></i></div>`;
+    `<div class="ar-row${here ? " ar-mine" : ""}"><span>${name}</span><b>${seconds(s)}</b><i ` +
+    `style="width:${((100 * s) / most).toFixed(1)}%"></i></div>`;
   side.innerHTML =
     `<h4>${algorithms[frame.values.algorithm]}, placed otherwise</h4>${rows.map(bar).join("")}` +
     `<h4>placed so, other algorithms</h4>${others.map(bar).join("")}` +
-    `<p class="ar-small">${machine.ranks_per_node} ranks a node; inside ${digits(machine.inside_bytes_per_s / 1e9)} GB/s, a card ${digits(machine.card_bytes_per_s / 1e9)} GB/s. Bars under a node: what leaves over each card.</p>`;
+    `<p class="ar-small">${machine.ranks_per_node} ranks a node; inside ` +
+    `${digits(machine.inside_bytes_per_s / 1e9)} GB/s, a card ${digits(machine.card_bytes_per_s / 1e9)} ` +
+    `GB/s. Bars under a node: what leaves over each card.</p>`;
 }

@@ -12,7 +12,9 @@ import { dropped, skewedSeconds } from "./skew_cost.js";
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function skew(model, el) {
   const { nbytes, alpha, bytesPerS } = model.get("data");
-  const given = `Each rank has ${bytes(nbytes)} of tokens, one expert a rank, ${seconds(alpha)} a message, ${bytes(bytesPerS)}/s.`;
+  const given =
+    `Each rank has ${bytes(nbytes)} of tokens, one expert a rank, ${seconds(alpha)} a message, ` +
+    `${bytes(bytesPerS)}/s.`;
   const frame = new Frame(model, el, "What does one popular expert cost?", `${given} Drag a yellow handle.`);
   const shares = Array.from({ length: 101 }, (_, i) => i / 100);
   frame.slider({
@@ -45,10 +47,15 @@ export function skew(model, el) {
     drawReceived(bars, frame, found);
     x = drawCurve(curve, found, frame.width >= 860 ? frame.width - 360 : frame.width);
     const lost = found.dropped ? `; ${percent(found.dropped)} of the tokens are dropped` : "";
-    const sentence = `${digits(found.times)} times as long as when all experts get equally many: ${seconds(found.now)} instead of ${seconds(found.even)}${lost}.`;
-    verdict.innerHTML = `<p><b class="ar-big">× ${digits(found.times)}</b> <span>${seconds(found.now)} instead of ${seconds(found.even)}${lost}</span></p>`;
+    const sentence =
+      `${digits(found.times)} times as long as when all experts get equally many: ` +
+      `${seconds(found.now)} instead of ${seconds(found.even)}${lost}.`;
+    verdict.innerHTML =
+      `<p><b class="ar-big">× ${digits(found.times)}</b> <span>${seconds(found.now)} ` +
+      `instead of ${seconds(found.even)}${lost}</span></p>`;
     side.innerHTML =
-      "<h4>All wait for one</h4><p>Every rank sends as much as before. Rank 0 receives more, one message after the other, and nobody is done before it is.</p>" +
+      "<h4>All wait for one</h4><p>Every rank sends as much as before. Rank 0 receives more, one message " +
+      "after the other, and nobody is done before it is.</p>" +
       "<p>A capacity bounds the time. What is above it is dropped, or goes to another expert.</p>";
     bars.setAttribute("aria-label", sentence);
     curve.setAttribute("aria-label", `Time by the share of expert 0. ${sentence}`);
@@ -89,7 +96,13 @@ function compute(frame) {
   };
 }
 
-/** Tokens that each rank receives, as bars; the mean as a line. @param {SVGSVGElement} picture @param {Frame} frame @param {Found} found */
+/**
+ * Tokens that each rank receives, as bars; the mean as a line.
+ *
+ * @param {SVGSVGElement} picture
+ * @param {Frame} frame
+ * @param {Found} found
+ */
 function drawReceived(picture, frame, { p, hottest, dropped: above }) {
   const shown = Math.min(p, 32);
   const [width, top, low] = [frame.width, 44, 190];

@@ -137,6 +137,7 @@ class Animation:
     root: int | None = None
     collective: str | None = None
     bound: tuple[str, float] | None = None
+    pace: str | None = None
 
     def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Contributions]]:
         """What every cell holds after each of the steps `at`: one mapping for each; without `at`, after 0, 1, ...
@@ -193,7 +194,7 @@ class Animation:
     def payload(self) -> bytes:
         """The animation as zlib-compressed JSON, which is all that is sent to the browser.
 
-        Its keys are the table `AnimationData` in js/src/data.js. `transfers` and `bars` are tables by column.
+        Its keys are the table `AnimationData` in js/src/player/data.js. `transfers` and `bars` are tables by column.
         """
         table: dict[bytes, int] = {}
         distinct: list[Contributions] = []
@@ -233,6 +234,7 @@ class Animation:
             "root": self.root,
             "collective": self.collective,
             "bound": self.bound,
+            "pace": self.pace,
             "transfers": transfers,
             "bars": _by_column(self.bars, _BAR_COLUMNS, at),
             "before": [[r, c, number_of(b)] for (r, c), b in self.before.items()],

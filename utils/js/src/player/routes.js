@@ -33,8 +33,9 @@ export function route(centres, src, dst, card, packet, bothWays, upwards) {
   for (const bend of BENDS) {
     const aside = bend && !upwards ? { x: 0, y: 0 } : { x: -normal.x * shift, y: -normal.y * shift };
     const by = {
-      x: (a.x + b.x) / 2 - normal.x * bend * distance + aside.x,
-      y: (a.y + b.y) / 2 - normal.y * bend * distance + aside.y,
+      // a curve comes half as near to its control point
+      x: (a.x + b.x) / 2 - normal.x * bend * distance + aside.x * (bend ? 2 : 1),
+      y: (a.y + b.y) / 2 - normal.y * bend * distance + aside.y * (bend ? 2 : 1),
     };
     const curve = { from: edge(a, by, card, aside), by, to: edge(b, by, card, aside) };
     const down = -bend * (Math.abs(normal.x) > Math.abs(normal.y) ? normal.x : normal.y) > 0;
@@ -46,6 +47,25 @@ export function route(centres, src, dst, card, packet, bothWays, upwards) {
     if (!cost) break;
   }
   return /** @type {Curve} */ (best);
+}
+
+/**
+ * The way to the next rank of a ring, rounded as the ring is.
+ *
+ * @param {Point[]} centres
+ * @param {number} src
+ * @param {number} dst
+ * @param {Size} card
+ * @returns {Curve}
+ */
+export function ringRoute(centres, src, dst, card) {
+  const a = centres[src];
+  const b = centres[dst];
+  // four ranks: a quarter of an ellipse, whose tangents meet in its corner
+  const bulge = centres.length === 4 ? 2 : centres.length < 4 ? 1.3 : 1.08;
+  const by = { x: ((a.x + b.x) / 2) * bulge, y: ((a.y + b.y) / 2) * bulge };
+  const aside = { x: 0, y: 0 };
+  return { from: edge(a, by, card, aside), by, to: edge(b, by, card, aside) };
 }
 
 /**

@@ -22,6 +22,7 @@ import { pointAlong, ringRoute, route } from "./routes.js";
  * @property {Size} packet
  */
 
+/** @typedef {{playback: Playback, layout: Layout, joined: Set<number>, places: Point[]}} Places joined: both ways */
 /** @typedef {{shape: CardShape, centres: Point[], routes: Map<number, Curve>, box: Size & Point}} Arrangement */
 
 // from large to small; text has 12 px in all of them
@@ -57,7 +58,7 @@ export function cardShape(playback, level = 0, widthLevel = level) {
   const tall = way === "square" ? ranks * (cell.h + cellGap) : cell.h;
   // the rank's name has "waits" or "waits for 3" beside it
   const waitsForOne = undelivered.length > 0 || bars.some((bar) => bar.op === "wait" && bar.peer !== null);
-  const least = waitsForOne ? 150 : waitBars.length ? 124 : 78;
+  const least = waitsForOne ? 168 : waitBars.length ? 136 : 72;
   return {
     card: { w: Math.max(least, inner + (cell.w >= 22 ? 22 : 14)), h: chunks ? HEAD + tall + (labels ? 19 : 8) : 68 },
     cell,
@@ -115,65 +116,55 @@ function packetOf(way, ranks, chunks, level) {
  * @returns {Arrangement}
  */
 export function arrange(playback, layout, room) {
-  const snakes = layout === "line" ? [1, 2, 3] : [1];
-  for (const [level, widthLevel] of levelsOf(wayOf(playback))) {
+  const { links, ranks } = playback;
+  const joined = new Set(links.flatMap(([a, b]) => [a * ranks + b, b * ranks + a]));
+  const ways = (layout === "line" ? [1, 2, 3] : [1]).map((rows) => {
+    return { playback, layout, joined, places: placeRanks(layout, playback, rows) };
+  });
+  for (const [level, widthLevel] of levelsOf(wayOf(playback), links.length > 2 * ranks)) {
     const shape = cardShape(playback, level, widthLevel);
-    for (const rows of snakes) {
-      const found = fit(playback, layout, shape, room, rows);
+    for (const way of ways) {
+      const found = fit(way, shape, room);
       if (found) return found;
     }
   }
-  return grown(playback, layout, cardShape(playback, SIZES.length - 1), room, snakes[snakes.length - 1]);
+  const shape = cardShape(playback, SIZES.length - 1);
+  for (let grown = 1.05; ; grown *= 1.05) {
+    const found = fit(ways[ways.length - 1], shape, { w: room.w * grown, h: room.h * grown });
+    if (found) return found;
+  }
 }
 
 /**
  * Heights and widths to try, from large cells to small ones.
  *
  * @param {Way} way
+ * @param {boolean} quickly only some: many ways have to be laid for each
  */
-function levelsOf(way) {
+function levelsOf(way, quickly) {
   const all = SIZES.flatMap((_, level) => WIDTHS.map((_, widthLevel) => [level, widthLevel]));
-  if (way !== "stripes") return all.filter(([level, widthLevel]) => level === widthLevel);
+  if (quickly || way !== "stripes") return all.filter(([level, widthLevel]) => level === widthLevel);
   const area = (/** @type {number[]} */ [level, widthLevel]) => SIZES[level] * WIDTHS[widthLevel];
   return all.sort((a, b) => area(b) - area(a));
 }
 
 /**
- * In a box that grows until the cards stand apart.
- *
- * @param {Playback} playback
- * @param {Layout} layout
- * @param {CardShape} shape
- * @param {Size} room
- * @param {number} rows
- */
-function grown(playback, layout, shape, room, rows) {
-  for (let i = 0; ; i++) {
-    const larger = { w: room.w * 1.05 ** i, h: room.h * 1.05 ** i };
-    const found = fit(playback, layout, shape, larger, rows);
-    if (found) return found;
-  }
-}
-
-/**
  * Null where it has no room.
  *
- * @param {Playback} playback
- * @param {Layout} layout
+ * @param {Places} way
  * @param {CardShape} shape
  * @param {Size} room
- * @param {number} rows
  * @returns {Arrangement | null}
  */
-function fit(playback, layout, shape, room, rows) {
-  const places = placeRanks(layout, playback, rows);
+function fit(way, shape, room) {
   const area = { w: room.w - shape.card.w - 8, h: room.h - shape.card.h - 8 };
   for (let turn = 0; turn < 3; turn++) {
     if (area.w < 0 || area.h < 0) return null;
-    const centres = places.map(({ x, y }) => ({ x: (x - 0.5) * area.w, y: (y - 0.5) * area.h }));
-    if (!standApart(playback, centres, shape)) return null;
-    const routes = routesOf(playback, layout, centres, shape);
+    const centres = way.places.map(({ x, y }) => ({ x: (x - 0.5) * area.w, y: (y - 0.5) * area.h }));
+    if (!standApart(way, centres, shape)) return null;
+    const routes = routesOf(way.playback, way.layout, centres, shape);
     const box = boxOf(centres, routes, shape);
+    if (way.layout === "ring" && !isClear(centres, routes, shape)) return null;
     if (box.w <= room.w && box.h <= room.h) return { shape, centres, routes, box };
     // ways that bend outwards need some of the room
     area.w -= Math.max(0, box.w - room.w) + 1;
@@ -185,21 +176,23 @@ function fit(playback, layout, shape, room, rows) {
 /**
  * Whether no two cards overlap, and a packet has room between two that are linked.
  *
- * @param {Playback} playback
+ * @param {Places} way
  * @param {Point[]} centres
  * @param {CardShape} shape
  */
-function standApart({ links, ranks }, centres, { card, packet }) {
-  const joined = new Set(links.flatMap(([a, b]) => [a * ranks + b, b * ranks + a]));
-  return centres.every((a, i) =>
-    centres.every((b, j) => {
-      if (j >= i) return true;
-      const x = Math.abs(a.x - b.x) - card.w;
-      const y = Math.abs(a.y - b.y) - card.h;
-      if (!joined.has(i * ranks + j)) return x >= 8 || y >= 8;
-      return x >= packet.w * 0.8 || y >= packet.h || (x >= 6 && y >= 12);
-    }),
-  );
+function standApart({ joined }, centres, { card, packet }) {
+  const ranks = centres.length;
+  for (let i = 0; i < ranks; i++) {
+    for (let j = 0; j < i; j++) {
+      const x = Math.abs(centres[i].x - centres[j].x) - card.w;
+      const y = Math.abs(centres[i].y - centres[j].y) - card.h;
+      const apart = joined.has(i * ranks + j)
+        ? x >= packet.w * 0.8 || y >= packet.h || (x >= 6 && y >= 12)
+        : x >= 8 || y >= 8;
+      if (!apart) return false;
+    }
+  }
+  return true;
 }
 
 /**
@@ -226,6 +219,22 @@ function routesOf({ ranks, links }, layout, centres, { card, packet }) {
     found.set(src * ranks + dst, curve);
   }
   return found;
+}
+
+/**
+ * Whether the packets half-way cover no card, or nearly none.
+ *
+ * @param {Point[]} centres
+ * @param {Map<number, Curve>} routes
+ * @param {CardShape} shape
+ */
+function isClear(centres, routes, { card, packet }) {
+  const room = { x: (card.w + packet.w) / 2 - 8, y: (card.h + packet.h) / 2 - 8 };
+  if (routes.size > centres.length) return true;
+  return [...routes.values()].every((curve) => {
+    const at = pointAlong(curve, 0.5);
+    return centres.every(({ x, y }) => Math.abs(at.x - x) >= room.x || Math.abs(at.y - y) >= room.y);
+  });
 }
 
 /** @param {Curve} curve */

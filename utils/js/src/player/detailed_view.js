@@ -36,7 +36,7 @@ export class DetailedView {
   /** @type {Layout} */
   #layout = "ring";
   /** Pixels for which it was laid out. */
-  #room = { w: 600, h: 364 };
+  #room = { w: 604, h: 360 };
   /** The landing places as they were drawn. */
   #drawnLanding = "";
   /** @type {number | null} the index of the message that the reader has picked */
@@ -54,8 +54,7 @@ export class DetailedView {
     this.root.className = "ar-stage";
     this.root.setAttribute("aria-hidden", "true");
     /** @type {import("./card_shape.js").Arrangement} */
-    this.arrangement = arrange(playback, layout, this.#room);
-    this.show(layout);
+    this.arrangement = this.show(layout);
     this.watcher = new ResizeObserver(() => this.#resize());
     this.watcher.observe(this.root);
   }
@@ -69,7 +68,10 @@ export class DetailedView {
     this.frame(true, true);
   }
 
-  /** @param {Layout} layout */
+  /**
+   * @param {Layout} layout
+   * @returns {import("./card_shape.js").Arrangement}
+   */
   show(layout) {
     const { playback } = this;
     this.#layout = layout;
@@ -84,6 +86,7 @@ export class DetailedView {
     sheet.className = "ar-sheet";
     sheet.append(this.#board, this.#air);
     this.root.replaceChildren(sheet);
+    this.root.classList.toggle("ar-scrolls", box.w > this.#room.w || box.h > this.#room.h);
     this.#addMarks();
     const under = svg("g", {}, this.#board);
     this.#lines = new Map();
@@ -99,6 +102,7 @@ export class DetailedView {
     this.#drawnLinks = this.#drawnLanding = "";
     this.#addMiddle(layout);
     this.refresh();
+    return this.arrangement;
   }
 
   // Arrow heads, the dotted hues, and the hatching of what is counted twice.
@@ -242,7 +246,9 @@ export class DetailedView {
     if (!this.#middle.length) return;
     const step = this.playback.current;
     const transfers = this.playback.byStep[step - 1] ?? [];
-    this.#middle[0].textContent = this.playback.atEnd ? "done" : step ? `step ${step}` : "start";
+    const { atEnd, undelivered, waitBars } = this.playback;
+    const stuck = undelivered.length || waitBars.some((bar) => this.playback.neverEnds(bar));
+    this.#middle[0].textContent = atEnd ? (stuck ? "stuck" : "done") : step ? `step ${step}` : "start";
     this.#middle[1].textContent =
       transfers.length && this.playback.chunks && !this.playback.atEnd ? effectOf(transfers) : "";
   }

@@ -36,7 +36,7 @@ export function drawAxis({ pen, seen, theme }, axis, height) {
     pen.fillStyle = theme.soft;
     const words = axis === "step" ? String(number) : duration(number, digits);
     const half = pen.measureText(words).width / 2;
-    pen.fillText(words, Math.min(x, seen.width - half - 1), 9);
+    pen.fillText(words, Math.max(seen.left - 6 + half, Math.min(x, seen.width - half - 1)), 9);
   }
 }
 

@@ -39,10 +39,11 @@ export class RankCard {
     const { w, h } = shape.card;
     this.root = svg("g", { class: "ar-rank", "data-rank": rank, transform: moveTo(centre) }, parent);
     svg("rect", { x: -w / 2, y: -h / 2, width: w, height: h, rx: 7, class: "ar-card" }, this.root);
-    const mark = { x: -w / 2 + 9, y: -h / 2 + 8, width: 11, height: 11, rx: 2 };
+    const left = -w / 2 + (w < 84 ? 5 : 9);
+    const mark = { x: left, y: -h / 2 + 8, width: 11, height: 11, rx: 2 };
     svg("rect", { ...mark, ...hueFill(rank, uid) }, this.root);
-    svg("text", { x: -w / 2 + 26, y: -h / 2 + 18, class: "ar-name" }, this.root, `rank ${rank}`);
-    this.state = svg("text", { x: w / 2 - 8, y: -h / 2 + 18, class: "ar-state" }, this.root);
+    svg("text", { x: left + 16, y: -h / 2 + 18, class: "ar-name" }, this.root, `rank ${rank}`);
+    this.state = svg("text", { x: w / 2 - (w < 84 ? 3 : 8), y: -h / 2 + 18, class: "ar-state" }, this.root);
     if (playback.chunks) this.#addCells(uid);
     else this.#lines = [39, 56].map((y) => svg("text", { x: 0, y: -h / 2 + y, class: "ar-bytes" }, this.root));
   }

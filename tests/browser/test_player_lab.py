@@ -133,6 +133,24 @@ def test_two_views_play_and_stop_together_and_with_the_kernel(lab, new_page):
     assert heard(page, "print(player.step, player.playing)", "6 False") == "6 False"
 
 
+def test_a_player_that_was_just_run_comes_into_view_once(lab, new_page):
+    page = new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(30_000)
+    name = lab.write("x = 1\n" * 30, RING, *["y = 2\n" * 12] * 4)
+    lab.open(page, name)
+    page.evaluate(
+        """async () => { const cells = window.jupyterapp.shell.currentWidget.content; cells.activeCellIndex = 1;
+          cells.deselectAll(); await cells.scrollToItem(1);
+          await window.jupyterapp.commands.execute("notebook:run-cell-and-select-next"); }"""
+    )
+    page.wait_for_selector(".ar-player[data-ready]", state="attached")
+    in_view = """() => { const box = document.querySelector(".ar-player").getBoundingClientRect();
+      const panel = document.querySelector(".jp-WindowedPanel-outer").getBoundingClientRect();
+      return box.height > 400 && box.top >= panel.top && box.bottom <= panel.bottom; }"""
+    page.wait_for_function(in_view)
+    assert heard(page, "print(player.fresh)", "False") == "False"
+
+
 def test_it_follows_the_theme(page):
     paper = "() => getComputedStyle(document.querySelector('.ar-player')).backgroundColor"
     theme = "(name) => window.jupyterapp.commands.execute('apputils:change-theme', { theme: name })"

@@ -10,7 +10,12 @@ import { counted } from "./words.js";
  * @param {Transfer | null} picked the message that the reader has chosen
  */
 export function lineOf(playback, picked = null) {
-  if (picked) return capital(`${sentence(picked, playback)}.`);
+  if (picked) {
+    const [wrong, why] = playback.wrong ?? [-1, ""];
+    const line = picked.line && picked.delivered ? ` (line ${picked.line})` : "";
+    const reason = picked.index === wrong && picked.delivered ? `: the first wrong move, ${why}` : "";
+    return capital(`${sentence(picked, playback)}${line}${reason}.`);
+  }
   const { current, steps, atEnd } = playback;
   const trouble = troubleOf(playback);
   if (trouble) return trouble;

@@ -53,7 +53,7 @@
  * @property {number | null} root
  * @property {string | null} collective
  * @property {string | null} [pace] how long a step lasts, in words, where the times are those of a model
- * @property {{step: number, rank: number, line: number | null} | null} [wrong] the first wrong move, if one is known
+ * @property {[number, string] | null} [wrong] the index of the first message that can't be right, and why
  * @property {[string, number] | null} bound the least that the busiest rank must send: formula and bytes
  * @property {TransferColumns} transfers in order of step
  * @property {BarColumns} bars

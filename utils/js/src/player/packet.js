@@ -21,8 +21,12 @@ export function drawPacket(transfer, playback, shape, uid) {
   const ranks = transfer.carried.map((id) => playback.contributors(id));
   // twice in one chunk is drawn twice; the same in many chunks is drawn once
   const carried = ranks.length === 1 ? ranks[0] : [...new Set(ranks.flat())];
+  const kinds = ["ar-packet"];
+  if (transfer.reduce) kinds.push("ar-reduce");
+  if (!transfer.delivered) kinds.push("ar-lost");
+  if (playback.wrong?.[0] === transfer.index) kinds.push("ar-wrong-move");
   const root = svg("g", {
-    class: `ar-packet${transfer.reduce ? " ar-reduce" : ""}${transfer.delivered ? "" : " ar-lost"}`,
+    class: kinds.join(" "),
     "data-index": transfer.index,
     "data-src": transfer.src,
     "data-dst": transfer.dst,

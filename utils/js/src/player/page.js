@@ -224,7 +224,8 @@ export class Page {
     this.#captionStep = step;
     this.caption.textContent = this.#line();
     const forever = this.playbacks.some((playback) => playback.waits().some((wait) => wait.forever));
-    this.caption.classList.toggle("ar-bad", forever);
+    const wrong = this.playbacks.some(({ wrong: found }) => found && this.#picked?.index === found[0]);
+    this.caption.classList.toggle("ar-bad", forever || wrong);
     const slider = { max: steps, now: Math.min(step, steps), text: `step ${step} of ${steps}` };
     for (const [name, value] of Object.entries(slider)) {
       this.timeline.root.setAttribute(`aria-value${name}`, String(value));

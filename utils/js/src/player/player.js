@@ -75,6 +75,7 @@ export class Player {
       this.play();
       this.kernel.tell();
     }
+    this.#openAtWrongMove();
     root.dataset.ready = "true";
     comeIntoView(model, root);
   }
@@ -218,6 +219,16 @@ export class Player {
     if (this.#askFirst()) return;
     this.seek(to);
     this.#rest();
+  }
+
+  // A run that went wrong opens where it did.
+  #openAtWrongMove() {
+    const [playback] = this.playbacks;
+    if (!playback.wrong || this.playbacks.length > 1 || this.position || this.playing || this.model.get("quiz")) return;
+    const transfer = playback.transfers[playback.wrong[0]];
+    this.page.pick(transfer);
+    const [from, to] = playback.span(transfer);
+    this.seek(playback.positionAt(playback.axis === "time" ? (from + to) / 2 : from + 0.5));
   }
 
   /**

@@ -51,10 +51,11 @@ def filled(page, rank: int, chunk: int, contributor: int) -> bool:
         """([rank, chunk, contributor]) => {
           const card = document.querySelector(`.ar-rank[data-rank="${rank}"]`);
           const cell = card.querySelector(`.ar-cell[data-chunk="${chunk}"]`).getBBox();
-          const stripes = card.querySelectorAll("path[fill^='#']"), tall = cell.height / stripes.length;
-          const at = card.ownerSVGElement.createSVGPoint();
-          at.x = cell.x + cell.width / 2;
-          at.y = cell.y + (contributor + 0.5) * tall;
+          const stripes = card.querySelectorAll("path[data-contributor]"), share = (contributor + 0.5) / stripes.length;
+          const at = card.ownerSVGElement.createSVGPoint(), lying = cell.width > 2 * cell.height;
+          const square = Math.abs(cell.width - cell.height) < 0.1;
+          at.x = cell.x + (lying ? share : 0.5) * cell.width;
+          at.y = cell.y + (lying || square ? 0.5 : share) * cell.height;
           return stripes[contributor].isPointInFill(at);
         }""",
         [rank, chunk, contributor],
@@ -69,12 +70,30 @@ def meter(page, name: str) -> str:
     return page.locator(f'[data-meter="{name}"]').first.text_content()
 
 
-def to_step(page, step: int) -> None:
-    page.evaluate(
-        """(step) => { const bar = document.querySelector(".ar-scrub");
-          bar.value = step; bar.dispatchEvent(new Event("input")); bar.dispatchEvent(new Event("change")); }""",
-        step,
-    )
+def to_step(page, step: float) -> None:
+    """Whole steps by the keyboard, which jumps where motion is reduced; a part of a step by dragging the marker."""
+    page.emulate_media(reduced_motion="reduce")
+    player = page.locator(".ar-player")
+    if step != int(step):
+        x, y = in_timeline(page, step / int(page.locator(".ar-timeline").get_attribute("aria-valuemax")))
+        page.mouse.move(x - 20, y)
+        page.mouse.down()
+        page.mouse.move(x, y)
+        page.mouse.up()
+    else:
+        player.press("Home")
+        for _ in range(int(step)):
+            player.press("ArrowRight")
+    page.emulate_media(reduced_motion="no-preference")
+
+
+LANES_LEFT, LANES_RIGHT = 62, 6
+
+
+def in_timeline(page, share: float, y: float = 8) -> tuple[float, float]:
+    """A point of the timeline: a share of its axis, pixels below its upper edge (8: above the lanes)."""
+    box = page.locator(".ar-timeline").bounding_box()
+    return box["x"] + LANES_LEFT + (box["width"] - LANES_LEFT - LANES_RIGHT) * share, box["y"] + y
 
 
 def done(page, step: int) -> None:
@@ -114,20 +133,22 @@ def test_words_and_counters(show):
         "step 2 of 6: rank 0 sends chunk 3 to rank 1, which adds it; rank 1 sends chunk 0 to rank 2, which adds it; "
         "rank 2 sends chunk 1 to rank 3, which adds it; rank 3 sends chunk 2 to rank 0, which adds it"
     )
-    assert page.locator(".ar-caption").text_content() == say(page)
+    assert page.locator(".ar-caption").text_content() == (
+        "Each rank passes on what it has just added up: rank 0 sends c3 to rank 1, which adds it."
+    )
     assert meter(page, "step") == "step 2 of 6"
-    assert meter(page, "links") == "busy 4 of 4 links"
-    assert meter(page, "bytes") == "busiest rank sent 2.05 kB"
-    assert meter(page, "bound") == "lower bound 2(p−1)/p · n = 6.14 kB"
+    assert meter(page, "links") == "4 of 4 busy"
+    assert meter(page, "bytes") == "2.05 kB"
+    assert meter(page, "bound") == "least: 6.14 kB"
     assert page.locator('.ar-cell[data-rank="2"][data-chunk="0"] title').text_content() == (
-        "rank 2, chunk 0: holds the contributions of ranks 0 + 1 + 2"
+        "rank 2, chunk 0: holds the contributions of ranks 0 + 1 + 2; in step 2 what rank 1 sent was added to it"
     )
     page.locator(".ar-player").press("End")
-    assert meter(page, "bytes") == "busiest rank sent 6.14 kB", "a ring reaches the lower bound exactly"
+    assert meter(page, "bytes") == "6.14 kB", "a ring reaches the lower bound exactly"
     assert page.locator(".ar-cell.ar-done").count() == 16
-    page.locator("summary").click()
-    page.locator(".ar-table tbody").wait_for()
-    assert page.locator(".ar-table tbody tr").nth(2).locator("td").all_text_contents() == [
+    page.get_by_role("button", name="Table of this step").click()
+    page.locator(".ar-scroll tbody").wait_for()
+    assert page.locator(".ar-scroll tbody tr").nth(2).locator("td").all_text_contents() == [
         *["0 + 1 + 2 + 3"] * 4,
         "6.14 kB",
         "6.14 kB",
@@ -157,29 +178,46 @@ def test_keys_buttons_and_scrubbing(show):
     page.get_by_label("Speed").focus()
     page.keyboard.press("ArrowDown")
     done(page, 5)
-    # the timeline scrubs the picture, and the picture's bar moves the timeline
-    box = page.locator(".ar-timeline").bounding_box()
-    left, wide = 62, box["width"] - 62 - 6
-    page.mouse.click(box["x"] + left + wide * 2.5 / 6, box["y"] + 40)
-    assert float(root.get_attribute("data-position")) == pytest.approx(2.5, abs=0.05)
-    assert float(page.locator(".ar-scrub").input_value()) == pytest.approx(2.5, abs=0.05)
+    # the timeline is the slider: a click on a bar shows its packet half-way, a drag any moment
+    page.mouse.click(*in_timeline(page, 2.2 / 6, 40))
+    assert float(root.get_attribute("data-position")) == pytest.approx(2.5)
     assert page.locator(".ar-packet").count() == 4
+    assert page.locator(".ar-packet.ar-picked").get_attribute("data-dst") == "0", "the first lane's"
+    assert page.locator(".ar-caption").text_content() == "Rank 3 sends c1 to rank 0, which adds it."
+    to_step(page, 4.25)
+    assert float(root.get_attribute("data-position")) == pytest.approx(4.25, abs=0.02)
+    assert page.locator(".ar-picked").count() == 0
+    slider = page.get_by_role("slider", name="Step")
+    assert [slider.get_attribute(f"aria-value{part}") for part in ("min", "max", "now", "text")] == [
+        *("0", "6", "5"),
+        "step 5 of 6",
+    ]
+    slider.focus()
+    page.keyboard.press("Home")
+    done(page, 0)
     to_step(page, 3)
     cursor = page.locator(".ar-cursor").bounding_box()
-    assert cursor["x"] + 1 - box["x"] == pytest.approx(left + wide / 2, abs=1.5)
-    page.get_by_label("Zoom in").click()
-    assert page.locator(".ar-cursor").bounding_box()["x"] > box["x"] + left
+    assert cursor["x"] + 1 == pytest.approx(in_timeline(page, 0.5)[0], abs=1.5)
+
+
+def test_a_second_quick_press_of_step_is_not_lost(show):
+    page = show(Player(ring_all_reduce(4)))
+    page.evaluate(
+        """() => { const next = document.querySelector('[data-do="next"]'); next.click(); next.click(); next.click(); }"""
+    )
+    done(page, 3)
 
 
 def test_keys_in_the_table_scroll_it_and_it_keeps_the_focus(show):
     page = show(Player(ring_all_reduce(24)))
-    page.locator("summary").click()
+    page.get_by_role("button", name="Table of this step").click()
     table = page.locator(".ar-scroll")
     table.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.querySelector('.ar-scroll').scrollLeft > 0")
     assert page.locator(".ar-player").get_attribute("data-position") == "0.000"
-    to_step(page, 2)
+    page.evaluate("""() => { const next = document.querySelector('[data-do="next"]'); next.click(); next.click(); }""")
+    done(page, 2)
     assert "after step 2" in table.text_content()
     assert table.evaluate("(e) => e === document.activeElement && e.scrollLeft > 0")
 
@@ -280,7 +318,7 @@ def test_what_is_counted_twice_or_missing_looks_wrong(show):
     assert cells(page)[1, 0] == [0, 0, 1]
     assert page.locator(".ar-cell.ar-twice").count() == 4
     assert page.locator(".ar-cell.ar-missing").count() == 12
-    hatched = page.locator('.ar-rank[data-rank="1"] path[fill^="url"]').get_attribute("d")
+    hatched = page.locator('.ar-rank[data-rank="1"] path.ar-hatch').get_attribute("d")
     assert hatched.count("M") == 1
     assert "0 (2 times) + 1" in page.locator('.ar-cell[data-rank="1"][data-chunk="0"] title').text_content()
 
@@ -296,7 +334,7 @@ def test_a_trace_without_chunks_plays_with_bytes(show):
     assert page.locator(".ar-packet").all_text_contents() == ["2 kB"] * 4
     assert page.locator('.ar-rank[data-rank="0"] .ar-bytes').all_text_contents() == ["sent 2 kB", "received 2 kB"]
     to_step(page, 2)
-    assert meter(page, "bytes") == "busiest rank sent 4 kB"
+    assert meter(page, "bytes") == "4 kB"
 
 
 def test_quiz_stops_asks_and_tells_the_truth(show):
@@ -355,13 +393,13 @@ def test_every_question_of_every_algorithm_has_one_right_answer(show):
 
 
 def test_two_films_side_by_side_in_step(show):
-    page = show(Player(ring_all_reduce(4), tree_all_reduce(4), nbytes=4000))
+    page = show(Player(ring_all_reduce(4), tree_all_reduce(4), nbytes=4000, axis="step"))
     to_step(page, 6)
     assert all(has == [0, 1, 2, 3] for half in (0, 1) for has in cells(page, half).values())
-    assert page.locator('[data-meter="step"]').all_text_contents() == ["step 6 of 6", "step 4 of 4"]
+    assert page.locator('[data-meter="step"]').all_text_contents() == ["done, step 6 of 6", "done, step 4 of 4"]
     assert page.locator('[data-meter="bytes"]').all_text_contents() == [
-        "busiest rank sent 6 kB",
-        "busiest rank sent 8 kB",
+        "6 kB of 6 kB sent by each rank",
+        "8 kB of 8 kB sent by the busiest rank",
     ]
     to_step(page, 2)
     assert cells(page, 0) == by_hand(ring_all_reduce(4))[2]
@@ -369,12 +407,11 @@ def test_two_films_side_by_side_in_step(show):
 
 
 @pytest.mark.parametrize(
-    "schedule", [ring_all_reduce(16), flat_all_reduce(6), recursive_doubling_all_reduce(8)], ids=str
+    "schedule", [ring_all_reduce(8), flat_all_reduce(6), recursive_doubling_all_reduce(8)], ids=str
 )
 def test_in_every_layout_the_cards_stand_apart(show, schedule):
-    page = show(Player(schedule))
     for layout in ("ring", "line", "tree", "grid", "all-to-all"):
-        page.get_by_label("Layout").select_option(layout)
+        page = show(Player(schedule, layout=layout))
         assert page.locator(".ar-stage").get_attribute("data-layout") == layout
         boxes = page.evaluate(
             "() => [...document.querySelectorAll('.ar-card')].map((c) => c.getBoundingClientRect().toJSON())"
@@ -390,6 +427,10 @@ def test_in_every_layout_the_cards_stand_apart(show, schedule):
         assert cells(page) == by_hand(schedule)[1]
 
 
+RECORD_TEXT = """() => { window.texts = []; const pen = CanvasRenderingContext2D.prototype, write = pen.fillText;
+  pen.fillText = function (text, ...at) { window.texts.push(text); write.call(this, text, ...at); }; }"""
+
+
 def test_many_ranks_in_the_dense_form(show):
     page = show(Player(ring_all_reduce(64)))
     shares = lambda: [float(s) for s in page.locator(".ar-dense").get_attribute("data-shares").split(",")]  # noqa: E731
@@ -397,22 +438,28 @@ def test_many_ranks_in_the_dense_form(show):
     to_step(page, 63)
     wanted = (1 + sum(range(1, 65)) - 1) / 64**2
     assert shares() == [pytest.approx(wanted, abs=1e-3)] * 64
-    assert meter(page, "links") == "busy 64 of 64 links"
+    assert meter(page, "links") == "64 of 64 busy"
     page.locator(".ar-player").press("End")
     assert shares() == [1.0] * 64
-    green = page.evaluate(
+    ink = page.evaluate(
         """() => { const c = document.querySelector(".ar-dense canvas"), pen = c.getContext("2d");
-          return [...pen.getImageData(c.width * 0.8, c.height * 0.5, 1, 1).data]; }"""
+          return [...pen.getImageData(53, 25, 1, 1).data]; }"""
     )
-    assert green == [0, 158, 115, 255], "the heat map shows that everything is held"
+    assert ink == [27, 31, 36, 255], "the matrix shows that everything is held"
+    box = page.locator(".ar-dense").bounding_box()
+    page.evaluate(RECORD_TEXT)
+    page.mouse.move(box["x"] + 100, box["y"] + 60)
+    said = page.evaluate("() => window.texts")
+    assert any(text.startswith("rank ") and text != "rank 0" for text in said), said
+    assert "64 of 64 chunks complete" in said
 
 
-def test_a_cell_counted_twice_is_red_among_many_ranks(show):
+def test_a_cell_counted_twice_is_vermilion_among_many_ranks(show):
     first = [e for e in ring_all_reduce(17).trace(17_000) if e.step == 0]
     again = [replace(e, step=1, match=e.match + 100, contrib=None) for e in first]
     page = show(Player(Trace("wire", 17, (*first, *again), "all_reduce", chunks=17, nbytes=17_000)))
     red = """() => { const c = document.querySelector(".ar-dense canvas"), pen = c.getContext("2d");
-      const { data } = pen.getImageData(c.width / 2, 0, c.width / 2, c.height), at = (i) => data.slice(i, i + 3).join();
+      const { data } = pen.getImageData(0, 0, c.width, c.height), at = (i) => data.slice(i, i + 3).join();
       return data.some((_, i) => i % 4 === 0 && at(i) === "213,94,0"); }"""
     to_step(page, 1)
     assert not page.evaluate(red)
@@ -443,24 +490,24 @@ def test_words_from_a_trace_are_never_markup(show):
     assert bad in page.locator(".ar-caption").text_content()
 
 
-def test_light_and_dark_differ_in_the_paper_and_not_in_the_contributions(show):
+def test_light_and_dark_have_the_colours_of_the_course(show):
     def look(page):
         return page.evaluate(
             """() => [getComputedStyle(document.querySelector(".ar-player")).backgroundColor,
-                      document.querySelector('.ar-rank path[fill^="#"]').getAttribute("fill")]"""
+                      getComputedStyle(document.querySelector(".ar-rank path[data-contributor]")).fill]"""
         )
 
     light, dark = (look(show(Player(ring_all_reduce(4)), scheme)) for scheme in ("light", "dark"))
-    assert light == ["rgb(255, 255, 255)", "#0072b2"]
-    assert dark == ["rgb(22, 22, 22)", "#0072b2"]
+    assert light == ["rgb(255, 255, 255)", "rgb(0, 114, 178)"]
+    assert dark == ["rgb(22, 25, 29)", "rgb(61, 155, 224)"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(show, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     page = show(Player(ring_all_reduce(4), tree_all_reduce(4), quiz=True), scheme)
-    page.locator("summary").click()
-    page.locator(".ar-table tbody").first.wait_for()
+    page.get_by_role("button", name="Table of this step").click()
+    page.locator(".ar-scroll tbody").first.wait_for()
     page.get_by_role("button", name="Play", exact=True).click()
     page.locator(".ar-option").nth(1).click()
 

@@ -30,7 +30,9 @@ def hash_of_sources(name: str) -> str:
 
 
 def test_each_widget_has_its_bundle():
-    assert sorted(path.stem for path in BUNDLES) == sorted(path.parent.name for path in (JS / "src").glob("*/widget.js"))
+    assert sorted(path.stem for path in BUNDLES) == sorted(
+        path.parent.name for path in (JS / "src").glob("*/widget.js")
+    )
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 
 import pytest
 from allranks.player.animation import add, animate, bound, columns, contributions, contributors, pattern, ranges, size
@@ -225,3 +226,19 @@ def test_a_chunk_that_does_not_exist_is_played_as_bytes():
     found = animate(Trace("wire", 2, events, "all_reduce", chunks=2, nbytes=8))
     assert found.transfers[0].chunks == ()
     assert found.states()[0] == found.states()[1]
+
+
+def test_the_first_wrong_move_is_found():
+    right = ring_all_reduce(4).trace(4096)
+    wire = replace(right, kind="wire")
+    assert animate(wire).first_wrong_move() is None
+    first = [e for e in right.events if e.step == 0]
+    again = [replace(e, step=1, match=e.match + 100, contrib=None) for e in first]
+    twice = animate(Trace("wire", 4, (*first, *again), "all_reduce", chunks=4, nbytes=4096))
+    assert twice.first_wrong_move() == (4, "c0 then holds rank 0 twice")
+    overwrites = [replace(e, op="recv") if e.op == "reduce" else e for e in first]
+    lost = animate(Trace("wire", 4, tuple(overwrites), "all_reduce", chunks=4, nbytes=4096))
+    assert lost.first_wrong_move() == (0, "what c0 held of rank 1 is lost")
+    unheard = Trace("wire", 2, (Event(0, "send", 1, nbytes=4, step=0),))
+    assert animate(unheard).first_wrong_move() == (0, "nobody receives it")
+    assert animate(replace(unheard, kind="live")).first_wrong_move() is None, "only a student's run is judged"

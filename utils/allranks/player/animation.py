@@ -137,6 +137,7 @@ class Animation:
     root: int | None = None
     collective: str | None = None
     bound: tuple[str, float] | None = None
+    pace: str | None = None
 
     def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Contributions]]:
         """What every cell holds after each of the steps `at`: one mapping for each; without `at`, after 0, 1, ...
@@ -190,10 +191,36 @@ class Animation:
             lines[-1] += "; at the end " + "; ".join(stuck[:_CAPTION_ITEMS])
         return lines
 
+    def first_wrong_move(self) -> tuple[int, str] | None:
+        """The first message of a student's run that can't be right, as its place in `transfers` and the reason.
+
+        Nobody receives it, it counts a rank twice, or it overwrites numbers that are still missing at the end.
+
+        Example:
+            >>> animate(Trace("wire", 2, (Event(0, "send", 1, nbytes=4, step=0),))).first_wrong_move()
+            (0, 'nobody receives it')
+        """
+        if self.kind != "wire":
+            return None
+        now, last = dict(self.before), self.states([self.steps])[0]
+        for i, transfer in enumerate(self.transfers):
+            if not transfer.delivered:
+                return i, "nobody receives it"
+            for chunk, after in zip(transfer.chunks, transfer.after, strict=False):
+                cell = (transfer.dst, chunk)
+                before, goal = now.get(cell, ()), self.goal.get(cell)
+                now[cell] = after
+                if len(after) > 1 and goal is not None and len(goal) == 1:
+                    return i, f"c{chunk} then holds {_named_ranks(after[1])} twice"
+                lost = before[0] & ~after[0] if before and after else 0
+                if lost and goal is not None and last.get(cell) != goal and not transfer.reduce:
+                    return i, f"what c{chunk} held of {_named_ranks(lost)} is lost"
+        return None
+
     def payload(self) -> bytes:
         """The animation as zlib-compressed JSON, which is all that is sent to the browser.
 
-        Its keys are the table `AnimationData` in js/src/data.js. `transfers` and `bars` are tables by column.
+        Its keys are the table `AnimationData` in js/src/player/data.js. `transfers` and `bars` are tables by column.
         """
         table: dict[bytes, int] = {}
         distinct: list[Contributions] = []
@@ -233,6 +260,8 @@ class Animation:
             "root": self.root,
             "collective": self.collective,
             "bound": self.bound,
+            "pace": self.pace,
+            "wrong": self.first_wrong_move(),
             "transfers": transfers,
             "bars": _by_column(self.bars, _BAR_COLUMNS, at),
             "before": [[r, c, number_of(b)] for (r, c), b in self.before.items()],
@@ -542,6 +571,11 @@ def _bar_words(item: Bar) -> str:
     if item.op == "compute":
         return f"rank {item.rank} computes{' ' + item.label if item.label else ''}"
     return f"rank {item.rank} takes part in {item.op}{f' of {size(item.nbytes)}' if item.nbytes else ''}"
+
+
+def _named_ranks(mask: int) -> str:
+    ranks = contributors((mask,))
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _by_column(items: Sequence[Transfer] | Sequence[Bar], names: Sequence[str], at: float) -> dict[str, list[Any]]:

@@ -12,11 +12,11 @@ from html import escape
 
 from allranks.player.animation import Animation, Bar, Transfer, contributors
 
-# Okabe and Ito's colours without black, then the same in a lighter shade; the same list as in js/src/colours.js
-COLOURS = (
-    "#0072b2 #e69f00 #009e73 #d55e00 #56b4e9 #cc79a7 #f0e442 #8a8a8a "
-    "#6db3dc #f6cf7a #74cdb3 #eb9a66 #a9d9f4 #e5bcd3 #f8f3a6 #c4c4c4"
-).split()
+# the light colours of js/src/common/theme.css: whose numbers, and what the others mean
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#dd9cc4")
+_INK, _SOFT, _LINE, _PANEL = "#1b1f24", "#57606a", "#c9d0d8", "#f5f6f8"
+_WIRE, _WORK, _LOST, _LOST_TEXT = "#56b4e9", "#b4bcc5", "#d55e00", "#b34700"
+_HUES = 8
 _COLUMNS = 8
 _ROWS = 16
 _BUSY = 200
@@ -33,8 +33,25 @@ def still(animations: Sequence[Animation]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {top:g}" width="{wide:g}" height="{top:g}" '
         f'role="img" aria-label="{title}" font-family="Helvetica, Arial, sans-serif"><title>{title}</title>'
-        f'<rect width="{wide:g}" height="{top:g}" fill="#fff"/>{"".join(pieces)}</svg>'
+        f'{_dots()}<rect width="{wide:g}" height="{top:g}" fill="#fff"/>{"".join(pieces)}</svg>'
     )
+
+
+def _dots() -> str:
+    """The patterns of ranks 4 to 7: the hues of ranks 0 to 3, dotted."""
+    tiles = "".join(
+        f'<pattern id="rank-{r}" width="4" height="4" patternUnits="userSpaceOnUse"><rect width="4" height="4" '
+        f'fill="{COLOURS[r % 4]}"/><circle cx="1.4" cy="1.4" r="0.9" fill="{_INK if r % 4 else "#fff"}"/></pattern>'
+        for r in range(4, _HUES)
+    )
+    return f"<defs>{tiles}</defs>"
+
+
+def _hue(rank: int, ranks: int) -> str:
+    """Whose numbers: a hue, the same ones dotted from rank 4 on, and none among more than eight ranks."""
+    if ranks > _HUES:
+        return _SOFT
+    return COLOURS[rank] if rank < len(COLOURS) else f"url(#rank-{rank})"
 
 
 def _picture(f: Animation) -> tuple[str, float, float]:
@@ -56,14 +73,17 @@ def _picture(f: Animation) -> tuple[str, float, float]:
     for number, step in enumerate(keep):
         x = left + number * (column + gap)
         name = "start" if step == 0 else f"step {step}"
-        out.append(f'<text x="{x:g}" y="{top - 5:g}" font-size="10" fill="#555">{name}</text>')
+        out.append(f'<text x="{x:g}" y="{top - 5:g}" font-size="11" fill="{_SOFT}">{name}</text>')
         for r in range(rows):
             y = top + r * row
             if not f.chunks:
-                out.append(f'<rect x="{x:g}" y="{y:g}" width="{column:g}" height="{tall:g}" fill="#eee"/>')
+                out.append(f'<rect x="{x:g}" y="{y:g}" width="{column:g}" height="{tall:g}" fill="{_PANEL}"/>')
             for c in range(shown):
                 held = contributors(states[step].get((r, c), ()))
-                _cell(paths, x + c * (cell + 2), y, cell, tall, held, f.ranks)
+                at = x + c * (cell + 2)
+                _cell(paths, at, y, cell, tall, held, f.ranks)
+                if f.goal.get((r, c)) and held == contributors(f.goal[r, c]):
+                    paths["done"].append(f"M{at:g} {y:g}h{cell:g}v{tall:g}h-{cell:g}z")
         if number + 1 < len(keep) and keep[number + 1] == step + 1:
             now = [
                 transfer
@@ -75,13 +95,16 @@ def _picture(f: Animation) -> tuple[str, float, float]:
             for item in f.bars:
                 if item.end_step is None and item.step == step and item.rank < rows and item.peer is not None:
                     words, y = f"waits for {item.peer}", top + item.rank * row + tall / 2 + 4
-                    out.append(f'<text x="{x + column + 4:g}" y="{y:g}" font-size="9" fill="#c62828">{words}</text>')
+                    out.append(
+                        f'<text x="{x + column + 4:g}" y="{y:g}" font-size="11" fill="{_LOST_TEXT}">{words}</text>'
+                    )
         elif number + 1 < len(keep):
             out.append(f'<text x="{x + column + gap / 2 - 6:g}" y="{top + rows * row / 2:g}" font-size="16">…</text>')
-    frame, twice = paths.pop("frame", []), paths.pop("twice", [])
-    out.append(f'<path d="{"".join(frame)}" fill="#fafafa" stroke="#999" stroke-width="0.7"/>')
+    frame, twice, done = paths.pop("frame", []), paths.pop("twice", []), paths.pop("done", [])
+    out.append(f'<path d="{"".join(frame)}" fill="#fff" stroke="{_LINE}" stroke-width="0.8"/>')
     out += [f'<path d="{"".join(d)}" fill="{colour}"/>' for colour, d in paths.items()]
-    out.append(f'<path d="{"".join(twice)}" stroke="#c62828" stroke-width="2" stroke-dasharray="2 1"/>')
+    out.append(f'<path d="{"".join(done)}" fill="none" stroke="{_INK}" stroke-width="1.6"/>')
+    out.append(f'<path d="{"".join(twice)}" stroke="{_LOST}" stroke-width="2.5" stroke-dasharray="2 1"/>')
     return "".join(out), max(wide, 320.0), high
 
 
@@ -101,21 +124,26 @@ def _lanes(f: Animation) -> tuple[str, float, float]:
     whole = max((end for _, end in spans.values()), default=1.0) or 1.0
     left, top, wide, row = 62.0, 52.0, 700.0, 30.0
     names = list(dict.fromkeys(short(bar) for bar in bars))
-    colour_of = {name: "#d9d9d9" if name == "wait" else COLOURS[i % 16] for i, name in enumerate(names)}
+    # hues say whose numbers, so operations have none: work is grey, what is on the wire is sky
+    colour_of = {short(bar): {"wait": _LOST, "compute": _WORK}.get(bar.op, _WIRE) for bar in bars}
     span = f"{(last - first) * 1e3:.3g} ms" if last > first else f"{f.steps} steps"
     out = _head(f, f"{span} from left to right, a lane for each rank", rows, top, row, 22)
     out += [
-        f'<rect x="{left:g}" y="{top + r * row:g}" width="{wide:g}" height="22" fill="#f6f6f6"/>' for r in range(rows)
+        f'<rect x="{left:g}" y="{top + r * row:g}" width="{wide:g}" height="22" fill="{_PANEL}"/>' for r in range(rows)
     ]
     paths: dict[str, list[str]] = defaultdict(list)
+    inside: list[str] = []
     for number, bar in enumerate(bars):
         x, until = (left + wide * t / whole for t in spans[number])
         y, w = top + bar.rank * row, max(until - x, 1.0)
         paths[short(bar)].append(f"M{x:.1f} {y + 1:g}h{w:.1f}v20h-{w:.1f}z")
+        if w > 7 * len(short(bar)) + 8:
+            inside.append(f'<text x="{x + 4:.1f}" y="{y + 15:g}" font-size="11">{escape(short(bar))}</text>')
     for name, d in paths.items():
         out.append(
             f'<path d="{"".join(d)}" fill="{colour_of[name]}" fill-opacity="0.75" stroke="#fff" stroke-width="0.6"/>'
         )
+    out += inside
     x, y = left, top + rows * row + 12
     for name in names[:12]:
         if x + 7 * len(name) + 24 > left + wide:
@@ -131,11 +159,11 @@ def _head(f: Animation, said: str, rows: int, top: float, row: float, tall: floa
     line = f"{f.ranks} ranks, {said}" + (f"; the first {rows} ranks" if rows < f.ranks else "")
     out = [
         f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(f.title)}</text>',
-        f'<text x="8" y="36" font-size="11" fill="#555">{line}</text>',
+        f'<text x="8" y="36" font-size="11" fill="{_SOFT}">{line}</text>',
     ]
     for r in range(rows):
         y = top + r * row + tall / 2
-        out.append(f'<circle cx="12" cy="{y:g}" r="4" fill="{COLOURS[r % 16]}"/>')
+        out.append(f'<circle cx="12" cy="{y:g}" r="4" fill="{_hue(r, f.ranks)}"/>')
         out.append(f'<text x="20" y="{y + 4:g}" font-size="11">rank {r}</text>')
     return out
 
@@ -159,20 +187,21 @@ def _cell(paths: dict[str, list[str]], x: float, y: float, w: float, h: float, h
     if ranks > _ROWS:
         # too many ranks for stripes: the height shows how many contributed
         full = round(h * len(set(held)) / ranks, 1)
-        paths[COLOURS[0]].append(f"M{x:g} {y + h - full:g}h{w:g}v{full:g}h-{w:g}z")
+        paths[_SOFT].append(f"M{x:g} {y + h - full:g}h{w:g}v{full:g}h-{w:g}z")
         return
     for r in sorted(set(held)):
-        paths[COLOURS[r % 16]].append(f"M{x:g} {round(y + r * stripe, 1):g}h{w:g}v{round(stripe, 2):g}h-{w:g}z")
+        paths[_hue(r, ranks)].append(f"M{x:g} {round(y + r * stripe, 1):g}h{w:g}v{round(stripe, 2):g}h-{w:g}z")
         if held.count(r) > 1:
             paths["twice"].append(f"M{x:g} {round(y + (r + 0.5) * stripe, 1):g}h{w:g}")
 
 
 def _arrow(transfer: Transfer, x: float, wide: float, top: float, row: float, rows: int) -> str:
     a, b = top + transfer.src * row, top + transfer.dst * row
-    colour = "#c25400" if transfer.reduce else "#0072b2"
+    colour, words = _WIRE, _INK
     dash, end = "", x + wide
     if not transfer.delivered:
-        colour, dash, end, b = "#c62828", ' stroke-dasharray="4 3"', x + wide * 0.55, a + (b - a) * 0.55
+        colour, words, dash = _LOST, _LOST_TEXT, ' stroke-dasharray="4 3"'
+        end, b = x + wide * 0.55, a + (b - a) * 0.55
     label = _named(transfer.chunks)
     sign = {"adds": "+", "stores": "=", "receives": ""}[transfer.does] if transfer.delivered else "✗"
     # put the label near the sender, where the arrows do not cross yet
@@ -181,7 +210,7 @@ def _arrow(transfer: Transfer, x: float, wide: float, top: float, row: float, ro
     return (
         f'<path d="M{x:g} {a:.1f}L{end:g} {b:.1f}" stroke="{colour}" stroke-width="1.3"{dash}/>'
         f'<circle cx="{end:g}" cy="{b:.1f}" r="2.4" fill="{colour}"/>'
-        f'<text x="{tx:.1f}" y="{ty:.1f}" font-size="9" fill="{colour}" stroke="#fff" stroke-width="2" '
+        f'<text x="{tx:.1f}" y="{ty:.1f}" font-size="10" fill="{words}" stroke="#fff" stroke-width="2" '
         f'paint-order="stroke">{label}{sign}</text>'
     )
 

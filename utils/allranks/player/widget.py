@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,6 +18,7 @@ import traitlets
 
 from allranks.errors import CourseError
 from allranks.player.animation import LAYOUTS, Animation, animate
+from allranks.player.pace import on_one_clock
 from allranks.player.still import still
 from allranks.schedules import Schedule
 from allranks.trace import Trace
@@ -56,20 +58,22 @@ export default { render: async (context) => (await unpack(context.model.get("cod
 
 
 class Player(anywidget.AnyWidget):
-    """A widget that plays a schedule or a trace; with two of them it plays both side by side, in step.
+    """A widget that plays a schedule or a trace; with two of them it plays both side by side, on one clock.
 
     `compare` (or a second positional argument) is the other one. `nbytes` is the size of the full vector if a
     schedule is given; a trace has its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
-    is "step" or "time"; left out, live and simulated runs are shown in time. With `quiz=True` the player stops before
-    each step and asks what happens next. The traits `step`, `playing`, `speed`, `arrangement` (the layout), `axis` and
-    `quiz` can be set and linked; `answers` holds what was answered. js/src/data.js lists the traits with their types.
+    is "step" or "time"; left out, live and simulated runs are shown in time, and so are two of which one is a schedule:
+    there a step lasts 5 µs and its bytes at 50 GB/s. With `quiz=True` the player stops before each step and asks what
+    happens next. `titles` has a title for each. The traits `step`, `playing`, `speed`, `arrangement` (the layout),
+    `axis` and `quiz` can be set and linked; `answers` holds what was answered. js/src/player/data.js lists the traits
+    with their types.
 
     Raises PlayerError for an input that is neither a Schedule nor a Trace, and for unknown settings.
 
     Example:
         >>> player = Player(schedules.ring_all_reduce(4), compare=schedules.tree_all_reduce(4), nbytes=1 << 20)
         >>> player.axis
-        'step'
+        'time'
     """
 
     _esm = LOADER
@@ -83,6 +87,8 @@ class Player(anywidget.AnyWidget):
     axis = traitlets.Enum(("step", "time"), "step").tag(sync=True)
     quiz = traitlets.Bool(False).tag(sync=True)
     answers = traitlets.List(traitlets.Dict()).tag(sync=True)
+    titles = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    fresh = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -94,6 +100,7 @@ class Player(anywidget.AnyWidget):
         axis: str | None = None,
         speed: float = 1.0,
         quiz: bool = False,
+        titles: Sequence[str] = (),
         **widget_options: Any,
     ) -> None:
         sources = [source] if compare is None else [source, compare]
@@ -108,9 +115,16 @@ class Player(anywidget.AnyWidget):
             raise PlayerError(f"speed is {speed!r}; it must be one of {', '.join(map(str, SPEEDS))}")
         if nbytes is not None and nbytes < 0:
             raise PlayerError(f"nbytes is {nbytes}; it can't be negative")
+        if isinstance(titles, str) or len(titles) not in (0, len(sources)):
+            raise PlayerError(f"titles are {titles!r}; give one for each of the {len(sources)} that are played")
+        if nbytes is None:  # a schedule beside a run moves as many bytes as the run
+            nbytes = next((given.nbytes for given in sources if isinstance(given, Trace) and given.nbytes), None)
         animations = [animate(given, nbytes) for given in sources]
+        if len(animations) > 1 and any(isinstance(given, Schedule) for given in sources):
+            animations = on_one_clock(animations)
         if axis is None:
-            axis = "time" if all(f.timed and f.kind in ("live", "simulated") for f in animations) else "step"
+            own_clock = all(f.timed and f.kind in ("live", "simulated") for f in animations)
+            axis = "time" if own_clock or all(f.pace for f in animations) else "step"
         if axis == "time" and not all(f.timed for f in animations):
             raise PlayerError("axis is 'time', but a schedule has no times; simulate it, or leave axis out")
         self.animations: tuple[Animation, ...] = tuple(animations)
@@ -121,6 +135,7 @@ class Player(anywidget.AnyWidget):
             axis=axis,
             speed=float(speed),
             quiz=quiz,
+            titles=list(titles),
             **widget_options,
         )
 
@@ -157,6 +172,8 @@ class Player(anywidget.AnyWidget):
             "axis": self.axis,
             "quiz": self.quiz,
             "answers": [],
+            "titles": self.titles,
+            "fresh": False,
         }
         if len(self.animation) + len(self.compared) > _LARGE:
             return (
@@ -173,6 +190,8 @@ class Player(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = super()._repr_mimebundle_(**kwargs)
         data, metadata = found if isinstance(found, tuple) else (found, {})
+        # the view that the reader has asked for comes into the window, and then says that it has
+        self.fresh = True
         return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}, metadata
 
 

@@ -1,8 +1,6 @@
-// The buttons, menus and the slider below the picture.
+// The buttons beside the timeline.
 
 import { html } from "../common/dom.js";
-import { LAYOUTS } from "./layouts.js";
-import { longestOf } from "./playback.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 const ICONS = {
@@ -25,8 +23,15 @@ const ICONS = {
  * @property {() => void} back
  * @property {() => void} next
  * @property {() => void} last
- * @property {(value: number) => void} slide while the slider is dragged; 0 to the number of steps
- * @property {() => void} slid when it is released
+ */
+
+/**
+ * What else the buttons do to the page.
+ *
+ * @typedef {object} PageActions
+ * @property {(factor: number) => void} zoom
+ * @property {() => void} table shows or hides it
+ * @property {() => void} fold folds or opens the timeline
  */
 
 export class Controls {
@@ -34,62 +39,55 @@ export class Controls {
    * @param {import("./data.js").Model} model
    * @param {import("./playback.js").Playback[]} playbacks
    * @param {Actions} actions
+   * @param {PageActions} page
    */
-  constructor(model, playbacks, actions) {
+  constructor(model, playbacks, actions, page) {
     const [{ axis }] = playbacks;
-    const longest = longestOf(playbacks);
     const save = (/** @type {keyof import("./data.js").ModelState} */ key, /** @type {any} */ value) => {
       model.set(key, value);
       model.save_changes();
     };
     this.playButton = iconButton("play", "Play", actions.toggle);
-    this.slider = html("input", {
-      type: "range",
-      class: "ar-scrub",
-      min: "0",
-      max: String(longest.steps),
-      step: "any",
-      value: "0",
-      "aria-label": "Step",
-      oninput: () => actions.slide(+this.slider.value),
-      onchange: actions.slid,
-    });
     const speeds = SPEEDS.map((speed) => [String(speed), `${speed}×`]);
     this.speed = menu("Speed", speeds, String(model.get("speed")), (value) => save("speed", +value));
-    this.root = html(
-      "div",
-      { class: "ar-controls" },
+    this.step = html("strong", { "data-meter": playbacks.length > 1 ? "position" : "step" });
+    const timed = playbacks.every((playback) => playback.times);
+    const second = html("div", { class: "ar-row" }, this.step, this.speed);
+    /** @type {HTMLSelectElement | null} stands at the left end of the timeline's axis */
+    this.axis = null;
+    if (timed) {
+      const axes = [
+        ["step", "steps"],
+        ["time", "time"],
+      ];
+      this.axis = menu("Axis", axes, axis, (value) => save("axis", value));
+      this.axis.className = "ar-axis";
+    }
+    this.quiz = textButton("Ask me what comes next", "ar-ask", () => save("quiz", !model.get("quiz")));
+    this.showQuiz(model.get("quiz"));
+    this.table = textButton("Table of this step", "ar-as-link", page.table);
+    this.table.setAttribute("aria-expanded", "false");
+    this.fold = textButton("Timeline", "ar-as-link", page.fold);
+    this.fold.hidden = true;
+    const buttons = [
       iconButton("first", "To the start", actions.first),
       iconButton("back", "Step back", actions.back),
       this.playButton,
       iconButton("next", "Step forward", actions.next),
       iconButton("last", "To the end", actions.last),
-      this.slider,
-      this.speed,
-    );
-    /** @type {HTMLSelectElement | null} */
-    this.layout = null;
-    if (playbacks.some((playback) => playback.ranks > 2)) {
-      const best = [...new Set(playbacks.map((playback) => playback.layout))].join(", ");
-      const layouts = [["auto", `layout: ${best}`], ...LAYOUTS.map((layout) => [layout, layout])];
-      this.layout = menu("Layout", layouts, model.get("arrangement"), (value) => save("arrangement", value));
-      this.root.append(this.layout);
+    ];
+    const transport = html("div", { class: "ar-row ar-buttons" }, ...buttons);
+    const links = html("div", { class: "ar-row" }, this.table, this.fold);
+    if (timed || playbacks.some((playback) => playback.steps > 40)) {
+      links.append(iconButton("wider", "Zoom out", () => page.zoom(0.6)));
+      links.append(iconButton("closer", "Zoom in", () => page.zoom(1.7)));
     }
-    if (playbacks.every((playback) => playback.times)) {
-      const axes = [
-        ["step", "steps"],
-        ["time", "time"],
-      ];
-      this.root.append(menu("Axis", axes, axis, (value) => save("axis", value)));
-    }
-    this.quiz = html("input", { type: "checkbox", onchange: () => save("quiz", this.quiz.checked) });
-    this.quiz.checked = model.get("quiz");
-    this.root.append(html("label", { class: "ar-quiz-switch" }, this.quiz, "What happens next?"));
+    this.root = html("div", { class: "ar-transport" }, transport, second, this.quiz, links);
   }
 
-  /** @param {string} layout */
-  showLayout(layout) {
-    if (this.layout) this.layout.value = layout;
+  /** @param {boolean} on */
+  showQuiz(on) {
+    this.quiz.setAttribute("aria-pressed", String(on));
   }
 
   /** @param {number} speed */
@@ -116,6 +114,15 @@ export function iconButton(icon, words, act) {
   const button = html("button", { ...attributes, onclick: act });
   button.innerHTML = `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${ICONS[icon]}"/></svg>`;
   return button;
+}
+
+/**
+ * @param {string} words
+ * @param {string} name of the class
+ * @param {() => void} act
+ */
+function textButton(words, name, act) {
+  return html("button", { type: "button", class: name, onclick: act }, words);
 }
 
 /**

@@ -17,6 +17,8 @@
  * @property {Axis} axis
  * @property {boolean} quiz whether to stop before each step and ask what happens next
  * @property {Answer[]} answers
+ * @property {boolean} fresh whether its cell was run just now
+ * @property {string[]} titles of the animations, where the reader gave some
  */
 
 /** @typedef {{step: number, question: string, answer: string, right: boolean}} Answer */
@@ -50,6 +52,8 @@
  * @property {boolean} blocking whether a send waits until it is received
  * @property {number | null} root
  * @property {string | null} collective
+ * @property {string | null} [pace] how long a step lasts, in words, where the times are those of a model
+ * @property {[number, string] | null} [wrong] the index of the first message that can't be right, and why
  * @property {[string, number] | null} bound the least that the busiest rank must send: formula and bytes
  * @property {TransferColumns} transfers in order of step
  * @property {BarColumns} bars

@@ -1,11 +1,12 @@
-// The picture in full, up to 16 ranks: a card for each rank, lines between them, packets that fly. Packets have a layer
+// The picture in full, up to 8 ranks: a card for each rank, lines between them, packets that fly. Packets have a layer
 // of their own, so that a frame moves a few small groups and repaints nothing else.
 
 import { moveTo, svg } from "../common/dom.js";
-import { placeCards } from "./layouts.js";
+import { arrange } from "./card_shape.js";
+import { addDots } from "./hues.js";
 import { drawPacket } from "./packet.js";
-import { cardShape, RankCard } from "./rank_card.js";
-import { pointAlong, route } from "./routes.js";
+import { RankCard } from "./rank_card.js";
+import { pointAlong } from "./routes.js";
 
 /** @typedef {import("./data.js").Layout} Layout */
 /** @typedef {import("./data.js").Transfer} Transfer */
@@ -19,8 +20,6 @@ export class DetailedView {
   busy = 0;
   /** @type {RankCard[]} */
   #cards = [];
-  /** @type {Map<number, Curve>} by src * ranks + dst */
-  #routes = new Map();
   /** @type {Map<number, SVGPathElement>} by src * ranks + dst */
   #lines = new Map();
   /** @type {Map<number, SVGGElement>} by the transfer's index */
@@ -34,51 +33,60 @@ export class DetailedView {
   #board = svg("svg");
   #air = svg("svg");
 
+  /** @type {Layout} */
+  #layout = "ring";
+  /** Pixels for which it was laid out. */
+  #room = { w: 604, h: 360 };
+  /** The landing places as they were drawn. */
+  #drawnLanding = "";
+  /** @type {number | null} the index of the message that the reader has picked */
+  picked = null;
+
   /**
    * @param {Playback} playback
    * @param {Layout} layout
    * @param {string} uid
-   * @param {boolean} narrow whether it has half the width
    */
-  constructor(playback, layout, uid, narrow) {
+  constructor(playback, layout, uid) {
     this.playback = playback;
     this.uid = uid;
-    this.narrow = narrow;
     this.root = document.createElement("div");
     this.root.className = "ar-stage";
     this.root.setAttribute("aria-hidden", "true");
-    this.shape = cardShape(playback);
-    this.packet = playback.chunks ? { w: 38, h: playback.ranks > 8 ? 30 : 34 } : { w: 52, h: 20 };
-    this.show(layout);
+    /** @type {import("./card_shape.js").Arrangement} */
+    this.arrangement = this.show(layout);
+    this.watcher = new ResizeObserver(() => this.#resize());
+    this.watcher.observe(this.root);
   }
 
-  /** @param {Layout} layout */
+  // Lays the picture out anew where the stage has another size.
+  #resize() {
+    const { clientWidth: w, clientHeight: h } = this.root;
+    if (!w || !h || (Math.abs(w - this.#room.w) < 3 && Math.abs(h - this.#room.h) < 3)) return;
+    this.#room = { w, h };
+    this.show(this.#layout);
+    this.frame(true, true);
+  }
+
+  /**
+   * @param {Layout} layout
+   * @returns {import("./card_shape.js").Arrangement}
+   */
   show(layout) {
-    const { playback, packet } = this;
+    const { playback } = this;
+    this.#layout = layout;
     this.root.dataset.layout = layout;
-    const joined = new Set(playback.links.map(([src, dst]) => `${src}-${dst}`));
-    const bothWays = (/** @type {[number, number]} */ [src, dst]) => joined.has(`${dst}-${src}`);
-    const gap = { x: packet.w + 16, y: packet.h + (playback.chunks ? 14 : 34) };
-    if (layout === "grid" && playback.links.some(bothWays)) {
-      // two packets pass each other in the lanes between the cards
-      gap.x += packet.w;
-      gap.y += packet.h;
-    }
-    const { card } = this.shape;
-    const centres = placeCards(layout, playback, card, gap, this.narrow);
-    this.#routes = new Map();
-    for (const link of playback.links) {
-      const [src, dst] = link;
-      const curve = route(centres, src, dst, card, packet, bothWays(link), layout === "grid");
-      this.#routes.set(src * playback.ranks + dst, curve);
-    }
-    const box = this.#box(centres);
-    // one unit is at most one pixel and a tenth, so that a small picture is not blown up
-    this.root.style.maxWidth = `${Math.round(box.w * 1.1)}px`;
-    const viewBox = `${box.x} ${box.y} ${box.w} ${box.h}`;
-    this.#board = svg("svg", { viewBox, class: "ar-board" });
-    this.#air = svg("svg", { viewBox, class: "ar-air" });
-    this.root.replaceChildren(this.#board, this.#air);
+    this.arrangement = arrange(playback, layout, this.#room);
+    const { box, centres, shape } = this.arrangement;
+    // one unit is one pixel, so that 12 px of text are 12 px; what has no room is reached by scrolling
+    const view = { viewBox: `${box.x} ${box.y} ${box.w} ${box.h}`, width: box.w, height: box.h };
+    this.#board = svg("svg", { ...view, class: "ar-board" });
+    this.#air = svg("svg", { ...view, class: "ar-air" });
+    const sheet = document.createElement("div");
+    sheet.className = "ar-sheet";
+    sheet.append(this.#board, this.#air);
+    this.root.replaceChildren(sheet);
+    this.root.classList.toggle("ar-scrolls", box.w > this.#room.w || box.h > this.#room.h);
     this.#addMarks();
     const under = svg("g", {}, this.#board);
     this.#lines = new Map();
@@ -89,65 +97,48 @@ export class DetailedView {
       const line = svg("path", { d, class: "ar-link", "data-link": `${src}-${dst}` }, under);
       this.#lines.set(src * playback.ranks + dst, line);
     }
-    this.#cards = centres.map((at, rank) => new RankCard(this.#board, at, rank, playback, this.shape, this.uid));
+    this.#cards = centres.map((at, rank) => new RankCard(this.#board, at, rank, playback, shape, this.uid));
     this.#packets = new Map();
-    this.#addMiddle(layout, { x: box.x + box.w / 2, y: box.y + box.h / 2 });
+    this.#drawnLinks = this.#drawnLanding = "";
+    this.#addMiddle(layout);
     this.refresh();
+    return this.arrangement;
   }
 
-  /**
-   * What holds all cards and all packets on their ways.
-   *
-   * @param {Point[]} centres
-   */
-  #box(centres) {
-    const x = { least: Number.POSITIVE_INFINITY, most: Number.NEGATIVE_INFINITY };
-    const y = { ...x };
-    const take = (/** @type {Point} */ at, /** @type {import("./layouts.js").Size} */ { w, h }) => {
-      x.least = Math.min(x.least, at.x - w / 2);
-      x.most = Math.max(x.most, at.x + w / 2);
-      y.least = Math.min(y.least, at.y - h / 2);
-      y.most = Math.max(y.most, at.y + h / 2);
-    };
-    for (const centre of centres) take(centre, this.shape.card);
-    for (const curve of this.#routes.values()) {
-      for (let i = 0; i <= 8; i++) take(pointAlong(curve, i / 8), this.packet);
-    }
-    return { x: x.least - 8, y: y.least - 8, w: x.most - x.least + 16, h: y.most - y.least + 16 };
-  }
-
-  // Arrow heads, and the hatching of what is counted twice.
+  // Arrow heads, the dotted hues, and the hatching of what is counted twice.
   #addMarks() {
     const defs = svg("defs", {}, this.#board);
     for (const kind of ["busy", "stuck"]) {
-      const size = { viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9 };
+      const size = { viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 12, markerHeight: 10 };
       const turn = { orient: "auto", markerUnits: "userSpaceOnUse" };
       const marker = svg("marker", { id: `${this.uid}-${kind}`, ...size, ...turn }, defs);
       svg("path", { d: "M0 0L8 4L0 8z", class: `ar-head-${kind}` }, marker);
     }
-    const tile = { width: 4, height: 4, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
+    addDots(defs, this.playback.ranks, this.uid);
+    const tile = { width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
     const hatch = svg("pattern", { id: `${this.uid}-twice`, ...tile }, defs);
-    svg("rect", { width: 2, height: 4, fill: "#000" }, hatch);
+    svg("rect", { width: 3.5, height: 7, class: "ar-head-stuck" }, hatch);
   }
 
   /**
    * The step in words, in the middle of a ring where no way crosses it.
    *
    * @param {Layout} layout
-   * @param {Point} centre
    */
-  #addMiddle(layout, { x, y }) {
+  #addMiddle(layout) {
     this.#middle = [];
+    const { routes, centres, shape } = this.arrangement;
     if (layout !== "ring" || this.playback.ranks < 3) return;
-    for (const curve of this.#routes.values()) {
+    if (centres.some(({ x, y }) => Math.abs(x) < shape.card.w / 2 + 68 && Math.abs(y) < shape.card.h / 2 + 28)) return;
+    for (const curve of routes.values()) {
       for (let i = 1; i < 6; i++) {
         const at = pointAlong(curve, i / 6);
-        if (Math.abs(at.x - x) < 90 && Math.abs(at.y - y) < 34) return;
+        if (Math.abs(at.x) < 72 + shape.packet.w / 2 && Math.abs(at.y) < 26 + shape.packet.h / 2) return;
       }
     }
     this.#middle = [
-      svg("text", { x, y: y - 6, class: "ar-middle" }, this.#board),
-      svg("text", { x, y: y + 16, class: "ar-label" }, this.#board),
+      svg("text", { x: 0, y: -4, class: "ar-middle" }, this.#board),
+      svg("text", { x: 0, y: 20, class: "ar-label" }, this.#board),
     ];
   }
 
@@ -156,7 +147,7 @@ export class DetailedView {
    * @param {number} dst
    */
   #routeOf(src, dst) {
-    return /** @type {Curve} */ (this.#routes.get(src * this.playback.ranks + dst));
+    return /** @type {Curve} */ (this.arrangement.routes.get(src * this.playback.ranks + dst));
   }
 
   /** Redraws what the cells hold; called when a message has landed, not every frame. */
@@ -212,6 +203,8 @@ export class DetailedView {
       this.#packets.delete(index);
     }
     this.#showLinks(links, changed);
+    this.#showLanding(flying.map(([transfer]) => transfer));
+    for (const [index, packet] of this.#packets) packet.classList.toggle("ar-picked", index === this.picked);
     this.busy = [...links.values()].filter((state) => state !== "past" || playback.resting).length;
     if (!playback.transfers.length) for (const card of this.#cards) card.showActivity();
     this.#showMiddle();
@@ -234,12 +227,30 @@ export class DetailedView {
     this.#showStates();
   }
 
+  /**
+   * The cells for which something is under way.
+   *
+   * @param {Transfer[]} flying
+   */
+  #showLanding(flying) {
+    const drawn = flying.map((transfer) => transfer.index).join();
+    if (drawn === this.#drawnLanding) return;
+    this.#drawnLanding = drawn;
+    /** @type {Set<number>[]} */
+    const landing = this.#cards.map(() => new Set());
+    for (const { dst, chunks, delivered } of flying) if (delivered) for (const chunk of chunks) landing[dst].add(chunk);
+    for (const card of this.#cards) card.showLanding(landing[card.rank]);
+  }
+
   #showMiddle() {
     if (!this.#middle.length) return;
     const step = this.playback.current;
     const transfers = this.playback.byStep[step - 1] ?? [];
-    this.#middle[0].textContent = step ? `step ${step}` : "start";
-    this.#middle[1].textContent = transfers.length && this.playback.chunks ? effectOf(transfers) : "";
+    const { atEnd, undelivered, waitBars } = this.playback;
+    const stuck = undelivered.length || waitBars.some((bar) => this.playback.neverEnds(bar));
+    this.#middle[0].textContent = atEnd ? (stuck ? "stuck" : "done") : step ? `step ${step}` : "start";
+    this.#middle[1].textContent =
+      transfers.length && this.playback.chunks && !this.playback.atEnd ? effectOf(transfers) : "";
   }
 
   /**
@@ -249,11 +260,15 @@ export class DetailedView {
   #movePacket(transfer, t) {
     let packet = this.#packets.get(transfer.index);
     if (!packet) {
-      packet = drawPacket(transfer, this.playback, this.packet);
+      packet = drawPacket(transfer, this.playback, this.arrangement.shape, this.uid);
       this.#air.append(packet);
       this.#packets.set(transfer.index, packet);
     }
     packet.setAttribute("transform", moveTo(pointAlong(this.#routeOf(transfer.src, transfer.dst), t)));
+  }
+
+  remove() {
+    this.watcher.disconnect();
   }
 }
 
@@ -263,9 +278,9 @@ export class DetailedView {
  * @param {Transfer[]} transfers
  */
 function effectOf(transfers) {
-  if (transfers.every((transfer) => !transfer.delivered)) return "✗ nobody receives";
-  if (transfers.every((transfer) => transfer.reduce)) return "+ the receiver adds";
-  return transfers.every((transfer) => transfer.does === "stores") ? "= the receiver stores" : "";
+  if (transfers.every((transfer) => !transfer.delivered)) return "nobody receives";
+  if (transfers.every((transfer) => transfer.reduce)) return "the receiver adds";
+  return transfers.every((transfer) => transfer.does === "stores") ? "the receiver stores" : "";
 }
 
 /** @param {number} t */

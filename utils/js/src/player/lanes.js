@@ -1,40 +1,86 @@
-// What the timeline's canvas shows: the lanes with their bars, and the axis.
+// What the timeline's canvas shows: the lanes, with a bar for what arrives, and above them the steps or the time.
 
-import { chunkName, duration } from "./words.js";
+import { MOST_HUES, paintSwatch } from "./hues.js";
+import { duration } from "./words.js";
 
+/** @typedef {import("./data.js").Transfer} Transfer */
+/** @typedef {import("./data.js").Bar} Bar */
 /** @typedef {import("./playback.js").Playback} Playback */
 /** @typedef {import("./timeline.js").Timeline["window"]} Seen */
-/** @typedef {Record<"ink"|"soft"|"line"|"send"|"add"|"copy"|"stuck"|"work"|"paper"|"font", string>} Theme */
+/** @typedef {Record<"ink"|"soft"|"line"|"hair"|"wire"|"lost"|"work"|"paper"|"on-rank"|"font", string>} Theme */
+/** @typedef {{pen: CanvasRenderingContext2D, seen: Seen, theme: Theme, style: CSSStyleDeclaration}} Sheet */
+/** @typedef {{top: number, pitch: number, bar: number}} Lane where the first one begins, how far apart, how high */
+
+const TEXT_HEIGHT = 12;
 
 /**
- * The axis: a line and a number at each tick.
+ * The steps' numbers or the time, above the lanes.
  *
- * @param {CanvasRenderingContext2D} pen
+ * @param {Sheet} sheet
  * @param {import("./data.js").Axis} axis
- * @param {Seen} seen
  * @param {number} height
- * @param {Theme} theme
  */
-export function drawGrid(pen, axis, seen, height, theme) {
-  const { every, digits } = ticks(seen.to - seen.from, seen.length, (seen.width - seen.left) / 70);
+export function drawAxis({ pen, seen, theme }, axis, height) {
+  const { every, digits } = ticks(seen.to - seen.from, seen.length, (seen.right - seen.left) / 70);
   const by = axis === "step" ? Math.max(1, Math.round(every)) : every;
-  pen.font = `11px ${theme.font}`;
-  pen.fillStyle = theme.soft;
-  pen.strokeStyle = theme.line;
-  pen.lineWidth = 1;
+  pen.font = `12px ${theme.font}`;
   pen.textAlign = "center";
+  // a step's number stands above its middle
+  const shift = axis === "step" ? 0.5 : 0;
   for (let value = Math.ceil(seen.from / by) * by; value <= seen.to + 1e-9; value += by) {
-    const x = seen.x(value);
-    pen.beginPath();
-    pen.moveTo(x, 13);
-    pen.lineTo(x, height);
-    pen.globalAlpha = 0.5;
-    pen.stroke();
-    pen.globalAlpha = 1;
-    pen.fillText(axis === "step" ? String(value) : duration(value, digits), Math.min(x, seen.width - 16), 6);
+    const number = axis === "step" ? Math.max(1, value) : value;
+    const x = seen.x(number - shift);
+    if (x > seen.right + 1 || x < seen.left - 1) continue;
+    pen.fillStyle = theme.hair;
+    if (axis === "time") pen.fillRect(x, 18, 1, height - 18);
+    pen.fillStyle = theme.soft;
+    const words = axis === "step" ? String(number) : duration(number, digits);
+    const half = pen.measureText(words).width / 2;
+    pen.fillText(words, Math.max(seen.left - 6 + half, Math.min(x, seen.width - half - 1)), 9);
   }
-  pen.textAlign = "left";
-  pen.fillText(axis, 4, 6);
+}
+
+/**
+ * The phases of an all-reduce in two parts above the lanes; false where it has none or they have no room.
+ *
+ * @param {Sheet} sheet
+ * @param {Playback} playback
+ */
+export function drawPhases({ pen, seen, theme }, playback) {
+  const phases = phasesOf(playback);
+  if (playback.axis !== "step" || !phases.length) return false;
+  pen.font = `12px ${theme.font}`;
+  pen.textAlign = "center";
+  const room = phases.every(({ from, to, words }) => pen.measureText(words).width + 16 < seen.x(to) - seen.x(from));
+  if (!room) return false;
+  for (const { from, to, words } of phases) {
+    const left = Math.max(seen.left, seen.x(from));
+    const right = Math.min(seen.right, seen.x(to));
+    if (right - left < pen.measureText(words).width) continue;
+    pen.fillStyle = theme.soft;
+    pen.fillText(words, (left + right) / 2, 8);
+    pen.fillStyle = theme.line;
+    pen.fillRect(left, 17, right - left - 4, 1);
+  }
+  return true;
+}
+
+/**
+ * Runs of steps in which all receivers add, or all store.
+ *
+ * @param {Playback} playback
+ */
+export function phasesOf({ byStep, chunks, collective, steps }) {
+  const reduces = (/** @type {Transfer[]} */ step) =>
+    step.length > 0 && step.every((transfer) => transfer.sign === "+");
+  const stores = (/** @type {Transfer[]} */ step) => step.length > 0 && step.every((transfer) => transfer.sign === "=");
+  const turn = byStep.findIndex((step) => !reduces(step));
+  if (collective !== "all_reduce" || turn < 1 || !byStep.slice(turn).every(stores)) return [];
+  const [first, second] = chunks > 1 ? ["reduce-scatter", "all-gather"] : ["reduce", "broadcast"];
+  return [
+    { from: 0, to: turn, words: `${first}: the receiver adds` },
+    { from: turn, to: steps, words: `${second}: the receiver stores` },
+  ];
 }
 
 /**
@@ -52,108 +98,205 @@ export function ticks(span, length, most) {
 }
 
 /**
+ * Where a bar is drawn; null where it is not seen.
+ *
+ * @param {Seen} seen
+ * @param {number[]} span
+ */
+function across(seen, [from, to]) {
+  if (to < seen.from || from > seen.to) return null;
+  const left = Math.max(seen.left, seen.x(from));
+  const width = Math.min(seen.right, seen.x(to)) - left;
+  return { left, width: Math.max(0.6, width - (width > 8 ? 2 : width > 3 ? 0.8 : 0)) };
+}
+
+/**
  * The lanes of one playback.
  *
- * @param {CanvasRenderingContext2D} pen
+ * @param {Sheet} sheet
  * @param {Playback} playback
- * @param {Seen} seen
- * @param {number} top
- * @param {number} lane its height
- * @param {Theme} theme
+ * @param {Lane} lane
  */
-export function drawLanes(pen, playback, seen, top, lane, theme) {
-  drawNames(pen, playback.ranks, seen, top, lane, theme);
-  const half = lane > 4 ? (lane - 3) / 2 : lane / 2;
-  /** @type {(rank: number, span: number[], y: number, height: number, colour: string, text: string) => void} */
-  const bar = (rank, [from, to], y, height, colour, text) => {
-    if (to < seen.from || from > seen.to) return;
-    const left = Math.max(seen.left, seen.x(from));
-    const width = Math.min(seen.right, seen.x(to)) - left;
-    const y0 = top + rank * lane + y;
-    pen.fillStyle = colour;
-    pen.fillRect(left, y0, Math.max(0.6, width - (width > 12 ? 1 : 0)), height);
-    if (text && height >= 7 && width > text.length * 6 + 4) {
-      pen.fillStyle = theme.paper;
-      pen.font = `bold ${Math.min(10, height + 1)}px ${theme.font}`;
-      pen.fillText(text, left + 3, y0 + height / 2 + 0.5);
-    }
-  };
-  for (const transfer of playback.transfers) {
-    const { src, dst } = transfer;
-    const span = playback.span(transfer);
-    if (transfer.delivered) {
-      const colour = transfer.reduce ? theme.add : theme.copy;
-      const name = chunkName(transfer);
-      if (lane > 5) bar(src, span, 0, half, theme.send, `→${dst} ${name}`);
-      bar(dst, span, lane > 5 ? half : 0, lane > 5 ? half : lane, colour, `${transfer.sign} ${name}`.trim());
-    } else {
-      const [from] = span;
-      hatch(pen, seen, top + src * lane, [from, playback.length], half * 2, theme.stuck);
-      bar(src, [from, from + (playback.length - from) / 1e6], 0, half * 2, theme.stuck, "");
-    }
+export function drawLanes(sheet, playback, lane) {
+  drawNames(sheet, playback, lane);
+  // what a rank computes while a collective goes on has half of the lane
+  const both = playback.bars.some((bar) => bar.op === "compute") && playback.bars.some((bar) => isCall(bar));
+  const half = both ? lane.bar / 2 - 0.5 : lane.bar;
+  for (const group of arrivals(playback)) drawArrival(sheet, playback, lane, group);
+  for (const transfer of playback.undelivered) {
+    const [from] = playback.span(transfer);
+    hatch(sheet, [from, playback.length], lane.top + transfer.src * lane.pitch, lane.bar);
   }
-  for (const item of playback.bars) {
-    const span = playback.span(item);
-    const colour = item.endStep === null ? theme.stuck : theme.soft;
-    if (item.op === "wait") hatch(pen, seen, top + item.rank * lane, span, half * 2, colour);
-    else if (item.op === "compute") bar(item.rank, span, 0, half, theme.work, item.label ?? item.op);
-    else bar(item.rank, span, half, half, theme.copy, item.label ?? item.op);
+  for (const bar of playback.bars) {
+    const y = lane.top + bar.rank * lane.pitch;
+    if (bar.op === "wait" || playback.neverEnds(bar)) hatch(sheet, playback.span(bar), y, lane.bar);
+    else if (bar.op === "compute") drawBar(sheet, playback.span(bar), y, half, "work", bar.label ?? bar.op);
+    else drawBar(sheet, playback.span(bar), both ? y + half + 1 : y, half, "wire", bar.label ?? bar.op);
   }
 }
 
-/**
- * The ranks' names, as many as have room, and the lines between the lanes.
- *
- * @param {CanvasRenderingContext2D} pen
- * @param {number} ranks
- * @param {Seen} seen
- * @param {number} top
- * @param {number} lane
- * @param {Theme} theme
- */
-function drawNames(pen, ranks, seen, top, lane, theme) {
-  pen.textAlign = "left";
-  pen.font = `11px ${theme.font}`;
-  for (let rank = 0; rank < ranks; rank++) {
-    const y = top + rank * lane;
-    if (lane >= 9 || (rank % Math.ceil(13 / lane) === 0 && rank + 8 / lane < ranks)) {
-      pen.fillStyle = theme.soft;
-      pen.fillText(`rank ${rank}`, 4, y + Math.max(lane, 8) / 2);
-    }
-    if (lane >= 6) {
-      pen.fillStyle = theme.line;
-      pen.fillRect(seen.left, y + lane - 1, seen.right - seen.left, 0.5);
-    }
-  }
+/** @param {Bar} bar */
+function isCall(bar) {
+  return bar.op !== "compute" && bar.op !== "wait";
 }
 
 /**
- * A hatched box, for waits.
+ * What arrives: in steps all that one rank gets in a step is one bar.
  *
- * @param {CanvasRenderingContext2D} pen
- * @param {Seen} seen
- * @param {number} y
+ * @param {Playback} playback
+ * @param {Transfer[]} among
+ * @returns {Transfer[][]}
+ */
+export function arrivals(playback, among = playback.transfers) {
+  const delivered = among.filter((transfer) => transfer.delivered);
+  if (playback.axis === "time") return delivered.map((transfer) => [transfer]);
+  /** @type {Map<number, Transfer[]>} */
+  const groups = new Map();
+  for (const transfer of delivered) {
+    const key = transfer.step * playback.ranks + transfer.dst;
+    const group = groups.get(key);
+    if (group) group.push(transfer);
+    else groups.set(key, [transfer]);
+  }
+  return [...groups.values()];
+}
+
+/**
+ * "+ c3", "= c0…2", or what all messages of a bar have in common.
+ *
+ * @param {Playback} playback
+ * @param {Transfer[]} group
+ */
+export function arrivalName(playback, group) {
+  const [{ sign }] = group;
+  const chunks = [...new Set(group.flatMap((transfer) => transfer.chunks))].sort((a, b) => a - b);
+  const nbytes = group.reduce((sum, transfer) => sum + transfer.nbytes, 0);
+  const same = group.every((transfer) => transfer.sign === sign) ? sign : "";
+  return `${same} ${playback.nameOf({ chunks, nbytes })}`.trim();
+}
+
+/**
+ * @param {Sheet} sheet
+ * @param {Playback} playback
+ * @param {Lane} lane
+ * @param {Transfer[]} group
+ */
+function drawArrival(sheet, playback, lane, group) {
+  const y = lane.top + group[0].dst * lane.pitch;
+  const adds = group.every((transfer) => transfer.reduce);
+  drawBar(sheet, playback.span(group[0]), y, lane.bar, adds ? "work" : "paper", arrivalName(playback, group));
+}
+
+/**
+ * @param {Sheet} sheet
  * @param {number[]} span
+ * @param {number} y
  * @param {number} height
- * @param {string} colour
+ * @param {"work" | "paper" | "wire"} fill paper: hollow
+ * @param {string} words
  */
-function hatch(pen, seen, y, [from, to], height, colour) {
-  const left = Math.max(seen.left, seen.x(from));
-  const right = Math.min(seen.right, seen.x(to));
-  if (right <= left) return;
+function drawBar({ pen, seen, theme }, span, y, height, fill, words) {
+  const place = across(seen, span);
+  if (!place) return;
+  const { left, width } = place;
+  const thin = height < 5 || width < 4;
+  pen.fillStyle = fill === "paper" && thin ? theme.hair : theme[fill];
+  if (thin) {
+    pen.fillRect(left, y, width, Math.max(height, 0.8));
+    return;
+  }
+  pen.beginPath();
+  pen.roundRect(left + 0.5, y + 0.5, width - 1, height - 1, Math.min(4, height / 4));
+  pen.fill();
+  if (fill === "paper") {
+    pen.strokeStyle = theme.line;
+    pen.lineWidth = 1;
+    pen.stroke();
+  }
+  pen.font = `12px ${theme.font}`;
+  if (height < TEXT_HEIGHT || pen.measureText(words).width + 8 > width) return;
+  pen.textAlign = "left";
+  pen.fillStyle = fill === "wire" ? theme["on-rank"] : theme.ink;
+  pen.fillText(words, left + Math.min(10, (width - pen.measureText(words).width) / 2), y + height / 2 + 0.5);
+}
+
+/**
+ * The bars of the step that is going on, in ink, and the one that the reader has picked.
+ *
+ * @param {Sheet} sheet
+ * @param {Playback} playback
+ * @param {Lane} lane
+ * @param {Transfer | null} picked
+ */
+export function drawNow({ pen, seen, theme }, playback, lane, picked) {
+  if (lane.pitch < 4) return;
+  const now = playback.axis === "step" ? (playback.byStep[playback.current - 1] ?? []) : [];
+  const shown = picked ? [...now, picked] : now;
+  pen.strokeStyle = theme.ink;
+  for (const [transfer] of arrivals(playback, shown)) {
+    const place = across(seen, playback.span(transfer));
+    if (!place || place.width < 4) continue;
+    pen.lineWidth = transfer === picked ? 3 : 2;
+    pen.beginPath();
+    const y = lane.top + transfer.dst * lane.pitch;
+    pen.roundRect(place.left + 1, y + 1, place.width - 2, lane.bar - 2, Math.min(4, lane.bar / 4));
+    pen.stroke();
+  }
+}
+
+/**
+ * The ranks' names, as many as have room.
+ *
+ * @param {Sheet} sheet
+ * @param {Playback} playback
+ * @param {Lane} lane
+ */
+function drawNames({ pen, theme, style }, { ranks }, { top, pitch, bar }) {
+  pen.textAlign = "left";
+  pen.font = `12px ${theme.font}`;
+  const every = pitch >= 12 ? 1 : ranks <= MOST_HUES ? ranks : Math.ceil(14 / pitch);
+  for (let rank = 0; rank < ranks; rank++) {
+    const y = top + rank * pitch;
+    const room = rank % every === 0 && (rank + 12 / pitch < ranks || rank === 0 || every === 1);
+    pen.fillStyle = theme.soft;
+    if (ranks <= MOST_HUES) {
+      const side = Math.min(10, Math.max(3, bar - 2));
+      paintSwatch(pen, rank, { x: 0, y: y + (bar - side) / 2, side }, style);
+      pen.fillStyle = theme.soft;
+      if (every === 1) pen.fillText(`rank ${rank}`, 15, y + bar / 2 + 0.5);
+    } else if (room) pen.fillText(`rank ${rank}`, 0, y + Math.max(bar, 10) / 2);
+  }
+}
+
+/**
+ * A hatched box, for what is lost: waits, and what nobody receives.
+ *
+ * @param {Sheet} sheet
+ * @param {number[]} span
+ * @param {number} y
+ * @param {number} height
+ */
+function hatch({ pen, seen, theme }, span, y, height) {
+  const place = across(seen, span);
+  if (!place) return;
+  const { left, width } = place;
+  pen.fillStyle = theme.lost;
+  if (height < 6 || width < 6) {
+    pen.fillRect(left, y, width, Math.max(height, 0.8));
+    return;
+  }
   pen.save();
   pen.beginPath();
-  pen.rect(left, y, right - left - 1, height);
+  pen.roundRect(left, y, width, height, Math.min(4, height / 4));
   pen.clip();
-  pen.strokeStyle = colour;
-  pen.lineWidth = 1.5;
-  for (let x = left - height; x < right; x += 6) {
+  pen.strokeStyle = theme.lost;
+  pen.lineWidth = 2.5;
+  for (let x = left - height; x < left + width + height; x += 7) {
     pen.beginPath();
     pen.moveTo(x, y + height);
     pen.lineTo(x + height, y);
     pen.stroke();
   }
-  pen.lineWidth = 2;
-  pen.strokeRect(left, y, right - left - 1, height);
+  pen.stroke();
   pen.restore();
 }

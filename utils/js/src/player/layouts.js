@@ -1,4 +1,4 @@
-// Where each rank's card stands.
+// Where each rank stands, in a square whose sides are 1: the picture stretches it to its own size.
 
 /** @typedef {import("./data.js").Layout} Layout */
 /** @typedef {{x: number, y: number}} Point */
@@ -9,94 +9,111 @@
 export const LAYOUTS = ["ring", "line", "tree", "grid", "all-to-all"];
 
 /**
- * The centre of each rank's card.
+ * The centre of each rank, 0 to 1 in both directions.
  *
  * @param {Layout} layout
  * @param {Shape} shape
- * @param {Size} card
- * @param {Point} gap the room that a packet needs between two cards
- * @param {boolean} narrow whether the picture has half the width
+ * @param {number} rows of a line, which turns back at its end as a snake does
  * @returns {Point[]}
  */
-export function placeCards(layout, shape, card, gap, narrow = false) {
+export function placeRanks(layout, shape, rows = 1) {
   const { ranks } = shape;
-  const pitch = { x: card.w + gap.x, y: card.h + gap.y };
-  if (layout === "line") return Array.from({ length: ranks }, (_, r) => ({ x: r * pitch.x, y: 0 }));
+  if (layout === "tree") return stretched(tree(shape));
+  if (layout === "line") return stretched(snake(ranks, rows));
   if (layout === "grid") {
-    return Array.from({ length: ranks }, (_, r) => ({
-      x: (r % shape.columns) * pitch.x,
-      y: Math.floor(r / shape.columns) * pitch.y,
-    }));
+    return stretched(
+      Array.from({ length: ranks }, (_, r) => ({ x: r % shape.columns, y: Math.floor(r / shape.columns) })),
+    );
   }
-  if (layout === "tree") return tree(shape, card, gap);
-  if (layout === "ring" && ranks > 10 && card.w > 20) return rectangle(ranks, pitch, narrow);
-  return ellipse(ranks, pitch, narrow ? 0.95 : layout === "ring" ? 0.56 : 0.66);
+  return stretched(round(ranks));
 }
 
 /**
- * Clockwise from the top on the smallest ellipse on which the cards stand apart; `flat` is its height by its width.
+ * Fills the square; where all stand in one row or column, that is in the middle.
  *
- * @param {number} ranks
- * @param {Point} pitch
- * @param {number} flat
+ * @param {Point[]} centres
  */
-function ellipse(ranks, pitch, flat) {
-  for (let radius = 60; ; radius += 6) {
-    const centres = Array.from({ length: ranks }, (_, r) => {
-      const turn = (2 * Math.PI * r) / ranks - Math.PI / 2;
-      return { x: radius * Math.cos(turn), y: radius * flat * Math.sin(turn) };
-    });
-    const apart = (/** @type {Point} */ a, /** @type {Point} */ b) =>
-      Math.abs(a.x - b.x) >= pitch.x || Math.abs(a.y - b.y) >= pitch.y;
-    if (centres.every((a, i) => centres.every((b, j) => j <= i || apart(a, b)))) return centres;
-  }
+function stretched(centres) {
+  /** @param {"x" | "y"} side */
+  const scale = (side) => {
+    const values = centres.map((at) => at[side]);
+    const least = Math.min(...values);
+    const span = Math.max(...values) - least;
+    return (/** @type {Point} */ at) => (span > 1e-9 ? (at[side] - least) / span : 0.5);
+  };
+  const x = scale("x");
+  const y = scale("y");
+  return centres.map((at) => ({ x: x(at), y: y(at) }));
 }
 
 /**
- * A ring of many cards as the edge of a rectangle, narrower than an ellipse: clockwise from the top left.
+ * Clockwise from the top; of six or eight ranks more a rounded rectangle, so that their cards stand apart.
  *
  * @param {number} ranks
- * @param {Point} pitch
- * @param {boolean} narrow
  */
-function rectangle(ranks, pitch, narrow) {
-  const across = Math.max(2, Math.round(ranks * (narrow ? 0.19 : 0.31)));
-  const down = Math.ceil((ranks - 2 * across) / 2);
-  const up = ranks - 2 * across - down;
-  const width = (across - 1) * pitch.x;
-  const height = (down + 1) * pitch.y;
+function round(ranks) {
+  const power = ranks === 6 || ranks === 8 ? 2 / 5 : 1;
+  const bulge = (/** @type {number} */ part) => Math.sign(part) * (Math.abs(part) < 1e-9 ? 0 : Math.abs(part) ** power);
   return Array.from({ length: ranks }, (_, r) => {
-    if (r < across) return { x: r * pitch.x, y: 0 };
-    if (r < across + down) return { x: width, y: ((r - across + 1) * height) / (down + 1) };
-    if (r < 2 * across + down) return { x: width - (r - across - down) * pitch.x, y: height };
-    return { x: 0, y: height - ((r - 2 * across - down + 1) * height) / (up + 1) };
+    const turn = (2 * Math.PI * r) / ranks - Math.PI / 2;
+    return { x: bulge(Math.cos(turn)), y: bulge(Math.sin(turn)) };
   });
 }
 
 /**
- * Breadth-first from the root over the links in use; ranks that no link reaches stand in the last row.
+ * @param {number} ranks
+ * @param {number} rows
+ */
+function snake(ranks, rows) {
+  const across = Math.ceil(ranks / rows);
+  return Array.from({ length: ranks }, (_, r) => {
+    const y = Math.floor(r / across);
+    return { x: y % 2 ? across - 1 - (r % across) : r % across, y };
+  });
+}
+
+/**
+ * Breadth-first from the root over the links in use; ranks that no link reaches stand in the last row. The largest
+ * subtree hangs in the middle, so that the tree does not lean to one side.
  *
  * @param {Shape} shape
- * @param {Size} card
- * @param {Point} gap
  */
-function tree(shape, card, gap) {
+function tree(shape) {
   const { depths, children } = levels(shape);
-  const pitch = card.w + gap.x * 0.6;
   /** @type {Point[]} */
   const centres = new Array(shape.ranks);
   let column = 0;
   /** @type {(rank: number) => number} */
+  const size = (rank) => children[rank].reduce((sum, child) => sum + size(child), 1);
+  /** @type {(rank: number) => number} */
   const placeWithChildren = (rank) => {
-    const below = children[rank].map(placeWithChildren);
-    const x = below.length ? (below[0] + below[below.length - 1]) / 2 : column++ * pitch;
-    centres[rank] = { x, y: depths[rank] * (card.h + gap.y * 1.2) };
+    const below = middleOut(children[rank], size).map(placeWithChildren);
+    const x = below.length ? (below[0] + below[below.length - 1]) / 2 : column++;
+    centres[rank] = { x, y: depths[rank] };
     return x;
   };
   placeWithChildren(shape.root ?? 0);
   const bottom = Math.max(...depths) + 1;
-  for (let r = 0; r < shape.ranks; r++) centres[r] ??= { x: column++ * pitch, y: bottom * (card.h + gap.y) };
+  for (let r = 0; r < shape.ranks; r++) centres[r] ??= { x: column++, y: bottom };
   return centres;
+}
+
+/**
+ * The largest in the middle, the others by turns to its left and right.
+ *
+ * @param {number[]} ranks
+ * @param {(rank: number) => number} size
+ */
+function middleOut(ranks, size) {
+  /** @type {number[]} */
+  const found = [];
+  const sorted = [...ranks].sort((a, b) => size(b) - size(a) || a - b);
+  if (sorted.every((rank) => size(rank) === size(sorted[0]))) return ranks;
+  sorted.forEach((rank, i) => {
+    if (i % 2) found.unshift(rank);
+    else found.push(rank);
+  });
+  return found;
 }
 
 /**

@@ -1,76 +1,111 @@
-// All that the player shows: a picture with its counters for each animation, the controls, the words, the timeline.
+// All that the player shows: title, stage and rail, one line of words, and the buttons beside the timeline.
 
 import { html } from "../common/dom.js";
-import { Controls, iconButton } from "./controls.js";
+import { lineOf } from "./caption.js";
+import { Controls } from "./controls.js";
 import { DenseView } from "./dense_view.js";
 import { DetailedView } from "./detailed_view.js";
+import { halfTitles, heading } from "./heading.js";
+import { MOST_HUES } from "./hues.js";
 import { LAYOUTS } from "./layouts.js";
-import { Meter } from "./meter.js";
+import { longestOf } from "./playback.js";
 import { QuestionPanel } from "./question_panel.js";
+import { HalfMeter, mostBytes, Rail } from "./rail.js";
 import { contentsTable } from "./table.js";
 import { Timeline } from "./timeline.js";
+import { counted, duration } from "./words.js";
 
 /** @typedef {import("./data.js").Model} Model */
 /** @typedef {import("./playback.js").Playback} Playback */
 
-const MOST_DETAILED_RANKS = 16;
 const MOST_DETAILED_CHUNKS = 64;
+const HEIGHT = 620;
+const STAGE = { least: 250, most: 360 };
+const NARROW = 700;
+const PHONE = 480;
 
 export class Page {
   /** Whether all must be drawn anew, though nothing has landed. */
   #stale = true;
   /** The step whose caption is shown. */
   #captionStep = -1;
+  /** @type {boolean | null} whether the reader has folded the timeline; null: the window decides */
+  #folded = null;
+  /** @type {import("./data.js").Transfer | null} */
+  #picked = null;
+  #fit = () => this.#fitWindow();
 
   /**
    * @param {Model} model
    * @param {Playback[]} playbacks
    * @param {import("./controls.js").Actions} actions
-   * @param {(value: number) => void} onTimeline is told the axis value at which the user points in the timeline
+   * @param {ConstructorParameters<typeof Timeline>[1]} scrubbing
    */
-  constructor(model, playbacks, actions, onTimeline) {
+  constructor(model, playbacks, actions, scrubbing) {
     this.model = model;
     this.playbacks = playbacks;
     // not counted: every view has a module of its own
     const uid = `allranks-player-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
-    this.controls = new Controls(model, playbacks, actions);
+    this.timeline = new Timeline(playbacks, scrubbing);
+    this.controls = new Controls(model, playbacks, actions, {
+      zoom: (factor) => this.timeline.zoomBy(factor),
+      table: () => this.#toggleTable(),
+      fold: () => this.#toggleTimeline(),
+    });
     this.views = playbacks.map((playback, i) => this.#viewOf(playback, `${uid}-${i}`));
-    this.meters = playbacks.map((playback) => new Meter(playback));
+    const several = playbacks.length > 1;
+    /** @type {(Rail | HalfMeter)[]} */
+    this.meters = several
+      ? playbacks.map((playback) => new HalfMeter(playback, mostBytes(playbacks)))
+      : [new Rail(playbacks[0])];
     this.questions = new QuestionPanel();
     this.caption = html("p", { class: "ar-caption" });
     this.announcement = html("p", { class: "ar-live", "aria-live": "polite", role: "status" });
-    this.timeline = new Timeline(playbacks, onTimeline);
     const scroll = { class: "ar-scroll", tabindex: "0", role: "region", "aria-label": "What every rank holds" };
-    this.tableBox = html("div", scroll);
-    const summary = html("summary", {}, "Table of this step");
-    this.details = html("details", { class: "ar-table", ontoggle: () => this.fillTable() }, summary);
+    this.tableBox = html("div", { ...scroll, hidden: "" });
     const keys = "Space plays, arrow keys step, Home and End jump.";
     this.root = html("div", {
-      class: "ar-player",
+      class: `ar-player ar-theme${several ? " ar-compare" : ""}`,
       tabindex: "0",
       role: "group",
       "data-lm-suppress-shortcuts": "true",
       "aria-label": `Player: ${playbacks.map((playback) => playback.title).join(" beside ")}. ${keys}`,
     });
-    const zoomOut = iconButton("wider", "Zoom out", () => this.timeline.zoomBy(0.6));
-    const zoomIn = iconButton("closer", "Zoom in", () => this.timeline.zoomBy(1.7));
+    this.title = heading(playbacks);
+    const scrubber = html("div", { class: "ar-scrubber" }, this.timeline.root);
+    if (this.controls.axis) scrubber.prepend(this.controls.axis);
     this.root.append(
-      html("div", { class: `ar-halves${playbacks.length > 1 ? " ar-two" : ""}` }, ...this.#halves()),
-      this.questions.root,
-      this.controls.root,
-      this.caption,
+      this.title,
+      html("div", { class: "ar-main" }, html("div", { class: "ar-halves" }, ...this.#halves()), ...this.#rails()),
+      html("div", { class: "ar-say" }, this.caption, this.questions.root),
       this.announcement,
-      this.timeline.root,
-      html("div", { class: "ar-zoom" }, zoomOut, zoomIn),
-      this.details,
+      html("div", { class: "ar-deck" }, this.controls.root, scrubber),
+      this.tableBox,
     );
+    this.watcher = new ResizeObserver(this.#fit);
+    this.watcher.observe(this.root);
+    window.addEventListener("resize", this.#fit);
   }
 
   #halves() {
+    const titles = halfTitles(this.playbacks);
     return this.playbacks.map(({ title }, i) => {
-      const { heading, root } = this.meters[i];
-      return html("section", { class: "ar-half", "aria-label": title }, heading, this.views[i].root, root);
+      const half = html("section", { class: "ar-half", "aria-label": title });
+      const meter = this.meters[i];
+      if (!(meter instanceof HalfMeter)) {
+        half.append(this.views[i].root);
+        return half;
+      }
+      const name = html("h4", { class: "ar-half-title" }, html("span", {}, titles[i].title));
+      if (titles[i].tag) name.append(html("span", { class: "ar-you" }, titles[i].tag));
+      name.append(meter.step);
+      half.append(name, this.views[i].root, meter.root);
+      return half;
     });
+  }
+
+  #rails() {
+    return this.meters.flatMap((meter) => (meter instanceof Rail ? [meter.root] : []));
   }
 
   /**
@@ -79,9 +114,8 @@ export class Page {
    */
   #viewOf(playback, uid) {
     const layout = this.#layoutOf(playback);
-    const dense = playback.ranks > MOST_DETAILED_RANKS || playback.chunks > MOST_DETAILED_CHUNKS;
-    if (dense) return new DenseView(playback, layout);
-    return new DetailedView(playback, layout, uid, this.playbacks.length > 1);
+    const few = playback.ranks <= MOST_HUES && playback.chunks <= MOST_DETAILED_CHUNKS;
+    return few ? new DetailedView(playback, layout, uid) : new DenseView(playback, layout);
   }
 
   /** @param {Playback} playback */
@@ -90,23 +124,78 @@ export class Page {
     return LAYOUTS.find((layout) => layout === asked) ?? playback.layout;
   }
 
+  // The height follows the window: first the stage gets lower, then the timeline folds.
+  #fitWindow() {
+    const width = this.root.clientWidth;
+    if (!width) return;
+    this.root.dataset.size = width < PHONE ? "phone" : width < NARROW ? "narrow" : "wide";
+    const room = roomAround(this.root) - 16;
+    const lacking = Math.max(0, HEIGHT - room);
+    const wide = width >= NARROW;
+    const stage = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;
+    this.root.style.setProperty("--ar-stage", `${stage}px`);
+    const tooLow = wide && lacking > STAGE.most - STAGE.least;
+    this.controls.fold.hidden = !tooLow && this.#folded === null;
+    this.#foldTimeline(this.#folded ?? tooLow);
+  }
+
+  /** @param {boolean} folded */
+  #foldTimeline(folded) {
+    this.timeline.fold(folded);
+    this.root.classList.toggle("ar-low", folded);
+    this.controls.fold.setAttribute("aria-expanded", String(!folded));
+  }
+
+  #toggleTimeline() {
+    this.#folded = !this.root.classList.contains("ar-low");
+    this.#foldTimeline(this.#folded);
+  }
+
+  #toggleTable() {
+    this.tableBox.hidden = !this.tableBox.hidden;
+    this.controls.table.setAttribute("aria-expanded", String(!this.tableBox.hidden));
+    this.fillTable();
+  }
+
   /** Shows the layout that the model asks for, once `draw` is called. */
   changeLayout() {
-    this.controls.showLayout(this.model.get("arrangement"));
     this.views.forEach((view, i) => {
       view.show(this.#layoutOf(this.playbacks[i]));
     });
     this.#stale = true;
   }
 
-  /**
-   * Begins a new axis, once `draw` is called.
-   *
-   * @param {number} steps
-   */
-  changeAxis(steps) {
-    this.controls.slider.max = String(steps);
+  /** Begins a new axis, once `draw` is called. */
+  changeAxis() {
+    const title = heading(this.playbacks);
+    this.title.replaceWith(title);
+    this.title = title;
     this.timeline.showAll();
+    this.#stale = true;
+  }
+
+  /**
+   * Hides what comes after an axis value; null: nothing.
+   *
+   * @param {number | null} from
+   */
+  cover(from) {
+    this.timeline.covered = from;
+    this.root.dataset.quiz = String(from !== null);
+  }
+
+  /**
+   * Marks a message, once `draw` is called.
+   *
+   * @param {import("./data.js").Transfer | null} transfer
+   */
+  pick(transfer) {
+    if (this.#picked === transfer) return;
+    this.#picked = this.timeline.picked = transfer;
+    this.views.forEach((view, i) => {
+      const own = transfer && this.playbacks[i].transfers[transfer.index] === transfer;
+      if (view instanceof DetailedView) view.picked = own ? transfer.index : null;
+    });
     this.#stale = true;
   }
 
@@ -117,30 +206,57 @@ export class Page {
    * @param {boolean[]} moment.landed whether any message has landed or was taken back, for each playback
    * @param {number} moment.step the one that is going on or has just ended, counted from 1
    * @param {number} moment.steps
-   * @param {number} moment.slider
    * @param {boolean} moment.calm whether the user wants no motion
    */
-  draw({ landed, step, steps, slider, calm }) {
+  draw({ landed, step, steps, calm }) {
     this.views.forEach((view, i) => {
       view.frame(landed[i] || this.#stale, !calm);
     });
-    this.controls.slider.value = String(slider);
     this.timeline.moveCursor();
     const changed = this.#stale || landed.includes(true) || step !== this.#captionStep;
     this.#stale = false;
     // a clock runs between landings too
     if (changed || this.playbacks[0].axis === "time") {
       for (const [i, meter] of this.meters.entries()) meter.update(this.views[i].busy);
+      this.controls.step.textContent = this.#clock(step, steps);
     }
     if (!changed) return;
     this.#captionStep = step;
-    this.caption.textContent = this.#words();
+    this.caption.textContent = this.#line();
     const forever = this.playbacks.some((playback) => playback.waits().some((wait) => wait.forever));
-    this.caption.classList.toggle("ar-bad", forever);
-    this.controls.slider.setAttribute("aria-valuetext", `step ${step} of ${steps}`);
+    const wrong = this.playbacks.some(({ wrong: found }) => found && this.#picked?.index === found[0]);
+    this.caption.classList.toggle("ar-bad", forever || wrong);
+    const slider = { max: steps, now: Math.min(step, steps), text: `step ${step} of ${steps}` };
+    for (const [name, value] of Object.entries(slider)) {
+      this.timeline.root.setAttribute(`aria-value${name}`, String(value));
+    }
   }
 
-  // What happens in the step that is shown.
+  /**
+   * Where the clock of all stands.
+   *
+   * @param {number} step
+   * @param {number} steps
+   */
+  #clock(step, steps) {
+    const longest = longestOf(this.playbacks);
+    if (this.playbacks.length === 1 || longest.axis === "step")
+      return step ? `step ${step} of ${steps}` : `start, ${counted(steps, "step")}`;
+    return `${duration(longest.clockAt(longest.position))} of ${duration(longest.length)}`;
+  }
+
+  // What happens in the step that is shown, in one line.
+  #line() {
+    const titles = halfTitles(this.playbacks);
+    const lines = this.playbacks.map((playback, i) => {
+      const own = this.#picked && playback.transfers[this.#picked.index] === this.#picked ? this.#picked : null;
+      const words = lineOf(playback, own);
+      return this.playbacks.length > 1 ? `${titles[i].tag || titles[i].title}: ${words}` : words;
+    });
+    return lines.join(" ");
+  }
+
+  // The same in full.
   #words() {
     const captions = this.playbacks.map((playback) => {
       const words = playback.captions[Math.min(playback.steps, playback.current)];
@@ -156,10 +272,8 @@ export class Page {
 
   /** What every rank holds, for those who read instead of looking. */
   fillTable() {
-    if (!this.details.open) return;
-    // the same box again, which keeps its focus and its place
-    this.tableBox.replaceChildren(...this.playbacks.map(contentsTable));
-    if (!this.details.contains(this.tableBox)) this.details.append(this.tableBox);
+    if (this.tableBox.hidden) return;
+    this.tableBox.replaceChildren(html("p", {}, this.#words()), ...this.playbacks.map(contentsTable));
   }
 
   /** @param {boolean} playing */
@@ -168,19 +282,48 @@ export class Page {
     this.controls.showPlaying(playing);
   }
 
+  /**
+   * Asks in the caption's place, so that nothing moves.
+   *
+   * @param {Parameters<QuestionPanel["ask"]>} asked
+   */
+  ask(...asked) {
+    this.caption.hidden = true;
+    this.questions.ask(...asked);
+  }
+
   closeQuestion() {
     if (this.questions.hasFocus) this.root.focus();
     this.questions.close();
+    this.caption.hidden = false;
   }
 
   /** Draws the canvases anew: their colours don't follow the theme by themselves. */
   repaint() {
-    this.timeline.draw();
-    for (const view of this.views) if (view instanceof DenseView) view.repaint();
+    this.timeline.drawSoon();
+    for (const view of this.views) if (view instanceof DenseView) view.repaintSoon();
   }
 
   remove() {
+    this.watcher.disconnect();
+    window.removeEventListener("resize", this.#fit);
     this.timeline.remove();
-    for (const view of this.views) if (view instanceof DenseView) view.remove();
+    for (const view of this.views) view.remove();
   }
+}
+
+/**
+ * How high the window is in which the player scrolls.
+ *
+ * @param {HTMLElement} root
+ */
+function roomAround(root) {
+  // an output of Jupyter's may scroll by itself, as high as what it holds
+  const outer = root.closest(".jp-Cell") ?? root;
+  for (let box = outer.parentElement; box && box !== document.body; box = box.parentElement) {
+    if (/auto|scroll/.test(getComputedStyle(box).overflowY) && box.clientHeight > 200) {
+      return Math.min(box.clientHeight, window.innerHeight);
+    }
+  }
+  return window.innerHeight;
 }

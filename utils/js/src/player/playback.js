@@ -3,12 +3,12 @@
 // animation.py; here it is only looked up.
 
 import { barsOf, transfersOf } from "./data.js";
-import { counted, size } from "./words.js";
+import { chunkName, counted, size } from "./words.js";
 
 /** @typedef {import("./data.js").Axis} Axis */
 /** @typedef {import("./data.js").Bar} Bar */
 /** @typedef {import("./data.js").Transfer} Transfer */
-/** @typedef {{rank: number, peer: number | null, forever: boolean}} Wait */
+/** @typedef {{rank: number, peer: number | null, forever: boolean, line: number | null}} Wait */
 
 // positions and times closer than this are the same
 const EPSILON = 1e-9;
@@ -27,6 +27,8 @@ export class Playback {
   #byStart = [];
   /** The longest transfer on the axis in use. */
   #longest = 0;
+  /** The message from which each cell has its value, -1: none; by rank * chunks + chunk. */
+  #origins = new Int32Array(0);
   /** How many of `#byEnd` have landed. */
   #landed = 0;
   /** @type {Map<number, number[]>} */
@@ -45,6 +47,9 @@ export class Playback {
     this.inferred = data.inferred;
     this.blocking = data.blocking;
     this.root = data.root;
+    this.collective = data.collective;
+    this.pace = data.pace ?? null;
+    this.wrong = data.wrong ?? null;
     this.bound = data.bound;
     this.captions = data.captions;
     this.before = data.before;
@@ -68,6 +73,7 @@ export class Playback {
     this.times = data.timed ? this.#stepTimes() : null;
     /** What each cell holds, as the number of its contributions, -1: nothing; by rank * chunks + chunk. */
     this.cells = new Int32Array(this.ranks * this.chunks);
+    this.#origins = new Int32Array(this.ranks * this.chunks).fill(-1);
     /** Bytes, by rank. */
     this.sent = new Float64Array(this.ranks);
     this.received = new Float64Array(this.ranks);
@@ -153,6 +159,7 @@ export class Playback {
   #rewind() {
     this.#landed = 0;
     this.cells.fill(-1);
+    this.#origins.fill(-1);
     for (const [rank, chunk, id] of this.before) this.cells[rank * this.chunks + chunk] = id;
     this.sent.fill(0);
     this.received.fill(0);
@@ -180,13 +187,39 @@ export class Playback {
   }
 
   /** @param {Transfer} transfer */
-  #land({ src, dst, nbytes, delivered, chunks, after }) {
+  #land({ index, src, dst, nbytes, delivered, chunks, after }) {
     this.sent[src] += nbytes;
     if (!delivered) return;
     this.received[dst] += nbytes;
     chunks.forEach((chunk, i) => {
       this.cells[dst * this.chunks + chunk] = after[i];
+      this.#origins[dst * this.chunks + chunk] = index;
     });
+  }
+
+  /**
+   * Whether a whole collective or a wait never came to its end.
+   *
+   * @param {Bar} bar
+   */
+  neverEnds(bar) {
+    return bar.endStep === null || (this.times !== null && bar.start !== null && bar.end === null);
+  }
+
+  /**
+   * Where a cell's value came from: the message that landed there last, in words; "" before any.
+   *
+   * @param {number} rank
+   * @param {number} chunk
+   */
+  origin(rank, chunk) {
+    const index = this.#origins[rank * this.chunks + chunk];
+    if (index >= 0) {
+      const { src, step, does, line } = this.transfers[index];
+      const what = does === "adds" ? "added to" : "stored over";
+      return `; in step ${step + 1} what rank ${src} sent was ${what} it${line ? `, line ${line}` : ""}`;
+    }
+    return "";
   }
 
   /** How many whole steps are over. */
@@ -262,8 +295,9 @@ export class Playback {
         const [from, to] = this.span(bar);
         return from < now && now <= to;
       })
-      .map((bar) => ({ rank: bar.rank, peer: bar.peer, forever: bar.endStep === null }));
-    if (this.blocking) for (const { src, dst } of this.stuck()) found.push({ rank: src, peer: dst, forever: true });
+      .map((bar) => ({ rank: bar.rank, peer: bar.peer, forever: bar.endStep === null, line: bar.line }));
+    if (this.blocking)
+      for (const { src, dst, line } of this.stuck()) found.push({ rank: src, peer: dst, forever: true, line });
     return found;
   }
 
@@ -308,6 +342,22 @@ export class Playback {
     const goal = this.goals.get(rank * this.chunks + chunk);
     if (goal === undefined) return null;
     return String(held) === String(this.contributors(goal)) ? "done" : "missing";
+  }
+
+  /** Whether each chunk goes from one rank to another: chunk `p * s + d` from s to d. */
+  get isSquare() {
+    return this.collective === "all_to_all" && this.chunks === this.ranks * this.ranks;
+  }
+
+  /**
+   * The chunks of a message, in little room; of an all-to-all from whom to whom its part goes.
+   *
+   * @param {{chunks: number[], nbytes: number}} message
+   */
+  nameOf({ chunks, nbytes }) {
+    if (!this.isSquare || !chunks.length) return chunkName({ chunks, nbytes });
+    if (chunks.length > 1) return counted(chunks.length, "part");
+    return `${Math.floor(chunks[0] / this.ranks)}→${chunks[0] % this.ranks}`;
   }
 
   /**

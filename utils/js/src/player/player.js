@@ -1,5 +1,6 @@
 // The player: one clock for one or two animations. The kernel hears of it only when it starts, pauses or steps.
 
+import { comeIntoView } from "./into_view.js";
 import { KernelLink } from "./kernel.js";
 import { onKeys } from "./keys.js";
 import { Page } from "./page.js";
@@ -11,7 +12,7 @@ import { Ticker } from "./ticker.js";
 
 // positions in steps closer than this are the same
 const EPSILON = 1e-6;
-const THEME_ATTRIBUTES = ["data-jp-theme-name", "data-jp-theme-light", "data-theme"];
+const THEME_ATTRIBUTES = ["data-jp-theme-name", "data-jp-theme-light", "data-theme", "class"];
 
 export class Player {
   /** In steps of the animation that lasts longest. */
@@ -21,6 +22,10 @@ export class Player {
   axis = "step";
   /** Where playing stops, in steps. */
   #stopAt = 0;
+  /** Whether it plays for a step only. */
+  #stepping = false;
+  /** How far it has been shown, on the axis in use: a question covers what comes after. */
+  #seen = 0;
   /** @type {Set<number>} steps about which the quiz has asked */
   #asked = new Set();
   #repaint = () => this.page.repaint();
@@ -40,17 +45,14 @@ export class Player {
       back: () => this.back(),
       next: () => this.next(),
       last: () => this.jump(this.steps),
-      slide: (/** @type {number} */ value) => {
-        this.pause();
-        const inTime = this.axis === "time";
-        this.seek(inTime ? this.#longest.positionAt((value / this.steps) * this.#longest.length) : value);
-      },
-      slid: () => this.#rest(),
     };
-    this.page = new Page(model, this.playbacks, actions, (value) => {
-      this.pause();
-      this.seek(this.#longest.positionAt(value));
-      this.#rest();
+    this.page = new Page(model, this.playbacks, actions, {
+      seek: (value) => {
+        this.pause();
+        this.seek(this.#longest.positionAt(value));
+      },
+      pick: (playback, transfer, value) => this.#pick(playback, transfer, value),
+      rest: () => this.#rest(),
     });
     const { root } = this.page;
     this.ticker = new Ticker(
@@ -73,7 +75,9 @@ export class Player {
       this.play();
       this.kernel.tell();
     }
+    this.#openAtWrongMove();
     root.dataset.ready = "true";
+    comeIntoView(model, root);
   }
 
   get #longest() {
@@ -108,13 +112,14 @@ export class Player {
     this.position = Math.min(this.steps, Math.max(0, position));
     const value = this.#longest.clockAt(this.position);
     const inTime = this.axis === "time";
+    this.#seen = Math.max(this.#seen, value);
+    this.page.cover(this.model.get("quiz") ? this.#seen : null);
     this.page.draw({
       landed: this.playbacks.map((playback) =>
         playback.seek(inTime ? playback.positionAt(value) : Math.min(this.position, playback.steps)),
       ),
       step: Math.max(0, Math.ceil(this.position - EPSILON)),
       steps: this.steps,
-      slider: inTime ? (this.steps * value) / (this.#longest.length || 1) : this.position,
       calm: this.ticker.calm,
     });
     this.page.root.dataset.step = String(this.done);
@@ -142,6 +147,7 @@ export class Player {
   play(stopAt = this.steps) {
     if (this.#atEnd) this.seek(0);
     this.#stopAt = stopAt;
+    this.page.pick(null);
     if (this.#askFirst()) return;
     this.#setPlaying(true);
     this.ticker.start();
@@ -190,20 +196,53 @@ export class Player {
   /** @param {boolean} playing */
   #setPlaying(playing) {
     this.playing = playing;
+    this.#stepping = false;
     this.page.showPlaying(playing);
   }
 
   next() {
     if (this.#atEnd) return;
-    const to = this.done + 1;
+    // a second press in the midst of a step ends that step and begins the one after it
+    if (this.playing && this.#stepping && this.done < this.#stopAt) this.seek(this.#stopAt);
     if (this.playing) this.pause();
+    if (this.#atEnd) {
+      this.#rest();
+      return;
+    }
+    const to = this.done + 1;
     if (!this.ticker.calm) {
       this.play(to);
+      this.#stepping = this.playing;
       return;
     }
     this.#stopAt = to;
     if (this.#askFirst()) return;
     this.seek(to);
+    this.#rest();
+  }
+
+  // A run that went wrong opens where it did.
+  #openAtWrongMove() {
+    const [playback] = this.playbacks;
+    if (!playback.wrong || this.playbacks.length > 1 || this.position || this.playing || this.model.get("quiz")) return;
+    const transfer = playback.transfers[playback.wrong[0]];
+    this.page.pick(transfer);
+    const [from, to] = playback.span(transfer);
+    this.seek(playback.positionAt(playback.axis === "time" ? (from + to) / 2 : from + 0.5));
+  }
+
+  /**
+   * Shows a message on its way, chosen in the timeline.
+   *
+   * @param {Playback} playback
+   * @param {import("./data.js").Transfer} transfer
+   * @param {number} value on the axis in use
+   */
+  #pick(playback, transfer, value) {
+    this.pause();
+    this.page.pick(transfer);
+    const [from] = playback.span(transfer);
+    this.seek(this.#longest.positionAt(this.axis === "time" ? value : from + 0.5));
     this.#rest();
   }
 
@@ -217,6 +256,7 @@ export class Player {
    */
   jump(position, thenPlay = false) {
     this.pause();
+    this.page.pick(null);
     this.seek(position);
     if (thenPlay) this.play();
     this.#rest();
@@ -239,7 +279,7 @@ export class Player {
       this.model.set("answers", [...this.model.get("answers"), answer]);
       this.model.save_changes();
     };
-    this.page.questions.ask(question, onAnswer, () => {
+    this.page.ask(question, onAnswer, () => {
       this.page.closeQuestion();
       this.page.root.focus();
       this.play(stopAt);
@@ -250,9 +290,11 @@ export class Player {
   /** Follows the model's `quiz`. */
   changeQuiz() {
     const on = this.model.get("quiz");
-    this.page.controls.quiz.checked = on;
+    this.page.controls.showQuiz(on);
     this.#asked.clear();
+    this.#seen = 0;
     if (!on) this.page.closeQuestion();
+    this.seek(this.position);
   }
 
   /** Follows the model's `arrangement`. */
@@ -266,7 +308,8 @@ export class Player {
     const step = this.done;
     this.pause();
     this.#useAxis(this.model.get("axis"));
-    this.page.changeAxis(this.steps);
+    this.#seen = 0;
+    this.page.changeAxis();
     this.seek(step);
     this.#rest();
   }

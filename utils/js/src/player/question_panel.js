@@ -35,12 +35,16 @@ export class QuestionPanel {
       if (option.right) this.#right += 1;
       const score = `(${this.#right} of ${this.#asked} right)`;
       result.textContent = `${option.right ? "Right." : "Not so."} ${question.why} ${score}`;
+      // in the question's place, so that nothing below moves
+      asked.hidden = true;
       onAnswer(option);
       const show = html("button", { type: "button", class: "ar-show", onclick: onShow }, "Show me");
-      this.root.append(show);
+      options.append(show);
       show.focus();
     };
-    this.root.replaceChildren(html("p", {}, question.text), html("div", { class: "ar-options" }, ...buttons), result);
+    const asked = html("p", {}, question.text);
+    const options = html("div", { class: "ar-options" }, ...buttons);
+    this.root.replaceChildren(asked, result, options);
     this.root.setAttribute("aria-label", question.text);
     this.root.hidden = false;
     buttons[0].focus();

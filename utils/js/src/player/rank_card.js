@@ -1,50 +1,17 @@
 // One rank's card: its name, what it is doing, and a cell for each chunk with a stripe for each contributor.
 
-import { colourOf, inkOn } from "../common/colours.js";
 import { moveTo, svg } from "../common/dom.js";
+import { hueFill } from "./hues.js";
 import { contributionsOf, size } from "./words.js";
 
 /** @typedef {import("./playback.js").Playback} Playback */
-/** @typedef {import("./layouts.js").Size} Size */
+/** @typedef {import("./card_shape.js").CardShape} CardShape */
+/** @typedef {{x: number, y: number, w: number, h: number}} Box */
 
-/**
- * The measures that all cards of a picture share.
- *
- * @typedef {object} CardShape
- * @property {Size} card
- * @property {Size} cell
- * @property {number} cellGap
- * @property {number} stripe height of one contributor's stripe
- * @property {boolean} labels whether the chunk's number stands below its cell
- * @property {number} left x of the first cell
- */
-
-/**
- * @param {Playback} playback
- * @returns {CardShape}
- */
-export function cardShape({ ranks, chunks, bars, undelivered, waitBars }) {
-  const height = ranks > 8 ? 60 : 44;
-  const width =
-    chunks === 1 ? 60 : chunks <= 20 ? Math.min(26, Math.max(5, 118 / chunks - 3)) : Math.max(2, 130 / chunks);
-  const cellGap = chunks <= 20 ? 3 : 1;
-  const inner = chunks ? chunks * (width + cellGap) - cellGap : 108;
-  const labels = chunks > 0 && width >= 10;
-  // the rank's name has "waits" or "waits for 3" beside it
-  const waitsForOne = undelivered.length > 0 || bars.some((bar) => bar.op === "wait" && bar.peer !== null);
-  const least = waitsForOne ? 150 : waitBars.length ? 120 : 96;
-  return {
-    card: { w: Math.max(least, inner + 20), h: chunks ? 24 + height + (labels ? 15 : 8) : 62 },
-    cell: { w: width, h: height },
-    cellGap,
-    stripe: height / ranks,
-    labels,
-    left: -inner / 2,
-  };
-}
+const DIGIT = { w: 9, h: 12.5 };
 
 export class RankCard {
-  /** @type {{x: number, frame: SVGRectElement, title: SVGTitleElement}[]} one for each chunk */
+  /** @type {{at: Box, frame: SVGRectElement, title: SVGTitleElement}[]} one for each chunk */
   #cells = [];
   /** @type {SVGPathElement[]} the stripes of each contributor */
   #stripes = [];
@@ -54,6 +21,8 @@ export class RankCard {
   #numbers = null;
   /** @type {SVGTextElement[]} two lines, where no chunks are known */
   #lines = [];
+  /** @type {Set<number>} the chunks that are on their way here */
+  #landing = new Set();
 
   /**
    * @param {Element} parent
@@ -68,35 +37,65 @@ export class RankCard {
     this.playback = playback;
     this.shape = shape;
     const { w, h } = shape.card;
-    this.top = -h / 2 + 24;
     this.root = svg("g", { class: "ar-rank", "data-rank": rank, transform: moveTo(centre) }, parent);
     svg("rect", { x: -w / 2, y: -h / 2, width: w, height: h, rx: 7, class: "ar-card" }, this.root);
-    const dot = { cx: -w / 2 + 13, cy: -h / 2 + 13, r: 4.5, fill: colourOf(rank), class: "ar-dot" };
-    svg("circle", dot, this.root);
-    svg("text", { x: -w / 2 + 22, y: -h / 2 + 17, class: "ar-name" }, this.root, `rank ${rank}`);
-    this.state = svg("text", { x: w / 2 - 8, y: -h / 2 + 17, class: "ar-state" }, this.root);
+    const left = -w / 2 + (w < 84 ? 5 : 9);
+    const mark = { x: left, y: -h / 2 + 8, width: 11, height: 11, rx: 2 };
+    svg("rect", { ...mark, ...hueFill(rank, uid) }, this.root);
+    svg("text", { x: left + 16, y: -h / 2 + 18, class: "ar-name" }, this.root, `rank ${rank}`);
+    this.state = svg("text", { x: w / 2 - (w < 84 ? 3 : 8), y: -h / 2 + 18, class: "ar-state" }, this.root);
     if (playback.chunks) this.#addCells(uid);
-    else this.#lines = [36, 51].map((y) => svg("text", { x: 0, y: -h / 2 + y, class: "ar-bytes" }, this.root));
+    else this.#lines = [39, 56].map((y) => svg("text", { x: 0, y: -h / 2 + y, class: "ar-bytes" }, this.root));
+  }
+
+  /** Where each chunk's cell is. */
+  #places() {
+    const { chunks, ranks } = this.playback;
+    const { cell, cellGap, way, card } = this.shape;
+    const across = way === "square" ? ranks : chunks;
+    const left = -(across * (cell.w + cellGap) - cellGap) / 2;
+    const top = -card.h / 2 + 26;
+    return Array.from({ length: chunks }, (_, c) => ({
+      x: left + (c % across) * (cell.w + cellGap),
+      y: top + Math.floor(c / across) * (cell.h + cellGap),
+      ...cell,
+    }));
   }
 
   /** @param {string} uid */
   #addCells(uid) {
-    const { rank, shape, top, root } = this;
-    const { w, h } = shape.cell;
-    const columns = Array.from({ length: this.playback.chunks }, (_, c) => shape.left + c * (w + shape.cellGap));
-    columns.forEach((x, chunk) => {
-      svg("rect", { x, y: top, width: w, height: h, class: "ar-empty" }, root);
+    const { rank, shape, root } = this;
+    const places = this.#places();
+    places.forEach(({ x, y, w, h }, chunk) => {
+      svg("rect", { x, y, width: w, height: h, rx: 2, class: "ar-empty" }, root);
       if (!shape.labels) return;
-      svg("text", { x: x + w / 2, y: top + h + 11, class: "ar-label" }, root, w >= 20 ? `c${chunk}` : `${chunk}`);
+      svg("text", { x: x + w / 2, y: y + h + 14, class: "ar-label" }, root, w >= 18 ? `c${chunk}` : `${chunk}`);
     });
-    this.#stripes = Array.from({ length: this.playback.ranks }, (_, r) => svg("path", { fill: colourOf(r) }, root));
-    this.#twice = svg("path", { fill: `url(#${uid}-twice)` }, root);
-    this.#numbers = svg("g", { class: "ar-ink" }, root);
-    this.#cells = columns.map((x, chunk) => {
-      const place = { x, y: top, width: w, height: h, rx: 1.5 };
+    this.#stripes = Array.from({ length: this.playback.ranks }, (_, r) =>
+      svg("path", { ...hueFill(r, uid), "data-contributor": r }, root),
+    );
+    this.#twice = svg("path", { style: `fill:url(#${uid}-twice)`, class: "ar-hatch" }, root);
+    this.#numbers = svg("g", { class: "ar-numbers" }, root);
+    this.#cells = places.map((at, chunk) => {
+      const { x, y, w, h } = at;
+      const place = { x, y, width: w, height: h, rx: 2 };
       const frame = svg("rect", { ...place, class: "ar-cell", "data-rank": rank, "data-chunk": chunk }, root);
-      return { x, frame, title: svg("title", {}, frame) };
+      return { at, frame, title: svg("title", {}, frame) };
     });
+  }
+
+  /**
+   * A contributor's part of a cell.
+   *
+   * @param {Box} cell
+   * @param {number} r
+   * @returns {Box}
+   */
+  #part({ x, y, w, h }, r) {
+    const { ranks } = this.playback;
+    if (this.shape.way === "square") return { x, y, w, h };
+    if (this.shape.way === "lying") return { x: x + (r * w) / ranks, y, w: w / ranks, h };
+    return { x, y: y + (r * h) / ranks, w, h: h / ranks };
   }
 
   /**
@@ -114,39 +113,51 @@ export class RankCard {
 
   /** @param {Set<number>} fresh */
   #showCells(fresh) {
-    const { rank, playback, shape } = this;
-    const { w } = shape.cell;
+    const { rank, playback } = this;
     const paths = this.#stripes.map(() => "");
+    /** @type {SVGTextElement[]} */
     const numbers = [];
     let twice = "";
-    for (const [chunk, cell] of this.#cells.entries()) {
+    for (const [chunk, { at, frame, title }] of this.#cells.entries()) {
       const held = playback.held(rank, chunk);
       for (const [i, r] of held.entries()) {
-        const y = this.top + r * shape.stripe;
-        const d =
-          `M${cell.x.toFixed(2)} ${y.toFixed(2)}h${w.toFixed(2)}` + `v${shape.stripe.toFixed(2)}h-${w.toFixed(2)}z`;
+        const part = this.#part(at, r);
+        const d = outline(part);
         if (i && held[i - 1] === r) {
           twice += d;
           continue;
         }
         paths[r] += d;
-        if (shape.stripe >= 8 && w >= 14) {
-          const place = { x: cell.x + w / 2, y: y + shape.stripe / 2 + 3 };
-          numbers.push(svg("text", { ...place, fill: inkOn(r) }, null, String(r)));
-        }
+        if (part.h < DIGIT.h || part.w < DIGIT.w) continue;
+        const place = { x: part.x + part.w / 2, y: part.y + part.h / 2 + 4.3 };
+        numbers.push(svg("text", { ...place, class: r % 4 ? "ar-on-rank" : "ar-on-first" }, null, String(r)));
       }
       const verdict = playback.verdict(rank, chunk);
       const known = verdict && (verdict !== "missing" || playback.atEnd);
       const isFresh = fresh.has(rank * playback.chunks + chunk);
-      cell.frame.setAttribute("class", `ar-cell${known ? ` ar-${verdict}` : ""}${isFresh ? " ar-fresh" : ""}`);
-      cell.frame.dataset.contrib = held.join(",");
-      cell.title.textContent = `rank ${rank}, chunk ${chunk}: ${holds(held)}`;
+      const landing = this.#landing.has(chunk);
+      const classes = `ar-cell${known ? ` ar-${verdict}` : ""}${isFresh ? " ar-fresh" : ""}`;
+      frame.setAttribute("class", classes + (landing ? " ar-landing" : ""));
+      frame.dataset.contrib = held.join(",");
+      title.textContent = `rank ${rank}, chunk ${chunk}: ${holds(held)}${playback.origin(rank, chunk)}`;
     }
     this.#stripes.forEach((stripe, r) => {
       stripe.setAttribute("d", paths[r]);
     });
     this.#twice?.setAttribute("d", twice);
     this.#numbers?.replaceChildren(...numbers);
+  }
+
+  /**
+   * Dashes the places where what is under way will land.
+   *
+   * @param {Set<number>} chunks
+   */
+  showLanding(chunks) {
+    this.#landing = chunks;
+    this.#cells.forEach(({ frame }, chunk) => {
+      frame.classList.toggle("ar-landing", chunks.has(chunk));
+    });
   }
 
   /**
@@ -166,16 +177,33 @@ export class RankCard {
   /** Where no messages are known: says what the rank is computing, and in which collective it takes part. */
   showActivity() {
     if (!this.#lines.length) return;
-    const now = this.playback.clockAt(this.playback.position);
-    const active = this.playback.bars.filter((bar) => {
-      const [from, to] = this.playback.span(bar);
-      return bar.rank === this.rank && from <= now && now < to;
-    });
-    const compute = active.find((bar) => bar.op === "compute");
-    const collective = active.find((bar) => bar.op !== "compute" && bar.op !== "wait");
-    this.#lines[0].textContent = `computes ${activityName(compute)}`;
-    this.#lines[1].textContent = `moves ${activityName(collective)}`;
+    const [first, second] = activityOf(this.playback, this.rank);
+    this.#lines[0].textContent = first;
+    this.#lines[1].textContent = second;
   }
+}
+
+/**
+ * What a rank does now, in two lines: a rank that never comes out of a collective waits in it.
+ *
+ * @param {Playback} playback
+ * @param {number} rank
+ */
+export function activityOf(playback, rank) {
+  const now = playback.clockAt(playback.position);
+  const active = playback.bars.filter((bar) => {
+    const [from, to] = playback.span(bar);
+    return bar.rank === rank && from <= now && (now < to || (bar.end === null && playback.axis === "time"));
+  });
+  const compute = active.find((bar) => bar.op === "compute");
+  const collective = active.find((bar) => bar.op !== "compute" && bar.op !== "wait");
+  if (collective && playback.neverEnds(collective)) return ["waiting in", activityName(collective)];
+  return [`computes ${activityName(compute)}`, `moves ${activityName(collective)}`];
+}
+
+/** @param {Box} box */
+function outline({ x, y, w, h }) {
+  return `M${x.toFixed(2)} ${y.toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}h-${w.toFixed(2)}z`;
 }
 
 /** @param {import("./data.js").Bar | undefined} bar */

@@ -33,8 +33,9 @@ export function route(centres, src, dst, card, packet, bothWays, upwards) {
   for (const bend of BENDS) {
     const aside = bend && !upwards ? { x: 0, y: 0 } : { x: -normal.x * shift, y: -normal.y * shift };
     const by = {
-      x: (a.x + b.x) / 2 - normal.x * bend * distance + aside.x,
-      y: (a.y + b.y) / 2 - normal.y * bend * distance + aside.y,
+      // a curve comes half as near to its control point
+      x: (a.x + b.x) / 2 - normal.x * bend * distance + aside.x * (bend ? 2 : 1),
+      y: (a.y + b.y) / 2 - normal.y * bend * distance + aside.y * (bend ? 2 : 1),
     };
     const curve = { from: edge(a, by, card, aside), by, to: edge(b, by, card, aside) };
     const down = -bend * (Math.abs(normal.x) > Math.abs(normal.y) ? normal.x : normal.y) > 0;
@@ -49,6 +50,25 @@ export function route(centres, src, dst, card, packet, bothWays, upwards) {
 }
 
 /**
+ * The way to the next rank of a ring, rounded as the ring is.
+ *
+ * @param {Point[]} centres
+ * @param {number} src
+ * @param {number} dst
+ * @param {Size} card
+ * @returns {Curve}
+ */
+export function ringRoute(centres, src, dst, card) {
+  const a = centres[src];
+  const b = centres[dst];
+  // four ranks: a quarter of an ellipse, whose tangents meet in its corner
+  const bulge = centres.length === 4 ? 2 : centres.length < 4 ? 1.3 : 1.08;
+  const by = { x: ((a.x + b.x) / 2) * bulge, y: ((a.y + b.y) / 2) * bulge };
+  const aside = { x: 0, y: 0 };
+  return { from: edge(a, by, card, aside), by, to: edge(b, by, card, aside) };
+}
+
+/**
  * How much a packet on the curve covers of cards.
  *
  * @param {Curve} curve
@@ -59,7 +79,7 @@ export function route(centres, src, dst, card, packet, bothWays, upwards) {
 function covered(curve, centres, card, packet) {
   let sum = 0;
   for (const centre of centres) {
-    for (let i = 1; i < 12; i++) {
+    for (let i = 1; i < 12; i += 2) {
       const at = pointAlong(curve, i / 12);
       const width = (card.w + packet.w) / 2 - Math.abs(at.x - centre.x);
       const height = (card.h + packet.h) / 2 - Math.abs(at.y - centre.y);

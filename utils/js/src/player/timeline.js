@@ -1,19 +1,23 @@
-// The timeline: a lane for each rank, with what it sends above and what it receives below. Click or drag to move the
-// cursor. Drawn on a canvas, so that 130,000 messages cost no more elements than four; what a bar means is told under
-// the pointer and in the table of the step.
+// The timeline is the scrubber: a lane for each rank with a bar for what arrives in each step. Drag the marker, click a
+// bar to pick its packet; for assistive technology it is a slider. Drawn on a canvas, so that 130,000 messages cost no
+// more elements than four; what a bar means is told under the pointer and in the table of the step.
 
 import { html, penOf } from "../common/dom.js";
-import { drawGrid, drawLanes } from "./lanes.js";
+import { halfTitles } from "./heading.js";
+import { drawAxis, drawLanes, drawNow, drawPhases } from "./lanes.js";
 import { longestOf } from "./playback.js";
-import { chunkName } from "./words.js";
 
+/** @typedef {import("./data.js").Transfer} Transfer */
 /** @typedef {import("./playback.js").Playback} Playback */
 
 // pixels between the lanes and the canvas's edges
 const LANES_LEFT = 62;
 const LANES_RIGHT = 6;
-const TOP = 16;
-const TITLE_HEIGHT = 14;
+const TOP = 22;
+const LANES_HEIGHT = 112;
+const GAP = 10;
+const FOLDED_HEIGHT = 30;
+const DRAG = 3;
 
 export class Timeline {
   /** How many times longer than the canvas all lanes are. */
@@ -22,51 +26,85 @@ export class Timeline {
   #from = 0;
   /** Pixels; 0: not laid out yet. */
   #width = 0;
+  /** @type {number | null} where the pointer was pressed; null: it is not */
+  #pressed = null;
   #dragging = false;
+  #folded = false;
+  /** The steps whose bars have an ink frame, and the bar that is picked. */
+  #framed = "";
+  #redraw = 0;
   #canvas = document.createElement("canvas");
+  #frames = document.createElement("canvas");
   #cursor = html("div", { class: "ar-cursor" });
+  #cover = html("div", { class: "ar-cover", hidden: "" }, "?");
   #tip = html("div", { class: "ar-tip", hidden: "" });
+  /** @type {number | null} from which axis value on nothing is told; null: all is told */
+  covered = null;
+  /** @type {Transfer | null} the one that the reader has picked, in the first playback or the second */
+  picked = null;
 
   /**
    * @param {Playback[]} playbacks
-   * @param {(value: number) => void} onSeek is told the axis value that the user points at
+   * @param {object} actions
+   * @param {(value: number) => void} actions.seek is told the axis value to which the user drags
+   * @param {(playback: Playback, transfer: Transfer, value: number) => void} actions.pick is told which bar was clicked
+   * @param {() => void} actions.rest is told that the user lets go
    */
-  constructor(playbacks, onSeek) {
+  constructor(playbacks, actions) {
     this.playbacks = playbacks;
-    this.onSeek = onSeek;
-    this.root = html("div", { class: "ar-timeline", "aria-hidden": "true" }, this.#canvas, this.#cursor, this.#tip);
-    const lanes = playbacks.reduce((sum, playback) => sum + playback.ranks, 0);
-    this.laneHeight = lanes <= 8 ? 24 : lanes <= 16 ? 14 : Math.max(1, 230 / lanes);
-    const several = playbacks.length > 1;
-    this.gap = several ? 20 : 0;
-    this.titleHeight = several ? TITLE_HEIGHT : 0;
-    /** @type {number[]} where each playback's lanes begin */
-    this.tops = [];
-    let top = TOP;
-    for (const { ranks } of playbacks) {
-      this.tops.push(top + this.titleHeight);
-      top += this.titleHeight + ranks * this.laneHeight + this.gap;
-    }
-    this.height = top - this.gap;
-    this.root.style.height = `${this.height}px`;
+    this.actions = actions;
+    const slider = { role: "slider", tabindex: "0", "aria-label": "Step", "aria-valuemin": "0", "aria-valuenow": "0" };
+    const parts = [this.#canvas, this.#frames, this.#cover, this.#cursor, this.#tip];
+    this.root = html("div", { class: "ar-timeline", ...slider }, ...parts);
+    /** @type {import("./lanes.js").Lane[]} */
+    this.lanes = [];
+    this.height = 0;
+    this.#layLanes();
     this.#listen();
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.root);
+  }
+
+  #layLanes() {
+    const { length } = this.playbacks;
+    const room = (LANES_HEIGHT - (length - 1) * GAP) / length;
+    let top = TOP;
+    this.lanes = this.playbacks.map(({ ranks, bars }) => {
+      const most = bars.length && length === 1 ? 32 : length > 1 ? 17 : 21;
+      const pitch = Math.min(most, room / ranks);
+      const lane = {
+        top,
+        pitch,
+        bar: pitch > 15 ? pitch - 3 : pitch >= 12 ? pitch - 2 : pitch >= 5 ? pitch - 1 : pitch,
+      };
+      top += pitch * ranks + GAP;
+      return lane;
+    });
+    this.height = top - GAP + 2;
+    this.root.style.height = `${this.#folded ? FOLDED_HEIGHT : this.height}px`;
   }
 
   #listen() {
     this.root.addEventListener("pointerdown", (e) => {
       if (e.button) return;
       this.root.setPointerCapture(e.pointerId);
-      this.#dragging = true;
-      this.onSeek(this.#valueAt(e));
+      this.#pressed = e.clientX;
+      this.#dragging = false;
     });
     this.root.addEventListener("pointermove", (e) => {
-      if (this.#dragging) this.onSeek(this.#valueAt(e));
-      else this.#explain(e);
+      if (this.#pressed === null) {
+        this.#explain(e);
+        return;
+      }
+      if (Math.abs(e.clientX - this.#pressed) > DRAG) this.#dragging = true;
+      if (this.#dragging) this.actions.seek(this.#valueAt(e));
+    });
+    this.root.addEventListener("pointerup", (e) => {
+      if (this.#pressed !== null && !this.#dragging) this.#click(e);
     });
     this.root.addEventListener("lostpointercapture", () => {
-      this.#dragging = false;
+      if (this.#pressed !== null) this.actions.rest();
+      this.#pressed = null;
     });
     this.root.addEventListener("pointerleave", () => {
       this.#tip.hidden = true;
@@ -77,6 +115,46 @@ export class Timeline {
       this.zoomBy(e.deltaY < 0 ? 1.25 : 0.8, this.#valueAt(e));
     };
     this.root.addEventListener("wheel", onWheel, { passive: false });
+  }
+
+  /** @param {PointerEvent} e */
+  #click(e) {
+    const value = this.#valueAt(e);
+    const at = this.#laneAt(e);
+    const found = at && !this.#isCovered(value) ? this.#arrivalAt(at.playback, at.rank, value) : null;
+    if (at && found) this.actions.pick(at.playback, found, value);
+    else this.actions.seek(value);
+  }
+
+  /** @param {number} value */
+  #isCovered(value) {
+    return this.covered !== null && value >= this.covered;
+  }
+
+  /** @param {MouseEvent} e */
+  #laneAt(e) {
+    if (this.#folded) return null;
+    const y = e.clientY - this.root.getBoundingClientRect().top;
+    for (const [i, playback] of this.playbacks.entries()) {
+      const rank = Math.floor((y - this.lanes[i].top) / this.lanes[i].pitch);
+      if (rank >= 0 && rank < playback.ranks) return { playback, rank };
+    }
+    return null;
+  }
+
+  /**
+   * The message whose bar is there.
+   *
+   * @param {Playback} playback
+   * @param {number} rank
+   * @param {number} value
+   */
+  #arrivalAt(playback, rank, value) {
+    const near = playback.axis === "step" ? (playback.byStep[Math.floor(value)] ?? []) : playback.transfers;
+    return near.find((transfer) => {
+      const [from, to] = playback.span(transfer);
+      return (transfer.delivered ? transfer.dst : transfer.src) === rank && from <= value && value < to;
+    });
   }
 
   /** The last axis value of all. */
@@ -127,6 +205,19 @@ export class Timeline {
   }
 
   /**
+   * Folds it to one line, which still scrubs.
+   *
+   * @param {boolean} folded
+   */
+  fold(folded) {
+    if (folded === this.#folded) return;
+    this.#folded = folded;
+    this.root.classList.toggle("ar-folded", folded);
+    this.root.style.height = `${folded ? FOLDED_HEIGHT : this.height}px`;
+    this.draw();
+  }
+
+  /**
    * The axis value under the pointer.
    *
    * @param {MouseEvent} e
@@ -145,96 +236,137 @@ export class Timeline {
   #explain(e) {
     const box = this.root.getBoundingClientRect();
     const y = e.clientY - box.top;
-    const number = this.playbacks.findIndex(({ ranks }, i) => {
-      return y >= this.tops[i] && y < this.tops[i] + ranks * this.laneHeight;
-    });
-    const words = number < 0 ? "" : this.#wordsAt(number, y, this.#valueAt(e));
+    const at = this.#laneAt(e);
+    const value = this.#valueAt(e);
+    const words = !at || this.#isCovered(value) ? "" : wordsAt(at.playback, at.rank, value);
     this.#tip.hidden = !words;
-    this.#tip.textContent = words.trim();
-    this.#tip.style.left = `${Math.min(e.clientX - box.left + 12, box.width - 180)}px`;
+    this.#tip.textContent = words;
+    this.#tip.style.left = `${Math.max(0, Math.min(e.clientX - box.left + 12, box.width - 190))}px`;
     // in the lower half above the pointer, so that it does not hang far below the lanes
     const low = y > this.height / 2;
     this.#tip.style.top = low ? "auto" : `${y + 14}px`;
     this.#tip.style.bottom = low ? `${this.height - y + 8}px` : "auto";
   }
 
-  /**
-   * What a rank does at an axis value, a line for each message and bar.
-   *
-   * @param {number} number of the playback
-   * @param {number} y
-   * @param {number} value
-   */
-  #wordsAt(number, y, value) {
-    const playback = this.playbacks[number];
-    const rank = Math.floor((y - this.tops[number]) / this.laneHeight);
-    const covers = (/** @type {Parameters<Playback["span"]>[0]} */ item) => {
-      const [from, to] = playback.span(item);
-      return from <= value && value < to;
-    };
-    const line = (/** @type {number | null} */ at) => (at ? `, line ${at}` : "");
-    const near = playback.axis === "step" ? (playback.byStep[Math.floor(value)] ?? []) : playback.transfers;
-    let words = "";
-    for (const transfer of near) {
-      if ((transfer.src === rank || transfer.dst === rank) && covers(transfer)) {
-        const chunks = transfer.chunks.length ? `${chunkName(transfer)}, ` : "";
-        const what = `${chunks}${playback.amount(transfer.nbytes)}${transfer.reduce ? ", added" : ""}`;
-        words += `${transfer.src} → ${transfer.dst}: ${what}${line(transfer.line)}\n`;
-      }
-      if (words.length > 300) break;
-    }
-    for (const bar of playback.bars) {
-      if (bar.rank === rank && covers(bar)) words += `${bar.label ?? bar.op}${line(bar.line)}\n`;
-    }
-    return words;
+  /** Draws it in the next frame: while a theme changes, it may have no width or the old colours. */
+  drawSoon() {
+    cancelAnimationFrame(this.#redraw);
+    this.#redraw = requestAnimationFrame(() => this.draw());
+  }
+
+  /** @param {HTMLCanvasElement} canvas */
+  #sheet(canvas) {
+    const scale = window.devicePixelRatio || 1;
+    const height = this.#folded ? FOLDED_HEIGHT : this.height;
+    const [w, h] = [Math.round(this.#width * scale), Math.round(height * scale)];
+    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+    const pen = penOf(canvas);
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, this.#width, height);
+    pen.textBaseline = "middle";
+    const style = getComputedStyle(this.root);
+    const names = /** @type {const} */ (["ink", "soft", "line", "hair", "wire", "lost", "work", "paper", "on-rank"]);
+    const colours = names.map((name) => [name, style.getPropertyValue(`--ar-${name}`).trim()]);
+    /** @type {import("./lanes.js").Theme} */
+    const theme = { ...Object.fromEntries(colours), font: style.fontFamily };
+    return { pen, seen: this.window, theme, style };
   }
 
   draw() {
+    // without a width it is not on the page just now: what was drawn stays
+    if (!this.root.clientWidth) return;
     this.#width = this.root.clientWidth;
-    if (!this.#width) return;
-    const scale = window.devicePixelRatio || 1;
-    this.#canvas.width = this.#width * scale;
-    this.#canvas.height = this.height * scale;
-    const pen = penOf(this.#canvas);
-    const style = getComputedStyle(this.root);
-    const colour = (/** @type {string} */ name) => style.getPropertyValue(`--ar-${name}`).trim();
-    const theme = {
-      ink: colour("ink"),
-      soft: colour("soft"),
-      line: colour("line"),
-      send: colour("send"),
-      add: colour("add"),
-      copy: colour("copy"),
-      stuck: colour("stuck"),
-      work: colour("work"),
-      paper: colour("paper"),
-      font: style.fontFamily,
-    };
-    pen.scale(scale, scale);
-    pen.font = `11px ${theme.font}`;
-    pen.textBaseline = "middle";
-    const seen = this.window;
-    this.playbacks.forEach((playback, i) => {
-      if (this.titleHeight) {
-        pen.fillStyle = theme.ink;
-        pen.fillText(playback.title, LANES_LEFT, this.tops[i] - this.titleHeight + 4);
-      }
-      drawLanes(pen, playback, seen, this.tops[i], this.laneHeight, theme);
-    });
-    drawGrid(pen, this.playbacks[0].axis, seen, this.height, theme);
+    const sheet = this.#sheet(this.#canvas);
+    const [{ axis }] = this.playbacks;
+    if (this.#folded) this.#drawFolded(sheet);
+    else {
+      if (this.playbacks.length > 1 || !drawPhases(sheet, this.playbacks[0])) drawAxis(sheet, axis, this.height);
+      this.playbacks.forEach((playback, i) => {
+        drawLanes(sheet, playback, this.lanes[i]);
+        if (this.playbacks.length > 1) this.#drawTitle(sheet, i);
+      });
+    }
+    this.#framed = "";
     this.moveCursor();
   }
 
-  /** Only the cursor, every frame. */
+  /** @param {import("./lanes.js").Sheet} sheet */
+  #drawFolded({ pen, seen, theme }) {
+    pen.fillStyle = theme.work;
+    pen.fillRect(seen.left, 18, seen.right - seen.left, 4);
+  }
+
+  /**
+   * Beside the lanes of each of two playbacks: whose they are.
+   *
+   * @param {import("./lanes.js").Sheet} sheet
+   * @param {number} i
+   */
+  #drawTitle({ pen, theme }, i) {
+    const { top, pitch } = this.lanes[i];
+    const { ranks } = this.playbacks[i];
+    const { title, tag } = halfTitles(this.playbacks)[i];
+    pen.clearRect(0, top - 2, LANES_LEFT - 2, pitch * ranks + 4);
+    pen.fillStyle = theme.ink;
+    pen.font = `600 12px ${theme.font}`;
+    const words = tag || title.split(/[ ]/)[0];
+    let short = words;
+    while (short.length > 3 && pen.measureText(short).width > LANES_LEFT - 6) short = short.slice(0, -1);
+    const number = /\d$/.test(title) && !tag ? ` ${title.slice(-1)}` : "";
+    pen.textAlign = "left";
+    pen.fillText(number ? `${short.slice(0, 6)}${number}` : short, 0, top + (pitch * ranks) / 2);
+  }
+
+  /** Only the cursor and what is in ink, every frame. */
   moveCursor() {
     if (!this.#width) return;
     const longest = longestOf(this.playbacks);
     const x = this.window.x(longest.clockAt(longest.position));
     this.#cursor.style.transform = `translateX(${Math.round(x * 10) / 10}px)`;
     this.#cursor.hidden = x < LANES_LEFT - 1 || x > this.#width;
+    this.#cover.hidden = this.covered === null || this.covered >= this.#length;
+    if (this.covered !== null) this.#cover.style.left = `${Math.max(LANES_LEFT, this.window.x(this.covered))}px`;
+    const framed = `${this.playbacks.map((playback) => playback.current)} ${this.picked?.index}`;
+    if (framed === this.#framed || this.#folded) return;
+    this.#framed = framed;
+    const sheet = this.#sheet(this.#frames);
+    this.playbacks.forEach((playback, i) => {
+      const picked = this.picked && playback.transfers[this.picked.index] === this.picked ? this.picked : null;
+      drawNow(sheet, playback, this.lanes[i], picked);
+    });
   }
 
   remove() {
+    cancelAnimationFrame(this.#redraw);
     this.watcher.disconnect();
   }
+}
+
+/**
+ * What a rank does at an axis value, a line for each message and bar.
+ *
+ * @param {Playback} playback
+ * @param {number} rank
+ * @param {number} value
+ */
+function wordsAt(playback, rank, value) {
+  const covers = (/** @type {Parameters<Playback["span"]>[0]} */ item) => {
+    const [from, to] = playback.span(item);
+    return from <= value && value < to;
+  };
+  const line = (/** @type {number | null} */ at) => (at ? `, line ${at}` : "");
+  const near = playback.axis === "step" ? (playback.byStep[Math.floor(value)] ?? []) : playback.transfers;
+  let words = "";
+  for (const transfer of near) {
+    if ((transfer.src === rank || transfer.dst === rank) && covers(transfer)) {
+      const chunks = transfer.chunks.length ? `${playback.nameOf(transfer)}, ` : "";
+      const what = `${chunks}${playback.amount(transfer.nbytes)}${transfer.reduce ? ", added" : ""}`;
+      words += `${transfer.src} → ${transfer.dst}: ${what}${line(transfer.line)}\n`;
+    }
+    if (words.length > 300) break;
+  }
+  for (const bar of playback.bars) {
+    if (bar.rank === rank && covers(bar)) words += `${bar.label ?? bar.op}${line(bar.line)}\n`;
+  }
+  return words.trim();
 }

@@ -1,6 +1,7 @@
 // The widget's entry, as anywidget calls it.
 
 import { html } from "../common/dom.js";
+import { THEME } from "../common/theme.js";
 import { unpack } from "./data.js";
 import STYLES from "./player.css";
 import { Player } from "./player.js";
@@ -15,7 +16,11 @@ async function render({ model, el }) {
     const animations = [await unpack(model.get("animation"))];
     const compared = model.get("compared");
     if (compared?.byteLength) animations.push(await unpack(compared));
-    el.replaceChildren(html("style", {}, STYLES));
+    el.replaceChildren(html("style", {}, THEME + STYLES));
+    const titles = model.get("titles") ?? [];
+    animations.forEach((animation, i) => {
+      if (titles[i]) animation.title = titles[i];
+    });
     const player = new Player(model, el, animations);
     return () => player.remove();
   } catch (error) {

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { lineOf } from "../../src/player/caption.js";
+import { arrange, cardShape } from "../../src/player/card_shape.js";
+import { halfTitles, titled } from "../../src/player/heading.js";
 import { contributionCounts, shadeNumber } from "../../src/player/heat_map.js";
 import { ticks } from "../../src/player/lanes.js";
 import { Playback } from "../../src/player/playback.js";
-import { cardShape } from "../../src/player/rank_card.js";
 import { chunkName, contributionsOf, counted, duration, size } from "../../src/player/words.js";
 import { animation } from "./animations.js";
 
@@ -63,13 +65,66 @@ test("contributions are counted with repeats", () => {
 });
 
 test("a card holds all its cells, and a name beside which its wait can stand", () => {
-  for (let chunks = 1; chunks <= 64; chunks++) {
-    const { card, cell, cellGap, left } = cardShape(new Playback(animation({ ranks: 4, chunks })));
-    const right = left + chunks * (cell.w + cellGap) - cellGap;
-    assert.ok(left >= -card.w / 2 && right <= card.w / 2, `${chunks} chunks`);
+  for (let chunks = 2; chunks <= 64; chunks++) {
+    for (let level = 0; level < 9; level++) {
+      const { card, cell, cellGap } = cardShape(new Playback(animation({ ranks: 4, chunks })), level);
+      assert.ok(chunks * (cell.w + cellGap) - cellGap <= card.w, `${chunks} chunks, level ${level}`);
+    }
   }
-  const widthOf = (/** @type {object[]} */ bars) => cardShape(new Playback(animation({ ranks: 4, bars }))).card.w;
+  const widthOf = (/** @type {object[]} */ bars) => cardShape(new Playback(animation({ ranks: 4, bars })), 8).card.w;
   const wait = { op: "wait", step: 0 };
-  assert.equal(widthOf([]), 128, "the bytes' own room");
-  assert.ok(cardShape(new Playback(animation({ ranks: 4, chunks: 1, bars: [{ ...wait, peer: 2 }] }))).card.w >= 128);
+  assert.equal(widthOf([]), 122, "the bytes' own room");
+  assert.ok(widthOf([{ ...wait, peer: 2 }]) >= 150);
+});
+
+test("the parts of an all-to-all are named by who sends them to whom", () => {
+  const playback = new Playback(animation({ ranks: 4, chunks: 16 }, { collective: "all_to_all" }));
+  assert.equal(playback.nameOf({ chunks: [6], nbytes: 1 }), "1→2");
+  assert.equal(playback.nameOf({ chunks: [6, 7], nbytes: 2 }), "2 parts");
+  assert.equal(new Playback(animation({ ranks: 4, chunks: 16 })).nameOf({ chunks: [6], nbytes: 1 }), "c6");
+});
+
+test("up to eight ranks have room in a stage of 600 x 360, and two in half of it", () => {
+  for (let ranks = 3; ranks <= 8; ranks++) {
+    const messages = Array.from({ length: ranks }, (_, r) => ({ step: 0, src: r, dst: (r + 1) % ranks, chunk: r }));
+    const ring = new Playback(animation({ ranks, chunks: ranks, messages }));
+    for (const room of [
+      { w: 600, h: 360 },
+      { w: 410, h: 280 },
+    ]) {
+      const { box, centres, shape } = arrange(ring, "ring", room);
+      assert.ok(box.w <= room.w && box.h <= room.h, `${ranks} ranks: ${box.w} x ${box.h}`);
+      for (const [i, a] of centres.entries()) {
+        for (const b of centres.slice(0, i)) {
+          const apart = Math.abs(a.x - b.x) > shape.card.w || Math.abs(a.y - b.y) > shape.card.h;
+          assert.ok(apart, `${ranks} ranks: two cards overlap`);
+        }
+      }
+    }
+  }
+});
+
+test("one line names one message and says how the others go", () => {
+  const messages = [0, 1, 2].map((r) => ({ step: 0, src: r, dst: (r + 1) % 3, chunk: r, carried: [r], after: [r] }));
+  const playback = new Playback(animation({ ranks: 3, chunks: 3, messages }));
+  playback.seek(0.5);
+  assert.equal(lineOf(playback), "Each rank sends to the next: rank 0 sends c0 to rank 1, which stores it.");
+  assert.equal(lineOf(playback, playback.transfers[1]), "Rank 1 sends c1 to rank 2, which stores it.");
+  const lost = new Playback(animation({ ranks: 2, messages: [{ step: 0, src: 0, dst: 1, delivered: false }] }));
+  lost.seek(1);
+  assert.equal(lineOf(lost), "Rank 0 tries to send 10 B to rank 1, which never receives it.");
+});
+
+test("two runs of one name are told apart, and the reader's own has a tag", () => {
+  const run = (/** @type {"wire" | "schedule"} */ kind) =>
+    new Playback(animation({ ranks: 2 }, { title: "wire run", kind }));
+  assert.deepEqual(halfTitles([run("wire"), run("wire")]), [
+    { title: "Wire run 1", tag: "" },
+    { title: "Wire run 2", tag: "" },
+  ]);
+  assert.deepEqual(
+    halfTitles([run("wire"), run("schedule")]).map(({ tag }) => tag),
+    ["yours", ""],
+  );
+  assert.equal(titled("ring all_reduce"), "Ring all-reduce");
 });

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LAYOUTS, placeCards } from "../../src/player/layouts.js";
-import { pointAlong, route } from "../../src/player/routes.js";
+import { LAYOUTS, placeRanks } from "../../src/player/layouts.js";
+import { pointAlong, ringRoute, route } from "../../src/player/routes.js";
 
 /** @typedef {import("../../src/player/layouts.js").Point} Point */
 
 const CARD = { w: 100, h: 80 };
-const GAP = { x: 54, y: 48 };
 const PACKET = { w: 38, h: 34 };
 
 /**
@@ -26,43 +25,38 @@ function ring(ranks) {
   );
 }
 
-/**
- * @param {Point[]} centres
- */
-function width(centres) {
-  return Math.max(...centres.map((at) => at.x)) - Math.min(...centres.map((at) => at.x));
-}
-
 for (const layout of LAYOUTS) {
-  test(`${layout}: every rank has a card, and no two overlap`, () => {
-    for (let ranks = 1; ranks <= 24; ranks++) {
-      for (const narrow of [false, true]) {
-        const centres = placeCards(layout, ring(ranks), CARD, GAP, narrow);
-        assert.equal(centres.length, ranks);
-        for (let i = 0; i < ranks; i++) {
-          for (let j = 0; j < i; j++) {
-            const dx = Math.abs(centres[i].x - centres[j].x);
-            const dy = Math.abs(centres[i].y - centres[j].y);
-            assert.ok(dx > CARD.w || dy > CARD.h, `${ranks} ranks: cards ${i} and ${j} overlap`);
-          }
-        }
-      }
+  test(`${layout}: every rank has a place of its own, in a square of 1`, () => {
+    for (let ranks = 2; ranks <= 24; ranks++) {
+      const centres = placeRanks(layout, ring(ranks));
+      assert.equal(centres.length, ranks);
+      assert.equal(new Set(centres.map(({ x, y }) => `${x.toFixed(4)} ${y.toFixed(4)}`)).size, ranks);
+      assert.ok(centres.every(({ x, y }) => x >= 0 && x <= 1 && y >= 0 && y <= 1));
     }
   });
 }
 
-test("line: from left to right in one row", () => {
-  const centres = placeCards("line", shape(3), CARD, GAP);
+test("line: from left to right in one row, or turning back in several", () => {
   assert.deepEqual(
-    centres,
-    [0, 154, 308].map((x) => ({ x, y: 0 })),
+    placeRanks("line", shape(3)),
+    [0, 0.5, 1].map((x) => ({ x, y: 0.5 })),
+  );
+  assert.deepEqual(
+    placeRanks("line", shape(5), 2).map(({ x, y }) => [x, y]),
+    [
+      [0, 0],
+      [0.5, 0],
+      [1, 0],
+      [1, 1],
+      [0.5, 1],
+    ],
   );
 });
 
 test("grid: row by row in its columns", () => {
-  const centres = placeCards("grid", { ...shape(5), columns: 3 }, CARD, GAP);
+  const centres = placeRanks("grid", { ...shape(5), columns: 3 });
   assert.deepEqual(
-    centres.map(({ x, y }) => [x / 154, y / 128]),
+    centres.map(({ x, y }) => [2 * x, y]),
     [
       [0, 0],
       [1, 0],
@@ -73,26 +67,17 @@ test("grid: row by row in its columns", () => {
   );
 });
 
-test("ring: clockwise, also where it is a rectangle, and narrower where it has half the width", () => {
-  for (const ranks of [3, 8, 10, 11, 16]) {
-    const centres = placeCards("ring", ring(ranks), CARD, GAP);
+test("ring: clockwise from the top", () => {
+  for (const ranks of [3, 8, 10, 16]) {
+    const centres = placeRanks("ring", ring(ranks));
     // twice the area that the ring encloses; positive is clockwise, for y goes down
     const area = centres.reduce((sum, at, i) => {
       const next = centres[(i + 1) % ranks];
       return sum + at.x * next.y - next.x * at.y;
     }, 0);
     assert.ok(area > 0, `${ranks} ranks`);
-    assert.ok(width(placeCards("ring", ring(ranks), CARD, GAP, true)) <= width(centres), `${ranks} ranks`);
+    assert.equal(centres[0].y, 0);
   }
-});
-
-test("ring: many stand on the edge of a rectangle, its upper side first", () => {
-  const centres = placeCards("ring", ring(16), CARD, GAP);
-  assert.deepEqual(
-    centres.slice(0, 5),
-    [0, 154, 308, 462, 616].map((x) => ({ x, y: 0 })),
-  );
-  assert.ok(centres.slice(5, 8).every((at) => at.x === 616 && at.y > 0));
 });
 
 test("tree: from the root down, a parent in the middle above its children, strangers in the last row", () => {
@@ -103,7 +88,7 @@ test("tree: from the root down, a parent in the middle above its children, stran
     [3, 1],
     [4, 1],
   ];
-  const centres = placeCards("tree", shape(6, links, 2), CARD, GAP);
+  const centres = placeRanks("tree", shape(6, links, 2));
   const rows = [...new Set(centres.map((at) => at.y))].sort((a, b) => a - b);
   assert.deepEqual(
     centres.map((at) => rows.indexOf(at.y)),
@@ -111,6 +96,33 @@ test("tree: from the root down, a parent in the middle above its children, stran
   );
   assert.equal(centres[1].x, (centres[3].x + centres[4].x) / 2);
   assert.equal(centres[2].x, (centres[0].x + centres[1].x) / 2);
+});
+
+test("tree: the largest subtree hangs in the middle", () => {
+  /** @type {[number, number][]} */
+  const links = [
+    [0, 1],
+    [0, 2],
+    [0, 4],
+    [4, 5],
+    [4, 6],
+    [6, 7],
+    [2, 3],
+  ];
+  const centres = placeRanks("tree", shape(8, links, 0));
+  const children = [1, 2, 4].sort((a, b) => centres[a].x - centres[b].x);
+  assert.equal(children[1], 4);
+});
+
+test("ring: a way to the next rank is rounded outwards", () => {
+  const centres = [
+    { x: 0, y: -130 },
+    { x: 200, y: 0 },
+    { x: 0, y: 130 },
+    { x: -200, y: 0 },
+  ];
+  const middle = pointAlong(ringRoute(centres, 0, 1, CARD), 0.5);
+  assert.ok(Math.hypot(middle.x / 200, middle.y / 130) > 1, "outside of the straight line, on the ellipse or beyond");
 });
 
 /**

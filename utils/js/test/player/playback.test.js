@@ -95,7 +95,7 @@ test("a send that nobody receives is stuck once it has set out; its rank waits w
   assert.deepEqual([playback.stuck(), playback.waits()], [[], []]);
   playback.seek(1.1);
   assert.deepEqual(playback.stuck(), [playback.transfers[1]]);
-  assert.deepEqual(playback.waits(), [{ rank: 0, peer: 1, forever: true }]);
+  assert.deepEqual(playback.waits(), [{ rank: 0, peer: 1, forever: true, line: null }]);
   playback.seek(2);
   assert.deepEqual(
     [[...playback.sent], [...playback.received]],

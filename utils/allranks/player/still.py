@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from html import escape
 
 from allranks.player.animation import Animation, Bar, Transfer, contributors
+from allranks.theme import LIGHT
 
-# the light colours of js/src/common/theme.css: whose numbers, and what the others mean
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#dd9cc4")
-_INK, _SOFT, _LINE, _PANEL = "#1b1f24", "#57606a", "#c9d0d8", "#f5f6f8"
-_WIRE, _WORK, _LOST, _LOST_TEXT = "#56b4e9", "#b4bcc5", "#d55e00", "#b34700"
+COLOURS = tuple(LIGHT[f"rank-{rank}"] for rank in range(4))
+_INK, _SOFT, _LINE, _PANEL, _WIRE, _WORK, _LOST, _LOST_TEXT = (
+    LIGHT[name] for name in ("ink", "soft", "line", "panel", "wire", "work", "lost", "lost-text")
+)
 _HUES = 8
 _COLUMNS = 8
 _ROWS = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import os
 import re
@@ -144,7 +145,7 @@ def test_start_here(ranks):
     last = ranks - 1
 
     assert chapter.by_rank("first_all_reduce") == {rank: str(total) for rank in range(ranks)}
-    assert chapter.text("reveal_sum").endswith(f"holds {total:g}")
+    assert chapter.text("reveal_sum").startswith(f"you didn't say; it was {total:g}\n")
     assert chapter.text("mean_loss") == str([2 + last / 2] * ranks)
     assert set(chapter.by_rank("default_device").values()) == {"device: cpu  torch.ones(4) is on: cpu"}
 
@@ -165,7 +166,7 @@ def test_start_here(ranks):
     assert all(text.endswith(f"x = {total}") for text in there.values())
 
     assert WIDGET in chapter.outputs("player")[0].data
-    assert chapter.text("reveal_messages").endswith("rank 0 sends 6")
+    assert "it was 6\n" in chapter.text("reveal_messages")
 
 
 def test_the_function_runs_unchanged_under_torchrun(tmp_path):
@@ -284,12 +285,23 @@ def test_the_answer_is_right_and_moves_what_the_schedule_says(tmp_path):
             assert [m for m in sent if m[0] == rank] == [m for m in planned if m[0] == rank]
 
 
+def lines_of_code(cell) -> int:
+    """A cell's lines; a call that asks or reveals counts as one, because it holds words and no program."""
+    source = re.sub(r"^(\s*)%", r"\1#%", cell.source, flags=re.M)
+    calls = [
+        (node.lineno, node.end_lineno)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("predict", "reveal")
+    ]
+    return len(source.splitlines()) - sum(last - first for first, last in calls)
+
+
 @pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_chapters_keep_to_the_style(path):
     """Length as in the style guide; every code cell named, so that an insertion renames none."""
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    lines = sorted(len(cell.source.splitlines()) for cell in code)
+    lines = sorted(map(lines_of_code, code))
     words = sum(len(cell.source.split()) for cell in notebook.cells if cell.cell_type == "markdown")
     assert len(code) <= 40
     assert lines[len(lines) // 2] <= 6

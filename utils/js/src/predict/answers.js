@@ -1,5 +1,5 @@
-// Where answers are kept: in the notebook's metadata where the page lets us reach it (JupyterLab, Notebook 7), else in the
-// browser's storage, else in the page's memory. All cards of a page hear of each change.
+// Where answers are kept: in the notebook's metadata where the page lets us reach it (JupyterLab, Notebook 7),
+// else in the browser's storage, else in the page's memory. All cards of a page hear of each change.
 
 /** @typedef {import("./types.js").Model} Model */
 /** @typedef {import("./types.js").Said} Said */

@@ -1,5 +1,5 @@
-// On a page without a kernel the outputs stand there already: those between a question and the card that reveals, which give
-// the answer away, are covered until it is answered.
+// On a page without a kernel the outputs stand there already: those between a question and the card that reveals,
+// which give the answer away, are covered until it is answered.
 
 import { html } from "../common/dom.js";
 

@@ -10,8 +10,9 @@ import { marked, plain, saidInWords } from "./words.js";
 /** @typedef {import("./types.js").Said} Said */
 
 const LOCK =
-  '<svg viewBox="0 0 12 14" width="12" height="14" aria-hidden="true"><path d="M3 6V4a3 3 0 0 1 6 0v2" fill="none" ' +
-  'stroke="currentColor" stroke-width="1.8"/><rect x="1" y="6" width="10" height="7.5" rx="1.5" fill="currentColor"/></svg>';
+  '<svg viewBox="0 0 12 14" width="12" height="14" aria-hidden="true">' +
+  '<path d="M3 6V4a3 3 0 0 1 6 0v2" fill="none" stroke="currentColor" stroke-width="1.8"/>' +
+  '<rect x="1" y="6" width="10" height="7.5" rx="1.5" fill="currentColor"/></svg>';
 const FIELDS = { choice: choiceField, number: numberField, sketch: sketchField };
 
 export class Question {

@@ -33,7 +33,8 @@ x = torch.tensor([rank + 1.0])
 dist.all_reduce(x)
 print(x.item())
 
-# %% name="reveal_sum"
+# %% name="reveal_sum" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     world["x"][-1].item(),
     usual="one rank's own number",
@@ -140,7 +141,8 @@ if rank == world_size - 1:
     batch = batch.reshape(3, 3)
 print(tuple(batch.shape))
 
-# %% name="reveal_raise"
+# %% name="reveal_raise" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     choices[0],
     usual="they raise the same error",
@@ -166,7 +168,8 @@ guess
 if rank != 0:
     dist.all_reduce(x)
 
-# %% name="reveal_absent"
+# %% name="reveal_absent" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     choices[2],
     usual="an error",
@@ -214,7 +217,8 @@ from allranks.schedules import ring_all_reduce
 ring = ring_all_reduce(ranks=4)
 Player(ring)
 
-# %% name="reveal_messages"
+# %% name="reveal_messages" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 sent = sum(move.src == 0 for move in ring.moves)
 guess.reveal(
     sent,

@@ -84,7 +84,8 @@ for batch in (16, 64, 256):
             f"{batch:4} samples, {megabytes:.1f} MB: compute {compute_ms:.1f} ms, communicate {communicate_ms:.1f} ms"
         )
 
-# %% name="reveal_batch"
+# %% name="reveal_batch" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "it stays as it is",
     usual="it grows fourfold too",
@@ -130,7 +131,8 @@ def seconds_for(calls, numbers):
 
 many, one = seconds_for(256, 1), min(seconds_for(1, 256) for _ in range(5))
 
-# %% name="reveal_factor"
+# %% name="reveal_factor" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 many_s, one_s = max(world["many"]), max(world["one"])
 print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms   factor {many_s / one_s:.0f}")
 guess.reveal(
@@ -268,6 +270,9 @@ def step_seconds(p, parameters=parameters, tokens=tokens):
 
 
 hours = {p: 10_000 * sum(step_seconds(p)) / sum(step_seconds(1)) for p in (1000, 100_000)}
+
+# %% name="reveal_step_times" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 display(
     guess_1000.reveal(
         hours[1000],
@@ -303,7 +308,8 @@ for p in counts[::2]:
     speedup = sum(step_seconds(1)) / sum(parts)
     print(f"{p:7}{parts[0]:10.3f}{parts[1]:10.3f}{parts[2]:11.3f}{speedup:10.1f}{speedup / p:12.1%}")
 
-# %% name="reveal_best"
+# %% name="reveal_best" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     best,
     usual="as many as there are",
@@ -384,7 +390,8 @@ dist.all_reduce(x)
 communicate_ms = 1e3 * (now() - start)
 print(f"all_reduce took {communicate_ms:.0f} ms")
 
-# %% name="reveal_slow"
+# %% name="reveal_slow" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "rank 0's computation",
     usual="the links of the others",

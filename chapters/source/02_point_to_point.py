@@ -41,7 +41,8 @@ if rank == 1:
     dist.recv(x, src=0)
 print(x.tolist())
 
-# %% name="reveal_pair"
+# %% name="reveal_pair" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "rank 1: [10, 20], others: [0, 0]",
     usual="they wait for ever",
@@ -99,7 +100,8 @@ if rank == 1:
     dist.recv(x, src=0)
 took_ms = 1e3 * (time.perf_counter() - start)
 
-# %% name="reveal_send"
+# %% name="reveal_send" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 spent_ms = world["took_ms"][0]
 print(f"rank 0 spent {spent_ms:.0f} ms in send")
 guess.reveal(
@@ -168,7 +170,8 @@ guess
 results, trace, deadlock = run(send_first, ranks=4)
 deadlock
 
-# %% name="reveal_arrows"
+# %% name="reveal_arrows" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     4,
     usual="1",
@@ -243,7 +246,8 @@ for way in ways:
     rounds = [run(way, ranks=p, alpha=1, beta=0).seconds for p in (2, 3, 4, 5, 8)]
     print(f"{way.__name__:20}" + "".join(f"{r:4g}" for r in rounds))
 
-# %% name="reveal_rounds"
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 display(
     first_way.reveal(
         8,
@@ -309,7 +313,8 @@ def overwrite_too_early(group=None):
 
 world.run(lambda: overwrite_too_early(dist.new_group(backend="gloo")))[1]
 
-# %% name="reveal_buffer"
+# %% name="reveal_buffer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "sevens",
     usual="ones",

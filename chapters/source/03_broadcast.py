@@ -62,7 +62,8 @@ weights = sum(p.sum().item() for p in model.parameters())
 output = model.eval()(torch.ones(1, 4)).sum().item()
 print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
 
-# %% name="reveal_equal"
+# %% name="reveal_equal" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "no, something else differs",
     usual="yes",
@@ -121,7 +122,8 @@ x = torch.full((4 if rank == 0 else 6,), float(rank), device="cpu")
 dist.broadcast(x, src=0, group=gloo)
 print(x.tolist())
 
-# %% name="reveal_wrong"
+# %% name="reveal_wrong" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "a result, and it is wrong",
     usual="an error",
@@ -199,7 +201,8 @@ display(eight, thousand)
 # %% name="watch_tree"
 Player(schedules.flat_broadcast(8), schedules.binomial_broadcast(8))
 
-# %% name="reveal_rounds"
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 for p in (8, 1024):
     tree, flat = schedules.binomial_broadcast(p), schedules.flat_broadcast(p)
     print(f"{p:5} ranks: the tree takes {tree.steps} rounds, flat takes {flat.steps}")
@@ -347,7 +350,8 @@ print(f"{'k':>4}{'your messages':>15}{'formula':>9}")
 for k, t in zip(segments, timed, strict=True):
     print(f"{k:4}{t:15.1f}{(p + k - 2) * (alpha + 4 * numbers / k * beta):9.1f}")
 
-# %% name="reveal_k"
+# %% name="reveal_k" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     str(segments[timed.index(min(timed))]),
     usual="256",
@@ -392,7 +396,8 @@ for name, *times in zip(names, *rows, strict=True):
     print(f"{name:21}" + "".join(f"{1e3 * t:11.2f} ms" for t in times))
 print(f"\nthe lower bound is {14e9 / 50e9:.2f} s")
 
-# %% name="reveal_first"
+# %% name="reveal_first" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     rows[2][3],
     usual="286 s",

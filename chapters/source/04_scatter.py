@@ -80,6 +80,9 @@ guess
 nine = torch.arange(9)
 print("chunk       ", [piece.tolist() for piece in nine.chunk(4)])
 print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
+
+# %% name="reveal_pieces" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "3 and 4",
     usual="4 and 4",
@@ -111,7 +114,8 @@ dist.scatter(column, list(columns) if rank == 0 else None, src=0, group=gloo)
 print("got ", column.view(-1).int().tolist())
 print("want", columns[rank].reshape(-1).int().tolist())
 
-# %% name="reveal_columns"
+# %% name="reveal_columns" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "ranks get wrong numbers",
     usual="nothing goes wrong",
@@ -146,7 +150,8 @@ for p in (8, 64):
         sent = schedule.bytes_sent(p * 1000)
         print(f"{p:5}{'':4}{name:8}{schedule.steps:6}{sent[0] / 1000:10.0f} parts{sum(sent) / 1000:10.0f} parts")
 
-# %% name="reveal_root"
+# %% name="reveal_root" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "the same in both",
     usual="tree",
@@ -181,7 +186,8 @@ print(f"broadcast, chain:  {broadcast:7.3f} s")
 print(f"scatter:           {scatter:7.3f} s")
 print(f"scattering is {broadcast / scatter:.2f} times as fast as the chain")
 
-# %% name="reveal_answer"
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     broadcast / scatter,
     usual="64",
@@ -246,7 +252,8 @@ dist.scatter(mine, list(table.chunk(world_size)) if rank == 0 else None, src=0)
 dist.all_gather(list(table.chunk(world_size)), mine)
 print(table.tolist())
 
-# %% name="reveal_together"
+# %% name="reveal_together" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "broadcast",
     usual="all_to_all",
@@ -278,7 +285,8 @@ from torch.utils.data import DistributedSampler
 sampler = DistributedSampler(range(2 * world_size + 1), num_replicas=world_size, rank=rank, shuffle=False)
 print(list(sampler))
 
-# %% name="reveal_sampler"
+# %% name="reveal_sampler" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "3, some samples twice",
     usual="2 or 3, each sample once",

@@ -53,7 +53,8 @@ x = torch.tensor([rank + 1.0])
 dist.reduce(x, dst=0)
 print(x.item())
 
-# %% name="reveal_others"
+# %% name="reveal_others" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "what they had before" if world["x"][-1].item() == world.ranks and world["x"][1].item() == 2 else "something else",
     usual="what they had before",
@@ -96,7 +97,8 @@ print(f"I believe that the mean is {mean:.2f}")
 if mean >= 1.2:
     dist.barrier()  # the next step
 
-# %% name="reveal_stop"
+# %% name="reveal_stop" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "some stop, and the others wait for them",
     usual="all go on",
@@ -166,7 +168,8 @@ guess
 # %% name="watch"
 Player(schedules.flat_reduce(ranks=8), schedules.binomial_reduce(ranks=8))
 
-# %% name="reveal_steps"
+# %% name="reveal_steps" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks=6)
 print(f"8 ranks: {eight.steps} steps, 6 ranks: {six.steps}")
 guess.reveal(
@@ -241,7 +244,8 @@ for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
     times = [schedule.price(n, alpha, beta) for n in (8, 10**9)]
     print(f"{name:20} 8 bytes: {1e6 * times[0]:7.1f} µs     1 GB: {1e3 * times[1]:7.1f} ms")
 
-# %% name="reveal_answer"
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     1e6 * schedules.binomial_reduce(p).price(8, alpha, beta),
     usual="5115 µs",
@@ -265,7 +269,8 @@ for schedule in (reduce, everybody):
     microseconds = 1e6 * schedule.price(8, alpha, beta)
     print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
 
-# %% name="reveal_compare"
+# %% name="reveal_compare" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "just as long",
     usual="twice as long",
@@ -306,7 +311,8 @@ def waited_s(collective):
 for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce": dist.all_reduce}.items():
     print(f"{name:11}", [f"{seconds:.2f} s" for seconds in world.run(waited_s, collective)])
 
-# %% name="reveal_wait"
+# %% name="reveal_wait" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "all in the all-reduce, not all in the reduce",
     usual="all wait in both",

@@ -136,7 +136,8 @@ before = x
 result = dist.all_reduce(x)
 print(f"{x.item():g}, {before.item():g}, {result}")
 
-# %% name="reveal_in_place"
+# %% name="reveal_in_place" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 PICTURE = """<svg viewBox="0 0 372 96" width="372" height="96" font-size="13" fill="currentColor">
 <text x="0" y="24" font-family="monospace">x</text><text x="0" y="66" font-family="monospace">before</text>
 <g fill="none" stroke="currentColor" stroke-width="1.6"><path d="M16 20C80 20 90 36 142 36m-8-4 8 4-8 4"/>
@@ -167,7 +168,8 @@ guess
 dist.all_reduce(x)
 print(f"{x.item():g}")
 
-# %% name="reveal_twice"
+# %% name="reveal_twice" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     40,
     usual="10",
@@ -229,7 +231,8 @@ print("first rank and last rank:", percent_different(totals[0], totals[-1]))
 print("first rank and notebook: ", percent_different(totals[0], serial))
 print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
 
-# %% name="reveal_bits"
+# %% name="reveal_bits" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     100 * (totals[0] != totals[-1]).float().mean().item(),
     usual="some",
@@ -300,7 +303,8 @@ for p in (2, 3, 4, 8):
 for p in (2, 4, 8, 32, 128, 1024):
     print(f"p = {p:4}:  each rank sends {2 * (p - 1) / p:.3f} n, in {2 * (p - 1):4} steps one after the other")
 
-# %% name="reveal_growth"
+# %% name="reveal_growth" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 curve.reveal(
     lambda p: 2 * (p - 1) / p,
     usual="a slope",
@@ -349,7 +353,8 @@ dist.send(x, (rank + 1) % world_size)
 dist.recv(arriving, (rank - 1) % world_size)
 print(arriving.item())
 
-# %% name="reveal_send_first"
+# %% name="reveal_send_first" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "no, all of them wait",
     usual="yes",
@@ -462,6 +467,9 @@ sent = max(ring.bytes_sent(n)) / 1e9
 print(f"bytes alone:          {1e3 * ring.price(n, 0, beta):8.1f} ms")
 print(f"with 5 µs a message:  {1e3 * ring.price(n, alpha, beta):8.1f} ms")
 print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     sent,
     usual="434 GB",

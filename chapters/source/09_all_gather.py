@@ -72,7 +72,8 @@ guess
 for p in (4, 1024):
     print(f"{p:5} ranks: the result has {1000 * p} numbers on every rank")
 
-# %% name="reveal_growth"
+# %% name="reveal_growth" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     1000 * 1024,
     usual="1000",
@@ -121,7 +122,8 @@ parts = [torch.empty(3, 8) for _ in range(world_size)]
 dist.all_gather(parts, parameter)
 print(torch.cat(parts).requires_grad)
 
-# %% name="reveal_grad"
+# %% name="reveal_grad" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "no, and nothing is said",
     usual="yes",
@@ -156,7 +158,8 @@ guess
 ring = schedules.ring_all_gather(ranks=4)
 Player(ring)
 
-# %% name="reveal_last"
+# %% name="reveal_last" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 last = [move.chunks[0] for move in ring.moves if move.src == 0][-1]
 guess.reveal(
     f"piece {last}",
@@ -243,7 +246,8 @@ for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
         f"{schedule.algorithm:6}: {schedule.steps} steps, each rank sends {schedule.bytes_sent(6000)[0]} of 6000 bytes"
     )
 
-# %% name="seen_bruck"
+# %% name="seen_bruck" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "the same",
     usual="more bytes",
@@ -276,7 +280,8 @@ for layers in (32, 320):
     each = schedules.ring_all_gather(p).price(int(n / layers), alpha, beta)
     print(f"in {layers:3} calls, one a layer: {1e3 * layers * each:.1f} ms")
 
-# %% name="reveal_answer"
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     moved / 1e9,
     usual="14 GB",
@@ -345,7 +350,8 @@ out = [torch.empty(length, device="cpu") for length in lengths]
 dist.all_gather(out, mine.cpu(), group=gloo)
 print(out)
 
-# %% name="reveal_unequal"
+# %% name="reveal_unequal" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     choices[1],
     usual="it works",

@@ -65,7 +65,8 @@ again = torch.empty_like(sent)
 dist.all_to_all_single(again, received)
 print(again.tolist())
 
-# %% name="reveal_again"
+# %% name="reveal_again" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "what it sent at first",
     usual="the same as after one",
@@ -242,7 +243,8 @@ for build in (schedules.pairwise_all_to_all, schedules.bruck_all_to_all):
     times = [schedule.price(nbytes, alpha, beta) for nbytes in (64, 64 * 10**3, 64 * 10**6)]
     print(f"{schedule.algorithm:14}" + "".join(f"{1e6 * t:9.0f} µs" for t in times))
 
-# %% name="reveal_winner"
+# %% name="reveal_winner" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "pairwise",
     usual="bruck",
@@ -290,7 +292,8 @@ for nbytes, r, e in zip(sizes, reduce_s, exchange_s, strict=True):
 ratio = exchange_s[-1] / reduce_s[-1]
 print(f"the model says 0.5, the largest size {ratio:.2f}")
 
-# %% name="reveal_ratio"
+# %% name="reveal_ratio" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     ratio,
     usual="more than 1",
@@ -340,7 +343,8 @@ for schedule in (
     messages, gigabytes = leaving(schedule, 10**9, 8)
     print(f"{schedule.algorithm + ' ' + schedule.collective:26} {messages:4} messages, {gigabytes:.2f} GB leave a node")
 
-# %% name="reveal_nodes"
+# %% name="reveal_nodes" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     leaving(schedules.pairwise_all_to_all(32), 10**9, 8)[1]
     / leaving(schedules.hierarchical_all_reduce(32, 8), 10**9, 8)[1],
@@ -383,7 +387,8 @@ for to_first in (70, 280):
     print(f"rank 0 receives {first:4.1f} MB, rank 1 {second:4.1f} MB: {1e6 * outcome.seconds:.0f} µs")
 print(f"{took[1] / took[0]:.1f} times")
 
-# %% name="reveal_skew"
+# %% name="reveal_skew" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     took[1] / took[0],
     usual="1",
@@ -448,7 +453,8 @@ arriving = torch.empty_like(sending)
 if tokens > 0:
     dist.all_to_all_single(arriving, sending)
 
-# %% name="reveal_skip"
+# %% name="reveal_skip" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "yes: the others wait",
     usual="no",

@@ -52,7 +52,8 @@ dist.barrier()
 waited_s = now() - came
 print(f"waited {waited_s:.1f} s")
 
-# %% name="reveal_wait"
+# %% name="reveal_wait" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     world["waited_s"][-1],
     usual="its own 0.3 r seconds",
@@ -86,7 +87,8 @@ if rank == 0:
 dist.barrier()  # without this line?
 print(len(file.read_text().split()), "words")
 
-# %% name="reveal_file"
+# %% name="reveal_file" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "sometimes a rank finds no file",
     usual="nothing",
@@ -126,7 +128,8 @@ guess
 # %% name="watch"
 Player(schedules.dissemination_barrier(ranks=8))
 
-# %% name="reveal_rounds"
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     schedules.dissemination_barrier(ranks=1000).steps,
     usual="500",
@@ -265,7 +268,8 @@ with warnings.catch_warnings(record=True) as warned:
     dist.all_reduce(x, group=others)
 print(f"{x.item():g}", *(str(w.message) for w in warned))
 
-# %% name="reveal_outsider"
+# %% name="reveal_outsider" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "nothing: its tensor stays",
     usual="an error",
@@ -295,7 +299,8 @@ print("so far, so good")
 everybody = dist.new_group(list(range(world_size)), backend="gloo")
 dist.all_reduce(torch.ones(1, device="cpu"), group=everybody)
 
-# %% name="reveal_members"
+# %% name="reveal_members" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "with the next group",
     usual="when this group is used",
@@ -401,7 +406,8 @@ for group in (pair, None) if rank == 1 else (None, pair):
     if group is None or rank < 2:
         dist.all_reduce(x, group=group)
 
-# %% name="reveal_order"
+# %% name="reveal_order" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "they wait for ever",
     usual="it works",

@@ -115,7 +115,8 @@ x = torch.tensor([float("nan") if rank == 1 else 3.0])
 dist.all_reduce(x, op=dist.ReduceOp.MAX)
 print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item())
 
-# %% name="reveal_nan"
+# %% name="reveal_nan" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     {0: "3 on every rank", world.ranks: "NaN on every rank"}.get(
         sum(x.isnan().item() for x in world["x"]), "NaN on some"
@@ -149,7 +150,8 @@ for x in (50.0, 90.0, 1000.0):
     dist.all_reduce(total)
     print(f"{x:4g}: {total:8.3g} {exps[0] / total:7.4f}")
 
-# %% name="reveal_overflow"
+# %% name="reveal_overflow" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "x = 90",
     usual="x = 1000",
@@ -271,7 +273,8 @@ merged = (M.sum() + (count * (mean - mu).square()).sum()) / count.sum()
 right = row.double().var(correction=0)
 print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged:12.5f}\nfloat64 {right:11.5f}")
 
-# %% name="reveal_variance"
+# %% name="reveal_variance" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "anything, even below 0",
     usual="1.0",
@@ -325,7 +328,8 @@ def gathered_loss(logits, target):
     return torch.nn.functional.cross_entropy(whole, target)
 
 
-# %% name="reveal_rounds"
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     2,
     usual="3",
@@ -354,7 +358,8 @@ print(
     f"8192 tokens: {8192 * 12 / 1e3:.1f} kB instead of {gathered / 1e9:.2f} GB, {gathered / (8192 * 12):,.0f} times less"
 )
 
-# %% name="reveal_answer"
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     12,
     usual="some thousands",

@@ -80,7 +80,8 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
     sampler.set_epoch(1)
     print("set_epoch(1)", list(sampler))
 
-# %% name="reveal_epoch"
+# %% name="reveal_epoch" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "every epoch has the same order",
     usual="every epoch has a new order",
@@ -153,7 +154,8 @@ print(f"averaged and alone:            {(averaged[0][-1] - alone[-1]).abs().max(
 never = runs["never averaged"]
 print(f"first and last rank, never:    {(never[0][-1] - never[-1][-1]).abs().max():.1e}")
 
-# %% name="reveal_difference"
+# %% name="reveal_difference" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 display(
     ranks_guess.reveal(
         options[0],
@@ -273,7 +275,8 @@ print(f"largest difference: {max((a - b).abs().max() for a, b in zip(by_hand[0],
 for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
     print(f"{name:8}", [(event.op, event.nbytes) for event in trace if event.rank == 0])
 
-# %% name="reveal_calls"
+# %% name="reveal_calls" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     sum(e.op == "all_reduce" and e.rank == 0 for e in ddp_trace),
     usual="4",
@@ -362,7 +365,8 @@ gradient = torch.ones(1)
 for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
-# %% name="reveal_uneven"
+# %% name="reveal_uneven" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "they wait for ever",
     usual="they finish",
@@ -408,7 +412,8 @@ for rank, heads in enumerate(world.run(two_heads, True)):
     print("  rank", rank, heads)
 print("zeros instead:", world.run(two_heads, False)[0])
 
-# %% name="reveal_unused"
+# %% name="reveal_unused" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "the sum of all ranks",
     usual="the even ranks' sum",

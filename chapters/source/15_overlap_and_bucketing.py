@@ -58,7 +58,8 @@ for name, parameter in model.named_parameters():
 model(torch.ones(1, 4)).sum().backward()
 print(", ".join(ready))
 
-# %% name="reveal_ready"
+# %% name="reveal_ready" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "layer 2",
     usual="layer 0",
@@ -94,7 +95,8 @@ print(f"at once:    {x.item():g}, completed: {work.is_completed()}")
 work.wait()
 print(f"after wait: {x.item():g}")
 
-# %% name="reveal_async"
+# %% name="reveal_async" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "nobody can say",
     usual="1",
@@ -236,7 +238,8 @@ def reduced_by_hooks():
 for rank, (a, b) in enumerate(world.run(reduced_by_hooks)):
     print(f"rank {rank}: A {a:g}, B {b:g}")
 
-# %% name="reveal_order"
+# %% name="reveal_order" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "something between 1 and 10",
     usual="1",
@@ -432,7 +435,8 @@ for size, name in zip([*sizes_mib, None], choices, strict=True):
         f"{name:20}{price.calls:6} calls  {1e3 * price.seconds:7.1f} ms of communication, exposed {1e3 * price.exposed_s:7.1f} ms"
     )
 
-# %% name="reveal_size"
+# %% name="reveal_size" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 display(
     size_guess.reveal(
         min(exposed_ms, key=exposed_ms.get),

@@ -80,7 +80,8 @@ for p in (8, 64):
     )
 
 
-# %% name="reveal_capacity"
+# %% name="reveal_capacity" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 model_guess.reveal(
     8 * 80 / 16,
     usual="5",
@@ -177,7 +178,8 @@ for name, trace, price in (
 ):
     print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
 
-# %% name="reveal_volume"
+# %% name="reveal_volume" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "both the same",
     usual="sharded sends more",
@@ -220,7 +222,8 @@ calls = [event.op for event in step if event.rank == 0]
 print({op: calls.count(op) for op in sorted(set(calls))})
 print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameters):.2f} P")
 
-# %% name="reveal_redundancy"
+# %% name="reveal_redundancy" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "3 P",
     usual="2 P",
@@ -316,7 +319,8 @@ _, fsdp_trace = world.trace(fsdp_step)
 short = {"all_gather_into_tensor": "gather", "reduce_scatter_tensor": "scatter"}
 print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.rank == 0), sep=", ")
 
-# %% name="reveal_calls"
+# %% name="reveal_calls" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     sum(event.op == "all_gather_into_tensor" and event.rank == 0 for event in fsdp_trace),
     usual="8",
@@ -343,7 +347,8 @@ for reshard in (None, True, False):
     print(f"reshard_after_forward={reshard!s:6} counted {counted:.3f} P, predicted {predicted:.3f} P")
 
 
-# %% name="reveal_bytes"
+# %% name="reveal_bytes" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 bytes_guess.reveal(
     1.5,
     usual="8",
@@ -505,7 +510,8 @@ def evaluate_on_rank_0():
 
 world.run(evaluate_on_rank_0, deadline=3)
 
-# %% name="reveal_evaluate"
+# %% name="reveal_evaluate" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "rank 0 waits for the others",
     usual="it works",

@@ -167,7 +167,8 @@ for leave_out in (False, True):
     errors = world.run(pairs, leave_out)
     print(f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)))
 
-# %% name="reveal_forgot"
+# %% name="reveal_forgot" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "x, A1, B1",
     usual="all",
@@ -192,7 +193,8 @@ _, trace = world.trace(pairs)
 print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 Player(trace)
 
-# %% name="reveal_calls"
+# %% name="reveal_calls" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     sum(event.op == "all_reduce" and event.rank == 0 for event in trace),
     usual="2",
@@ -375,7 +377,8 @@ pipeline = workload.pipeline_parallel(1, 1, 2048, 12_288, cluster)
 for what, price in (("layers cut", tensor), ("12 whole", pipeline)):
     print(f"{what}: {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
 
-# %% name="reveal_answer"
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 display(
     tensor_guess.reveal(
         tensor.bytes_sent / 1e9,
@@ -531,7 +534,8 @@ for pane, (name, ranks) in zip(panes, runs.items(), strict=True):
 pane.set_xlabel("seconds")
 plt.show()
 
-# %% name="reveal_1f1b"
+# %% name="reveal_1f1b" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "less is kept for backward",
     usual="the bubble shrinks",
@@ -592,7 +596,8 @@ len(world.run(pipelined, gpipe, 8, one_by_one))
 # %% tags=["raises-exception", "not-on-nccl"] name="blocking_1f1b"
 world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
 
-# %% name="reveal_deadlock"
+# %% name="reveal_deadlock" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "only GPipe",
     usual="both",

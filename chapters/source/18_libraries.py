@@ -81,7 +81,8 @@ carried = sum(said == "ok" for _, said in live[-1].values())
 print(f"{carried} of 5 on {world.backend}")
 Player(trace)
 
-# %% name="reveal_step"
+# %% name="reveal_step" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     carried,
     usual="5",
@@ -112,7 +113,8 @@ for name, devices in sorted(dist.Backend.backend_capability.items()):
         print(f"{name:6} for {'/'.join(devices):10} {'available' if there else 'not in this build of torch'}")
 print(f"if you name none: {dist.Backend.default_device_backend_map}")
 
-# %% name="reveal_names"
+# %% name="reveal_names" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "nccl",
     usual="rccl",
@@ -188,7 +190,8 @@ for rank, (config, megabytes, peers) in enumerate(found):
 p = world.ranks
 print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
 
-# %% name="reveal_written"
+# %% name="reveal_written" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     found[0][1],
     usual="20",
@@ -272,7 +275,8 @@ for _ in range(8):
     seen.append(f"{flag.item()} ({flag.view(torch.uint8).item()})")
 print("\n".join(seen))
 
-# %% name="reveal_bool"
+# %% name="reveal_bool" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     str(world["flag"][0].item()),
     usual="True",
@@ -400,7 +404,8 @@ try:
 except ValueError as error:
     print(error)
 
-# %% name="reveal_variables"
+# %% name="reveal_variables" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     4,
     usual="2",
@@ -441,7 +446,8 @@ with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run([sys.executable, script], env=told, capture_output=True, text=True, timeout=100)
         print("mpiexec: ", ran.stdout.strip())
 
-# %% name="reveal_launched"
+# %% name="reveal_launched" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "0 of 1 twice, under mpiexec",
     usual="0 of 2 and 1 of 2, both times",

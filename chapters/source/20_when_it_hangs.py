@@ -48,7 +48,8 @@ for step in range(5):
     dist.all_reduce(gradient)
     print(f"step {step}: {gradient.item():g}")
 
-# %% name="reveal_step"
+# %% name="reveal_step" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     4,
     usual="2",
@@ -93,7 +94,8 @@ except RanksStuck as stuck:
     for s in stuck.statuses:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
-# %% name="reveal_desync"
+# %% name="reveal_desync" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "they wait, each in its own call",
     usual="an error",
@@ -161,7 +163,8 @@ guess
 world.fault(rank=1, kind="kill", after_s=0.5)
 world.run(training, deadline=3)
 
-# %% name="reveal_kill"
+# %% name="reveal_kill" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "some get an error, some may wait",
     usual="all get an error at once",
@@ -243,7 +246,8 @@ print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.
 # %% name="slow_timeline"
 plots.timeline(slow)
 
-# %% name="reveal_slow"
+# %% name="reveal_slow" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "on rank 1, the slow one",
     usual="on rank 0",
@@ -416,7 +420,8 @@ for k in counts:
     print(f"{k:3} pieces: measured {1e3 * measured[k]:7.2f} ms   model {1e3 * model:7.2f} ms")
 print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
 
-# %% name="reveal_small"
+# %% name="reveal_small" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     measured[64] / measured[1],
     usual="1",

@@ -231,6 +231,9 @@ for way in (ddp, zero, tensor_parallel):
     losses[way.__name__] = by_rank[0]
     far, apart = (by_rank[0] - losses["alone"]).abs().max(), (by_rank[0] - by_rank[-1]).abs().max()
     print(f"{way.__name__:16}last {by_rank[0, -1]:.6f}, at most {far:.0e} from alone; between ranks {apart:.0e}")
+
+# %% name="reveal_losses" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "below 0.0001",
     usual="exactly 0",
@@ -270,7 +273,8 @@ plt.ylabel("difference from alone, + 1e-9")
 plt.legend(loc="center right")
 plt.show()
 
-# %% name="reveal_careless"
+# %% name="reveal_careless" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "the loss falls, nearly as before",
     usual="the loss does not fall",
@@ -339,6 +343,9 @@ for name, plan in planned.items():
     counts = f"{plan.calls:15}{len(one_step[name]):8}"
     print(f"{name:16}{counts}{plan.bytes_sent / 1e3:13.3f}{traced[name] / 1e3:10.3f}")
 print(*(f"{name}: {events}" for name, events in one_step.items()), sep="\n")
+
+# %% name="reveal_byte_table" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     planned["tensor_parallel"].calls,
     usual="two for each layer",
@@ -398,6 +405,9 @@ if world.backend == "gloo" and sys.platform == "linux":  # only Linux counts it
     sent = {way.__name__: sum(world.run(written, way)) / p for way in (ddp, zero, tensor_parallel)}
 for name, nbytes in sent.items():
     print(f"{name:16}{nbytes / 1e3:10.3f} kB, {nbytes / planned[name].bytes_sent:.3f} of the plan")
+
+# %% name="reveal_wire" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "zero",
     usual="none",
@@ -539,7 +549,8 @@ seconds, exposed = rows["DDP"][0].seconds, rows["DDP"][0].exposed_s
 print(f"of DDP's {1e3 * seconds:.0f} ms, {1e3 * exposed:.1f} can't hide behind backward")
 print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * length / (3 * hidden):.2f}")
 
-# %% name="reveal_dgx"
+# %% name="reveal_dgx" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     1e3 * rows["tensor"][0].seconds,
     usual="as long as DDP's",
@@ -581,6 +592,9 @@ both = workload.ddp(big / 8, workload.Cluster(2, machine.nic.bytes_per_s, machin
 print(
     f"tensor inside, DDP between: {both.bytes_sent / 1e9:.1f} GB and {1e3 * both.seconds:.0f} ms of gradients, which can hide"
 )
+
+# %% name="reveal_nodes" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     simulate("all_reduce", "ring", 16, activations, machine).seconds / inside,
     usual="2",

@@ -53,6 +53,9 @@ guess
 known.set(bucket_mib=25, alpha_us=5)
 data = known.plan.prices["data"]
 print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
+
+# %% name="reveal_buckets_price" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     1e3 * data.seconds,
     usual="a little over 135.6 ms",
@@ -84,7 +87,8 @@ for stage in range(4):
     split = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=stage, batch=2048)
     print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
 
-# %% name="reveal_stages"
+# %% name="reveal_stages" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "3 only",
     usual="2 and 3",
@@ -140,7 +144,8 @@ print(f"your split:\n  {row(calculator.plan)}\nof {len(found)} that fit:")
 for s in (*found[:4], found[-1]):
     print(f"  {row(s)}")
 
-# %% name="reveal_best"
+# %% name="reveal_best" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first_guess.reveal(
     found[0].seconds,
     usual="tens of seconds",
@@ -184,7 +189,8 @@ for machine in machines:
     tensor_s[machine] = split.prices["tensor"].seconds
     print(f"{machine:16}", *(f"{kind} {price.seconds:8.3f} s  " for kind, price in split.prices.items()))
 
-# %% name="reveal_machine"
+# %% name="reveal_machine" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     max(tensor_s, key=tensor_s.get),
     usual="dgx-a100",
@@ -221,7 +227,8 @@ for ep in (1, 8):
         f"EP {ep}, {split.state_nbytes / 1e9:.0f} GB a rank, in all {split.bytes_sent / 1e9:.1f} GB, {split.seconds:.3f} s\n"
     )
 
-# %% name="reveal_experts"
+# %% name="reveal_experts" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "fewer, and yet longer",
     usual="fewer, shorter",

@@ -51,7 +51,8 @@ answers = world.run(late)
 for rank, (value, call_s, read_s) in enumerate(answers):
     print(f"rank {rank}: sum {value:g}, all_reduce returned after {call_s:.2f} s, reading it took {read_s:.2f} s more")
 
-# %% name="reveal_returned"
+# %% name="reveal_returned" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "in .item(), where the value is needed",
     usual="in dist.all_reduce",
@@ -113,7 +114,8 @@ def too_early():
 world.run(too_early)
 
 
-# %% name="reveal_wait"
+# %% name="reveal_wait" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "it may be the old value, the sum, or a mix",
     usual="the sum over all ranks",
@@ -210,7 +212,8 @@ def circle():
 # %% tags=["raises-exception", "not-on-nccl"] name="circle_run"
 world.run(circle, deadline=3)
 
-# %% name="reveal_circle"
+# %% name="reveal_circle" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 guess.reveal(
     "it hangs",
     usual="it works",

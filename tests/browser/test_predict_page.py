@@ -32,7 +32,7 @@ def open_page(new_page, tmp_path):
             return f'<div class="jp-OutputArea-child"><div class="jp-OutputArea-output">{page}</div></div>'
 
         body = "".join(
-            f'<div class="jp-Cell"><div class="jp-OutputArea">{"".join(map(output, cell))}</div></div>'
+            f'<div class="jp-Cell"><div class="jp-Cell-inputWrapper">the source</div><div class="jp-OutputArea">{"".join(map(output, cell))}</div></div>'
             for cell in cells
         )
         path = tmp_path / "page.html"
@@ -66,7 +66,14 @@ def test_the_truth_and_what_gives_it_away_is_covered_until_the_answer_is_locked_
     shown = card(page, "reveal")
     assert "you didn't say" in shown.inner_text() and WHY not in shown.inner_text()
     assert not page.get_by_text("it was").is_visible() and not page.locator("pre", has_text="10, 10").is_visible()
-    assert page.get_by_text("covered until you answer").count() == 2
+    assert page.get_by_text("covered until you answer").count() == 3, "the source of the reveal is covered too"
+    assert [page.get_by_text("the source").nth(cell).is_visible() for cell in range(5)] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
 
     lock = card(page, "question").get_by_role("button", name="Lock in")
     assert lock.is_disabled()

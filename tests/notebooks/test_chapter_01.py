@@ -35,7 +35,7 @@ def test_why_communication(ranks, solved):
     assert WIDGET in chapter.outputs("player")[0].data
 
     thousand, hundred_thousand = (
-        float(h.replace(",", "")) for h in re.findall(r"it was ([\d.,]+) h", chapter.text("step_times"))
+        float(h.replace(",", "")) for h in re.findall(r"it was ([\d.,]+) h", chapter.text("reveal_step_times"))
     )
     assert thousand == pytest.approx(by_hand(1000), abs=0.5)
     assert hundred_thousand == pytest.approx(by_hand(100_000), abs=0.5)

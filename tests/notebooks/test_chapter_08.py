@@ -70,7 +70,7 @@ def test_all_reduce_algorithms(ranks, solved):
     }
     assert winners["1,000"].startswith("recursive doubling")
     assert winners["1,000,000,000"].startswith("rabenseifner")
-    assert "it was 205\n" in chapter.text("answer")
+    assert "it was 205\n" in chapter.text("reveal_answer")
     assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("competition"))
 
     formula = {}

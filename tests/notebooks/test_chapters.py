@@ -233,7 +233,7 @@ def test_all_reduce(ranks, solved):
     }
     assert min(times, key=lambda name: times[name][0]) == "recursive_doubling_all_reduce"
     assert min(times, key=lambda name: times[name][2]) == "ring_all_reduce"
-    assert "27.1 GB" in chapter.text("answer")
+    assert "it was 27.1 GB\n" in chapter.text("reveal_answer")
     assert "bytes alone:             135.6 ms" in chapter.text("answer")
 
     rows = [line.split() for line in chapter.text("table").splitlines()[1:]]
@@ -285,6 +285,21 @@ def test_the_answer_is_right_and_moves_what_the_schedule_says(tmp_path):
             assert [m for m in sent if m[0] == rank] == [m for m in planned if m[0] == rank]
 
 
+def folded(cell) -> bool:
+    """Whether the notebook hides the source: of a cell that reveals an answer."""
+    return cell.metadata.get("jupyter", {}).get("source_hidden", False)
+
+
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_predictions_are_few_and_their_answers_stand_nowhere_before(path):
+    """At most six a chapter, each answered by a cell whose source is folded away; `predictions()` comes last."""
+    code = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    asked, revealed = (sum(len(re.findall(call, c.source)) for c in code) for call in (r"\bpredict\(", r"\.reveal\("))
+    assert asked == revealed <= 6
+    assert all(folded(cell) == (".reveal(" in cell.source) for cell in code)
+    assert [cell.source for cell in code].count("predictions()") == (asked > 0)
+
+
 def lines_of_code(cell) -> int:
     """A cell's lines; a call that asks or reveals counts as one, because it holds words and no program."""
     source = re.sub(r"^(\s*)%", r"\1#%", cell.source, flags=re.M)
@@ -303,7 +318,7 @@ def test_chapters_keep_to_the_style(path):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     lines = sorted(map(lines_of_code, code))
     words = sum(len(cell.source.split()) for cell in notebook.cells if cell.cell_type == "markdown")
-    assert len(code) <= 40
+    assert sum(not folded(cell) for cell in code) <= 40
     assert lines[len(lines) // 2] <= 6
     assert lines[-1] <= 25
     assert words <= 2500

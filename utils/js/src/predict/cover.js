@@ -5,6 +5,9 @@ import { html } from "../common/dom.js";
 
 // what holds outputs: nbconvert's pages, the course's site, older templates
 const OUTPUTS = ".jp-OutputArea-child, .cell_output > *, .output_area";
+// the source of the cell that reveals says the answer too
+const CELLS = ".jp-Cell, .cell";
+const SOURCES = ".jp-Cell-inputWrapper, .cell_input, .input";
 
 export class Cover {
   /** @param {HTMLElement} reveal its card */
@@ -54,12 +57,17 @@ export class Cover {
     const ask = asks[asks.length - 1];
     const own = this.reveal.closest(OUTPUTS)?.parentElement;
     const found = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(OUTPUTS)]);
-    return found.filter((element) => {
+    /** @type {HTMLElement[]} */
+    const source = [...(this.reveal.closest(CELLS)?.querySelectorAll(SOURCES) ?? [])].map(
+      (part) => /** @type {any} */ (part),
+    );
+    const outputs = found.filter((element) => {
       if (element.querySelector("[data-predict]") || element.classList.contains("ar-predict-cover")) return false;
       // the reveal's own cell: what it printed before and after the card
       if (own?.contains(element)) return true;
       return ask !== undefined && follows(ask, element) && follows(element, this.reveal);
     });
+    return [...source, ...outputs];
   }
 }
 

@@ -34,13 +34,16 @@ SECTIONS = (
     ("Exercises", ("check", "Verdict")),
     ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Message", "Player")),
     ("Simulated and real runs of a schedule", ("simulate", "Simulation", "run_schedule", "execute", "Executor")),
-    ("Questions and tables for notebooks", ("ask", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet")),
+    (
+        "Questions and tables for notebooks",
+        ("predict", "predictions", "Prediction", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet"),
+    ),
     ("The price of a training step", ("plan", "Plan", "Model", "MODELS", "training_step", "TrainingStep")),
     (
         "Errors",
         (
             *("CourseError", "WorldError", "RanksError", "RanksStuck", "RankDied", "DeviceError", "ExerciseError"),
-            *("NcclRuleError", "SimulateError", "TraceError", "PlayerError", "DrillError"),
+            *("NcclRuleError", "SimulateError", "TraceError", "PlayerError", "DrillError", "PredictionError"),
         ),
     ),
 )

@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Start here
 #
-# **Some processes hold one number each. What must happen before each of them holds the sum? And what happens if one of them never makes the call?**
+# **Some processes hold one number each. What must happen before each of them holds the sum? And what if one of them never makes the call?**
 #
 # 15 minutes · CPU ok, 2 or more GPUs better · run the cells in order with Shift+Enter
 #
@@ -16,7 +16,7 @@
 # four processes run on the CPU. Everything below works in both cases.
 
 # %% name="start_world"
-from allranks import World
+from allranks import World, predict, predictions
 
 world = World()
 world
@@ -25,12 +25,10 @@ world
 # Each row is one process, and each process is a **rank**. In the next cell every rank makes its own number: rank 0 makes 1, rank 1 makes 2, and so
 # on. Then each rank calls `all_reduce`, which adds the numbers of all ranks.
 #
-# **Predict first.** What does the *last* rank hold after the call?
+# First say what you expect: choose a number and press *Lock in*. It is kept with the notebook and never graded.
 
 # %% name="guess_sum"
-from ipywidgets import IntText
-
-guess = IntText(description="last rank:")
+guess = predict("What does the last rank hold after the call?", low=0, high=40, title="The last rank holds")
 guess
 
 # %% name="first_all_reduce"
@@ -39,12 +37,16 @@ x = torch.tensor([rank + 1.0])
 dist.all_reduce(x)
 print(x.item())
 
-# %% name="reveal_sum"
-print(f"you said {guess.value}, the last rank holds {world['x'][-1].item():g}")
+# %% name="reveal_sum" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    world["x"][-1].item(),
+    usual="one rank's own number",
+    why="a collective sounds like a message to one place, the others keeping theirs. But `all_reduce` gives the sum to all ranks, in place: with four ranks 1 + 2 + 3 + 4 = 10 on each.",
+)
 
 # %% [markdown] name="what_happened"
-# All hold the sum (four ranks: 1 + 2 + 3 + 4 = 10), and no rank holds its old number any more: `all_reduce` works in place. The cell says what the
-# result must be. It does not say which rank sends what to which rank: the backend decides that, and most of this course is about how it does so.
+# `all_reduce` says what the result must be. It does not say which rank sends what to which rank: the backend decides that, and most of this course is about how it does so.
 #
 # Every rank ran the same three lines. Their results differ only because `rank` differs. This way of writing a parallel program
 # is called SPMD, *single program, multiple data*.
@@ -73,7 +75,7 @@ print("x =", x.item())
 
 # %% [markdown] name="world_run"
 # The notebook is one more process and has no `x`. `world["x"]` fetches it from all ranks, as a list in the order of
-# ranks; you saw that in the prediction.
+# ranks; you saw that in the cell that showed the answer.
 #
 # **`world.run(function, *arguments)`** calls a function of the notebook on every rank and returns the list of what they
 # returned. Suppose that each rank has seen a different loss and you want to log the mean:
@@ -126,15 +128,14 @@ print("device:", device, " torch.ones(4) is on:", torch.ones(4).device)
 # ## When it goes wrong
 #
 # Two things often go wrong in parallel programs: a rank fails, or a rank does not make a call that the others make. You can safely try both here.
-#
-# **Predict.** The last rank tries to fold 8 numbers into a 3 × 3 table, which can't work. What do the others do?
-# (`ask` makes buttons to choose with. The notebook shows your choice again beside the result; it is never graded.)
 
 # %% name="guess_raise"
-from allranks import ask
-
 choices = ["they print their result", "they raise the same error", "they wait for ever"]
-guess = ask(*choices)
+guess = predict(
+    "The last rank tries to fold 8 numbers into a 3 × 3 table, which can't work. What do the others do?",
+    choices=choices,
+    title="One rank raises an error: the others",
+)
 guess
 
 # %% tags=["raises-exception"] name="one_raises"
@@ -144,14 +145,26 @@ if rank == world_size - 1:
     batch = batch.reshape(3, 3)
 print(tuple(batch.shape))
 
+# %% name="reveal_raise" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    choices[0],
+    usual="they raise the same error",
+    why="in one program an error ends everything. But ranks share nothing unless they communicate, and nobody communicated here.",
+)
+
 # %% [markdown] name="raise_explained"
-# The others printed their result. They could not know of the error, because ranks share nothing unless they communicate. The report names the rank,
+# The report names the rank,
 # the error and the line once, and the world continues with the same ranks.
 #
-# **Predict again.** Now rank 0 leaves out one `all_reduce`. What do the others do?
+# The next cell is the other case: one `all_reduce` in which rank 0 does not take part.
 
 # %% name="guess_absent"
-guess = ask(*choices)
+guess = predict(
+    "Rank 0 leaves out one all_reduce, and the others call it. What do the others do?",
+    choices=choices,
+    title="One rank leaves out the call: the others",
+)
 guess
 
 # %% tags=["raises-exception"] name="one_absent"
@@ -159,9 +172,16 @@ guess
 if rank != 0:
     dist.all_reduce(x)
 
+# %% name="reveal_absent" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    choices[2],
+    usual="an error",
+    why="a call that can't succeed usually says so. But a rank that waits can't know whether rank 0 is late or will never come, and the sum needs every rank's number.",
+)
+
 # %% [markdown] name="absent_explained"
-# They wait for ever. The sum needs *every* rank's number, and the ranks that wait can't know whether rank 0 is late or will never come. Only a time
-# limit ends the wait. (With NCCL the call itself returns at once. There the GPU waits, and the report says so.)
+# Only a time limit ends such a call. (With NCCL the call itself returns at once. There the GPU waits, and the report says so.)
 #
 # PyTorch's default limit is 10 minutes with NCCL and 30 with the other backends
 # ([documentation](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group)). In this
@@ -182,11 +202,16 @@ world
 # One way to do an all-reduce is the **ring**: each rank cuts its tensor into as many chunks as there are ranks and
 # passes chunks to its right-hand neighbour only.
 #
-# The picture below shows it with four ranks, however many you have. **Predict.** How many messages does each of them send? Then press play, or step with
-# the arrow keys, and count.
+# The picture below shows it with four ranks, however many you have. First lock in a
+# number; then press play, or step with the arrow keys, and count.
 
 # %% name="guess_messages"
-guess = IntText(description="messages:")
+guess = predict(
+    "Four ranks do an all-reduce on a ring. How many messages does each of them send?",
+    low=0,
+    high=16,
+    title="Messages that each of four ranks sends",
+)
 guess
 
 # %% name="player"
@@ -196,13 +221,17 @@ from allranks.schedules import ring_all_reduce
 ring = ring_all_reduce(ranks=4)
 Player(ring)
 
-# %% name="reveal_messages"
+# %% name="reveal_messages" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 sent = sum(move.src == 0 for move in ring.moves)
-print(f"you said {guess.value}, rank 0 sends {sent}")
+guess.reveal(
+    sent,
+    usual="3",
+    why="three messages take a chunk once round the ring, and then it is complete, but on one rank only. Three more hand it to the others: three that are added, three that are copied.",
+)
 
 # %% [markdown] name="picture_explained"
-# Six: three in which the arriving chunk is *added*, three in which it is *copied*. Watch one chunk in the first half:
-# it collects one more contribution at each stop. The chapter on all-reduce explains why this is a good way to add. The player showed a **schedule**:
+# Watch one chunk in the first half: it collects one more contribution at each stop. The chapter on all-reduce explains why this is a good way to add. The player showed a **schedule**:
 # a list that says, for each step, which rank sends which chunk to which rank.
 
 # %% [markdown] name="recap"
@@ -217,6 +246,9 @@ print(f"you said {guess.value}, rank 0 sends {sent}")
 # - [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) has the exercises for that chapter; they are judged by the messages that your code sends.
 #
 # Last, stop the ranks. They also stop when you close the notebook's kernel.
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

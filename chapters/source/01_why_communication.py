@@ -12,20 +12,21 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText
 
-from allranks import Player, World, ask, check, schedules, plots
+from allranks import Player, World, check, plots, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# The model has 7 billion parameters, and every step trains on 2 million tokens, for any number of GPUs. **Guess both times now.** If there were only
-# the work, the answers would be 10 hours and 6 minutes. Section 5 has better ones.
+# The model has 7 billion parameters, and every step trains on 2 million tokens, for any number of GPUs. If there were only
+# the work, the answers would be 10 hours and 6 minutes. Section 5 has better ones; say first what you expect.
 
 # %% name="first_guess"
-guess_1000 = FloatText(description="1000:")
-guess_100000 = FloatText(description="100,000:")
+guess_1000 = predict(
+    "How many hours does the run take on 1000 GPUs?", low=1, high=10000, unit="h", log=True, title="Hours on 1000 GPUs"
+)
+guess_100000 = predict("And on 100,000 GPUs?", low=0.1, high=10000, unit="h", log=True, title="Hours on 100,000 GPUs")
 display(guess_1000, guess_100000)
 
 # %% [markdown] name="step"
@@ -35,10 +36,14 @@ display(guess_1000, guess_100000)
 # ranks need the mean of these gradients, or their models would become different. So a step **computes**, and then it
 # **communicates**. The next cell measures the time of each part.
 #
-# **Predict.** From one row to the next the batch of each rank grows fourfold. What happens to the communication?
+# From one row to the next the batch of each rank grows fourfold.
 
 # %% name="guess_batch"
-guess = ask("it grows fourfold too", "it grows, but less", "it stays as it is")
+guess = predict(
+    "The batch of each rank grows fourfold. What happens to the time of the communication?",
+    choices=["it grows fourfold too", "it grows, but less", "it stays as it is"],
+    title="Batch times four: the communication",
+)
 guess
 
 # %% name="two_clocks"
@@ -82,8 +87,16 @@ for batch in (16, 64, 256):
             f"{batch:4} samples, {megabytes:.1f} MB: compute {compute_ms:.1f} ms, communicate {communicate_ms:.1f} ms"
         )
 
+# %% name="reveal_batch" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "it stays as it is",
+    usual="it grows fourfold too",
+    why="four times as many samples sound like four times as much data. But what is sent is one number per parameter, however many samples there were. (Small changes from row to row are noise.)",
+)
+
 # %% [markdown] name="two_parts_explained"
-# The gradient has one number per parameter, however many samples there are. The communication of a step depends on the **model**; its computation
+# The communication of a step depends on the **model**; its computation
 # depends on the model **and the batch**. (Times vary, so each is the best of four. The first call is slow, because it allocates memory and makes
 # connections; therefore the cell makes one call before it measures. On a GPU batches this small keep only a part of it busy, so the computation may
 # hardly grow; try 4096 to 65,536 samples.)
@@ -95,11 +108,15 @@ for batch in (16, 64, 256):
 #
 # How long does a message take? First, all ranks sum 256 numbers in 256 calls, with one number in each call. Then they sum the same 256
 # numbers in a single call.
-#
-# **Predict**: by what factor is the single call faster?
 
 # %% name="guess_factor"
-guess = FloatText(description="factor:")
+guess = predict(
+    "256 numbers in one call instead of 256 calls: by what factor is it faster?",
+    low=1,
+    high=1000,
+    log=True,
+    title="One call instead of 256 is faster by",
+)
 guess
 
 
@@ -117,13 +134,19 @@ def seconds_for(calls, numbers):
 
 many, one = seconds_for(256, 1), min(seconds_for(1, 256) for _ in range(5))
 
-# %% name="reveal_factor"
+# %% name="reveal_factor" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 many_s, one_s = max(world["many"]), max(world["one"])
-print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms")
-print(f"you said {guess.value:g}, it is {many_s / one_s:.0f}")
+print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms   factor {many_s / one_s:.0f}")
+guess.reveal(
+    many_s / one_s,
+    usual="1",
+    why="the bytes are the same. But each call costs time before its first byte moves, and 256 calls pay for that 256 times.",
+    it=f"{many_s / one_s:.0f}",
+)
 
 # %% [markdown] name="alpha_beta_explained"
-# The bytes were the same. So the bytes don't explain the time: each *call* costs time before the first byte moves. The usual model gives a message two prices. With $m$ bytes it takes
+# The usual model gives a message two prices. With $m$ bytes it takes
 #
 # $$T(m) = \alpha + m\,\beta$$
 #
@@ -132,11 +155,7 @@ print(f"you said {guess.value:g}, it is {many_s / one_s:.0f}")
 #
 # At $m = \alpha/\beta$ both parts take the same time. The time of a much shorter message is nearly all latency; the time of a much longer one is nearly all bytes.
 #
-# **Predict**: an InfiniBand NDR port has 50 GB/s; assume that the latency is 3 µs. How many KB must a message have so that half of its time is spent on bytes?
-
-# %% name="guess_half"
-guess = FloatText(description="KB:")
-guess
+# An InfiniBand NDR port has 50 GB/s; assume that the latency is 3 µs. How many KB must a message have so that half of its time is spent on bytes? Work it out; the last column of the table has the answer.
 
 # %% name="links"
 links = {
@@ -168,11 +187,7 @@ for name, (alpha, bandwidth) in links.items():
 # Here the work is only a pause, `time.sleep`, because your machine may have fewer cores than ranks, and pauses need no core. Think of a GPU that
 # works while its CPU waits. The all-reduce is real.
 #
-# **Predict**: how many times faster are all ranks together than one rank alone?
-
-# %% name="guess_speedup"
-guess = FloatText(description="times:")
-guess
+# How many times faster are all ranks together than one rank alone? The table has the answer.
 
 
 # %% name="strong_scaling"
@@ -206,7 +221,7 @@ alpha = seconds_for(64, 1) / 64 / (2 * (world_size - 1))
 measured, alpha = world["times"][0], max(world["alpha"])
 n, work_s = 32_000_000, measured[0]  # one rank alone sends no messages
 beta = max(measured[1] - work_s / 2 - 2 * alpha, 0) / n
-print(f"you said {guess.value:g} times; {world.ranks} ranks are {work_s / measured[-1]:.1f} times faster")
+print(f"{world.ranks} ranks are {work_s / measured[-1]:.1f} times faster")
 print(f"alpha = {1e6 * alpha:.0f} µs a message, beta = {1e9 * beta:.3g} ns a byte\n")
 print(f"{'ranks':>5}{'work ms':>10}{'measured ms':>13}{'model ms':>10}{'speed-up':>10}{'efficiency':>12}")
 for p, t in enumerate(measured, start=1):
@@ -223,12 +238,8 @@ for p, t in enumerate(measured, start=1):
 # %% [markdown] name="watch"
 # ## 4. What grows and what does not
 #
-# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. **Predict** first: on the right there are four times as many
+# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. On the right there are four times as many
 # ranks. Of what does each rank there send several times as much: bytes, messages, or both?
-
-# %% name="guess_grows"
-guess = ask("bytes", "messages", "both")
-guess
 
 # %% name="player"
 two, eight = schedules.ring_all_reduce(2), schedules.ring_all_reduce(8)
@@ -241,7 +252,7 @@ for p in (2, 8, 64, 512):
     print(f"{p:4} ranks: each sends {megabytes:4.1f} MB in {ring.steps:4} messages, one after the other")
 
 # %% [markdown] name="grows_explained"
-# Both grow: the bytes from $n$ to nearly $2n$, the messages in proportion to $p$. So the middle term of $T(p)$ grows, the last one stays nearly the
+# Both grow, but not alike: the bytes from $n$ to nearly $2n$, the messages in proportion to $p$. So the middle term of $T(p)$ grows, the last one stays nearly the
 # same, and only the first one shrinks. With enough ranks the first term is smaller than the others.
 
 # %% [markdown] name="at_scale"
@@ -262,26 +273,51 @@ def step_seconds(p, parameters=parameters, tokens=tokens):
 
 
 hours = {p: 10_000 * sum(step_seconds(p)) / sum(step_seconds(1)) for p in (1000, 100_000)}
-print(f"  1000 GPUs: you said {guess_1000.value:g} h, the model says {hours[1000]:.0f} h")
-print(f"100000 GPUs: you said {guess_100000.value:g} h, the model says {hours[100_000]:.0f} h")
+
+# %% name="reveal_step_times" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    guess_1000.reveal(
+        hours[1000],
+        usual="10 h",
+        why="10,000 hours divided by 1000 leaves out communication: each GPU's share of the work shrinks, the gradient that it must send does not.",
+        marks={"work alone": 10},
+    ),
+    guess_100000.reveal(
+        hours[100_000],
+        usual="less than on 1000",
+        why="more machines have always helped so far. But each step of the ring pays the latency once more for each rank, and with 100,000 ranks that is most of the time.",
+        marks={"work alone": 0.1},
+    ),
+)
 
 # %% [markdown] name="predict_best"
-# With a hundred times as many machines it takes *longer*. **Predict**: with how many GPUs is the run fastest?
+# Between one GPU and 100,000 there is a best number.
 
 # %% name="guess_best"
-guess = FloatText(description="GPUs:")
+guess = predict(
+    "With how many GPUs is the run fastest?", low=1, high=100000, log=True, title="GPUs with which the run is fastest"
+)
 guess
 
 # %% name="best"
 counts = [2**k for k in range(18)]
 best = min(range(1, 100_001), key=lambda p: sum(step_seconds(p)))
 gain = sum(step_seconds(1)) / sum(step_seconds(best))
-print(f"you said {guess.value:g}; the fastest is {best} GPUs: {gain:.0f} times as fast as one\n")
+print(f"the fastest is {best} GPUs: {gain:.0f} times as fast as one\n")
 print(f"{'GPUs':>7}{'work s':>10}{'bytes s':>10}{'latency s':>11}{'speed-up':>10}{'efficiency':>12}")
 for p in counts[::2]:
     parts = step_seconds(p)
     speedup = sum(step_seconds(1)) / sum(parts)
     print(f"{p:7}{parts[0]:10.3f}{parts[1]:10.3f}{parts[2]:11.3f}{speedup:10.1f}{speedup / p:12.1%}")
+
+# %% name="reveal_best" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    best,
+    usual="as many as there are",
+    why="each GPU that is added does a part of the work. It also adds two messages to the ring, and from some number on these cost more than it saves.",
+)
 
 # %% name="figure"
 figure, axes = plots.chart("GPUs", "seconds a step (model)")
@@ -303,11 +339,7 @@ figure
 # %% [markdown] name="model_size"
 # ### A larger model?
 #
-# **Predict**: on 1000 GPUs, a model with 70 instead of 7 billion parameters, same batch. How does the share of the time that is spent on communication change?
-
-# %% name="guess_share"
-guess = ask("it grows", "it stays about the same", "it falls")
-guess
+# Now take 1000 GPUs and a model with 70 instead of 7 billion parameters, same batch. Does the share of the time that is spent on communication change?
 
 # %% name="shares"
 for size in (7e9, 70e9):
@@ -339,10 +371,14 @@ print(f"work and bytes take equal time at {enough:.0f} tokens per GPU; on 1000 G
 # %% [markdown] name="pitfall"
 # ## 6. A time that points to the wrong rank
 #
-# You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second. **Predict**: what is slow?
+# You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second.
 
 # %% name="guess_slow"
-guess = ask("the links of the others", "rank 0's link", "rank 0's computation", "the others' computation")
+guess = predict(
+    "Communication looks free on rank 0 and takes a fifth of a second on all others. What is slow?",
+    choices=["the links of the others", "rank 0's link", "rank 0's computation", "the others' computation"],
+    title="Communication is short on rank 0 only: slow is",
+)
 guess
 
 # %% name="straggler"
@@ -355,9 +391,16 @@ dist.all_reduce(x)
 communicate_ms = 1e3 * (now() - start)
 print(f"all_reduce took {communicate_ms:.0f} ms")
 
+# %% name="reveal_slow" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "rank 0's computation",
+    usual="the links of the others",
+    why="their clocks show the long times. But a clock in a collective also counts waiting: rank 0 came last, so its own call returned at once, and the others waited for it.",
+)
+
 # %% [markdown] name="straggler_explained"
-# Rank 0 *computes* too long. It calls `all_reduce` last, when all the others are already there, so its call returns at once. The others have waited
-# for it, and their clocks count this waiting as communication. The rank with the **shortest** time in collectives is the straggler. Read a
+# The rank with the **shortest** time in collectives is the straggler. Read a
 # profiler's "NCCL time" in the same way: it includes waiting for late ranks.
 
 # %% [markdown] name="yours"
@@ -427,6 +470,9 @@ check(distributed_mean)
 # S. McCandlish et al., *An Empirical Model of Large-Batch Training*, [arXiv:1812.06162](https://arxiv.org/abs/1812.06162) ·
 # R. Hockney, *The communication challenge for MPP*, Parallel Computing 20(3), 1994 (the model with two prices) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -15,9 +15,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, plots
+from allranks import Player, World, check, plots, predict, predictions
 from allranks.wire import run
 
 
@@ -27,12 +26,14 @@ world
 # %% [markdown] name="pair"
 # ## 1. One sends, one receives
 #
-# `dist.send(tensor, dst)` and `dist.recv(tensor, src)` are the smallest operations; all others are built from them. Only the two ranks concerned call them.
-#
-# **Predict**: what does rank 1 print, and what do the others print?
+# `dist.send(tensor, dst)` and `dist.recv(tensor, src)` are the smallest operations; all others are built from them.
 
 # %% name="guess_pair"
-guess = ask("rank 1: [10, 20], others: [10, 20]", "rank 1: [10, 20], others: [0, 0]", "they wait for ever")
+guess = predict(
+    "Rank 0 sends [10, 20] to rank 1. What do the ranks print?",
+    choices=["rank 1: [10, 20], others: [10, 20]", "rank 1: [10, 20], others: [0, 0]", "they wait for ever"],
+    title="Rank 0 sends to rank 1: they print",
+)
 guess
 
 # %% name="first_message"
@@ -43,6 +44,14 @@ if rank == 0:
 if rank == 1:
     dist.recv(x, src=0)
 print(x.tolist())
+
+# %% name="reveal_pair" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "rank 1: [10, 20], others: [0, 0]",
+    usual="they wait for ever",
+    why="in the first chapter a call that some ranks left out never ended. But send and receive concern two ranks only; the others go on with their zeros.",
+)
 
 # %% [markdown] name="pair_explained"
 # The message carries only bytes: no shape, no dtype. So the receiver must know both beforehand and must provide a tensor for the bytes. Messages
@@ -66,10 +75,17 @@ else:
 # %% [markdown] name="send_waits"
 # ## 2. How long does a send take?
 #
-# Rank 0 sends one number, 4 bytes. Rank 1 sleeps for 0.3 seconds before it receives. **Predict**: how many milliseconds does rank 0 spend in `send`?
+# Rank 0 sends one number, 4 bytes. Rank 1 sleeps for 0.3 seconds before it receives.
 
 # %% name="guess_send"
-guess = FloatText(description="ms:")
+guess = predict(
+    "Rank 0 sends 4 bytes; rank 1 sleeps for 0.3 s before it receives. How many ms does rank 0 spend in `send`?",
+    low=0.01,
+    high=1000,
+    unit="ms",
+    log=True,
+    title="Time that rank 0 spends in `send`",
+)
 guess
 
 # %% name="send_takes"
@@ -88,8 +104,15 @@ if rank == 1:
     dist.recv(x, src=0)
 took_ms = 1e3 * (time.perf_counter() - start)
 
-# %% name="reveal_send"
-print(f"you said {guess.value:g} ms, rank 0 spent {world['took_ms'][0]:.0f} ms in send")
+# %% name="reveal_send" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+spent_ms = world["took_ms"][0]
+print(f"rank 0 spent {spent_ms:.0f} ms in send")
+guess.reveal(
+    spent_ms,
+    usual="less than 1 ms",
+    why="four bytes fit into any buffer. But nothing promises a buffer: Gloo's `send` returns only when the receiver has called `recv`. (NCCL's returns early.)",
+)
 
 # %% [markdown] name="send_waits_explained"
 # With Gloo, `send` does not return before the receiver has called `recv`, however short the message is. Sender and receiver wait for each other: this
@@ -137,19 +160,30 @@ world.run(send_first, deadline=3)
 #
 # A deadline can't tell a deadlock from a slow rank. A program that sees all messages can. The **wire** runs your code, unchanged, on a second set of
 # ranks, here four, and one router carries every message between them. As soon as no rank can continue, the router knows it.
-#
-# **Predict**: how many arrows will its picture have, if an arrow means "waits for"?
 
 # %% name="guess_arrows"
-guess = IntText(description="arrows:")
+guess = predict(
+    'Four ranks each send to the right before they receive. If an arrow means "waits for", how many arrows has the picture?',
+    low=0,
+    high=12,
+    title="Arrows in the picture of four ranks",
+)
 guess
 
 # %% name="wire_deadlock"
 results, trace, deadlock = run(send_first, ranks=4)
 deadlock
 
+# %% name="reveal_arrows" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    4,
+    usual="1",
+    why="one rank seems to block the others. But every rank waits, each for the next one, and the last one for the first: a circle has as many arrows as ranks.",
+)
+
 # %% [markdown] name="wire_deadlock_explained"
-# There are four arrows, and they form a circle. **A deadlock is a circle of ranks that wait for each other.** To fix it, remove one arrow. (A program
+# The arrows form a circle. **A deadlock is a circle of ranks that wait for each other.** To fix it, remove one arrow. (A program
 # can also hang without a circle, if a rank waits for one that has finished or died.)
 
 # %% [markdown] name="mend"
@@ -197,25 +231,45 @@ print(f"{'start_sending (wire)':20}", run(start_sending, ranks=world.ranks).resu
 # %% [markdown] name="rounds"
 # All three are right. Are they equally good? Call the time of one message a **round**. The wire has a virtual clock. Here we set $\alpha$ to 1 second
 # and $\beta$ to 0, so that seconds on this clock are rounds.
-#
-# **Predict** the rounds on 8 ranks, for each way.
 
 # %% name="guess_rounds"
-guesses = [IntText(description=f"way {number}:") for number in (1, 2, 3)]
-display(*guesses)
+first_way = predict(
+    "One rank receives first, 8 ranks: how many rounds?", low=0, high=16, title="Rounds if one rank receives first"
+)
+second_way = predict(
+    "The odd ranks receive first, 8 ranks: how many rounds?",
+    low=0,
+    high=16,
+    title="Rounds if the odd ranks receive first",
+)
+display(first_way, second_way)
 
 # %% name="count_rounds"
 print(f"{'ranks':20}" + "".join(f"{p:4}" for p in (2, 3, 4, 5, 8)))
-for way, said in zip(ways, guesses, strict=True):
+for way in ways:
     rounds = [run(way, ranks=p, alpha=1, beta=0).seconds for p in (2, 3, 4, 5, 8)]
-    print(f"{way.__name__:20}" + "".join(f"{r:4g}" for r in rounds) + f"   you said {said.value} for 8")
+    print(f"{way.__name__:20}" + "".join(f"{r:4g}" for r in rounds))
+
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    first_way.reveal(
+        8,
+        usual="1",
+        why="no rank is stuck, so all seem to work at once. But with one cut the sends happen one after the other: only the left neighbour of rank 0 can send at once, then the one left of it, and so on.",
+    ),
+    second_way.reveal(
+        2,
+        usual="1",
+        why="half of the ranks are ready to receive. The other half must first be done with sending: even ranks send, then odd ranks do.",
+    ),
+)
 
 # %% name="watch_ways"
 Player(run(one_receives_first, ranks=4).trace, run(start_sending, ranks=4).trace)
 
 # %% [markdown] name="rounds_explained"
-# With one cut the sends happen one after the other: only the left neighbour of rank 0 can send at once, then the left neighbour of that rank, and so
-# on; rank 0 sends last. With a cut at every second rank two rounds are enough. If $p$ is odd, two neighbours are of the same kind, and it takes
+# With one cut rank 0 sends last. With a cut at every second rank, if $p$ is odd, two neighbours are of the same kind, and it takes
 # three. With `isend` all ranks send and receive at once, in one round, because a link carries both directions at the same time.
 #
 # A program without deadlock can still be slow, and no error tells you so. There is a fourth way, `dist.batch_isend_irecv`: give it the list of all
@@ -237,10 +291,14 @@ print(arriving.item())
 # %% [markdown] name="buffers"
 # ## 4. When may you change the buffer?
 #
-# Rank 0 starts to send ones. Then, before `wait()`, it writes 7 into the tensor, to be ready for the next step. Rank 1 receives a little later. **Predict**: what does rank 1 get?
+# Rank 0 starts to send ones. Then, before `wait()`, it writes 7 into the tensor, to be ready for the next step. Rank 1 receives a little later.
 
 # %% name="guess_buffer"
-guess = ask("ones: the send began before", "sevens", "an error on rank 0")
+guess = predict(
+    "Rank 0 starts to send ones, then writes 7 into the tensor before `wait()`. What does rank 1 get?",
+    choices=["ones: the send began before", "sevens", "an error on rank 0"],
+    title="The buffer is overwritten before `wait()`: rank 1 gets",
+)
 guess
 
 
@@ -259,8 +317,16 @@ def overwrite_too_early(group=None):
 
 world.run(lambda: overwrite_too_early(dist.new_group(backend="gloo")))[1]
 
+# %% name="reveal_buffer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "sevens",
+    usual="ones",
+    why="`isend` came first in the program. But it does not copy: it stores the address, and Gloo reads what is there when the receiver calls `recv`.",
+)
+
 # %% [markdown] name="too_early_explained"
-# `isend` does not copy. It stores the *address* of the data, and Gloo sends what is at this address when the receiver calls `recv`. (If rank 1 had
+# (If rank 1 had
 # been earlier, it might have got ones. On NCCL the copy and the 7 race each other on the GPU.) Between `isend` and `wait()`
 # the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer may hold anything. Live ranks report nothing; the wire compares the tensor before and after:
 
@@ -270,11 +336,7 @@ print(run(overwrite_too_early, ranks=2).failure)
 # %% [markdown] name="mismatch"
 # ## 5. Only bytes
 #
-# Rank 0 sends the float 1.0, and rank 1 receives into an int32. **Predict** what it reads. (With Gloo: NCCL leaves this undefined.)
-
-# %% name="guess_mismatch"
-guess = ask("1", "0", "a number above a million", "an error")
-guess
+# Rank 0 sends the float 1.0, and rank 1 receives into an int32. What does it read? (With Gloo: NCCL leaves this undefined.)
 
 # %% tags=["raises-exception"] name="mismatch_run"
 # %%ranks --deadline 5
@@ -303,12 +365,7 @@ if rank == 1:
 # time for both directions. In this way only one clock is read; the clocks of two ranks would not agree. Of 50 tries we keep the best, because other
 # work of the machine can only make a try slower.
 #
-# **Predict** $\alpha$ here, and the rate $1/\beta$.
-
-# %% name="guess_link"
-guess_alpha, guess_rate = FloatText(description="alpha, µs:"), FloatText(description="GB/s:")
-display(guess_alpha, guess_rate)
-
+# Which $\alpha$ and which rate $1/\beta$ do you expect here?
 
 # %% name="ping_pong_run"
 # %%ranks
@@ -339,7 +396,6 @@ points = [(nbytes, ping_pong(nbytes)) for nbytes in sizes] if rank < 2 else []
 points = world["points"][0]
 alpha = sorted(t for _, t in points[:3])[1]  # the middle one of the three smallest
 beta = (points[-1][1] - alpha) / points[-1][0]
-print(f"you said {guess_alpha.value:g} µs and {guess_rate.value:g} GB/s")
 print(f"alpha = {1e6 * alpha:.0f} µs, 1/beta = {1e-9 / beta:.2f} GB/s, equal at {alpha / beta / 1e3:.0f} KB\n")
 print(f"{'bytes':>9}{'measured µs':>13}{'model µs':>10}{'ratio':>7}{'GB/s':>8}")
 for nbytes, t in points:
@@ -376,15 +432,11 @@ plots.fit(points, alpha, beta)
 #
 # Between two GPUs of a node NCCL prefers peer-to-peer copies over NVLink or PCIe, then shared memory, then the network; `NCCL_DEBUG=INFO` prints which.
 #
-# **Predict**: a pipeline stage sends the activations of 4096 tokens, 8192 bfloat16 numbers each, to the next stage. How many milliseconds over NDR?
-
-# %% name="guess_activations"
-guess = FloatText(description="ms:")
-guess
+# One example: a pipeline stage sends the activations of 4096 tokens, 8192 bfloat16 numbers each, to the next stage. How many milliseconds over NDR?
 
 # %% name="activations"
 nbytes = 4096 * 8192 * 2
-print(f"you said {guess.value:g} ms for {nbytes / 1e6:.0f} MB")
+print(f"{nbytes / 1e6:.0f} MB")
 for name, a, rate in (
     ("NVLink 4", 2e-6, 450e9),
     ("PCIe 5", 3e-6, 63e9),
@@ -476,6 +528,9 @@ check(ring_shift)
 # MPI Forum, *MPI: A Message-Passing Interface Standard*, chapter on point-to-point communication (communication modes) ·
 # E. Coffman, M. Elphick, A. Shoshani, *System Deadlocks*, ACM Computing Surveys 3(2), 1971 (circular wait) ·
 # H. Liu, M. Zaharia, P. Abbeel, *Ring Attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

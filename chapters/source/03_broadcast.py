@@ -15,9 +15,8 @@ import math
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules, plots
+from allranks import Player, World, bench, check, plots, predict, predictions, schedules
 from allranks.wire import run
 
 
@@ -25,11 +24,17 @@ world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# Each rank has one link with 50 GB/s. To send the model over one link takes 0.28 seconds. **Guess now**: after how many seconds does the last of 1024 ranks have it? Section 6 has the
-# answer.
+# Each rank has one link with 50 GB/s. To send the model over one link takes 0.28 seconds. Section 6 has the answer to the question above.
 
 # %% name="first_guess"
-first_guess = FloatText(description="seconds:")
+first_guess = predict(
+    "After how many seconds does the last of 1024 ranks have the 14 GB?",
+    low=0.1,
+    high=1000,
+    unit="s",
+    log=True,
+    title="Seconds until the last of 1024 ranks has it",
+)
 first_guess
 
 # %% [markdown] name="why"
@@ -38,10 +43,14 @@ first_guess
 # Data parallelism averages *gradients*. So models that are equal at the start stay equal, but something must make them equal first. Here every rank
 # builds a small model with a batch norm, each from its own random seed.
 #
-# Then rank 0 broadcasts its parameters. **Predict**: are the models the same afterwards?
+# Then rank 0 broadcasts its parameters.
 
 # %% name="guess_equal"
-guess = ask("yes", "no, the parameters differ", "no, something else differs")
+guess = predict(
+    "Rank 0 broadcasts its parameters to all. Are the models the same afterwards?",
+    choices=["yes", "no, the parameters differ", "no, something else differs"],
+    title="Equal after a broadcast of the parameters?",
+)
 guess
 
 # %% name="parameters_only"
@@ -57,8 +66,16 @@ weights = sum(p.sum().item() for p in model.parameters())
 output = model.eval()(torch.ones(1, 4)).sum().item()
 print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
 
+# %% name="reveal_equal" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "no, something else differs",
+    usual="yes",
+    why="a model is often called its parameters. But the running mean of a batch norm is a buffer, not a parameter, and no parameter's broadcast carries it.",
+)
+
 # %% [markdown] name="equal_explained"
-# The weights agree, but the models do not: the running mean of a batch norm is a *buffer*, not a parameter. The whole state must be equal:
+# The whole state must be equal:
 
 # %% name="whole_state"
 # %%ranks
@@ -75,11 +92,7 @@ print(f"output {model(torch.ones(1, 4)).sum().item():+.4f}")
 # After `dist.broadcast(tensor, src)` every rank of the group holds the bytes that rank `src`, the **root**, had, **in place**. All ranks call it with
 # the same `src` and with a tensor of the same shape and dtype. For Python objects there is `broadcast_object_list`, which pickles them.
 #
-# In a sub-group the root is easy to get wrong. **Predict**: in a group of all ranks except the first, which rank is `src=1`, and which is `group_src=0`?
-
-# %% name="guess_group"
-guess = ask("the same rank", "two different ranks", "src=1 is an error")
-guess
+# In a sub-group the root is easy to get wrong. In a group of all ranks except the first, which rank is `src=1`, and which is `group_src=0`?
 
 # %% name="in_a_group"
 # %%ranks
@@ -96,10 +109,14 @@ if rank > 0:
 # ### Two mistakes
 #
 # Rank 0 broadcasts 4 numbers, the others expect 6. NCCL leaves such calls undefined: they may hang, crash or deliver wrong data. So the next cells use
-# a second group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb). **Predict**: error, hang, or a result?
+# a second group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb).
 
 # %% name="guess_wrong"
-guess = ask("an error on every rank", "they wait for ever", "a result, and it is wrong")
+guess = predict(
+    "Rank 0 broadcasts 4 numbers, and the others expect 6. What happens with Gloo?",
+    choices=["an error on every rank", "they wait for ever", "a result, and it is wrong"],
+    title="4 numbers where 6 are expected",
+)
 guess
 
 # %% tags=["raises-exception"] name="short"
@@ -109,8 +126,16 @@ x = torch.full((4 if rank == 0 else 6,), float(rank), device="cpu")
 dist.broadcast(x, src=0, group=gloo)
 print(x.tolist())
 
+# %% name="reveal_wrong" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "a result, and it is wrong",
+    usual="an error",
+    why="the sizes are known on every rank, so somebody could compare them. But a message carries only bytes, and nobody did: the first four numbers arrived, the rest stayed (torch 2.13).",
+)
+
 # %% [markdown] name="short_explained"
-# The first four numbers arrived, and there was no error (torch 2.13). The last two numbers are what the rank
+# The last two numbers are what the rank
 # had before. But with four ranks or more, look at rank 3: its last two numbers are those of *rank 1*. Rank 3 got its copy from rank 1; section 4
 # explains why. And what happens if every rank says that it is the root?
 
@@ -163,11 +188,15 @@ world.run(try_it, flat_broadcast)
 # A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](01_why_communication.ipynb)), and the root can send only one at a time.
 # So it takes $(p-1)(\alpha + n\beta)$, and while the root sends, $p-2$ ranks do nothing. Some of them could help: after the first message one of them
 # has the tensor too.
-#
-# **Predict**: if every rank that has the tensor sends it to another one, after how many rounds do 8 ranks have it? And 1024?
 
 # %% name="guess_rounds"
-eight, thousand = IntText(description="8 ranks:"), IntText(description="1024:")
+eight = predict(
+    "Every rank that has the tensor sends it to another one. After how many rounds do 8 ranks have it?",
+    low=0,
+    high=16,
+    title="Rounds for 8 ranks",
+)
+thousand = predict("And 1024 ranks?", low=1, high=1024, log=True, title="Rounds for 1024 ranks")
 display(eight, thousand)
 
 # %% [markdown] name="tree"
@@ -176,13 +205,26 @@ display(eight, thousand)
 # %% name="watch_tree"
 Player(schedules.flat_broadcast(8), schedules.binomial_broadcast(8))
 
-# %% name="reveal_rounds"
-for p, said in ((8, eight.value), (1024, thousand.value)):
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+for p in (8, 1024):
     tree, flat = schedules.binomial_broadcast(p), schedules.flat_broadcast(p)
-    print(f"{p:5} ranks: you said {said}, the tree takes {tree.steps} rounds, flat takes {flat.steps}")
+    print(f"{p:5} ranks: the tree takes {tree.steps} rounds, flat takes {flat.steps}")
+display(
+    eight.reveal(
+        3,
+        usual="4",
+        why="half of the ranks seem to need half of the rounds. But each rank that has it helps: 1, 2, 4, 8.",
+    ),
+    thousand.reveal(
+        10,
+        usual="some hundreds",
+        why="1024 is a hundred times 8. But in each round the number of ranks that have it doubles, and ten doublings make 1024.",
+    ),
+)
 
 # %% [markdown] name="tree_explained"
-# In each round the number of ranks that have it doubles: 1, 2, 4, 8. So $\lceil \lg p \rceil$ rounds are enough ($\lg$ is the logarithm to base 2).
+# In each round the number of ranks that have it doubles. So $\lceil \lg p \rceil$ rounds are enough ($\lg$ is the logarithm to base 2).
 # Fewer are impossible, because in each round a rank can send to at most one other rank. In all
 #
 # $$T_\text{tree} = \lceil \lg p \rceil\,(\alpha + n\beta).$$
@@ -290,11 +332,13 @@ world.run(try_it, chain_broadcast, 3)
 # %% [markdown] name="best_k"
 # The wire has a virtual clock: it times your messages by $\alpha$ and $\beta$ that we choose. So we can test the formula with the real program on 8
 # ranks, even if this machine has fewer cores. A message costs 1 and each number of the tensor 0.01; we send 3200 numbers, which cost 32 together.
-#
-# **Predict**: which $k$ is fastest?
 
 # %% name="guess_k"
-guess = ask("1", "4", "16", "64", "256")
+guess = predict(
+    "8 ranks, a message costs 1, the whole tensor 32. How many segments are fastest?",
+    choices=["1", "4", "16", "64", "256"],
+    title="The fastest number of segments",
+)
 guess
 
 # %% name="virtual"
@@ -305,10 +349,18 @@ for k in segments:
     inputs = [(torch.zeros(numbers), 0, k)] * p
     timed.append(float(run(chain_broadcast, ranks=p, per_rank=inputs, alpha=alpha, beta=beta).seconds))
 best = math.sqrt((p - 2) * 4 * numbers * beta / alpha)
-print(f"you said {guess.value}; the formula's best is k = {best:.1f}\n")
+print(f"the formula's best is k = {best:.1f}\n")
 print(f"{'k':>4}{'your messages':>15}{'formula':>9}")
 for k, t in zip(segments, timed, strict=True):
     print(f"{k:4}{t:15.1f}{(p + k - 2) * (alpha + 4 * numbers / k * beta):9.1f}")
+
+# %% name="reveal_k" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    str(segments[timed.index(min(timed))]),
+    usual="256",
+    why="shorter segments let more ranks work at once. But each segment costs its own latency: too many of them, and the latencies take longer than the bytes.",
+)
 
 # %% [markdown] name="best_k_explained"
 # They agree. The best number of segments is where the derivative is zero:
@@ -324,14 +376,10 @@ for k, t in zip(segments, timed, strict=True):
 # There is one more algorithm, for tensors of medium size: **scatter, then all-gather** (van de Geijn). The root scatters $p$ pieces by a tree, then a ring all-gathers them:
 # $(\lceil\lg p\rceil + p - 1)\,\alpha + 2\frac{p-1}{p}n\beta$.
 #
-# **Predict** the fastest for 1024 ranks, with 5 µs for each message and 50 GB/s.
+# Which is the fastest on 1024 ranks for 1 KB, 10 MB and 14 GB, with 5 µs for each message and 50 GB/s?
 
-# %% name="guess_winner"
+# %% name="names"
 names = ("flat", "tree", "scatter, all-gather", "chain, best k")
-small, middle, large = (ask(*names) for _ in range(3))
-for size, buttons in (("1 KB", small), ("10 MB", middle), ("14 GB", large)):
-    buttons.description = size
-display(small, middle, large)
 
 
 # %% name="competition"
@@ -350,7 +398,16 @@ rows = [prices(1024, n) for n in (10**3, 10**7, 14 * 10**9)]
 print(f"{'1024 ranks':21}{'1 KB':>14}{'10 MB':>14}{'14 GB':>14}")
 for name, *times in zip(names, *rows, strict=True):
     print(f"{name:21}" + "".join(f"{1e3 * t:11.2f} ms" for t in times))
-print(f"\nyou guessed {first_guess.value:g} s for 14 GB; the lower bound is {14e9 / 50e9:.2f} s")
+print(f"\nthe lower bound is {14e9 / 50e9:.2f} s")
+
+# %% name="reveal_first" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    rows[2][3],
+    usual="286 s",
+    why="1023 copies at 0.28 s each take 286 s if one rank sends them all. But a rank can send a segment on while the next one arrives: then all links work at once, and the last rank has it after little more than one copy's time.",
+    marks={"one copy": 0.28},
+)
 
 # %% [markdown] name="competition_explained"
 # Flat takes minutes, the tree seconds, and the pipeline a third longer than sending one copy. So the answer to the opening question is: yes, the
@@ -394,11 +451,7 @@ for n in (10**3 * 1.1**j for j in range(175)):
 # on every rank: it lets all ranks begin together, waits until the work is done (also on a GPU), and gives the median of 20 times of the slowest rank.
 # $\alpha$ and $\beta$ come from the two figures of *flat*, so these two agree by construction; the other figures test the model.
 #
-# **Predict**: which of the four is fastest for 16 MB?
-
-# %% name="guess_live"
-guess = ask("flat", "chain, k = 1", "chain, k = 16", "dist.broadcast")
-guess
+# Which of the four do you expect to be fastest for 16 MB?
 
 
 # %% name="timed"
@@ -417,7 +470,7 @@ alpha = live[0][0] / (p - 1)
 beta = (live[0][1] - live[0][0]) / (p - 1) / large
 lg = math.ceil(math.log2(p))
 steps = [(p - 1, 1), (p - 1, 1), (p + 14, 16), (lg, 1)]
-print(f"you said {guess.value}\n{'ms':16}{'4 KB':>9}{'model':>9}{'16 MB':>9}{'model':>9}")
+print(f"{'ms':16}{'4 KB':>9}{'model':>9}{'16 MB':>9}{'model':>9}")
 for name, row, (rounds, k) in zip(
     ("flat", "chain, k = 1", "chain, k = 16", "dist.broadcast"), live, steps, strict=True
 ):
@@ -475,6 +528,9 @@ for name, row, (rounds, k) in zip(
 # [Gloo, broadcast.cc](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) · [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

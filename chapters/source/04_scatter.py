@@ -14,9 +14,8 @@ import math
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText
 
-from allranks import Player, World, ask, schedules
+from allranks import Player, World, predict, predictions, schedules
 from allranks.wire import run
 
 
@@ -24,21 +23,23 @@ world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# A broadcast gives every rank 64 GB, a scatter 1 GB. All links are alike, 50 GB/s. **Guess the factor now.** Section 4 has the answer.
+# A broadcast gives every rank 64 GB, a scatter 1 GB. All links are alike, 50 GB/s. Section 4 has the answer.
 
 # %% name="first_guess"
-first_guess = FloatText(description="times:")
+first_guess = predict(
+    "How many times faster is the scatter than the best broadcast?",
+    low=0.5,
+    high=100,
+    log=True,
+    title="The scatter is faster by",
+)
 first_guess
 
 # %% [markdown] name="promise"
 # ## 1. What it promises
 #
 # `dist.scatter(tensor, scatter_list, src)`: rank `src` provides a list with one tensor for each rank, and rank $r$ receives number $r$ of the list in
-# its `tensor`. The other ranks provide no list, only the tensor to receive into. **Predict**: what do the ranks print?
-
-# %% name="guess_parts"
-guess = ask("rank r prints [2r, 2r + 1]", "all print [0, 1]", "rank 0 prints everything, the others zeros")
-guess
+# its `tensor`. The other ranks provide no list, only the tensor to receive into.
 
 # %% name="first_scatter"
 # %%ranks
@@ -54,11 +55,7 @@ print(mine.tolist())
 # Rank 0 also gets its own part, by a copy. The call looks different on the root, but it is one collective. Two branches with the same collective are
 # fine, as long as every rank makes the same *sequence* of collectives.
 #
-# Programs often write `scatter_list=parts if rank == 0 else None`. **Predict**: what happens if the others pass a list too?
-
-# %% name="guess_lists"
-guess = ask("it is ignored", "an error on the others, and rank 0 waits", "an error on all ranks")
-guess
+# Programs often write `scatter_list=parts if rank == 0 else None`. What happens if the others pass a list too?
 
 # %% tags=["raises-exception"] name="too_many_lists"
 # %%ranks --deadline 4
@@ -73,10 +70,14 @@ print(mine.tolist())
 # %% [markdown] name="parts"
 # ## 2. Cutting the parts
 #
-# `scatter` needs parts of the same size, one for each rank. **Predict**: how many pieces does `chunk(4)` make of 9 numbers, and `tensor_split(4)`?
+# `scatter` needs parts of the same size, one for each rank.
 
 # %% name="guess_pieces"
-guess = ask("4 and 4", "3 and 4", "4 and 3")
+guess = predict(
+    "How many pieces do `chunk(4)` and `tensor_split(4)` make of 9 numbers?",
+    choices=["4 and 4", "3 and 4", "4 and 3"],
+    title="`chunk(4)` and `tensor_split(4)` of 9 numbers",
+)
 guess
 
 # %% name="pieces"
@@ -84,15 +85,27 @@ nine = torch.arange(9)
 print("chunk       ", [piece.tolist() for piece in nine.chunk(4)])
 print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
 
+# %% name="reveal_pieces" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "3 and 4",
+    usual="4 and 4",
+    why="both are asked for four. But `chunk` makes pieces of 3, which is 9/4 rounded up, until nothing is left: after three pieces nothing is.",
+)
+
 # %% [markdown] name="pieces_explained"
-# `chunk` makes pieces of $\lceil 9/4 \rceil = 3$ until nothing is left; here this gives only three pieces. `tensor_split` always makes as many pieces
+# `tensor_split` always makes as many pieces
 # as you ask for, but of different sizes. For a scatter, **pad** to a multiple of $p$ and remove the padding afterwards.
 #
 # Now take a table with 4 rows and one column for each rank; rank $r$ must get column $r$. The cell uses a group with Gloo and CPU tensors, as in
-# [Point to point](02_point_to_point.ipynb), because NCCL refuses it. **Predict**: what is wrong with this cell?
+# [Point to point](02_point_to_point.ipynb), because NCCL refuses it.
 
 # %% name="guess_columns"
-guess = ask("nothing", "it raises an error", "ranks get wrong numbers")
+guess = predict(
+    "Rank 0 scatters the columns of a table with Gloo. What happens?",
+    choices=["nothing", "it raises an error", "ranks get wrong numbers"],
+    title="Columns of a table, scattered",
+)
 guess
 
 # %% name="columns"
@@ -105,9 +118,16 @@ dist.scatter(column, list(columns) if rank == 0 else None, src=0, group=gloo)
 print("got ", column.view(-1).int().tolist())
 print("want", columns[rank].reshape(-1).int().tolist())
 
+# %% name="reveal_columns" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "ranks get wrong numbers",
+    usual="nothing goes wrong",
+    why="each piece has the right shape. But a column is a view with gaps, and Gloo (torch 2.13) took the numbers that lie next to each other in memory.",
+)
+
 # %% [markdown] name="columns_explained"
-# A column of a table is a view with gaps: its numbers are not next to each other in memory. Gloo (torch 2.13) took the four numbers in memory from
-# each column's beginning on. NCCL takes only contiguous tensors: there the root raises an error, and the others wait for it, because only the root has
+# NCCL takes only contiguous tensors: there the root raises an error, and the others wait for it, because only the root has
 # the list. Give collectives contiguous tensors: `[column.contiguous() for column in columns]`. This mistake is common when a weight matrix is split by
 # columns.
 
@@ -115,11 +135,13 @@ print("want", columns[rank].reshape(-1).int().tolist())
 # ## 3. Flat and tree
 #
 # Flat: the root sends each rank its part. Tree: the root sends *half of all parts* to one rank, which sends them on in the same way. Watch both.
-#
-# **Predict**: with which of them does the root send fewer bytes?
 
 # %% name="guess_root"
-guess = ask("flat", "tree", "the same in both")
+guess = predict(
+    "With which of the two does the root send fewer bytes?",
+    choices=["flat", "tree", "the same in both"],
+    title="The root sends fewer bytes with",
+)
 guess
 
 # %% name="watch"
@@ -131,6 +153,14 @@ for p in (8, 64):
     for name, schedule in (("flat", schedules.flat_scatter(p)), ("tree", schedules.binomial_scatter(p))):
         sent = schedule.bytes_sent(p * 1000)
         print(f"{p:5}{'':4}{name:8}{schedule.steps:6}{sent[0] / 1000:10.0f} parts{sum(sent) / 1000:10.0f} parts")
+
+# %% name="reveal_root" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the same in both",
+    usual="tree",
+    why="the root sends fewer messages there. But they are longer: whoever forwards a part must get it first, so each part but the root's own leaves the root once in both.",
+)
 
 # %% [markdown] name="algorithms_explained"
 # The root must send every part except its own, $\frac{p-1}{p}n$ bytes, and with both algorithms it sends each part once. The tree saves *messages*:
@@ -158,11 +188,19 @@ broadcast = (math.sqrt((p - 2) * alpha) + math.sqrt(n * beta)) ** 2
 print(f"broadcast, flat:   {(p - 1) * (alpha + n * beta):7.3f} s")
 print(f"broadcast, chain:  {broadcast:7.3f} s")
 print(f"scatter:           {scatter:7.3f} s")
-print(f"you said {first_guess.value:g} times; scattering is {broadcast / scatter:.2f} times as fast as the chain")
+print(f"scattering is {broadcast / scatter:.2f} times as fast as the chain")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    broadcast / scatter,
+    usual="64",
+    why="each rank gets a 64th of the bytes. But the root's link is the bottleneck, and all 64 GB must leave it once in both cases.",
+    marks={"64 ranks": 64},
+    it=f"{broadcast / scatter:.2f} times",
+)
 
 # %% [markdown] name="answer_explained"
-# The scatter is hardly faster. In both cases one link is the bottleneck: the **root's**. All 64 GB must leave the root once, whether each byte goes to one rank or to all.
-#
 # So why scatter? For **memory**: afterwards a rank holds 1 GB and not 64. And it keeps the other ranks' links free, which a broadcast uses all the
 # time. If you need *speed*, don't start from one rank: if each of 64 ranks reads a 64th of the file, they use 64 links.
 
@@ -170,11 +208,7 @@ print(f"you said {first_guess.value:g} times; scattering is {broadcast / scatter
 # ### Measured here
 #
 # The same comparison on your ranks, 16 MB in all. `bench.seconds_of` runs on every rank: all begin together, and it gives the median of 20 times of
-# the slowest rank. **Predict**: is the scatter again about as slow as the broadcast?
-
-# %% name="guess_measured"
-guess = ask("about the same", "the scatter is clearly faster", "the broadcast is clearly faster")
-guess
+# the slowest rank. Is the scatter again about as slow as the broadcast?
 
 # %% name="timings"
 # %%ranks
@@ -203,10 +237,14 @@ print(f"model, all ranks share one memory:  {p:.1f} times (n (p-1) against n (p-
 # %% [markdown] name="together"
 # ## 5. Scatter, then all-gather
 #
-# If each rank has one part, and then all ranks exchange their parts, every rank has all parts. **Predict**: which collective does the same?
+# If each rank has one part, and then all ranks exchange their parts, every rank has all parts.
 
 # %% name="guess_together"
-guess = ask("all_reduce", "broadcast", "all_to_all", "gather")
+guess = predict(
+    "A scatter, then an all-gather of the parts: which collective does the same?",
+    choices=["all_reduce", "broadcast", "all_to_all", "gather"],
+    title="Scatter, then all-gather is a",
+)
 guess
 
 # %% name="together_run"
@@ -218,8 +256,16 @@ dist.scatter(mine, list(table.chunk(world_size)) if rank == 0 else None, src=0)
 dist.all_gather(list(table.chunk(world_size)), mine)
 print(table.tolist())
 
+# %% name="reveal_together" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "broadcast",
+    usual="all_to_all",
+    why="in the end everybody has got something from everybody. But all of it came from one rank: every rank now holds what the root had.",
+)
+
 # %% [markdown] name="together_explained"
-# It is a broadcast, and a good one: the root sends each byte once, then all links are used. It takes $2\frac{p-1}{p}n\beta$ plus latencies; it is van
+# It is a good one: the root sends each byte once, then all links are used. It takes $2\frac{p-1}{p}n\beta$ plus latencies; it is van
 # de Geijn's algorithm of the last chapter. (The pieces of `table` are views of it, so a number that is written to a piece is in the table.)
 
 # %% [markdown] name="datasets"
@@ -227,11 +273,13 @@ print(table.tolist())
 #
 # It seems natural to let rank 0 read the data and scatter the batches. But then one rank reads, decodes and sends for all ranks in every step. The
 # usual way needs no message: every rank computes which samples belong to it.
-#
-# **Predict**: `DistributedSampler` distributes $2p + 1$ samples over $p$ ranks. How many does each rank get?
 
 # %% name="guess_sampler"
-guess = ask("2 or 3, each sample once", "3, some samples twice", "2, some samples left out")
+guess = predict(
+    "`DistributedSampler` distributes 2p + 1 samples over p ranks. How many does each rank get?",
+    choices=["2 or 3, each sample once", "3, some samples twice", "2, some samples left out"],
+    title="2p + 1 samples over p ranks: each gets",
+)
 guess
 
 # %% name="sampler"
@@ -241,8 +289,16 @@ from torch.utils.data import DistributedSampler
 sampler = DistributedSampler(range(2 * world_size + 1), num_replicas=world_size, rank=rank, shuffle=False)
 print(list(sampler))
 
+# %% name="reveal_sampler" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "3, some samples twice",
+    usual="2 or 3, each sample once",
+    why="that is how one would share them. But every rank must make the same number of steps, or the last all-reduce waits for ever.",
+)
+
 # %% [markdown] name="sampler_explained"
-# Every rank must make the same number of steps, or the last all-reduce waits for ever. So the sampler repeats samples from the beginning
+# The sampler repeats samples from the beginning
 # (`drop_last=True` leaves some out instead). This does no harm in training. But an accuracy over a test set counts these samples twice.
 
 # %% [markdown] name="where"
@@ -347,6 +403,9 @@ for p in (2, 3, 4, 5, 8):
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # [PyTorch, torch.utils.data](https://docs.pytorch.org/docs/stable/data.html) (DistributedSampler) ·
 # [PyTorch, DTensor](https://docs.pytorch.org/docs/stable/distributed.tensor.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -13,31 +13,39 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, check, predict, predictions, schedules
 
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# The link has 50 GB/s, and the latency of a message is 5 µs. **Guess the number now.** Section 4 has the answer.
+# The link has 50 GB/s, and the latency of a message is 5 µs. Section 4 has the answer.
 
 # %% name="first_guess"
-first_guess = IntText(description="actors:")
+first_guess = predict(
+    "With how many actors does the learner's link need more time than its GPU?",
+    low=1,
+    high=10000,
+    log=True,
+    title="Actors until the link is the bottleneck",
+)
 first_guess
 
 # %% [markdown] name="promise"
 # ## 1. What it promises
 #
 # `dist.gather(tensor, gather_list, dst)` is the opposite of a scatter: every rank provides a `tensor`, and rank `dst` receives that of rank $r$ in
-# place $r$ of its `gather_list`. The others provide no list and receive nothing.
-#
-# **Predict** what rank 0 prints. Look closely at how it makes its list.
+# place $r$ of its `gather_list`. The others provide no list and receive nothing. In the next cell look closely at how rank 0 makes its
+# list.
 
 # %% name="guess_list"
-guess = ask("1, 2 and so on", "the last rank's number everywhere", "zeros", "an error")
+guess = predict(
+    "`room = [torch.zeros(1)] * world_size`, then a gather of 1, 2 and so on into it. What does rank 0 print?",
+    choices=["1, 2 and so on", "the last rank's number everywhere", "zeros", "an error"],
+    title="Gathered into `[torch.zeros(1)] * world_size`",
+)
 guess
 
 # %% name="same_room"
@@ -48,8 +56,16 @@ dist.gather(mine, room, dst=0)
 if rank == 0:
     print([tensor.item() for tensor in room])
 
+# %% name="reveal_list" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the last rank's number everywhere",
+    usual="1, 2 and so on",
+    why="the list has a place for each rank. But `[t] * p` is a list of p names for one tensor: each piece overwrote the one before.",
+)
+
 # %% [markdown] name="same_room_explained"
-# `[t] * p` is a list of $p$ names for *one* tensor. Each piece overwrote the one before, and the list shows the last one $p$ times. (Gloo fills the list
+# (Gloo fills the list
 # in rank order. With NCCL the pieces race each other, and another rank's may be the last.) This is a mistake in Python, not in communication, but it often
 # happens here. With a separate tensor for each rank it works:
 
@@ -61,11 +77,7 @@ if rank == 0:
     print([tensor.item() for tensor in room])
 
 # %% [markdown] name="uneven"
-# Episodes have different lengths. **Predict**: rank $r$ sends $r+1$ numbers, and rank 0 has a tensor of the right size for each. What happens?
-
-# %% name="guess_uneven"
-guess = ask("it works", "rank 0 raises an error, the others wait", "all ranks raise an error")
-guess
+# Episodes have different lengths. Rank $r$ sends $r+1$ numbers, and rank 0 has a tensor of the right size for each. What happens?
 
 # %% tags=["raises-exception"] name="uneven_run"
 # %%ranks --deadline 4
@@ -103,11 +115,10 @@ if rank == 0:
 # A slot machine has 10 arms, and arm $i$ pays $i/9$ on average, with some noise. The ranks don't know this. In each round the learner's weights go **out**
 # (broadcast), every rank plays 64 times, and the experience comes **in** (gather). Rank 0 raises the probability of arms that paid more than the mean
 # (REINFORCE, Williams 1992).
-#
-# **Predict** the mean pay in the last of 60 rounds. Random play pays 0.5.
+# Random play pays 0.5.
 
 # %% name="guess_pay"
-guess = FloatText(description="pay:")
+guess = predict("What is the mean pay in the last of 60 rounds?", low=0.0, high=1.0, title="Mean pay in the last round")
 guess
 
 
@@ -136,10 +147,16 @@ def learn(weights, experience):
 
 pay = world.run(play, 60)
 
-# %% name="reveal_pay"
+# %% name="reveal_pay" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 for r in (0, 5, 20, 59):
     print(f"round {r:2}: " + "  ".join(f"rank {rank} {history[r]:.2f}" for rank, history in enumerate(pay)))
-print(f"you said {guess.value:g}; the last round paid {sum(history[-1] for history in pay) / world.ranks:.2f}")
+guess.reveal(
+    sum(history[-1] for history in pay) / world.ranks,
+    usual="below 0.8",
+    why="learning by trial sounds slow. But every round brings 64 plays of each rank, and the best of ten arms soon stands out.",
+    marks={"random play": 0.5},
+)
 
 # %% name="my_trace"
 results, trace = world.trace(play, 3)
@@ -154,10 +171,14 @@ Player(trace)
 # ## 3. Flat and tree
 #
 # A gather can be flat: the root receives from one rank after the other. Or it can use a tree, in which ranks collect pieces and send them on
-# together. **Predict**: with which of them does the root *receive* fewer bytes?
+# together.
 
 # %% name="guess_root"
-guess = ask("flat", "tree", "the same in both")
+guess = predict(
+    "With which of the two does the root receive fewer bytes?",
+    choices=["flat", "tree", "the same in both"],
+    title="The root receives fewer bytes with",
+)
 guess
 
 # %% name="watch"
@@ -170,8 +191,16 @@ for per_rank in (100, 10_000_000):
     flat, tree = (make(64).price(n, alpha, beta) for make in (schedules.flat_gather, schedules.binomial_gather))
     print(f"64 ranks, {per_rank:8} bytes from each: flat {1e3 * flat:7.3f} ms, tree {1e3 * tree:7.3f} ms")
 
+# %% name="reveal_root" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the same in both",
+    usual="tree",
+    why="the root receives fewer messages there. But they are longer: every byte that another rank has must arrive, whoever passes it on.",
+)
+
 # %% [markdown] name="algorithms_explained"
-# It receives the same with both: $\frac{p-1}{p}n$ of the $n$ bytes must arrive at the root. The tree needs $\lceil\lg p\rceil$ messages one after the
+# $\frac{p-1}{p}n$ of the $n$ bytes must arrive at the root. The tree needs $\lceil\lg p\rceil$ messages one after the
 # other instead of $p-1$, which matters only if they are short:
 #
 # $$T_\text{flat} = (p-1)\,\alpha + \frac{p-1}{p}\,n\beta \qquad T_\text{tree} = \lceil\lg p\rceil\,\alpha + \frac{p-1}{p}\,n\beta$$
@@ -185,21 +214,35 @@ for per_rank in (100, 10_000_000):
 # %% name="answer"
 m, gpu_s = 10e6, 0.050
 actors = next(k for k in range(1, 10_000) if k * (alpha + m * beta) > gpu_s)
-print(f"you said {first_guess.value}; from {actors} actors on the link is the bottleneck")
+print(f"from {actors} actors on the link is the bottleneck")
 for k in (10, 100, 1000, 10_000):
     print(f"{k:6} actors: link {1e3 * k * (alpha + m * beta):8.1f} ms a round, GPU {1e3 * gpu_s:.0f} ms")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    actors,
+    usual="some thousands",
+    why="50 GB/s is much more than 10 MB. But all messages end at one link, one after the other, and each takes 0.2 ms of the 50.",
+)
 
 # %% [markdown] name="answer_explained"
 # (In reality more experience would take the GPU more than 50 ms.) In networking this pattern is called *incast*: many senders, one receiver. A faster
 # algorithm can't help, because the root's link is busy all the time. You must change *what is sent*.
 #
-# **Send less.** What does the learner do with the data? If it *adds* them, as with gradients, other ranks can add before they send. **Predict**: 512
-# ranks have a gradient of 10 MB each. How many MB must the root receive if they are
-# gathered, and how many if they are reduced by a tree?
+# **Send less.** What does the learner do with the data? If it *adds* them, as with gradients, other ranks can add before they send. Say that 512
+# ranks have a gradient of 10 MB each.
 
 # %% name="guess_less"
-gathered, reduced = FloatText(description="gather, MB:"), FloatText(description="reduce, MB:")
-display(gathered, reduced)
+guess = predict(
+    "512 gradients of 10 MB are reduced by a tree. How many MB does the root receive? (Gathered, it would be 5110.)",
+    low=1,
+    high=10000,
+    unit="MB",
+    log=True,
+    title="MB into the root if 512 gradients are reduced",
+)
+guess
 
 # %% name="less"
 m = 10_000_000
@@ -215,7 +258,15 @@ for p in (8, 64, 512):
     gather = into_root(schedules.binomial_gather(p), p * m)
     reduce = into_root(schedules.binomial_reduce(p), m)
     print(f"{p:4} ranks: gather {gather / 1e6:6.0f} MB, reduce by a tree {reduce / 1e6:4.0f} MB")
-print(f"you said {gathered.value:g} and {reduced.value:g} for 512")
+
+# %% name="reveal_less" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    into_root(schedules.binomial_reduce(512), m) / 1e6,
+    usual="10 MB",
+    why="a sum is as long as one gradient. But the root receives one such sum in each round of the tree, and 512 ranks need nine rounds.",
+    marks={"gathered": 5110},
+)
 
 # %% [markdown] name="less_explained"
 # Large-scale deep learning began with this pattern: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before
@@ -228,11 +279,7 @@ print(f"you said {gathered.value:g} and {reduced.value:g} for 512")
 # %% [markdown] name="late"
 # ## 5. Waiting for the slowest
 #
-# The last rank's episode takes 0.4 seconds longer than those of the others. (If you have only two ranks, think of a third.) **Predict**: with a gather, after how many milliseconds can the learner use the first rank's experience?
-
-# %% name="guess_late"
-guess = FloatText(description="ms:")
-guess
+# The last rank's episode takes 0.4 seconds longer than those of the others. (If you have only two ranks, think of a third.) With a gather, after how many milliseconds can the learner use the first rank's experience?
 
 # %% name="late_gather"
 # %%ranks
@@ -272,7 +319,7 @@ else:
     dist.send(x, dst=0, group=gloo)
 
 # %% name="reveal_late"
-print(f"you said {guess.value:g} ms; the gather returned after {world['gathered_ms'][0]:.0f} ms, with everything")
+print(f"the gather returned after {world['gathered_ms'][0]:.0f} ms, with everything")
 print("whoever comes first: " + ", ".join(f"rank {r} after {ms:.0f} ms" for r, ms in world["arrivals"][0]))
 
 # %% [markdown] name="late_explained"
@@ -286,11 +333,7 @@ print("whoever comes first: " + ", ".join(f"rank {r} after {ms:.0f} ms" for r, m
 #
 # A gather of 4 MB from each, among 2 ranks, 3 ranks, and so on. $\alpha$ is measured with 4 bytes, $\beta$ with two ranks; the other rows test the model.
 #
-# **Predict**: with twice the number of senders, the time ...
-
-# %% name="guess_growth"
-guess = ask("hardly changes", "doubles", "grows fourfold")
-guess
+# How does the time change with twice the number of senders?
 
 
 # %% name="timings"
@@ -413,6 +456,9 @@ check(distributed_argmax)
 # R. Williams, *Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*, Machine Learning 8, 1992 ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

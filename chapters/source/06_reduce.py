@@ -16,18 +16,24 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules
+from allranks import Player, World, bench, check, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now.** A message takes 5 µs, whatever its size. How many µs until the sum of 1024 numbers is on one rank? Section 4 has the answer.
+# Say that a message takes 5 µs, whatever its size. Section 4 has the answer to this question:
 
 # %% name="question"
-first_guess = FloatText(description="µs:")
+first_guess = predict(
+    "After how many µs is the sum of 1024 ranks' numbers on one rank, at best?",
+    low=1,
+    high=10000,
+    unit="µs",
+    log=True,
+    title="µs until the sum is on one rank",
+)
 first_guess
 
 # %% [markdown] name="promise"
@@ -36,10 +42,14 @@ first_guess
 # `dist.reduce(tensor, dst)` adds the tensors of all ranks and puts the sum into the tensor of rank `dst`, in place. `dst` is also called the root.
 # All ranks must call it, also those that get nothing.
 #
-# Rank $r$ contributes $r+1$; the root is rank 0, and gets the sum. **Predict** what the others hold afterwards.
+# Rank $r$ contributes $r+1$; the root is rank 0, and gets the sum.
 
 # %% name="guess_others"
-guess = ask("what they had before", "the sum too", "0", "something else")
+guess = predict(
+    "Rank 0 gets the sum. What do the other ranks hold after `reduce`?",
+    choices=["what they had before", "the sum too", "0", "something else"],
+    title="After `reduce` the others hold",
+)
 guess
 
 # %% name="others"
@@ -48,8 +58,16 @@ x = torch.tensor([rank + 1.0])
 dist.reduce(x, dst=0)
 print(x.item())
 
+# %% name="reveal_others" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "what they had before" if world["x"][-1].item() == world.ranks and world["x"][1].item() == 2 else "something else",
+    usual="what they had before",
+    why="a call that gives them nothing should take nothing. But their tensors are undefined afterwards: Gloo uses them for partial sums (with two ranks it happens to leave them).",
+)
+
 # %% [markdown] name="others_explained"
-# Only the root's result is defined. With Gloo on four ranks the others end with 9, 7 and 4: partial sums on their way to rank 0. (Of two ranks the
+# With Gloo on four ranks the others end with 9, 7 and 4: partial sums on their way to rank 0. (Of two ranks the
 # second keeps its 2.) Gloo uses your tensor for intermediate results. NCCL's ring doesn't (2.30.7, `src/device/reduce.h`): there the others hold what
 # they had. With eight numbers instead of one, the other ranks of Gloo hold a mixture:
 
@@ -65,11 +83,14 @@ print([int(value) for value in x])
 #
 # ### All ranks look at the mean
 #
-# Each rank stops training when the mean loss falls below 1.2. Rank $r$'s loss is $r+1$, so the mean is at least 1.5 and no rank should stop. **Predict**
-# what happens at the barrier, where the next step begins.
+# Each rank stops training when the mean loss falls below 1.2. Rank $r$'s loss is $r+1$, so the mean is at least 1.5 and no rank should stop.
 
 # %% name="guess_stop"
-guess = ask("all go on", "all stop", "some stop, and the others wait for them")
+guess = predict(
+    "Every rank looks at its own tensor and stops if the mean there is below 1.2. What happens at the barrier of the next step?",
+    choices=["all go on", "all stop", "some stop, and the others wait for them"],
+    title="Every rank looks at its own mean: at the next step",
+)
 guess
 
 # %% tags=["raises-exception"] name="early_stop"
@@ -81,8 +102,16 @@ print(f"I believe that the mean is {mean:.2f}")
 if mean >= 1.2:
     dist.barrier()  # the next step
 
+# %% name="reveal_stop" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "some stop, and the others wait for them",
+    usual="all go on",
+    why="the mean is above 1.2. But only the root has the mean; the others divide an undefined number, and some of them stop.",
+)
+
 # %% [markdown] name="early_stop_explained"
-# With Gloo the last rank used its undefined number and stopped, and the rest wait for it. With NCCL every rank except 0 divides its own loss by $p$ and
+# With Gloo the last rank used its undefined number and stopped. With NCCL every rank except 0 divides its own loss by $p$ and
 # stops. The network was
 # fine. **If all ranks decide, all ranks must know the result**: use `all_reduce`, or let the root decide and broadcast the decision. (The waiting
 # ranks could not be freed; the world has started new ones.)
@@ -90,12 +119,8 @@ if mean >= 1.2:
 # %% [markdown] name="metrics"
 # ## 2. Which mean?
 #
-# Batches differ. Rank $r$ has $r+1$ samples and its loss is the mean over them. **Predict** which line below is the mean over all samples: the
+# Batches differ. Rank $r$ has $r+1$ samples and its loss is the mean over them. Which line below is the mean over all samples: the
 # mean of the ranks' means, or the sum of losses divided by the number of samples?
-
-# %% name="guess_mean"
-guess = ask("the mean of means", "sum over count", "both, they are equal")
-guess
 
 # %% name="mean"
 # %%ranks
@@ -113,17 +138,13 @@ if rank == 0:
 
 # %% name="reveal_mean"
 everything = torch.cat(world["losses"])
-print(f"you said: {guess.value}; all {everything.numel()} samples in one place: {everything.mean():.4f}")
+print(f"all {everything.numel()} samples in one place: {everything.mean():.4f}")
 
 # %% [markdown] name="mean_explained"
 # Send what can be added: sums and counts, side by side in one tensor, so that it costs one call. Sums add, and so do counts, histograms and the
 # entries of a confusion matrix. A median does not, nor does an area under a curve; for them the data must be gathered.
 #
-# Some questions need another operation than a sum. **Predict** the operation that answers "how long did the slowest rank take?"
-
-# %% name="guess_op"
-guess = ask("SUM", "AVG", "MAX", "MIN")
-guess
+# Some questions need another operation than a sum. Which one answers "how long did the slowest rank take?"
 
 # %% name="slowest"
 # %%ranks
@@ -141,18 +162,26 @@ for op in ("SUM", "AVG", "MAX", "MIN"):
 # ## 3. A tree
 #
 # If all ranks send to the root, it receives $p-1$ messages one after the other. But pairs can add at the same time, then pairs of pairs: a **binomial
-# tree**. **Predict**: how many steps for 8 ranks, and for 6?
+# tree**.
 
 # %% name="guess_steps"
-guess_8, guess_6 = IntText(description="8 ranks:"), IntText(description="6 ranks:")
-display(guess_8, guess_6)
+guess = predict(
+    "Pairs add, then pairs of pairs. How many steps for 6 ranks?", low=0, high=12, title="Steps of the tree for 6 ranks"
+)
+guess
 
 # %% name="watch"
 Player(schedules.flat_reduce(ranks=8), schedules.binomial_reduce(ranks=8))
 
-# %% name="reveal_steps"
+# %% name="reveal_steps" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks=6)
-print(f"you said {guess_8.value} and {guess_6.value}; it is {eight.steps} and {six.steps}")
+print(f"8 ranks: {eight.steps} steps, 6 ranks: {six.steps}")
+guess.reveal(
+    six.steps,
+    usual="2 or 4",
+    why="6 lies between powers of two. A step can halve the ranks that still hold something, rounded up: 6, 3, 2, 1.",
+)
 
 # %% [markdown] name="tree_explained"
 # $\lceil\lg p\rceil$ steps, where $\lg$ is the logarithm to base 2. Every rank except the root sends exactly once, after it has added everything that
@@ -215,17 +244,28 @@ check(tree_reduce)
 # %% name="answer"
 alpha, beta = 5e-6, 1 / 200e9  # 5 µs and 200 GB/s are assumed
 p = 1024
-print(f"you said {first_guess.value:g} µs")
 for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
     schedule = schedules.ALGORITHMS[name](p)
     times = [schedule.price(n, alpha, beta) for n in (8, 10**9)]
     print(f"{name:20} 8 bytes: {1e6 * times[0]:7.1f} µs     1 GB: {1e3 * times[1]:7.1f} ms")
 
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    1e6 * schedules.binomial_reduce(p).price(8, alpha, beta),
+    usual="5115 µs",
+    why="1023 messages must arrive if all go to the root, and they come one after the other. But pairs can add at the same time: ten steps are enough.",
+)
+
 # %% [markdown] name="compare_guess"
-# An all-reduce gives the sum to *all ranks*. **Predict**: how much longer than a reduce does it take for 8 bytes, with the best algorithm for each?
+# An all-reduce gives the sum to *all ranks*. How much longer does that take?
 
 # %% name="guess_compare"
-guess = ask("twice as long", "a little longer", "just as long")
+guess = predict(
+    "How long does an all-reduce of 8 bytes take, beside a reduce, with the best algorithm for each?",
+    choices=["twice as long", "a little longer", "just as long"],
+    title="An all-reduce takes, beside a reduce",
+)
 guess
 
 # %% name="compare"
@@ -234,17 +274,29 @@ for schedule in (reduce, everybody):
     microseconds = 1e6 * schedule.price(8, alpha, beta)
     print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
 
+# %% name="reveal_compare" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "just as long",
+    usual="twice as long",
+    why="first add, then send the sum back. But in recursive doubling both ranks of a pair send at the same time, so both have the sum at once.",
+)
+
 # %% [markdown] name="compare_explained"
-# It takes just as long: in the tree one rank of each pair sends and is then done; in *recursive doubling* ([All-reduce
+# In the tree one rank of each pair sends and is then done; in *recursive doubling* ([All-reduce
 # algorithms](08_all_reduce_algorithms.ipynb)) both send, at the same time. That is why many training loops simply call `all_reduce` for a metric. A
 # reduce sends fewer messages, which matters if links are shared, and it has one more advantage.
 #
 # ### Which ranks wait
 #
-# Rank 0 is half a second late. **Predict**: which ranks have to wait for it, in a reduce to rank 0, and in an all-reduce?
+# Rank 0 is half a second late.
 
 # %% name="guess_wait"
-guess = ask("all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce")
+guess = predict(
+    "Rank 0 is half a second late. Which ranks wait for it, in a reduce to rank 0 and in an all-reduce?",
+    choices=["all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce"],
+    title="Rank 0 is late: who waits",
+)
 guess
 
 
@@ -264,6 +316,14 @@ def waited_s(collective):
 for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce": dist.all_reduce}.items():
     print(f"{name:11}", [f"{seconds:.2f} s" for seconds in world.run(waited_s, collective)])
 
+# %% name="reveal_wait" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "all in the all-reduce, not all in the reduce",
+    usual="all wait in both",
+    why="collectives are said to wait for all. But a rank waits only for what it needs: in a reduce most ranks need nothing from rank 0. (With two ranks the other one sends to the root itself, and Gloo lets it wait.)",
+)
+
 # %% [markdown] name="waiting_explained"
 # In an all-reduce no rank can have the sum before the last rank calls it, so all ranks wait for all. In a reduce a rank may continue when its part
 # has been sent; with Gloo and a short tensor this holds for all ranks except the one that sends to the root. This is not promised: **a collective is
@@ -274,11 +334,7 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
 #
 # A reduce and an all-reduce on your ranks. `bench.seconds_of` runs on every rank: all begin together, and it gives the median of nine times of the
 # slowest rank. The model uses a binomial tree for the reduce and a ring for the all-reduce; $\alpha$ comes from the shortest reduce and $\beta$ from the
-# longest. **Predict** which is slower at 8 MiB.
-
-# %% name="guess_measure"
-guess = ask("reduce", "all_reduce", "about equal")
-guess
+# longest. Which is slower at 8 MiB?
 
 
 # %% name="timing"
@@ -347,6 +403,9 @@ for i, n in enumerate(sizes):
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·
 # R. Rabenseifner, *Optimization of Collective Reduction Operations*, ICCS 2004 ·
 # [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

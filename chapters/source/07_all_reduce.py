@@ -16,20 +16,26 @@ import statistics
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules, plots
+from allranks import Player, World, check, plots, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# A gradient has one number per parameter. In bfloat16 that is 2 bytes. **Guess now**: how many GB does each GPU send in one step? Section 6 has the answer.
+# A gradient has one number per parameter. In bfloat16 that is 2 bytes. Section 6 has the answer.
 
 # %% name="question"
 n = 7_000_000_000 * 2
-first_guess = FloatText(description="GB sent:")
 print(f"each GPU holds {n / 1e9:g} GB of gradients")
+first_guess = predict(
+    "32 GPUs, 14 GB of gradients each. How many GB does each GPU send in one all-reduce?",
+    low=1,
+    high=1000,
+    unit="GB",
+    log=True,
+    title="GB that each GPU sends",
+)
 first_guess
 
 # %% [markdown] name="why_mean"
@@ -52,11 +58,7 @@ print(f"{model.bias.grad.item():+.4f}")
 # %% [markdown] name="why_mean_guess"
 # Different shares give different gradients. If every rank used its own gradient, there would be $p$ different models after one step.
 #
-# **Predict.** What gradient would a single process have found with the samples of all ranks? Calculate it from the numbers above.
-
-# %% name="guess_mean"
-guess = FloatText(description="gradient:")
-guess
+# What gradient would a single process have found with the samples of all ranks? Calculate it from the numbers above.
 
 # %% name="mean_gradient"
 # %%ranks
@@ -94,12 +96,8 @@ for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
 # Integers also have `BAND`, `BOR` and `BXOR` (not on NCCL), and NCCL has `PREMUL_SUM`. Which one answers "did any rank see
 # a NaN?" Each rank contributes 0 or 1; `MAX` tells whether any rank did, `SUM` tells how many did.
 #
-# `AVG` seems to save you the division. **Predict**, for gradients of 60,000 in float16, whose largest finite value
-# is 65,504: which of these three ways gives 60,000?
-
-# %% name="guess_overflow"
-guess = ask("sum, then divide", "divide, then sum", "AVG", "two of them", "all three")
-guess
+# `AVG` seems to save you the division. Take gradients of 60,000 in float16, whose largest finite value
+# is 65,504. Which of these three ways gives 60,000?
 
 # %% name="overflow"
 # %%ranks
@@ -125,10 +123,14 @@ print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG
 # %% [markdown] name="in_place"
 # ## 3. In place
 #
-# **Predict** what rank 0 prints, then run. On rank 0 `x` is 1 before the call.
+# On rank 0 `x` is 1 before the call.
 
 # %% name="guess_in_place"
-guess = ask("sum, sum, None", "sum, 1, None", "1, 1, sum", "sum, 1, sum")
+guess = predict(
+    "Rank 0 prints `x, before, result`. `x` was 1. What does it print?",
+    choices=["`sum, sum, None`", "`sum, 1, None`", "`1, 1, sum`", "`sum, 1, sum`"],
+    title="`x, before, result`",
+)
 guess
 
 # %% name="in_place_run"
@@ -138,11 +140,31 @@ before = x
 result = dist.all_reduce(x)
 print(f"{x.item():g}, {before.item():g}, {result}")
 
+# %% name="reveal_in_place" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+PICTURE = """<svg viewBox="0 0 372 96" width="372" height="96" font-size="13" fill="currentColor">
+<text x="0" y="24" font-family="monospace">x</text><text x="0" y="66" font-family="monospace">before</text>
+<g fill="none" stroke="currentColor" stroke-width="1.6"><path d="M16 20C80 20 90 36 142 36m-8-4 8 4-8 4"/>
+<path d="M58 62C100 62 104 48 142 48m-8-4 8 4-8 4"/><rect x="146" y="18" width="72" height="50" rx="4"/></g>
+<text x="182" y="48" text-anchor="middle" font-weight="600">sum</text><text x="232" y="38">one memory,</text>
+<text x="232" y="56">two names</text><text x="146" y="90">result: None, nothing is returned</text></svg>"""
+guess.reveal(
+    "`sum, sum, None`",
+    usual="1",
+    why="`before = x` looks like a copy. It is a second name; `all_reduce` writes where both point.",
+    picture=PICTURE,
+)
+
 # %% [markdown] name="in_place_explained"
-# `before` is a second name for the same memory, and the call returns nothing. To make a copy, use `x.clone()`. The next cell calls it again on the same `x`: what is the result now?
+# To make a copy, use `x.clone()`. The next cell calls it again on the same `x`.
 
 # %% name="guess_twice"
-guess = IntText(description="every rank:")
+guess = predict(
+    "Four ranks hold 10 after the all-reduce of 1, 2, 3 and 4. What do they hold after a second one?",
+    low=0,
+    high=100,
+    title="Four ranks: after a second all-reduce",
+)
 guess
 
 # %% name="twice"
@@ -150,16 +172,20 @@ guess
 dist.all_reduce(x)
 print(f"{x.item():g}")
 
+# %% name="reveal_twice" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    40,
+    usual="10",
+    why="the sum is made already. But every rank contributes what it holds now, and that is the first sum: the second is p times as large, here four times 10.",
+)
+
 # %% [markdown] name="twice_explained"
-# Every rank contributed the first sum, so the second is $p$ times the first: 10 and then 40 with four ranks. Running a notebook cell twice, or averaging a gradient that was averaged
+# Running a notebook cell twice, or averaging a gradient that was averaged
 # already, is a mistake that raises no error.
 #
 # "In place" means in *memory*. The next cell sums the first **column** of a table of ones, a view with gaps. (NCCL refuses it, so
-# the cell uses Gloo and a CPU tensor.) **Predict** which entries change.
-
-# %% name="guess_view"
-guess = ask("the first column", "the first row", "only the corner", "none: an error")
-guess
+# the cell uses Gloo and a CPU tensor.)
 
 # %% name="view"
 # %%ranks
@@ -177,12 +203,18 @@ print(table)
 # ## 4. The same bits?
 #
 # Each rank draws 100,000 random numbers and all are summed. Then the notebook adds the same numbers itself, in the
-# order of ranks. **Predict**: what percentage of the 100,000 results differ, in at least one bit, between two ranks?
-# And between a rank and the notebook?
+# order of ranks. How many of the 100,000 results differ, in at least one bit, between two ranks,
+# and between a rank and the notebook?
 
 # %% name="guess_bits"
-guess_ranks, guess_notebook = FloatText(description="ranks, %:"), FloatText(description="notebook, %:")
-display(guess_ranks, guess_notebook)
+guess = predict(
+    "What percentage of the results differ, in at least one bit, between two ranks?",
+    low=0,
+    high=100,
+    unit="%",
+    title="Results that differ between two ranks",
+)
+guess
 
 # %% name="random_sums"
 # %%ranks
@@ -203,8 +235,16 @@ print("first rank and last rank:", percent_different(totals[0], totals[-1]))
 print("first rank and notebook: ", percent_different(totals[0], serial))
 print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
 
+# %% name="reveal_bits" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    100 * (totals[0] != totals[-1]).float().mean().item(),
+    usual="some",
+    why="floats depend on the order of additions. But a sum is made once and then copied to all, so every rank has the same bits; another order, as in the notebook, gives others.",
+)
+
 # %% [markdown] name="floats_explained"
-# Between ranks nothing differs, and PyTorch promises this: "After the call `tensor` is going to be bitwise identical in all
+# Between ranks PyTorch promises this: "After the call `tensor` is going to be bitwise identical in all
 # processes" (documentation of `all_reduce`). Training relies on that promise: replicas that start equal stay
 # equal only if each of them adds the same bits.
 #
@@ -223,6 +263,15 @@ print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0
 
 # %% name="watch"
 Player(schedules.ring_all_reduce(ranks=4))
+
+# %% name="guess_growth"
+ranks = [2**k for k in range(1, 11)]
+curve = predict(
+    "Sketch: bytes that each rank sends in a ring all-reduce of n bytes, from 2 to 1024 ranks.",
+    sketch={"x": ranks, "low": 0, "high": 8, "unit": "n", "x_label": "ranks"},
+    title="Bytes that each rank sends",
+)
+curve
 
 # %% [markdown] name="derive"
 # Chunk 0 is complete after step 3, on rank 3. The chunks travel around the ring twice. In the first pass, **reduce-scatter**, a rank adds the
@@ -263,6 +312,16 @@ below.semilogx(counts, [2 * (p - 1) for p in counts], marker="o")
 below.set(ylabel="steps, one after the other", xticks=counts, xticklabels=counts)
 growth
 
+# %% name="reveal_growth" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+curve.reveal(
+    lambda p: 2 * (p - 1) / p,
+    usual="a slope",
+    why="more ranks, more to send. But the chunks shrink as fast as their number grows; what grows is the number of steps.",
+    it="it levels off, below 2 n",
+    label="2 (p−1)/p · n",
+)
+
 # %% [markdown] name="growth_explained"
 # The bytes (above) stay below $2n$, but the steps (below) grow with $p$: 2046 for 1024 ranks. So "the time of a ring does not depend on the number of ranks" is only half true: it holds
 # for long tensors, whose time depends on the bytes, but not for short ones, whose time depends on the steps.
@@ -285,11 +344,14 @@ growth
 # %% [markdown] name="yours"
 # ### Your own ring
 #
-# First the common mistake of [Point to point](02_point_to_point.ipynb) again. Every rank sends to the right, then receives from the left; the tensor is one number. **Predict**: does it
-# work?
+# First the circle of [Point to point](02_point_to_point.ipynb) again: every rank sends to the right, then receives from the left. The tensor is one number.
 
 # %% name="guess_send_first"
-guess = ask("yes, one number fits in a buffer", "no, all of them wait")
+guess = predict(
+    "Every rank sends one number to the right, then receives from the left. Does it work?",
+    choices=["yes, one number fits in a buffer", "no, all of them wait"],
+    title="All send to the right first",
+)
 guess
 
 # %% tags=["raises-exception"] name="send_first"
@@ -300,8 +362,16 @@ dist.send(x, (rank + 1) % world_size)
 dist.recv(arriving, (rank - 1) % world_size)
 print(arriving.item())
 
+# %% name="reveal_send_first" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "no, all of them wait",
+    usual="yes",
+    why="one number fits into any buffer. But nothing promises a buffer: with Gloo a send returns when its receiver calls `recv`, and every receiver is itself in `send`.",
+)
+
 # %% [markdown] name="send_first_explained"
-# Each `send` waits until its receiver calls `recv`, and every receiver is itself in `send`. With Gloo the size does not matter. With NCCL it matters
+# With Gloo the size does not matter. With NCCL it matters
 # only between ranks that are connected already. Start the send *and*
 # the receive, and then `wait()` for both: you must not use either buffer before that. `swap` below does it with `batch_isend_irecv`, the fourth way
 # of *Point to point*, which works on NCCL too.
@@ -381,13 +451,10 @@ world.run(same_as_the_real_one, deadline=5)
 # In *flat* all ranks send to rank 0, which adds and sends the sum back. In a *tree* pairs add, then pairs of pairs, and the sum returns the same way.
 # In *recursive doubling* two ranks swap their whole sums; in each step the partner is twice as far away.
 #
-# **Predict** the fastest for 1 KB and the fastest for 1 GB.
+# Which is the fastest for 1 KB, and which for 1 GB?
 
-# %% name="guess_winner"
+# %% name="names"
 names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", "ring_all_reduce"]
-small = ask(*names, description="1 KB:")
-large = ask(*names, description="1 GB:")
-display(small, large)
 
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 200e9
@@ -401,10 +468,19 @@ plots.scaling([schedules.ALGORITHMS[name](32) for name in names], [10**k for k i
 
 # %% name="answer"
 ring = schedules.ring_all_reduce(ranks=32)
-print(f"you guessed {first_guess.value:g} GB; each GPU sends {max(ring.bytes_sent(n)) / 1e9:.1f} GB")
+sent = max(ring.bytes_sent(n)) / 1e9
 print(f"bytes alone:          {1e3 * ring.price(n, 0, beta):8.1f} ms")
 print(f"with 5 µs a message:  {1e3 * ring.price(n, alpha, beta):8.1f} ms")
 print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    sent,
+    usual="434 GB",
+    why="31 others × 14 GB. But sums are made on the way: each chunk goes round twice, once to be added and once to be handed out, 2 · 31/32 · 14 GB.",
+    marks={"n": 14},
+)
 
 # %% [markdown] name="answer_explained"
 # Such figures hold only under their conditions: bandwidth per direction, one call for all gradients, no overlap with the backward pass. The last line
@@ -416,11 +492,7 @@ print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
 # Now test the model. The next cell times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times. Because of the barrier all ranks begin
 # together. On a GPU a call only *starts* the work, so `now` waits for the work before it reads the clock.
 #
-# **Predict**: when the tensor grows from 1 KiB to 4 KiB, the time ...
-
-# %% name="guess_growth"
-guess = ask("hardly changes", "doubles", "grows fourfold")
-guess
+# How does the time change when the tensor grows from 1 KiB to 4 KiB?
 
 # %% name="timings"
 # %%ranks
@@ -494,11 +566,7 @@ figure
 #
 # ### The mistake that is not reported
 #
-# Rank 0 contributes an int32, the others float32, with Gloo again, because NCCL leaves this undefined. **Predict**: error, hang, or a number?
-
-# %% name="guess_dtype"
-guess = ask("an error on every rank", "they wait for ever", "numbers, and they are wrong")
-guess
+# Rank 0 contributes an int32, the others float32, with Gloo again, because NCCL leaves this undefined. Error, hang, or a number?
 
 # %% tags=["raises-exception"] name="dtype"
 # %%ranks --deadline 5
@@ -550,6 +618,9 @@ print(x.item())
 # [Gloo, allreduce.cc](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) ·
 # R. Graham et al., *Scalable Hierarchical Aggregation Protocol (SHArP)*, COMHPC 2016 ·
 # M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -14,19 +14,24 @@ import math
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, cost, plots, schedules, explore
+from allranks import Player, World, bench, check, cost, explore, plots, predict, predictions, schedules
 from allranks.wire import run
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now.** Suppose that a message takes 5 µs plus its bytes at 200 GB/s. For the 4 bytes, how many *times* longer does the ring take than the best algorithm? Section 5 has the answer.
+# Suppose that a message takes 5 µs plus its bytes at 200 GB/s. Section 5 has the answer for the 4 bytes.
 
 # %% name="question"
-first_guess = FloatText(description="times:")
+first_guess = predict(
+    "4 bytes on 1024 GPUs: how many times longer does the ring take than the best algorithm?",
+    low=1,
+    high=1000,
+    log=True,
+    title="For 4 bytes the ring takes longer by",
+)
 first_guess
 
 # %% [markdown] name="flat"
@@ -51,15 +56,10 @@ def flat_all_reduce(tensor):
 
 
 # %% [markdown] name="flat_guess"
-# The tensor has 1000 bytes. **Predict**: how many bytes does rank 0 send, and how many does each of the others? `world.trace` runs the function on the live ranks and records their messages.
-
-# %% name="guess_flat"
-guess_root, guess_others = IntText(description="rank 0:"), IntText(description="the others:")
-display(guess_root, guess_others)
+# The tensor has 1000 bytes. How many bytes does rank 0 send, and how many does each of the others? `world.trace` runs the function on the live ranks and records their messages.
 
 # %% name="flat_trace"
 _, trace = world.trace(lambda: flat_all_reduce(torch.ones(250)))
-print(f"you said {guess_root.value} and {guess_others.value}")
 print("bytes sent by each rank:", trace.bytes_sent())
 
 # %% [markdown] name="flat_explained"
@@ -74,19 +74,29 @@ print("bytes sent by each rank:", trace.bytes_sent())
 # ## 2. A tree
 #
 # Other ranks can add too: one rank of each pair adds, then these ranks form pairs, and so on. This is a **binomial tree**. The sum returns the same way.
-#
-# **Predict**: how many steps for 8 ranks, up and down together? The flat algorithm, on the left, needs 14.
+# The flat algorithm, on the left, needs 14.
 
 # %% name="guess_tree"
-guess = IntText(description="steps:")
+guess = predict(
+    "How many steps does the tree take for 8 ranks, up and down together?",
+    low=0,
+    high=16,
+    title="Steps of the tree for 8 ranks",
+)
 guess
 
 # %% name="watch_tree"
 Player(schedules.flat_all_reduce(ranks=8), schedules.tree_all_reduce(ranks=8))
 
-# %% name="reveal_tree"
+# %% name="reveal_tree" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 tree = schedules.tree_all_reduce(ranks=8)
-print(f"you said {guess.value}, it takes {tree.steps}; for 1024 ranks {2 * math.ceil(math.log2(1024))}")
+print(f"8 ranks: {tree.steps} steps, 1024 ranks: {2 * math.ceil(math.log2(1024))}")
+guess.reveal(
+    tree.steps,
+    usual="3",
+    why="three steps bring all numbers to one rank, because 8 is 2 · 2 · 2. But then one rank has the sum, and three more steps return it.",
+)
 
 # %% [markdown] name="tree_explained"
 # With $\lg p$ for the logarithm to base 2, rounded up,
@@ -101,19 +111,30 @@ print(f"you said {guess.value}, it takes {tree.steps}; for 1024 ranks {2 * math.
 # When a pair adds, *both* ranks can have the sum: let both send to each other. In step $k$ every rank swaps its whole
 # sum with the rank whose number differs in bit $k$: with `rank ^ 1`, then `rank ^ 2`, then `rank ^ 4`. This is **recursive doubling**.
 #
-# **Predict** the partner of rank 5 in the second step, and after how many steps 8 ranks are done.
+# Who is the partner of rank 5 in the second step?
 
 # %% name="guess_doubling"
-guess_partner, guess_steps = IntText(description="partner:"), IntText(description="steps:")
-display(guess_partner, guess_steps)
+guess = predict(
+    "Recursive doubling: after how many steps are 8 ranks done?",
+    low=0,
+    high=16,
+    title="Steps of recursive doubling for 8 ranks",
+)
+guess
 
 # %% name="watch_doubling"
 Player(schedules.recursive_doubling_all_reduce(ranks=8))
 
-# %% name="reveal_doubling"
+# %% name="reveal_doubling" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 swaps = schedules.recursive_doubling_all_reduce(ranks=8)
 partner = next(move.dst for move in swaps.by_step[1] if move.src == 5)
-print(f"you said {guess_partner.value} and {guess_steps.value}: rank {partner}, and {swaps.steps} steps")
+print(f"rank 5 swaps with rank {partner} in the second step")
+guess.reveal(
+    swaps.steps,
+    usual="6",
+    why="the tree took six. But here both ranks of a pair have the sum after each step, so nothing must be returned.",
+)
 
 # %% [markdown] name="doubling_explained"
 # This takes half the steps of the tree, because the sum need not be sent back: $T = \lg p\,(\alpha + n\beta)$. No algorithm can have fewer steps,
@@ -142,15 +163,27 @@ for function in (flat_all_reduce, doubling):
     print(f"{function.__name__:16} {1e6 * outcome.seconds:6.2f} µs for 1000 bytes on 8 ranks")
 
 # %% [markdown] name="six_guess"
-# Now six ranks. **Predict.**
+# Now six ranks.
 
 # %% name="guess_six"
-guess = ask("it works", "some ranks get a wrong sum", "a rank sends to a rank that isn't there")
+guess = predict(
+    "The same code on six ranks: what happens?",
+    choices=["it works", "some ranks get a wrong sum", "a rank sends to a rank that isn't there"],
+    title="Recursive doubling on six ranks",
+)
 guess
 
 # %% name="six"
 outcome = run(doubling, ranks=6, args=(torch.ones(250),))
 print(outcome.failure)
+
+# %% name="reveal_six" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "a rank sends to a rank that isn't there",
+    usual="some ranks get a wrong sum",
+    why="a rank without a partner might be left out. But `rank ^ 2**k` is a number for every rank, and for some it is the number of a rank that does not exist.",
+)
 
 # %% [markdown] name="six_explained"
 # The partner `rank ^ 2**k` exists for all ranks only if $p$ is a power of two. The usual fix, taken from MPICH, is the **fold**: let $q$ be the
@@ -216,18 +249,14 @@ check(recursive_doubling_all_reduce)
 # Recursive doubling swaps *whole* vectors: $n\lg p$ bytes per rank, where the ring sends less than $2n$. **Rabenseifner** combines the ring's idea
 # with the partners of recursive doubling: first a reduce-scatter in which the pieces halve in each step, then an all-gather in which they double.
 #
-# **Predict.** For 8 ranks and 840 bytes: how many bytes does a rank send? The ring, on the right, sends 1470 in 14 steps.
-
-# %% name="guess_halving"
-guess = IntText(description="bytes:")
-guess
+# For 8 ranks and 840 bytes, how many bytes does a rank send? The ring, on the right, sends 1470 in 14 steps.
 
 # %% name="watch_halving"
 halving, ring = schedules.rabenseifner_all_reduce(ranks=8), schedules.ring_all_reduce(ranks=8)
 Player(halving, ring, nbytes=840)
 
 # %% name="reveal_halving"
-print(f"you said {guess.value}; {max(halving.bytes_sent(840))} bytes in {halving.steps} steps")
+print(f"{max(halving.bytes_sent(840))} bytes in {halving.steps} steps")
 for p in (8, 12):
     sent = max(schedules.rabenseifner_all_reduce(p).bytes_sent(8400))
     print(f"p = {p:2}: at most {sent / 8400:.2f} n from one rank, the ring {2 * (p - 1) / p:.2f} n")
@@ -245,7 +274,11 @@ for p in (8, 12):
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "double binary tree"]
-guess = ask(*choices, description="least:")
+guess = predict(
+    "Ranks 0 to 7 on one machine, 8 to 15 on another: with which do the fewest bytes cross?",
+    choices=choices,
+    title="Fewest bytes between two machines",
+)
 guess
 
 # %% name="crossing"
@@ -257,6 +290,14 @@ for name in choices:
         crossing = [m for m in schedule.moves if (machine(m.src), machine(m.dst)) == (0, 1)]
         row.append(sum(sizes[c] for m in crossing for c in m.chunks) / 2**20)
     print(f"{name:20}{row[0]:16.2f} n{row[1]:10.2f} n")
+
+# %% name="reveal_cross" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    choices[0],
+    usual="rabenseifner",
+    why="it has the bytes of the ring in fewer steps. But it starts with the farthest partner and the largest pieces; of the ring only one link goes to the other machine.",
+)
 
 # %% [markdown] name="crossing_explained"
 # If neighbours are on one machine, only one link of the ring goes to the other machine: 1.88 $n$. Rabenseifner starts with the farthest partner and
@@ -281,11 +322,7 @@ Player(schedules.double_binary_tree_all_reduce(ranks=8, segments=4), layout="rin
 # %% [markdown] name="segments_guess"
 # There is none: a rank that adds in one tree is a leaf in the other. NCCL makes its second tree in the same way: it mirrors the first, or shifts it by one rank (`src/graph/trees.cc`).
 #
-# **Predict**: 10 MB on 32 ranks. How many segments should each half have?
-
-# %% name="guess_segments"
-guess = ask("one", "about four", "about a hundred", "as many as possible")
-guess
+# Take 10 MB on 32 ranks. How many segments should each half have?
 
 # %% name="segments"
 tried = [2**j for j in range(9)]
@@ -302,11 +339,7 @@ figure
 # %% [markdown] name="price"
 # ## 5. The competition
 #
-# Now compare all of them on 32 ranks, with 5 µs for each message and 200 GB/s in each direction (assumed). **Predict**: up to about which size is recursive doubling the fastest?
-
-# %% name="guess_lead"
-guess = ask("1 KB", "1 MB", "1 GB", "never")
-guess
+# Now compare all of them on 32 ranks, with 5 µs for each message and 200 GB/s in each direction (assumed).
 
 # %% name="competition"
 explore.crossover(ranks=32, nbytes=1e6, alpha_s=alpha, bytes_per_s=1 / beta)
@@ -318,10 +351,14 @@ explore.crossover(ranks=32, nbytes=1e6, alpha_s=alpha, bytes_per_s=1 / beta)
 #
 # $$n = \frac{(a'-a)\,\alpha}{(b-b')\,\beta},$$
 #
-# if this is above 0; otherwise one of them is never slower. **Predict**: ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24?
+# if this is above 0; otherwise one of them is never slower. Now ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24:
 
 # %% name="guess_crossing"
-guess = ask("on both", "on 32 only", "on 24 only", "on neither", description="they cross:")
+guess = predict(
+    "The times of ring and Rabenseifner over the size: do the two lines cross on 32 ranks, and on 24?",
+    choices=["on both", "on 32 only", "on 24 only", "on neither"],
+    title="Ring and Rabenseifner cross",
+)
 guess
 
 
@@ -338,9 +375,16 @@ def in_kb(n):
 
 
 pairs = [("tree", "ring"), ("recursive doubling", "rabenseifner"), ("rabenseifner", "ring")]
-print(f"you said {guess.value}")
 for p in (4, 24, 32, 1024):
     print(f"p = {p:4}:", ",  ".join(f"{a} | {b} {in_kb(crossing(a, b, p, alpha, beta))}" for a, b in pairs))
+
+# %% name="reveal_crossing" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "on 24 only",
+    usual="on both",
+    why="two good algorithms should each have sizes of their own. But on 32 ranks both send the same bytes, and the one with fewer steps is never slower; on 24 Rabenseifner pays for the fold.",
+)
 
 # %% [markdown] name="crossing_formula_explained"
 # The algorithm left of the bar is faster below that size. Now the opening question. We use the formulas, because with 1024 ranks there are many messages to add up:
@@ -352,18 +396,21 @@ for what, n in (("4 bytes", 4), ("14 GB", n_gradients)):
     doubling_s = lg * (alpha + n * beta)
     ring_s = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
     print(f"{what:8} recursive doubling {1e3 * doubling_s:9.3f} ms   ring {1e3 * ring_s:9.3f} ms")
-print(f"you guessed {first_guess.value:g} times; it is {2 * (p - 1) / lg:.0f} for very short vectors")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    2 * (p - 1) / lg,
+    usual="2",
+    why="for long vectors algorithms differ by little. But for 4 bytes only the steps count: 2046 against 10.",
+)
 
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# The model says what should happen if every rank has its own link. Your ranks may share cores and memory. **Predict** which is faster for 8 MiB
+# The model says what should happen if every rank has its own link. Your ranks may share cores and memory. Which is faster for 8 MiB
 # on *this* machine, recursive doubling or flat. (Recursive doubling runs only if the world size is a power of two.) `bench.seconds_of` runs on every
 # rank and gives the median of nine calls on the slowest rank.
-
-# %% name="guess_here"
-guess = ask("flat is faster", "recursive doubling is faster")
-guess
 
 
 # %% name="timing"
@@ -445,16 +492,10 @@ def tuner_latency_us(nodes, gpus=8):
 
 
 # %% [markdown] name="tuner_guess"
-# Inside a machine NCCL's tree is a *chain*; it branches only between machines. **Predict** which has the lower latency on one machine of 8
+# Inside a machine NCCL's tree is a *chain*; it branches only between machines. Which has the lower latency on one machine of 8
 # GPUs, and how many times lower it is on 128 machines.
 
-# %% name="guess_tuner"
-guess_one = ask("ring", "tree", description="1 machine:")
-guess_many = FloatText(description="128, times:")
-display(guess_one, guess_many)
-
 # %% name="tuner_table"
-print(f"you said {guess_one.value} and {guess_many.value:g} times")
 machines = [1, 2, 4, 8, 16, 32, 64, 128]
 ring_us, tree_us = zip(*map(tuner_latency_us, machines), strict=True)
 print(f"ring over tree: {ring_us[0] / tree_us[0]:.2f} on 1 machine, {ring_us[-1] / tree_us[-1]:.1f} on 128")
@@ -522,6 +563,9 @@ figure
 # [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) ·
 # [NCCL, environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
 # [Gloo, allreduce.cc](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -13,20 +13,25 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules
+from allranks import Player, World, bench, check, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now.** The weights are bfloat16, 2 bytes each, 14 GB in all. In one forward pass every GPU needs all of them. How many
-# GB does each GPU *receive*, and how many does it *send*? Section 5 has the answer.
+# The weights are bfloat16, 2 bytes each, 14 GB in all. In one forward pass every GPU needs all of them. Section 5 has
+# the answer.
 
 # %% name="question"
-first_received, first_sent = FloatText(description="received:"), FloatText(description="sent:")
-display(first_received, first_sent)
+first_guess = predict(
+    "How many GB does each of the 8 GPUs receive in one forward pass?",
+    low=0.0,
+    high=28.0,
+    unit="GB",
+    title="GB that each GPU receives",
+)
+first_guess
 
 # %% [markdown] name="promise"
 # ## 1. What it promises
@@ -55,18 +60,32 @@ print(as_list[-1].tolist(), as_one.tolist())
 #
 # A script that must run on all of them takes what is there: `getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor`.
 #
-# How big is the result? Every rank has a piece of 1000 numbers. **Predict** how many numbers the result has with 4 ranks, and with 1024.
+# How big is the result? Every rank has a piece of 1000 numbers.
 
 # %% name="guess_growth"
-guess_4, guess_1024 = IntText(description="4 ranks:"), IntText(description="1024:")
-display(guess_4, guess_1024)
+guess = predict(
+    "Every rank has a piece of 1000 numbers. How many numbers has the result with 1024 ranks, on each rank?",
+    low=100,
+    high=10000000,
+    log=True,
+    title="Numbers in the result with 1024 ranks",
+)
+guess
 
 # %% name="growth"
-for p, guess in ((4, guess_4), (1024, guess_1024)):
-    print(f"{p:5} ranks: you said {guess.value}, the result has {1000 * p} numbers on every rank")
+for p in (4, 1024):
+    print(f"{p:5} ranks: the result has {1000 * p} numbers on every rank")
+
+# %% name="reveal_growth" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    1000 * 1024,
+    usual="1000",
+    why="an all-reduce leaves the size as it was. An all-gather keeps every piece, so the result is p times as large, on every rank.",
+)
 
 # %% [markdown] name="growth_explained"
-# An all-reduce leaves the size as it was. An all-gather makes it $p$ times as large, **on every rank**. So first ask: is there enough memory for the result?
+# So first ask: is there enough memory for the result?
 
 # %% [markdown] name="layer"
 # ## 2. A layer with sharded weights
@@ -90,10 +109,14 @@ print(tuple(shard.shape), tuple(weight.shape), torch.equal(outputs, inputs @ who
 # Between layers a rank holds $\tfrac1p$ of the parameters, plus the one layer that is being used. The cost is this all-gather for every layer in the
 # forward pass, and again in the backward pass if the rows were freed.
 #
-# Now the backward pass. `shard` is a parameter, so it should get a gradient. **Predict**: does it get one through the gathered tensor?
+# Now the backward pass. `shard` is a parameter, so it should get a gradient.
 
 # %% name="guess_grad"
-guess = ask("yes, autograd sees through", "no, and nothing is said", "no, and there is an error")
+guess = predict(
+    "Does `shard` get a gradient through the tensor that `all_gather` gathered?",
+    choices=["yes, autograd sees through", "no, and nothing is said", "no, and there is an error"],
+    title="A gradient through `all_gather`?",
+)
 guess
 
 # %% tags=["raises-exception"] name="grad"
@@ -103,8 +126,16 @@ parts = [torch.empty(3, 8) for _ in range(world_size)]
 dist.all_gather(parts, parameter)
 print(torch.cat(parts).requires_grad)
 
+# %% name="reveal_grad" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "no, and nothing is said",
+    usual="yes",
+    why="almost every operation of torch has a gradient. But `dist.all_gather` moves numbers into tensors that autograd does not connect with `shard`.",
+)
+
 # %% [markdown] name="grad_explained"
-# The collectives called as `dist.…` move numbers, and autograd does not see them. (It does see those of `torch.distributed._functional_collectives`,
+# Autograd does not see the collectives called as `dist.…`. (It does see those of `torch.distributed._functional_collectives`,
 # which is still a private interface, and the older ones of `torch.distributed.nn.functional`, most of which torch 2.13 calls deprecated.) If a
 # contrastive loss gathers the embeddings of all ranks in this way, it gets no gradient through the gathered tensors, and there is no error.
 # (`all_gather_single` does raise an error in torch 2.13, about a view that was changed in place: the message is strange, but the failure is safe.)
@@ -117,19 +148,28 @@ print(torch.cat(parts).requires_grad)
 #
 # You know this from the all-reduce: it is the second pass. Each rank first sends its own piece to the right, and then each piece that it receives from the left.
 #
-# **Predict**: with four ranks, which of the four pieces does rank 0 send last? Then step through it.
+# Lock in an answer, then step through it.
 
 # %% name="guess_last"
-guess = IntText(description="piece:")
+guess = predict(
+    "Four ranks: which piece does rank 0 send last?",
+    choices=["piece 0", "piece 1", "piece 2", "piece 3"],
+    title="Rank 0 sends last",
+)
 guess
 
 # %% name="watch"
 ring = schedules.ring_all_gather(ranks=4)
 Player(ring)
 
-# %% name="reveal_last"
+# %% name="reveal_last" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 last = [move.chunks[0] for move in ring.moves if move.src == 0][-1]
-print(f"you said {guess.value}, rank 0 sends piece {last} last; it never sends piece 1, its neighbour's own")
+guess.reveal(
+    f"piece {last}",
+    usual="piece 3",
+    why="3 is the last number. But the pieces come from the left: first rank 3's, then rank 2's. Piece 2 is the last one that rank 0 passes on; it never sends piece 1, its neighbour's own.",
+)
 
 # %% [markdown] name="yours"
 # **Write it.** The result holds the pieces in rank order, so each is received directly in its place: `pieces[i]` is a view of rank $i$'s place.
@@ -190,26 +230,36 @@ Player(trace)
 # partner 1, 2, 4 ... ranks away; this needs a power of two. **Bruck**'s algorithm works for any $p$: in step $k$ a rank sends its pieces, or as many
 # of them as are still missing there, to the rank $2^k$ places to its left.
 #
-# **Predict**: how many steps does Bruck take for 6 ranks? And does it send more bytes than the ring?
+# How many steps does that take for 6 ranks?
 
 # %% name="guess_bruck"
-guess_steps = IntText(description="steps:")
-guess_bytes = ask("more bytes", "the same")
-display(guess_steps, guess_bytes)
+guess = predict(
+    "Bruck's algorithm on 6 ranks: does a rank send more bytes than in the ring?",
+    choices=["more bytes", "the same", "fewer bytes"],
+    title="Bruck beside the ring",
+)
+guess
 
 # %% name="watch_bruck"
 Player(schedules.bruck_all_gather(ranks=6), schedules.ring_all_gather(ranks=6))
 
 # %% name="reveal_bruck"
-print(f"you said {guess_steps.value} steps, {guess_bytes.value}")
 for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
     schedule = build(6)
     print(
         f"{schedule.algorithm:6}: {schedule.steps} steps, each rank sends {schedule.bytes_sent(6000)[0]} of 6000 bytes"
     )
 
+# %% name="seen_bruck" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the same",
+    usual="more bytes",
+    why="fewer steps usually cost bytes. But each rank must receive the other five pieces, and here too no piece arrives twice.",
+)
+
 # %% [markdown] name="bruck_explained"
-# It sends the same bytes: each rank must receive the other $p-1$ pieces, and no piece arrives twice. It takes $\lceil\lg p\rceil$ steps; fewer are
+# It takes $\lceil\lg p\rceil$ steps; fewer are
 # impossible, because the number of pieces on a rank can at most double in each step. Bruck reaches both bounds at once, so by the formulas no
 # algorithm is better. (It needs a local copy at the end, to put the pieces in rank order.)
 
@@ -228,12 +278,20 @@ for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
 # %% name="answer"
 n, p, alpha, beta = 14e9, 8, 5e-6, 1 / 200e9
 moved = max(schedules.ring_all_gather(p).bytes_sent(int(n)))
-print(f"you said {first_received.value:g} received and {first_sent.value:g} sent")
 print(f"each GPU receives {moved / 1e9:.2f} GB and sends {moved / 1e9:.2f} GB: all but its own eighth")
 print(f"time at 200 GB/s: {1e3 * schedules.ring_all_gather(p).price(int(n), alpha, beta):.1f} ms, in one call")
 for layers in (32, 320):
     each = schedules.ring_all_gather(p).price(int(n / layers), alpha, beta)
     print(f"in {layers:3} calls, one a layer: {1e3 * layers * each:.1f} ms")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    moved / 1e9,
+    usual="14 GB",
+    why="it needs all of the weights. But its own eighth is there already. (It also sends as much: an eighth to each of the seven others.)",
+    marks={"all": 14},
+)
 
 # %% [markdown] name="answer_explained"
 # One call for each layer costs a little more $\alpha$, but saves memory, which is the purpose of sharding. FSDP starts the next layer's all-gather
@@ -243,12 +301,8 @@ for layers in (32, 320):
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of twelve. **Predict** for the
-# last row, with pieces of 4 MiB. Compare the all-gather with an all-reduce of a tensor as large as the all-gather's result. The all-gather takes ...
-
-# %% name="guess_half"
-guess = ask("about half as long", "about as long", "longer")
-guess
+# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of twelve. Look at the
+# last row, with pieces of 4 MiB. Compare the all-gather with an all-reduce of a tensor as large as the all-gather's result. Does the all-gather take half as long?
 
 # %% name="timings"
 totals, measured = [1024 * 4**k * world.ranks for k in range(7)], {}
@@ -280,11 +334,15 @@ for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
 # ## 6. Pitfalls
 #
 # Sentences have different lengths. The last rank has one number more than the others, and every rank makes its tensors large enough for that.
-# **Predict** for Gloo. (The cell makes a group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb).)
+# (The cell makes a group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb).)
 
 # %% name="guess_unequal"
 choices = ["it works", "an error", "numbers, and they are wrong"]
-guess = ask(*choices)
+guess = predict(
+    "The last rank's piece has one number more, and every rank makes room for it. What does Gloo do?",
+    choices=choices,
+    title="Pieces of unequal length with Gloo",
+)
 guess
 
 # %% tags=["raises-exception"] name="unequal"
@@ -296,9 +354,16 @@ out = [torch.empty(length, device="cpu") for length in lengths]
 dist.all_gather(out, mine.cpu(), group=gloo)
 print(out)
 
+# %% name="reveal_unequal" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    choices[1],
+    usual="it works",
+    why="every rank has the right tensors. But Gloo's all-gather needs equal sizes, and says so. (Under NCCL torch makes broadcasts of such a call, and it works.)",
+)
+
 # %% [markdown] name="unequal_explained"
-# Gloo needs equal sizes, and its error says so. (For NCCL torch makes a broadcast from each rank of such a call, and it works:
-# `ProcessGroupNCCL.cpp`.) The padding of [Gather](05_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
+# (What torch does for NCCL is in `ProcessGroupNCCL.cpp`.) The padding of [Gather](05_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
 
 # %% name="padded"
 # %%ranks
@@ -312,11 +377,7 @@ dist.all_gather_single(rows, padded)
 print([row[:k].tolist() for row, k in zip(rows.view(world_size, -1), lengths.tolist(), strict=True)])
 
 # %% [markdown] name="dtype_guess"
-# The second mistake is easy to make: the piece is an integer, and the tensors to receive are made with `torch.zeros(1)`. **Predict.**
-
-# %% name="guess_dtype"
-guess = ask(*choices)
-guess
+# The second mistake is easy to make: the piece is an integer, and the tensors to receive are made with `torch.zeros(1)`.
 
 # %% tags=["raises-exception"] name="dtype"
 # %%ranks --deadline 5
@@ -328,11 +389,7 @@ dist.all_gather(out, mine)
 # `torch.tensor([0])` is int64 and `torch.zeros(1)` float32; on one rank torch can see this, and raises an error. (Between ranks it does not check.)
 # Make the tensors with `torch.empty_like(mine)`.
 #
-# The third mistake you know from [Gather](05_gather.ipynb): `[torch.empty(2)] * world_size` is one tensor, $p$ times. **Predict** what it holds afterwards.
-
-# %% name="guess_alias"
-guess = ask("rank 0's piece", "the last rank's piece", "an error")
-guess
+# The third mistake you know from [Gather](05_gather.ipynb): `[torch.empty(2)] * world_size` is one tensor, $p$ times. What does it hold afterwards?
 
 # %% tags=["raises-exception"] name="alias"
 # %%ranks --deadline 5
@@ -391,6 +448,9 @@ print([t.tolist() for t in out])
 # S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, PVLDB 16(12), 2023, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·
 # [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

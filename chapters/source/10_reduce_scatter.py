@@ -13,20 +13,25 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules
+from allranks import Player, World, bench, check, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now**: with Adam in mixed precision, how many GB does each of the 32 GPUs need for parameters, gradients and optimizer, if each keeps
-# everything, and if each keeps as little as possible? Section 5 has the answer.
+# With Adam in mixed precision each GPU keeps parameters, gradients and the optimizer's state. Section 5 has the answer to this question:
 
 # %% name="question"
-first_all, first_least = FloatText(description="everything:"), FloatText(description="least:")
-display(first_all, first_least)
+first_guess = predict(
+    "How many GB does each of the 32 GPUs need if each keeps as little as possible? (If each keeps everything, it is 112 GB.)",
+    low=0.1,
+    high=112,
+    unit="GB",
+    log=True,
+    title="GB if each GPU keeps the least",
+)
+first_guess
 
 # %% [markdown] name="promise"
 # ## 1. What it promises
@@ -34,11 +39,7 @@ display(first_all, first_least)
 # **Every** rank contributes a full vector, cut into $p$ chunks. Afterwards rank $r$ holds chunk $r$ of the elementwise sum over all ranks, and
 # nothing else. (Some texts draw each rank with only *one* chunk. This is wrong: then there would be nothing to add.)
 #
-# Below, chunk $c$ of rank $r$ is the single number $(r+1)\cdot10^c$. **Predict** what rank 1 holds at the end.
-
-# %% name="guess_promise"
-guess = FloatText(description="rank 1:")
-guess
+# Below, chunk $c$ of rank $r$ is the single number $(r+1)\cdot10^c$. What does rank 1 hold at the end?
 
 # %% name="promise_run"
 # %%ranks
@@ -57,10 +58,14 @@ print(full.tolist(), "->", mine.item())
 # %% [markdown] name="two_in_a_row"
 # ## 2. All-reduce is reduce-scatter, then all-gather
 #
-# After a reduce-scatter the sum of every chunk is on one rank. Which step is missing for an all-reduce? **Predict** what the last line prints, before you run it.
+# After a reduce-scatter the sum of every chunk is on one rank. Which step is missing for an all-reduce?
 
 # %% name="guess_equal"
-guess = ask("not even close", "close, other bits", "the same bits")
+guess = predict(
+    "A reduce-scatter, then an all-gather, beside one all-reduce: are the results equal?",
+    choices=["not even close", "close, other bits", "the same bits"],
+    title="Reduce-scatter, then all-gather, beside an all-reduce",
+)
 guess
 
 # %% name="two_in_a_row_run"
@@ -75,28 +80,45 @@ at_once = values.clone()
 dist.all_reduce(at_once)
 print("close:", torch.allclose(both, at_once, atol=1e-5), " same bits:", torch.equal(both, at_once))
 
+# %% name="reveal_equal" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the same bits"
+    if all(torch.equal(a, b) for a, b in zip(world["both"], world["at_once"], strict=True))
+    else "close, other bits",
+    usual="close, other bits",
+    why="two algorithms may add in different orders. Whether they do depends on the backend: with Gloo the bits are the same, and section 6 finds out why.",
+)
+
 # %% [markdown] name="two_in_a_row_explained"
-# They are always the same up to rounding, but not always in the same bits, because two algorithms may add in different orders. (With Gloo the bits are
-# the same; section 6 finds out why.)
+# Both are always the same up to rounding.
 #
-# The ring's two passes are exactly these two collectives. On the left you see the first pass alone, on the right the whole all-reduce. **Predict**:
-# on the left, with four ranks, rank 0 must end with chunk 0. Which chunk does it send first?
+# The ring's two passes are exactly these two collectives. On the left you see the first pass alone, on the right the whole all-reduce.
+# On the left, with four ranks, rank 0 must end with chunk 0.
 
 # %% name="guess_first"
-guess = IntText(description="chunk:")
+guess = predict(
+    "Rank 0 must end with chunk 0. Which chunk does it send first?",
+    choices=["chunk 0", "chunk 1", "chunk 2", "chunk 3"],
+    title="Rank 0 sends first",
+)
 guess
 
 # %% name="watch"
 ring = schedules.ring_reduce_scatter(ranks=4)
 Player(ring, schedules.ring_all_reduce(ranks=4))
 
-# %% name="reveal_first"
+# %% name="reveal_first" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
 first = next(move.chunks[0] for move in ring.moves if move.src == 0)
-print(f"you said {guess.value}, rank 0 sends chunk {first} first; {ring.steps} steps")
+guess.reveal(
+    f"chunk {first}",
+    usual="chunk 0",
+    why="in the all-reduce rank 0 begins with chunk 0. But then it ends with chunk 1. A chunk ends p - 1 ranks after its start, so chunk 0 must start on rank 1.",
+)
 
 # %% [markdown] name="first_explained"
-# A chunk collects one contribution on each rank and ends $p-1$ ranks after its start. So chunk 0 starts on rank 1, and rank 0 sends chunk $p-1$
-# first. In the all-reduce on the right each chunk starts one rank earlier, and rank 0 ends with chunk 1. This does not matter there, because all
+# A chunk collects one contribution on each rank. In the all-reduce on the right each chunk starts one rank earlier, and rank 0 ends with chunk 1. This does not matter there, because all
 # chunks are sent to all ranks afterwards. Here it matters.
 
 # %% [markdown] name="yours"
@@ -150,11 +172,17 @@ check(ring_reduce_scatter)
 #
 # **Recursive halving**: send a partner one half of the vector, and add what it sends you to the other half. Then do the same with a quarter, and so on.
 #
-# **Predict**: 8 ranks, a vector of 800 bytes. How many bytes does a rank send in the first step, and in all?
+# Take 8 ranks and a vector of 800 bytes; in the first step a rank sends 400.
 
 # %% name="guess_halving"
-guess_first, guess_all = IntText(description="first step:"), IntText(description="in all:")
-display(guess_first, guess_all)
+guess = predict(
+    "8 ranks, 800 bytes, recursive halving: how many bytes does a rank send in all?",
+    low=0,
+    high=2400,
+    unit="bytes",
+    title="Bytes that a rank sends in all",
+)
+guess
 
 # %% name="watch_halving"
 halving = schedules.recursive_halving_reduce_scatter(ranks=8)
@@ -162,13 +190,17 @@ Player(halving, nbytes=800)
 
 # %% name="reveal_halving"
 step = [sum(len(m.chunks) for m in moves if m.src == 0) * 100 for moves in halving.by_step]
-print(f"you said {guess_first.value} and {guess_all.value}; {step[0]} and {sum(step)}, in {halving.steps} steps")
+print(f"{step[0]} and {sum(step)}, in {halving.steps} steps")
 for p in (8, 12):
     few, many = schedules.recursive_halving_reduce_scatter(p), schedules.ring_reduce_scatter(p)
     print(
         f"p = {p:2}: halving {few.steps} steps, {max(few.bytes_sent(1200)) / 1200:.2f} n sent by the busiest;", end=" "
     )
     print(f"ring {many.steps} steps, {max(many.bytes_sent(1200)) / 1200:.2f} n")
+
+# %% name="seen_halving" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(sum(step), usual="1200", why="three steps of 400. But each step halves what is left: 400, 200, 100.")
 
 # %% [markdown] name="halving_explained"
 # $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: it sends the ring's bytes in 3 steps. It is the first half of Rabenseifner's algorithm, and the reverse of
@@ -180,11 +212,7 @@ for p in (8, 12):
 # In data-parallel training all ranks hold the same parameters, the same optimizer state, and do the same update. **ZeRO** avoids this repetition.
 # Rank $r$ updates only chunk $r$. It needs the summed gradient of chunk $r$ (reduce-scatter), and all ranks need the new parameters (all-gather).
 #
-# Here are both, with momentum, on one parameter vector. **Predict** whether `theirs` and `ours` agree after three steps.
-
-# %% name="guess_zero"
-guess = ask("yes, up to rounding", "no, the momentum differs", "only chunk r on rank r")
-guess
+# Here are both, with momentum, on one parameter vector.
 
 
 # %% name="zero_setup"
@@ -219,10 +247,13 @@ print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(
 # If it does, as in clipping by the global norm, one more number must be all-reduced.
 #
 # Adam in mixed precision keeps 16 bytes per parameter: 2 for the weight, 2 for the gradient, and 12 in float32 for a master copy and two moments (Rajbhandari et al.).
-# **Predict**: does ZeRO-2 send more bytes than plain data parallelism?
 
 # %% name="guess_volume"
-guess = ask("more", "the same", "less")
+guess = predict(
+    "Does ZeRO-2 send more bytes than plain data parallelism?",
+    choices=["more", "the same", "less"],
+    title="ZeRO-2 sends, beside data parallelism",
+)
 guess
 
 # %% name="answer"
@@ -233,14 +264,28 @@ stages = {
     "ZeRO-2": (2 + 14 / p, "2 (reduce-scatter, all-gather)"),
     "ZeRO-3": (16 / p, "3 (all-gather twice, reduce-scatter)"),
 }
-print(f"you said {first_all.value:g} and {first_least.value:g}")
 print(f"of {2 * parameters / 1e9:g} GB of summed gradients, one GPU needs {2 * parameters / p / 1e9:.2f} GB")
 for name, (bytes_each, volume) in stages.items():
     print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   moves (p-1)/p of the parameters, times {volume}")
 
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    first_guess.reveal(
+        16 / p * parameters / 1e9,
+        usual="14 GB",
+        why="the weights alone are 14 GB. But they can be sharded too and gathered layer by layer: then nothing is kept whole.",
+        marks={"weights": 14},
+    ),
+    guess.reveal(
+        "the same",
+        usual="more",
+        why="it makes two calls instead of one. But an all-reduce is a reduce-scatter and an all-gather: ZeRO-2 makes the same two passes, with the update between them.",
+    ),
+)
+
 # %% [markdown] name="answer_explained"
-# ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. The first two send no extra bytes, because an
-# all-reduce *is* a reduce-scatter and an all-gather. ZeRO-3 sends one and a half times as many, because parameters that were freed must be gathered
+# ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. ZeRO-3 sends one and a half times as many, because parameters that were freed must be gathered
 # once more. Activations need additional memory in every case. [Sharded training](16_sharded_training.ipynb) builds all three on a real model.
 #
 # ### The backward of an all-gather
@@ -272,14 +317,10 @@ def own_gradient():
 
 
 # %% [markdown] name="own_gradient_guess"
-# On rank $r$ the loss is $(r+1)$ times the sum of everything gathered. **Predict** the gradient of rank 0's piece on your ranks.
-
-# %% name="guess_own_gradient"
-guess = FloatText(description="gradient:")
-guess
+# On rank $r$ the loss is $(r+1)$ times the sum of everything gathered. What is the gradient of rank 0's piece on your ranks?
 
 # %% name="own_gradient_run"
-print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
+print(f"the ranks say {world.run(own_gradient)}")
 
 # %% [markdown] name="own_gradient_explained"
 # It is $1 + 2 + \dots + p$ on every rank, 10 with four. The forward pass all-gathers parameters, the backward pass reduce-scatters their gradients: this is the main idea of FSDP.
@@ -294,14 +335,8 @@ print(f"you said {guess.value:g}; the ranks say {world.run(own_gradient)}")
 # (halving for powers of two). No algorithm can send less than $\tfrac{p-1}{p}n$, because rank $r$ has $p-1$ chunks that others need. So a
 # reduce-scatter should take half as long as an all-reduce.
 #
-# **Predict**, for 8 MiB on *your* ranks: how long does the library's reduce-scatter take, and your ring from section 3?
+# Take 8 MiB on *your* ranks: how long does the library's reduce-scatter take, and your ring from section 3?
 # `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of nine times of the slowest rank.
-
-# %% name="guess_measure"
-choices = ["about half of an all-reduce", "as long or longer"]
-guess_library = ask(*choices, description="library:")
-guess_yours = ask(*choices, description="yours:")
-display(guess_library, guess_yours)
 
 
 # %% name="timing"
@@ -338,11 +373,7 @@ for name in names:
 # %% [markdown] name="pitfalls"
 # ## 7. Pitfalls
 #
-# A vector has $4p+1$ elements. **Predict** what `reduce_scatter_single` does with the one element too many.
-
-# %% name="guess_left_over"
-guess = ask("rank 0 gets it", "it is dropped", "an error")
-guess
+# A vector has $4p+1$ elements. What does `reduce_scatter_single` do with the one element too many?
 
 # %% tags=["raises-exception"] name="left_over"
 # %%ranks --deadline 5
@@ -363,11 +394,7 @@ print(mine.tolist())
 
 # %% [markdown] name="layout_guess"
 # Next, take a matrix with one **column** for each rank. Rank $r$ needs column $r$, summed over the ranks. The matrix is stored row by row, and each
-# row is 0, 1, 2 ... so all numbers in column $r$ are $r$. **Predict** what rank 1 gets.
-
-# %% name="guess_layout"
-guess = ask("its column, all 1 times p", "a mixture of columns", "an error")
-guess
+# row is 0, 1, 2 ... so all numbers in column $r$ are $r$.
 
 # %% name="layout"
 # %%ranks
@@ -427,6 +454,9 @@ print("transposed:  ", column.tolist())
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # [PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp) ·
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -13,19 +13,23 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, bench, check, schedules, wire, explore
+from allranks import Player, World, bench, check, explore, predict, predictions, schedules, wire
 
 world = World()
 world
 
 # %% [markdown] name="myth"
-# You will read that all-to-all is the most expensive collective. **Guess now**: on tensors of the same size, how many times as
-# long as an all-reduce does an all-to-all take? Section 5 measures it.
+# You will read that all-to-all is the most expensive collective. Section 5 measures it.
 
 # %% name="guess_ratio"
-first_guess = FloatText(description="times:")
+first_guess = predict(
+    "On tensors of the same size in one machine: how many times as long as an all-reduce does an all-to-all take?",
+    low=0.1,
+    high=100,
+    log=True,
+    title="An all-to-all takes, beside an all-reduce",
+)
 first_guess
 
 # %% [markdown] name="definition"
@@ -34,11 +38,7 @@ first_guess
 # Every rank has one part for every rank. Afterwards it has one part *from* every rank, in rank order: part $s$ of rank $r$'s output is part $r$ of
 # rank $s$'s input. Nothing is added, and each part has only one receiver.
 #
-# In the next cell the number 10 reads "from rank 1, for rank 0". **Predict** the *last* number that rank 1 receives.
-
-# %% name="guess_last"
-guess = IntText(description="rank 1:")
-guess
+# In the next cell the number 10 reads "from rank 1, for rank 0". Which is the *last* number that rank 1 receives?
 
 # %% name="exchange_numbers"
 # %%ranks
@@ -49,15 +49,18 @@ print(f"{sent.tolist()}\n{received.tolist()}")
 
 # %% name="transpose"
 table = torch.stack(world["sent"])
-print(f"you said {guess.value}, rank 1 has {world['received'][1][-1]} there")
+print(f"rank 1 has {world['received'][1][-1]} there")
 print("the outputs are the inputs transposed:", torch.equal(table.T, torch.stack(world["received"])))
 
 # %% [markdown] name="transpose_explained"
 # Rows become columns. Unlike `all_reduce` it needs a second tensor for its output and leaves the input as it was.
-# **Predict**: what does each rank hold after a second all-to-all, with `received` as its input?
 
 # %% name="guess_again"
-guess = ask("what it sent at first", "the same as after one", "every rank the same")
+guess = predict(
+    "What does each rank hold after a second all-to-all, with `received` as its input?",
+    choices=["what it sent at first", "the same as after one", "every rank the same"],
+    title="After a second all-to-all each rank holds",
+)
 guess
 
 # %% name="again"
@@ -66,8 +69,16 @@ again = torch.empty_like(sent)
 dist.all_to_all_single(again, received)
 print(again.tolist())
 
+# %% name="reveal_again" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "what it sent at first",
+    usual="the same as after one",
+    why="a broadcast or a gather done twice changes nothing more. But an all-to-all is a transposition, and two of them give the original.",
+)
+
 # %% [markdown] name="again_explained"
-# Two transpositions give the original. That is why every *dispatch* has its *combine*: a second call of the same kind sends everything back.
+# That is why every *dispatch* has its *combine*: a second call of the same kind sends everything back.
 
 # %% [markdown] name="routing"
 # ## 2. Tokens to experts
@@ -152,17 +163,13 @@ check(moe_dispatch_combine)
 #
 # Recommender systems keep millions of embedding rows, split over the ranks. A lookup is the same pattern: each id is sent to the rank that has the
 # row, and the row is sent back. Ids are not uniform: a few items are in nearly every request. Suppose that the $i$-th most popular of a million rows
-# is requested in proportion to $1/i$. **Predict**: of 65,536 ids in a batch, how many are different?
-
-# %% name="guess_unique"
-guess = IntText(description="different:")
-guess
+# is requested in proportion to $1/i$. Of 65,536 ids in a batch, how many are different?
 
 # %% name="unique"
 popularity = 1 / torch.arange(1, 1_000_001)
 ids = torch.multinomial(popularity, 65_536, replacement=True, generator=torch.Generator().manual_seed(0))
 different, row_nbytes = len(ids.unique()), 128 * 4
-print(f"you said {guess.value:,}, there are {different:,} different ids")
+print(f"there are {different:,} different ids")
 print(f"rows back: {len(ids) * row_nbytes / 1e6:.1f} MB, each once: {different * row_nbytes / 1e6:.1f} MB")
 
 # %% [markdown] name="embedding_explained"
@@ -189,12 +196,8 @@ def exchange(outgoing, incoming):
 
 
 # %% [markdown] name="trace"
-# We run it on the live ranks and record what it sends. `world.trace` gives the results and the trace. **Predict** the number
-# of messages that a rank sends, then watch your ranks.
-
-# %% name="guess_messages"
-guess = IntText(description="messages:")
-guess
+# We run it on the live ranks and record what it sends. `world.trace` gives the results and the trace. How many
+# messages does a rank send? Watch your ranks.
 
 
 # %% name="traced"
@@ -208,7 +211,7 @@ def exchange_rows():
 
 results, trace = world.trace(exchange_rows)
 print("rank 0 holds parcels from", results[0])
-print(f"you said {guess.value}, rank 0 sent", sum(message.src == 0 for message in trace.messages()))
+print("rank 0 sent", sum(message.src == 0 for message in trace.messages()))
 Player(trace, layout="all-to-all")
 
 # %% [markdown] name="bruck"
@@ -228,14 +231,13 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 # $$T_\text{pairwise} = (p-1)\,\alpha + \frac{p-1}{p}\,n\,\beta
 # \qquad\qquad T_\text{Bruck} = \lceil\lg p\rceil\,\alpha + \frac{n}{2}\lg p\;\beta$$
 #
-# (the second for powers of two; there a part is sent once for each bit that is set). **Predict** which is faster on 64 ranks, with 5 µs for each
-# message and 50 GB/s, for 64 bytes and for 64 MB.
+# (the second for powers of two; there a part is sent once for each bit that is set). Take 64 ranks, 5 µs for each message and 50 GB/s.
 
 # %% name="guess_winner"
-options = ["pairwise", "bruck"]
-small = ask(*options, description="64 bytes:")
-large = ask(*options, description="64 MB:")
-display(small, large)
+guess = predict(
+    "64 MB from each of 64 ranks: which is faster?", choices=["pairwise", "bruck"], title="For 64 MB the faster one is"
+)
+guess
 
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 50e9
@@ -244,6 +246,14 @@ for build in (schedules.pairwise_all_to_all, schedules.bruck_all_to_all):
     schedule = build(64)
     times = [schedule.price(nbytes, alpha, beta) for nbytes in (64, 64 * 10**3, 64 * 10**6)]
     print(f"{schedule.algorithm:14}" + "".join(f"{1e6 * t:9.0f} µs" for t in times))
+
+# %% name="reveal_winner" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "pairwise",
+    usual="bruck",
+    why="it has 6 steps instead of 63. But it sends each part several times, once for each bit of its distance; with 64 MB the bytes decide.",
+)
 
 # %% [markdown] name="half"
 # Now compare the pairwise formula with the ring all-reduce, $2(p-1)\alpha + 2\frac{p-1}{p}n\beta$. It is **half** in both terms, because the ring has
@@ -284,7 +294,17 @@ for nbytes, r, e in zip(sizes, reduce_s, exchange_s, strict=True):
     model = schedules.pairwise_all_to_all(p).price(nbytes, alpha, beta)
     print(f"{nbytes // 1024:8}{1e3 * r:15.3f}{1e3 * e:15.3f}{1e3 * model:10.3f}{e / r:8.2f}")
 ratio = exchange_s[-1] / reduce_s[-1]
-print(f"you guessed {first_guess.value:g} times, the model says 0.5, the largest size {ratio:.2f}")
+print(f"the model says 0.5, the largest size {ratio:.2f}")
+
+# %% name="reveal_ratio" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    ratio,
+    usual="more than 1",
+    why="everybody talks to everybody. But a rank sends each part once, (p-1)/p of its tensor, and the all-reduce makes two such passes.",
+    marks={"model": 0.5},
+    it=f"{ratio:.2f} times",
+)
 
 # %% [markdown] name="measure_explained"
 # Inside one machine the opposite of the common belief is true. For long tensors the ratio may even be below 0.5, because the all-reduce also *adds* ($\gamma$).
@@ -299,10 +319,16 @@ print(f"you guessed {first_guess.value:g} times, the model says 0.5, the largest
 # ### Nodes
 #
 # An all-reduce can add up *inside* a node before anything leaves it. An all-to-all can't: every part is different, and most parts must go to other
-# nodes. **Predict**: there are 4 nodes of 8 GPUs, with 1 GB each. How many times as many bytes leave a node in an all-to-all?
+# nodes. Take 4 nodes of 8 GPUs, with 1 GB each.
 
 # %% name="guess_nodes"
-guess = FloatText(description="times:")
+guess = predict(
+    "4 nodes of 8 GPUs: how many times as many bytes leave a node in an all-to-all as in a hierarchical all-reduce?",
+    low=0.1,
+    high=100,
+    log=True,
+    title="Bytes that leave a node, beside an all-reduce",
+)
 guess
 
 
@@ -320,7 +346,15 @@ for schedule in (
 ):
     messages, gigabytes = leaving(schedule, 10**9, 8)
     print(f"{schedule.algorithm + ' ' + schedule.collective:26} {messages:4} messages, {gigabytes:.2f} GB leave a node")
-print(f"you said {guess.value:g} times")
+
+# %% name="reveal_nodes" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    leaving(schedules.pairwise_all_to_all(32), 10**9, 8)[1]
+    / leaving(schedules.hierarchical_all_reduce(32, 8), 10**9, 8)[1],
+    usual="0.5",
+    why="that was the ratio in one machine. But an all-reduce adds inside the node first, and only the sum leaves it; of an all-to-all every part is different.",
+)
 
 # %% [markdown] name="nodes_explained"
 # With $m$ nodes of $g$ GPUs, $2n\frac{m-1}{m}$ bytes leave a node in the all-reduce and $g\,n\frac{m-1}{m}$ in the all-to-all: $g/2$ times as
@@ -330,10 +364,14 @@ print(f"you said {guess.value:g} times")
 # ### Skew
 #
 # Suppose that half of every rank's tokens go to expert 0, and the rest are distributed evenly. Every rank still *sends* the same amount.
-# **Predict**: on 8 ranks, how many times as long does the exchange take?
 
 # %% name="guess_skew"
-guess = FloatText(description="times:")
+guess = predict(
+    "Half of every rank's tokens go to expert 0. On 8 ranks, how many times as long does the exchange take?",
+    low=0.5,
+    high=10.0,
+    title="With half of the tokens for one expert it takes, times",
+)
 guess
 
 
@@ -351,7 +389,15 @@ for to_first in (70, 280):
     took.append(outcome.seconds)
     first, second, *_ = (nbytes / 1e6 for nbytes in outcome.trace.bytes_received())
     print(f"rank 0 receives {first:4.1f} MB, rank 1 {second:4.1f} MB: {1e6 * outcome.seconds:.0f} µs")
-print(f"{took[1] / took[0]:.1f} times; you said {guess.value:g}")
+print(f"{took[1] / took[0]:.1f} times")
+
+# %% name="reveal_skew" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    took[1] / took[0],
+    usual="1",
+    why="every rank sends as much as before. But rank 0 receives four times the bytes, and an exchange ends when its last rank is done. (It is less than four times, because the latencies stay.)",
+)
 
 # %% name="skew_explored"
 explore.skew(ranks=8, hottest=0.5, nbytes=560 * 7168 * 2, alpha_s=5e-6, bytes_per_s=50e9)
@@ -371,12 +417,8 @@ explore.skew(ranks=8, hottest=0.5, nbytes=560 * 7168 * 2, alpha_s=5e-6, bytes_pe
 # ### The cost of one layer
 #
 # Let each rank have $T$ tokens, each for $k$ experts, with hidden width $h$ and $e$ bytes a number, routed evenly. Then dispatch sends
-# $T\,k\,h\,e\,\frac{p-1}{p}$ bytes a rank. **Predict** the GB for 4096 tokens, $h = 7168$, $k = 8$ on 64 ranks, if dispatch is in
+# $T\,k\,h\,e\,\frac{p-1}{p}$ bytes a rank. Here it is for 4096 tokens, $h = 7168$, $k = 8$ on 64 ranks, with dispatch in
 # 1-byte FP8 and combine in 2-byte bfloat16.
-
-# %% name="guess_bill"
-guess = FloatText(description="GB:")
-guess
 
 # %% name="bill"
 T, k, h, p = 4096, 8, 7168, 64
@@ -400,10 +442,14 @@ for gb_per_s in (450, 50):
 # %% [markdown] name="pitfalls"
 # ## 7. Pitfalls
 #
-# **Nothing to send.** By chance the last rank has no token, and the program skips the call there. **Predict**: does it matter?
+# **Nothing to send.** By chance the last rank has no token, and the program skips the call there.
 
 # %% name="guess_skip"
-guess = ask("no: it had nothing to send anyway", "yes: the others wait", "yes: an error on every rank")
+guess = predict(
+    "The last rank has no token and skips the call. Does it matter?",
+    choices=["no: it had nothing to send anyway", "yes: the others wait", "yes: an error on every rank"],
+    title="A rank without tokens skips the call",
+)
 guess
 
 # %% tags=["raises-exception"] name="skip"
@@ -414,8 +460,16 @@ arriving = torch.empty_like(sending)
 if tokens > 0:
     dist.all_to_all_single(arriving, sending)
 
+# %% name="reveal_skip" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "yes: the others wait",
+    usual="no",
+    why="nothing to send seems nothing to do. But the others wait to hear that its parts are empty, and they may have something for it.",
+)
+
 # %% [markdown] name="skip_explained"
-# A rank with nothing to send still must *receive*, and the others must learn that its counts are zero. Call the collective with empty parts.
+# Call the collective with empty parts.
 #
 # **Sizes that disagree.** Rank 1 expects one number from rank 0, which sends two. The library does not compare the two lists before the bytes arrive.
 # NCCL leaves this undefined: a hang, a crash or wrong data (NCCL user guide, *Collective Communication Functions*). So the cell uses a group with Gloo and
@@ -472,6 +526,9 @@ dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 # [DeepEP](https://github.com/deepseek-ai/DeepEP), whose test shape the bill uses ·
 # D. Lepikhin et al., *GShard*, [arXiv:2006.16668](https://arxiv.org/abs/2006.16668) (dispatch, combine, capacity) ·
 # S. A. Jacobs et al., *DeepSpeed Ulysses*, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -15,9 +15,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, check, predict, predictions, schedules
 
 world = World()
 world
@@ -26,11 +25,17 @@ world
 # ## 1. What a barrier promises
 #
 # A barrier moves no data. It promises one thing: **no rank returns from it before all ranks have called it.** In the next cell rank $r$ is $0.3\,r$
-# seconds late. **Predict** how long rank 0 waits, and how long the last rank.
+# seconds late.
 
 # %% name="guess_wait"
-first, last = FloatText(description="rank 0, s:"), FloatText(description="last, s:")
-display(first, last)
+guess = predict(
+    "Rank r is 0.3 r seconds late, r up to the last rank. How many seconds does the last rank wait?",
+    low=0.0,
+    high=3.0,
+    unit="s",
+    title="Seconds that the last rank waits",
+)
+guess
 
 # %% name="wait"
 # %%ranks
@@ -48,15 +53,29 @@ now()
 time.sleep(0.3 * rank)
 came = now()
 dist.barrier()
-print(f"waited {now() - came:.1f} s")
+waited_s = now() - came
+print(f"waited {waited_s:.1f} s")
+
+# %% name="reveal_wait" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    world["waited_s"][-1],
+    usual="its own 0.3 r seconds",
+    why="it comes latest. But it waits for ranks that are not there yet, and when it comes all are: the early ones wait for it.",
+    it=f"{world['waited_s'][-1]:.1f} s",
+)
 
 # %% [markdown] name="wait_explained"
-# The last rank does not wait; all others wait for it. A barrier takes as long as the *slowest* rank, and in every step one of 64 ranks is the slowest.
+# A barrier takes as long as the *slowest* rank, and in every step one of 64 ranks is the slowest.
 #
-# A barrier orders events. A good use: one rank prepares something that the others then use. **Predict** what happens without the marked line.
+# A barrier orders events. A good use: one rank prepares something that the others then use.
 
 # %% name="guess_file"
-guess = ask("nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error")
+guess = predict(
+    "Rank 0 writes a file and all read it. What happens without the marked barrier?",
+    choices=["nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error"],
+    title="A file without the barrier",
+)
 guess
 
 # %% name="file"
@@ -72,8 +91,16 @@ if rank == 0:
 dist.barrier()  # without this line?
 print(len(file.read_text().split()), "words")
 
+# %% name="reveal_file" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "sometimes a rank finds no file",
+    usual="nothing",
+    why="it works whenever one tries it. But nothing holds the readers back: now and then one of them is faster than the writer.",
+)
+
 # %% [markdown] name="file_explained"
-# It would fail sometimes, which is worse than always. But many barriers in training code are useless: an `all_reduce` already waits for all ranks
+# To fail sometimes is worse than always. But many barriers in training code are useless: an `all_reduce` already waits for all ranks
 # that contribute numbers. Use a barrier where ranks depend on each other *outside* `torch.distributed`: files, clocks (the chapters use one before
 # they measure), ports.
 
@@ -90,17 +117,28 @@ if rank == 0:
 # The simple way: all ranks tell rank 0, then rank 0 tells all ranks. That is $2(p-1)$ messages at one rank. A better way: in round $k$ rank $r$ tells
 # rank $r + 2^k$ "I am here, and so are all ranks that I have heard of". In each round a rank knows of twice as many ranks.
 #
-# **Predict** the rounds for 1000 ranks. Then watch eight: which rank knows first that all have come?
+# Watch eight ranks: which rank knows first that all have come?
 
 # %% name="guess_rounds"
-guess = IntText(description="rounds:")
+guess = predict(
+    "In each round a rank knows of twice as many ranks. How many rounds for 1000 ranks?",
+    low=1,
+    high=1000,
+    log=True,
+    title="Rounds for 1000 ranks",
+)
 guess
 
 # %% name="watch"
 Player(schedules.dissemination_barrier(ranks=8))
 
-# %% name="reveal_rounds"
-print(f"you said {guess.value}, there are {schedules.dissemination_barrier(ranks=1000).steps}")
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    schedules.dissemination_barrier(ranks=1000).steps,
+    usual="500",
+    why="half of 1000 seems few enough. But what a rank knows doubles in each round, and ten doublings make 1024.",
+)
 
 # %% [markdown] name="dissemination_explained"
 # All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\lg p\rceil$ rounds; NCCL uses it
@@ -199,11 +237,7 @@ print(f"dist.barrier {1e6 * statistics.median(world['library']):.0f} µs")
 # ## 4. Groups
 #
 # A group is a subset of the ranks with its own collectives. With ranks arranged in rows, `rank // columns` is a rank's row. A row has two ranks; with
-# an odd number of ranks, all of them. **Predict** what rank 1 holds after summing its row, if rank $r$ contributes $r + 1$.
-
-# %% name="guess_row"
-guess = IntText(description="rank 1:")
-guess
+# an odd number of ranks, all of them. What does rank 1 hold after summing its row, if rank $r$ contributes $r + 1$?
 
 # %% name="rows"
 # %%ranks
@@ -218,11 +252,13 @@ print(f"{x.item():g}; rank {rank} is number {dist.get_rank(mine)} of {dist.get_p
 # Every rank made *every* row, also those to which it does not belong. This is the rule: `new_group` is itself a collective of the whole world.
 #
 # A rank now has two numbers: its **global rank** and its **group rank**. `src=` in `dist.broadcast` is always a global rank, in any group; `group_src=` is the group rank.
-#
-# **Predict**: what happens to a rank that calls a collective of a group that it does not belong to?
 
 # %% name="guess_outsider"
-guess = ask("an error", "it waits for ever", "nothing: its tensor stays")
+guess = predict(
+    "A rank calls a collective of a group that it does not belong to. What happens?",
+    choices=["an error", "it waits for ever", "nothing: its tensor stays"],
+    title="A collective of somebody else's group",
+)
 guess
 
 # %% name="outsider"
@@ -236,14 +272,26 @@ with warnings.catch_warnings(record=True) as warned:
     dist.all_reduce(x, group=others)
 print(f"{x.item():g}", *(str(w.message) for w in warned))
 
+# %% name="reveal_outsider" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "nothing: its tensor stays",
+    usual="an error",
+    why="it is a mistake, so somebody should say so. There is only a warning: the rank goes on with its own number.",
+)
+
 # %% [markdown] name="outsider_explained"
-# The last rank gets a warning and keeps its number. In a log of 64 ranks such a line is easy to miss.
+# In a log of 64 ranks such a line is easy to miss.
 #
 # **A group made by its members only.** Here only the members call `new_group`. (With `backend="gloo"` and CPU tensors the cell does the same in every
-# world, on GPUs too.) At first it works. **Predict** when the problem occurs.
+# world, on GPUs too.) At first it works.
 
 # %% name="guess_members"
-guess = ask("never", "when this group is used", "with the next group")
+guess = predict(
+    "A group is made by its members only. When does the problem occur?",
+    choices=["never", "when this group is used", "with the next group"],
+    title="A group made by its members only: the problem comes",
+)
 guess
 
 # %% tags=["raises-exception", "not-on-nccl"] name="members_only"
@@ -254,6 +302,14 @@ if rank < world_size - 1:
 print("so far, so good")
 everybody = dist.new_group(list(range(world_size)), backend="gloo")
 dist.all_reduce(torch.ones(1, device="cpu"), group=everybody)
+
+# %% name="reveal_members" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "with the next group",
+    usual="when this group is used",
+    why="the mistake was made there. But the members agree among themselves. The last rank has counted one group fewer, so the next group has two numbers.",
+)
 
 # %% [markdown] name="members_explained"
 # Each rank counts its groups, and ranks find each other by that number. The last rank has counted one group fewer, so it and the others look for each
@@ -281,11 +337,7 @@ print("data parallel with rank 13:  ", grid[:, column].tolist())
 # this dimension, because it communicates in every layer. Data parallelism communicates once a step and can go between nodes. There are sixteen groups
 # besides the world's own.
 #
-# **Predict** whether summing the rows and then the columns gives the sum of all ranks.
-
-# %% name="guess_both"
-guess = ask("yes", "only on the diagonal", "no")
-guess
+# Does summing the rows and then the columns give the sum of all ranks?
 
 # %% name="mesh_live"
 # %%ranks
@@ -340,10 +392,14 @@ check(hierarchical_all_reduce)
 #
 # ## 6. Two groups, one order
 #
-# Groups are independent, so the library does not compare the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 sums in the opposite order. **Predict**.
+# Groups are independent, so the library does not compare the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 sums in the opposite order.
 
 # %% name="guess_order"
-guess = ask("it works: the groups differ", "they wait for ever", "wrong sums")
+guess = predict(
+    "Rank 0 sums over the world and then with rank 1; rank 1 does it in the opposite order. What happens?",
+    choices=["it works: the groups differ", "they wait for ever", "wrong sums"],
+    title="Two groups in opposite orders",
+)
 guess
 
 # %% tags=["raises-exception", "not-on-nccl"] name="order"
@@ -354,8 +410,16 @@ for group in (pair, None) if rank == 1 else (None, pair):
     if group is None or rank < 2:
         dist.all_reduce(x, group=group)
 
+# %% name="reveal_order" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "they wait for ever",
+    usual="it works",
+    why="the groups are independent. But the two ranks are not: each waits in a call that the other makes only afterwards.",
+)
+
 # %% [markdown] name="order_explained"
-# Rank 0 waits for rank 1 in the world's call, rank 1 waits for rank 0 in the pair's call. (On GPUs both calls return, and the two GPUs wait for each
+# (On GPUs both calls return, and the two GPUs wait for each
 # other in the same way: the report says so at the end of the cell.) **If two ranks share two groups, they must use them in the
 # same order.** NCCL's user guide gives the same warning for communicators that are used at the same time.
 
@@ -399,6 +463,9 @@ for group in (pair, None) if rank == 1 else (None, pair):
 # [PyTorch, DeviceMesh](https://docs.pytorch.org/docs/stable/distributed.html#devicemesh) ·
 # [NCCL, bootstrap.cc](https://github.com/NVIDIA/nccl/blob/master/src/bootstrap.cc) ·
 # [NCCL user guide, using multiple communicators concurrently](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

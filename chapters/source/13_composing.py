@@ -12,21 +12,27 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules
+from allranks import Player, World, check, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
 # The simple way is to gather: then every rank has all logits and calls `cross_entropy`. In float32 this takes the number of GB below on each GPU. But
-# a summary is enough. **Guess now**: how many *bytes* per token must each rank contribute at least? Section 5 has the answer.
+# a summary is enough. Section 5 has the answer.
 
 # %% name="question"
 gathered = 8192 * 131_072 * 4
-first_guess = IntText(description="bytes:")
 print(f"gathered logits: {gathered / 1e9:.2f} GB on every GPU")
+first_guess = predict(
+    "How many bytes per token must each rank contribute, if it sends a summary?",
+    low=1,
+    high=100_000,
+    unit="bytes",
+    log=True,
+    title="Bytes per token",
+)
 first_guess
 
 # %% [markdown] name="merge"
@@ -35,11 +41,7 @@ first_guess
 # Each rank holds a piece of some data, and all need one fact about the whole. What must a rank send to the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
 # $r+1$ numbers, and all of them are $r$.
 #
-# **Predict**, for your $p$ ranks: the mean of all $\frac{p(p+1)}{2}$ numbers, and the average of the ranks' means.
-
-# %% name="guess_means"
-whole, means = FloatText(description="of all:"), FloatText(description="of means:")
-display(whole, means)
+# Compare, for your $p$ ranks, the mean of all $\frac{p(p+1)}{2}$ numbers, and the average of the ranks' means.
 
 # %% name="means"
 # %%ranks
@@ -93,24 +95,22 @@ whole = torch.stack(world["logits"])
 print(f"alone: {whole.max():.4f} at (rank, index)", tuple(divmod(int(whole.argmax()), whole.shape[1])))
 
 # %% [markdown] name="float_index"
-# Why `double`? The index is sent as a floating-point number. **Predict**: what does the index 16,777,217 become in float32?
-
-# %% name="guess_index"
-guess = IntText(description="index:")
-guess
+# Why `double`? The index is sent as a floating-point number. Look at the index 16,777,217 in float32:
 
 # %% name="float_index_shown"
-print(
-    f"you said {guess.value:,}; float32 {int(torch.tensor(16_777_217.0)):,}, float64 {int(torch.tensor(16_777_217).double()):,}"
-)
+print(f"float32 {int(torch.tensor(16_777_217.0)):,}, float64 {int(torch.tensor(16_777_217).double()):,}")
 
 # %% [markdown] name="nan"
 # float32 has 24 bits for the digits. If you store integers in it, the result is right until the table grows.
 #
-# Now one rank has a NaN. `torch.max` and `torch.argmax` return a NaN if there is one, so that you notice it. **Predict** what `all_reduce` with `MAX` gives.
+# Now one rank has a NaN. `torch.max` and `torch.argmax` return a NaN if there is one, so that you notice it.
 
 # %% name="guess_nan"
-guess = ask("NaN on every rank", "3 on every rank", "NaN on some")
+guess = predict(
+    "Rank 1 has a NaN, the others have 3. What does `all_reduce` with `MAX` give?",
+    choices=["NaN on every rank", "3 on every rank", "NaN on some"],
+    title="`MAX` of a NaN and threes",
+)
 guess
 
 # %% name="nan_live"
@@ -119,18 +119,31 @@ x = torch.tensor([float("nan") if rank == 1 else 3.0])
 dist.all_reduce(x, op=dist.ReduceOp.MAX)
 print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item())
 
+# %% name="reveal_nan" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    {0: "3 on every rank", world.ranks: "NaN on every rank"}.get(
+        sum(x.isnan().item() for x in world["x"]), "NaN on some"
+    ),
+    usual="NaN on every rank",
+    why="`torch.max` gives it. But a comparison with NaN is false, and the library does not define which of the two numbers it keeps.",
+)
+
 # %% [markdown] name="nan_explained"
-# If you see 3, the NaN is lost without a warning: a comparison with NaN is false, and the library does not define which of the two numbers it keeps.
+# If you see 3, the NaN is lost without a warning.
 # A collective's `MAX` is not `torch.max`. To find out whether any rank has a NaN, reduce `x.isnan()` as a number.
 
 # %% [markdown] name="softmax"
 # ## 3. Softmax
 #
-# $\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$, and the columns of $x$ are split. The sum over *all* columns is one number per row: an all-reduce. **Predict**
-# at which value this fails first.
+# $\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$, and the columns of $x$ are split. The sum over *all* columns is one number per row: an all-reduce.
 
 # %% name="guess_overflow"
-guess = ask("x = 50", "x = 90", "x = 1000", "it never does")
+guess = predict(
+    "Softmax without any shift, in float32: at which value does it fail first?",
+    choices=["x = 50", "x = 90", "x = 1000", "it never does"],
+    title="Softmax fails first at",
+)
 guess
 
 # %% name="naive_softmax"
@@ -141,8 +154,16 @@ for x in (50.0, 90.0, 1000.0):
     dist.all_reduce(total)
     print(f"{x:4g}: {total:8.3g} {exps[0] / total:7.4f}")
 
+# %% name="reveal_overflow" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "x = 90",
+    usual="x = 1000",
+    why="90 is a harmless logit. But the number is e to the power of 90, and float32 ends between e to the power of 88 and 89.",
+)
+
 # %% [markdown] name="shift"
-# The cell prints $x$, the sum and the first softmax. $e^{89}$ is larger than float32's largest number. The usual solution: subtract the same number
+# The cell prints $x$, the sum and the first softmax. The usual solution: subtract the same number
 # $m$ from every $x$, which cancels in the fraction, and choose the row's maximum as $m$, so that no exponent is above 0. But *which rank's* maximum?
 #
 # **Your turn:** two lines are missing. Each is one collective. Run `check` before you write anything: it says what the result is without them.
@@ -214,10 +235,14 @@ Player(schedules.recursive_doubling_all_reduce(ranks=8))
 # ## 4. Layer norm
 #
 # Now compute mean and variance of a row whose features are split. Textbooks give a formula that needs one round: reduce $\sum x$ and $\sum x^2$, then
-# $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1. **Predict** the result in float32.
+# $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1.
 
 # %% name="guess_variance"
-guess = ask("1.0", "0.9 to 1.1", "anything, even below 0")
+guess = predict(
+    "Mean 10,000, variance 1, in float32: what variance does the one-round formula give?",
+    choices=["1.0", "0.9 to 1.1", "anything, even below 0"],
+    title="Variance from the one-round formula",
+)
 guess
 
 # %% name="variances"
@@ -252,6 +277,14 @@ merged = (M.sum() + (count * (mean - mu).square()).sum()) / count.sum()
 right = row.double().var(correction=0)
 print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged:12.5f}\nfloat64 {right:11.5f}")
 
+# %% name="reveal_variance" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "anything, even below 0",
+    usual="1.0",
+    why="the formula is right on paper. But it subtracts two numbers near 100,000,000, and float32 has about seven digits: the 1 is lost.",
+)
+
 # %% [markdown] name="layer_norm_explained"
 # $x^2$ is 100,000,000, where neighbouring float32 numbers are 8 apart; the result of the subtraction is only rounding error. The merge
 # (Chan, Golub & LeVeque) needs one round and three numbers a rank, and is safe.
@@ -266,10 +299,12 @@ print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged
 #
 # $$\ell = \log \sum_j e^{x_j - m} + m - x_t .$$
 #
-# Its parts are the maximum $m$, a sum over columns, and one logit that exactly one rank has. What do the other ranks contribute? **Predict** how many all-reduces are needed.
+# Its parts are the maximum $m$, a sum over columns, and one logit that exactly one rank has. What do the other ranks contribute?
 
 # %% name="guess_rounds"
-guess = IntText(description="all-reduces:")
+guess = predict(
+    "How many all-reduces does the vocabulary-parallel loss need?", low=0, high=10, title="All-reduces for the loss"
+)
 guess
 
 
@@ -297,9 +332,16 @@ def gathered_loss(logits, target):
     return torch.nn.functional.cross_entropy(whole, target)
 
 
+# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    2,
+    usual="3",
+    why="there are three parts: a maximum, a sum, one logit. But the last two are both sums, and are sent in one call; a rank without the target contributes 0.",
+)
+
 # %% [markdown] name="both"
-# A rank without the target contributes 0 to a sum, so the sum is the logit of the one rank that has it. Both sums are sent in one call, so there are
-# two all-reduces. `world.trace` shows what each rank gave to the collectives, for 32 tokens and 1024 columns a rank:
+# `world.trace` shows what each rank gave to the collectives, for 32 tokens and 1024 columns a rank:
 
 
 # %% name="compare"
@@ -316,20 +358,24 @@ for loss in (vocab_parallel_loss, gathered_loss):
     print(f"{loss.__name__:20} {results[0]:.4f}  rank 0 contributes {calls}")
 
 # %% name="answer"
-print(f"you guessed {first_guess.value} bytes a token; 3 numbers of 4 bytes are 12")
 print(
     f"8192 tokens: {8192 * 12 / 1e3:.1f} kB instead of {gathered / 1e9:.2f} GB, {gathered / (8192 * 12):,.0f} times less"
+)
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    12,
+    usual="some thousands",
+    why="a rank has 16,384 logits of each token. But all that the others need of them are three numbers of 4 bytes: a maximum, a sum, a logit or 0.",
+    marks={"all logits": 65536},
 )
 
 # %% [markdown] name="backward"
 # ### Backward sends nothing
 #
-# The gradient of the loss is $\text{softmax}(x) - \text{onehot}(t)$, divided by the number of tokens. **Predict**: how many bytes must be sent for the columns of
+# The gradient of the loss is $\text{softmax}(x) - \text{onehot}(t)$, divided by the number of tokens. How many bytes must be sent for the columns of
 # *this* rank?
-
-# %% name="guess_backward"
-guess = IntText(description="bytes:")
-guess
 
 
 # %% name="gradient"
@@ -362,11 +408,7 @@ print(f"largest difference from autograd: {max(world.run(gradient_error)):.1e}")
 # $$T_\text{gather} = (p-1)\,\alpha + \frac{p-1}{p}\,4NV\beta
 # \qquad T_\text{compose} = 4(p-1)\,\alpha + 2\,\frac{p-1}{p}\,12\,N\beta$$
 #
-# The second sends far less, but in four times as many steps. **Predict**: is it also faster for a *single* token, as in decoding?
-
-# %% name="guess_single"
-guess = ask("yes, always", "no, gathering one row is faster")
-guess
+# The second sends far less, but in four times as many steps. Is it also faster for a *single* token, as in decoding?
 
 
 # %% name="model"
@@ -468,6 +510,9 @@ for tokens, (gather, compose) in measured.items():
 # T. F. Chan, G. H. Golub and R. J. LeVeque, *Algorithms for computing the sample variance*, The American Statistician 37(3), 1983 ·
 # [PyTorch, SyncBatchNorm](https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

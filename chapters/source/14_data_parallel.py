@@ -13,9 +13,8 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules, plots
+from allranks import Player, World, check, plots, predict, predictions, schedules
 
 world = World()
 world
@@ -33,11 +32,7 @@ model = torch.nn.Linear(3, 1)
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_guess"
-# You could give all ranks the same seed. **Predict**: which of these would make the copies differ *in spite* of equal seeds?
-
-# %% name="guess_seed"
-guess = ask("one rank draws a random number before it builds the model", "one rank loads a checkpoint", "both")
-guess
+# You could give all ranks the same seed. Which of these would make the copies differ *in spite* of equal seeds?
 
 # %% name="broadcast"
 # %%ranks
@@ -52,12 +47,8 @@ print(f"{model.weight[0, 0].item():+.4f}")
 # ## 2. A share of the data for each rank
 #
 # Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) gives indices to each rank; this needs no
-# messages, because all ranks compute the same order. **Predict**: a data set
-# has $2p + 1$ samples for $p$ ranks. How many does each rank get, if you leave the sampler's options alone?
-
-# %% name="guess_sampler"
-guess = IntText(description="samples:")
-guess
+# messages, because all ranks compute the same order. Remember what it did with
+# $2p + 1$ samples for $p$ ranks:
 
 # %% name="sampler"
 # %%ranks
@@ -73,11 +64,14 @@ for drop_last in (False, True):
 # cases all ranks get the same number; section 6 shows why this is important.
 #
 # All ranks must shuffle in the same way; otherwise several ranks would read the same sample, and some samples would be missed. All shuffle with the
-# same seed plus the number of the epoch. **Predict** what happens if you
-# don't tell the sampler the epoch.
+# same seed plus the number of the epoch.
 
 # %% name="guess_epoch"
-guess = ask("every epoch has a new order", "every epoch has the same order", "an error")
+guess = predict(
+    "Nobody tells the sampler the epoch. What happens?",
+    choices=["every epoch has a new order", "every epoch has the same order", "an error"],
+    title="A sampler that does not know the epoch",
+)
 guess
 
 # %% name="epochs"
@@ -89,8 +83,16 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
     sampler.set_epoch(1)
     print("set_epoch(1)", list(sampler))
 
+# %% name="reveal_epoch" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "every epoch has the same order",
+    usual="every epoch has a new order",
+    why="`shuffle=True` sounds like new cards each time. But all ranks must shuffle alike, so the order follows from the seed and the epoch's number, and that number stayed 0.",
+)
+
 # %% [markdown] name="epochs_explained"
-# Every epoch has the same order, without a warning. Call `sampler.set_epoch(epoch)`.
+# Call `sampler.set_epoch(epoch)`.
 #
 # ## 3. Train together
 #
@@ -131,12 +133,20 @@ def train(way, steps=50):
 
 
 # %% [markdown] name="train_guess"
-# **Predict** two differences after 50 steps, as the largest over all weights: between two ranks that averaged, and between a rank that averaged and the single process.
+# Two differences after 50 steps are interesting, each the largest over all weights: between two ranks that averaged, and between a rank that averaged and the single process.
 
 # %% name="guess_difference"
-options = ["exactly 0", "about 1e-7", "about 1e-3", "about 0.1"]
-ranks_guess = ask(*options, description="ranks:")
-alone_guess = ask(*options, description="alone:")
+options = ["exactly 0", "below 0.0001", "about 0.001", "about 0.1"]
+ranks_guess = predict(
+    "After 50 steps: the largest difference between two ranks that averaged?",
+    choices=options,
+    title="Difference between two ranks",
+)
+alone_guess = predict(
+    "And between a rank that averaged and the single process?",
+    choices=options,
+    title="Difference from the single process",
+)
 display(ranks_guess, alone_guess)
 
 # %% name="runs"
@@ -147,6 +157,21 @@ print(f"averaged and alone:            {(averaged[0][-1] - alone[-1]).abs().max(
 never = runs["never averaged"]
 print(f"first and last rank, never:    {(never[0][-1] - never[-1][-1]).abs().max():.1e}")
 
+# %% name="reveal_difference" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    ranks_guess.reveal(
+        options[0],
+        usual="below 0.0001",
+        why="floats round. But an all-reduce gives all ranks the same bits, and the same optimizer computes the same weights from them.",
+    ),
+    alone_guess.reveal(
+        options[1],
+        usual="exactly 0",
+        why="it is the same algorithm. But a single process adds the losses of a batch in another order, so it rounds in other places, and the difference grows a little with each step.",
+    ),
+)
+
 # %% name="figure"
 figure, axes = plots.chart("step", "largest difference from alone")
 for way in ("never averaged", "averaged"):
@@ -155,20 +180,14 @@ axes.legend()
 figure
 
 # %% [markdown] name="runs_explained"
-# Between ranks there is no difference: an all-reduce gives all of them the same bits, and the same optimizer computes the same weights from them. The
-# single process differs by rounding, because it adds the losses of a batch in another order; the difference grows a little with each step. So
-# data-parallel training is *the same algorithm*, not the same bits.
+# Data-parallel training is *the same algorithm*, not the same bits.
 #
 # The ranks exchanged only gradients: no weights, no optimizer state, no data.
 
 # %% [markdown] name="mean_or_sum"
 # ### Sum or mean?
 #
-# `all_reduce` adds; you must divide. **Predict**: if you forget to divide, how much longer is the first step with SGD, and with Adam?
-
-# %% name="guess_forgot"
-sgd, adam = FloatText(description="SGD, times:"), FloatText(description="Adam, times:")
-display(sgd, adam)
+# `all_reduce` adds; you must divide. If you forget that, how much longer is the first step with SGD, and with Adam?
 
 
 # %% name="forgot"
@@ -222,10 +241,14 @@ check(distributed_mean)
 #
 # `DistributedDataParallel` wraps a model and does all this in hooks that run *during* `backward()`. Let us compare what it sends with what our loop
 # sends. `world.trace` records one step of each.
-# Our model has four parameter tensors. **Predict**: how many all-reduces does DDP call?
 
 # %% name="guess_calls"
-guess = IntText(description="calls:")
+guess = predict(
+    "The model has four parameter tensors. How many all-reduces does DDP call in a step?",
+    low=0,
+    high=10,
+    title="All-reduces that DDP calls",
+)
 guess
 
 
@@ -253,6 +276,14 @@ print(f"largest difference: {max((a - b).abs().max() for a, b in zip(by_hand[0],
 for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
     print(f"{name:8}", [(event.op, event.nbytes) for event in trace if event.rank == 0])
 
+# %% name="reveal_calls" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    sum(e.op == "all_reduce" and e.rank == 0 for e in ddp_trace),
+    usual="4",
+    why="our loop calls one for each tensor. But DDP copies gradients into a bucket and reduces that at once.",
+)
+
 # %% name="ddp_player"
 Player(hand_trace, ddp_trace)
 
@@ -267,11 +298,7 @@ Player(hand_trace, ddp_trace)
 #
 # $$T = 2(p-1)\,K\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
 #
-# and with one flat bucket the same with $K = 1$. The next cell uses 100 tensors of 16 KiB. **Predict**: how many times faster is the flat bucket here?
-
-# %% name="guess_flat"
-guess = FloatText(description="times:")
-guess
+# and with one flat bucket the same with $K = 1$. The next cell uses 100 tensors of 16 KiB. How many times faster is the flat bucket here?
 
 # %% name="timings"
 # %%ranks
@@ -301,18 +328,14 @@ beta = max(flat - small / 100, 0) / (2 * (p - 1) / p * n)
 model = 100 * schedules.ring_all_reduce(p).price(n // 100, alpha, beta)
 print(f"alpha {1e6 * alpha:.0f} µs a message; flat {1e3 * flat:.1f} ms")
 print(f"100 calls: measured {1e3 * many:.1f} ms, model {1e3 * model:.1f} ms")
-print(f"you guessed {guess.value:g} times, it is {many / flat:.1f}")
+print(f"the flat bucket is {many / flat:.1f} times as fast")
 
 # %% [markdown] name="efficiency"
 # In the model nearly all the time of the 100 calls is $\alpha$; this is the main point, whatever the factor on your machine. If ranks share cores,
 # the factor is hard to predict: each of the hundred calls waits until the slowest of $p$ processes is awake.
 #
 # With buckets nearly all of DDP's communication time is for bytes. This time is added to each step: 14 GB of bfloat16 gradients (7 billion parameters) at an assumed
-# 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. **Predict** the efficiency, compute over total, on 8 and on 1024 GPUs, if nothing overlaps.
-
-# %% name="guess_efficiency"
-eight, thousand = FloatText(description="8, %:"), FloatText(description="1024, %:")
-display(eight, thousand)
+# 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. How large is the efficiency, compute over total, if nothing overlaps?
 
 # %% name="efficiency_shown"
 for p in (2, 8, 32, 128, 1024):
@@ -327,10 +350,14 @@ for p in (2, 8, 32, 128, 1024):
 # %% [markdown] name="uneven"
 # ## 6. When ranks do different things
 #
-# **One batch short.** The last rank has 3 batches, the others 4. **Predict** what the others do at the end of the epoch.
+# **One batch short.** The last rank has 3 batches, the others 4.
 
 # %% name="guess_uneven"
-guess = ask("they finish, with one gradient missing", "they wait for ever", "an error at once")
+guess = predict(
+    "The last rank has 3 batches, the others 4. What do the others do at the end of the epoch?",
+    choices=["they finish, with one gradient missing", "they wait for ever", "an error at once"],
+    title="One batch short: the others",
+)
 guess
 
 # %% tags=["raises-exception"] name="uneven_run"
@@ -339,8 +366,16 @@ gradient = torch.ones(1)
 for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
+# %% name="reveal_uneven" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "they wait for ever",
+    usual="they finish",
+    why="one batch of many is not much. But the fourth all-reduce needs every rank, and the last rank is done.",
+)
+
 # %% [markdown] name="uneven_explained"
-# That is why samplers give equal shares. (On GPUs the last call returns, and the others wait for it at the end of the cell.) If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
+# So samplers give equal shares. (On GPUs the last call returns, and the others wait for it at the end of the cell.) If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
 #
 # **A parameter that was not used.** This model has two heads. Here even ranks use head A and odd ranks head B, so on each rank one head has no gradient. The loop skips this head:
 
@@ -362,11 +397,14 @@ def two_heads(skip_unused):
 
 
 # %% [markdown] name="unused_guess"
-# Head A should get the sum over the even ranks, and head B that over the odd ones: with four ranks $1 + 3 = 4$ and $2 + 4 = 6$. **Predict** what
-# rank 0 gets for head A.
+# Head A should get the sum over the even ranks, and head B that over the odd ones: with four ranks $1 + 3 = 4$ and $2 + 4 = 6$.
 
 # %% name="guess_unused"
-guess = ask("the even ranks' sum", "the sum of all ranks", "an error", "a hang")
+guess = predict(
+    "Even ranks used head A, odd ranks head B, and each skips the other head. What does rank 0 get for head A?",
+    choices=["the even ranks' sum", "the sum of all ranks", "an error", "a hang"],
+    title="Rank 0's gradient of head A",
+)
 guess
 
 # %% name="unused_run"
@@ -375,8 +413,16 @@ for rank, heads in enumerate(world.run(two_heads, True)):
     print("  rank", rank, heads)
 print("zeros instead:", world.run(two_heads, False)[0])
 
+# %% name="reveal_unused" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the sum of all ranks",
+    usual="the even ranks' sum",
+    why="only they have a gradient for it. But collectives have no names: the one call of each rank is matched with the one call of the others, whatever it was for.",
+)
+
 # %% [markdown] name="unused_explained"
-# Each rank made one call, and the calls had the same shape, so rank 0's head A was added to rank 1's head B. There is no error, but gradients are
+# There is no error, but gradients are
 # wrong, and the copies become different. Collectives have no names: **the first call of one rank is matched with the first call of the others**. A
 # rank without a gradient must contribute zeros.
 #
@@ -408,11 +454,7 @@ world.run(ddp_unused, False)
 # zeros. The search takes time, and DDP can't reorder its buckets. The option is for correctness, not for speed.
 
 # %% [markdown] name="random"
-# **Equal random numbers.** All ranks began with `torch.manual_seed(0)`, to have equal weights. **Predict**: are their dropout masks equal too?
-
-# %% name="guess_dropout"
-guess = ask("yes", "no")
-guess
+# **Equal random numbers.** All ranks began with `torch.manual_seed(0)`, to have equal weights. Are their dropout masks equal too?
 
 # %% name="dropout"
 # %%ranks
@@ -459,6 +501,9 @@ for seed in (0, rank):
 # [PyTorch, DistributedSampler](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) ·
 # [PyTorch, Join](https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html) ·
 # P. Goyal et al., *Accurate, large minibatch SGD*, [arXiv:1706.02677](https://arxiv.org/abs/1706.02677) (learning rates)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -17,19 +17,25 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Event, Player, World, ask, check, workload, explore
+from allranks import Event, Player, World, check, explore, predict, predictions, workload
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now.** Section 6 has the answer.
+# Section 6 has the answer.
 
 # %% name="question"
-first_guess = FloatText(description="ms:")
+first_guess = predict(
+    "136 ms of all-reduce, 300 ms of backward: how many ms must the step wait, with good buckets?",
+    low=0.1,
+    high=1000,
+    unit="ms",
+    log=True,
+    title="ms that the step must wait",
+)
 first_guess
 
 # %% [markdown] name="ready"
@@ -37,11 +43,13 @@ first_guess
 #
 # The step of the last chapter had three parts, one after the other: backward, all-reduce, optimizer. The all-reduce of a gradient needs only that
 # gradient. PyTorch calls a *post-accumulate-grad hook* as soon as a parameter's `.grad` is complete.
-#
-# **Predict**: three layers, 0 to 2 in the order of the forward pass. Whose gradient is ready first?
 
 # %% name="guess_ready"
-guess = ask("layer 0", "layer 2", "all at the same time")
+guess = predict(
+    "Layers 0 to 2 in the order of the forward pass: whose gradient is ready first?",
+    choices=["layer 0", "layer 2", "all at the same time"],
+    title="Ready first is the gradient of",
+)
 guess
 
 # %% name="ready_run"
@@ -53,17 +61,28 @@ for name, parameter in model.named_parameters():
 model(torch.ones(1, 4)).sum().backward()
 print(", ".join(ready))
 
+# %% name="reveal_ready" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "layer 2",
+    usual="layer 0",
+    why="it comes first in the model. But backward goes from the loss to the input, so the last layer is ready while most of the work is still to do.",
+)
+
 # %% [markdown] name="ready_explained"
-# Backward goes from the loss to the input, so the *last* layer is ready before most of the work is done. Communication can run during this remaining work.
+# Communication can run during this remaining work.
 #
 # ## 2. Start now, wait later
 #
 # `async_op=True` makes a collective return at once, with a handle. The work then runs elsewhere: with Gloo in separate threads, with NCCL on a
 # separate stream. In the next cell rank 0 is 0.3 s late. (The cell uses Gloo and the CPU, also in a world on GPUs.)
-# **Predict** what `x` holds on rank 1 right after the call.
 
 # %% name="guess_async"
-guess = ask("1", "the sum of all ranks", "nobody can say")
+guess = predict(
+    "`async_op=True`, and rank 0 is late. What does `x` hold on rank 1 right after the call?",
+    choices=["1", "the sum of all ranks", "nobody can say"],
+    title="`x` right after an asynchronous call",
+)
 guess
 
 # %% name="async_run"
@@ -79,8 +98,16 @@ print(f"at once:    {x.item():g}, completed: {work.is_completed()}")
 work.wait()
 print(f"after wait: {x.item():g}")
 
+# %% name="reveal_async" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "nobody can say",
+    usual="1",
+    why="you often see 1, because nothing has arrived yet. But until `wait()` the memory belongs to the backend: it may hold your number, a partial sum or the total.",
+)
+
 # %% [markdown] name="async_explained"
-# Before `wait()` you must neither read nor write the memory, as this cell did on purpose: it may hold your number, a partial sum or the total. If an
+# Before `wait()` you must neither read nor write the memory, as this cell did on purpose. If an
 # optimizer steps too early, there is no error, but the copies of the model become different. (On a GPU `wait()` makes the stream wait, not the Python
 # program; `item()` makes the program wait, but only for the stream. Without the `wait()` before it, it reads too early there too.)
 #
@@ -138,11 +165,7 @@ def one_step(overlap, width=512, layers=6):
 
 
 # %% [markdown] name="one_step_guess"
-# **Predict**: do both ways give the same gradients?
-
-# %% name="guess_same"
-guess = ask("yes", "no")
-guess
+# Do both ways give the same gradients?
 
 
 # %% name="traced"
@@ -181,11 +204,15 @@ Player(after, during)
 #
 # Collectives have no names: the first call of one rank is matched with the first call of the others. Hooks fire in the order in which gradients
 # become ready. Here is a model whose branches A and B run in an order that depends
-# on the data. A's gradient is 1 on every rank, B's is 10; even ranks ran A first, odd ranks B. **Predict** the mean that the hooks compute for A.
+# on the data. A's gradient is 1 on every rank, B's is 10; even ranks ran A first, odd ranks B.
 
 
 # %% name="guess_order"
-guess = ask("1", "something between 1 and 10", "an error", "a hang")
+guess = predict(
+    "A's gradient is 1 on every rank, B's is 10; even ranks reduce A first, odd ranks B. Which mean do the hooks compute for A?",
+    choices=["1", "something between 1 and 10", "an error", "a hang"],
+    title="The hooks' mean for A",
+)
 guess
 
 
@@ -214,8 +241,16 @@ def reduced_by_hooks():
 for rank, (a, b) in enumerate(world.run(reduced_by_hooks)):
     print(f"rank {rank}: A {a:g}, B {b:g}")
 
+# %% name="reveal_order" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "something between 1 and 10",
+    usual="1",
+    why="all ranks have 1 there. But the first call of one rank is matched with the first call of the others: A was added to B, and the sizes agree, so nothing is said.",
+)
+
 # %% [markdown] name="order_explained"
-# A was added to B, without an error, because the sizes agree. So all ranks must use the same fixed order, whichever gradient is ready first. DDP numbers its buckets and launches bucket
+# So all ranks must use the same fixed order, whichever gradient is ready first. DDP numbers its buckets and launches bucket
 # $k+1$ only after bucket $k$.
 #
 # To see this, we give DDP a *communication hook*, which DDP calls to launch a bucket. We record a list of events: a name when a gradient becomes ready, brackets when a bucket is launched.
@@ -242,11 +277,7 @@ def diary(model, inputs, **options):
 
 
 # %% [markdown] name="diary_guess"
-# **Predict** for the second pass: rank 1 has A ready first. Which bucket does it launch first?
-
-# %% name="guess_diary"
-guess = ask("[A], because it is ready", "[B], as rank 0 does")
-guess
+# In the second pass rank 1 has A ready first. Which bucket does it launch first?
 
 
 # %% name="branches_in_ddp"
@@ -277,12 +308,8 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 #
 # ## 5. Gradients that are late or never come
 #
-# **Tied weights.** Language models often use one matrix twice: as the embedding at the beginning, and as the head at the end. **Predict**: how often does its hook fire in a backward pass, and
+# **Tied weights.** Language models often use one matrix twice: as the embedding at the beginning, and as the head at the end. How often does its hook fire in a backward pass, and
 # when?
-
-# %% name="guess_tied"
-guess = ask("twice: first and last", "once, first (the head is the last layer)", "once, last")
-guess
 
 
 # %% name="tied"
@@ -313,11 +340,7 @@ print("body.0 skipped, found:", world.run(tied_diary, 1)[0])
 # They stay in the reverse order of *registration*, in which the head comes first; all other buckets are ready but must wait for it. The option is
 # needed for correctness (last chapter), and this is its cost.
 #
-# **Never.** On the last rank a layer is skipped, as in stochastic depth. **Predict** what the hooks of section 3 do.
-
-# %% name="guess_never"
-guess = ask("right gradients", "wrong gradients", "an error", "a hang")
-guess
+# **Never.** On the last rank a layer is skipped, as in stochastic depth. What do the hooks of section 3 do?
 
 # %% tags=["raises-exception"] name="never"
 # %%ranks --deadline 3
@@ -391,24 +414,44 @@ check(bucketed_gradients)
 # $$T_\text{exposed} \approx \max\bigl(t(b),\; T - T_\text{bwd}\,(1 - \tfrac1K)\bigr)$$
 #
 # This is an approximation. It assumes that communication does not slow computing down. And DDP never splits a gradient: a matrix larger than $b$ is
-# one bucket, and $K$ is smaller. `workload.ddp` computes the formula. For the opening question, with 5 µs for each message, **predict** the best
-# size:
+# one bucket, and $K$ is smaller. `workload.ddp` computes the formula. For the opening question, with 5 µs for each message, which size is
+# best?
 
 # %% name="guess_size"
 sizes_mib = [1, 5, 25, 50, 100, 400, 3200]
 choices = [f"{size} MiB" for size in sizes_mib] + ["one bucket for all"]
-size_guess = ask(*choices)
+size_guess = predict(
+    "14 GB of gradients on 32 GPUs, 300 ms of backward: which bucket size leaves the least exposed?",
+    choices=choices,
+    title="The best bucket size",
+)
 size_guess
 
 # %% name="sizes"
 cluster = workload.Cluster(ranks=32, bytes_per_s=200e9, alpha_s=5e-6)
-all_sizes = [*(size << 20 for size in sizes_mib), None]
-prices = [workload.ddp(7e9, cluster, bucket_nbytes=nbytes, backward_s=0.3) for nbytes in all_sizes]
-exposed_ms = [1e3 * price.exposed_s for price in prices]
-best = exposed_ms.index(min(exposed_ms))
-print(
-    f"you said {size_guess.value} and, at the top, {first_guess.value:g} ms; {choices[best]}: {exposed_ms[best]:.1f} ms"
+prices = [
+    workload.ddp(7e9, cluster, bucket_nbytes=nbytes, backward_s=0.3)
+    for nbytes in (*(size << 20 for size in sizes_mib), None)
+]
+exposed_ms = {name: 1e3 * price.exposed_s for name, price in zip(choices, prices, strict=True)}
+
+# %% name="reveal_size" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    size_guess.reveal(
+        min(exposed_ms, key=exposed_ms.get),
+        usual="one bucket for all",
+        why="one call pays the latency once. But it can start only when the last gradient is ready: then nothing is hidden. The best size lies between.",
+    ),
+    first_guess.reveal(
+        min(exposed_ms.values()),
+        usual="136 ms",
+        why="the all-reduce takes that long. But backward goes on while the first buckets are sent; only the last bucket has nothing to hide behind.",
+        marks={"no overlap": 136},
+    ),
 )
+
+# %% name="sizes_explored"
 explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket_nbytes=1e9, backward_s=0.3)
 
 # %% [markdown] name="sizes_explained"
@@ -426,11 +469,7 @@ explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket
 # really compute, on the cores that also do the all-reduce (on a GPU: on its multiprocessors, of which NCCL's kernels take some). In `"elsewhere"` each
 # layer sleeps instead: it takes time but no core, like an accelerator that computes while another unit sends.
 #
-# **Predict** for each, with buckets of 1 MiB: what percentage of the communication will be hidden?
-
-# %% name="guess_gain"
-cores_guess, elsewhere_guess = FloatText(description="cores:"), FloatText(description="elsewhere:")
-display(cores_guess, elsewhere_guess)
+# What percentage of the communication do you expect to be hidden?
 
 
 # %% name="elsewhere"
@@ -526,9 +565,6 @@ for (kind, mib), (alone, both, comm) in rows.items():
     print(f"{kind:12}{mib:4}{1e3 * alone:10.1f}{1e3 * comm:15.1f}{1e3 * both:8.1f}", end="")
     print(f"{1e3 * (alone + price.exposed_s):8.1f}{hidden[kind, mib]:8.0%}")
 
-for kind, guess in (("cores", cores_guess), ("elsewhere", elsewhere_guess)):
-    print(f"{kind}, 1 MiB: you said {guess.value:g} %, it was {hidden[kind, 1]:.0%}")
-
 # %% [markdown] name="measured_explained"
 # "hidden" is $1-\frac{\text{both}-\text{backward}}{\text{communication}}$: 100 % if communication cost nothing extra, 0 % if it cost as much as alone, below zero if overlap even hurt.
 #
@@ -547,12 +583,8 @@ for kind, guess in (("cores", cores_guess), ("elsewhere", elsewhere_guess)):
 # - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
 # - **Tensor parallelism** can hide little: the next product *needs* the all-reduced activations. (In backward, Megatron-LM all-reduces the gradient of the input while it computes that of the weight.)
 #
-# With **gradient accumulation** DDP would reduce after each backward. **Predict** the all-reduces of a step of 4 micro-batches in one bucket, without
+# With **gradient accumulation** DDP would reduce after each backward. Here are the all-reduces of a step of 4 micro-batches in one bucket, without
 # `no_sync()` and with `no_sync()` around the first three.
-
-# %% name="guess_no_sync"
-plain_guess, no_sync_guess = IntText(description="as written:"), IntText(description="no_sync:")
-display(plain_guess, no_sync_guess)
 
 
 # %% name="accumulate"
@@ -613,6 +645,9 @@ for save in (False, True):
 # [PyTorch, DDP's design note](https://docs.pytorch.org/docs/stable/notes/ddp.html) ·
 # [PyTorch, DDP communication hooks](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) (asynchronous collectives)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -13,33 +13,41 @@
 # %% name="start_world"
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from allranks import Player, World, ask, bench, check, workload, explore
+from allranks import Player, World, bench, check, explore, predict, predictions, workload
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# **Guess now**: how many billions of parameters, and how many times the bytes of data parallelism? Sections 1 and 4 have the answers.
+# Sections 1 and 4 have the answers.
 
 # %% name="question"
-model_guess, bytes_guess = FloatText(description="billion:"), FloatText(description="times:")
+model_guess = predict(
+    "8 GPUs of 80 GB, nothing kept twice: how many billion parameters fit?",
+    low=1,
+    high=1000,
+    log=True,
+    title="Billion parameters on 8 GPUs",
+)
+bytes_guess = predict(
+    "And how many times the bytes of data parallelism does a step send?",
+    low=0.1,
+    high=100,
+    log=True,
+    title="Bytes, beside data parallelism",
+)
 display(model_guess, bytes_guess)
 
 # %% [markdown] name="state"
 # ## 1. What a rank keeps
 #
-# Let us count for one float32 matrix and one step of Adam. **Predict** the bytes for each parameter: weights, gradients and the optimizer's state
-# together (this chapter leaves out activations).
-
-# %% name="guess_state"
-guess = IntText(description="bytes:")
-guess
+# Let us count for one float32 matrix and one step of Adam. How many bytes does each parameter take: weights, gradients and the optimizer's state
+# together? (This chapter leaves out activations.)
 
 # %% name="state_run"
 # %%ranks
@@ -74,7 +82,16 @@ for p in (8, 64):
         f"{p:3} GPUs of 80 GB: " + ", ".join(f"ZeRO-{s} {size:.1f}" for s, size in enumerate(largest)),
         "billion parameters",
     )
-print(f"you said {model_guess.value:g} for 8 GPUs with nothing twice, which is stage 3")
+
+
+# %% name="reveal_capacity" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+model_guess.reveal(
+    8 * 80 / 16,
+    usual="5",
+    why="each GPU is full with 5 billion. But seven of the eight copies are given up: with stage 3 all eight together hold one.",
+    marks={"one GPU": 5},
+)
 
 # %% name="capacity_explored"
 explore.memory("7B", "dgx-h100", ranks=8, batch=256)
@@ -134,12 +151,15 @@ def train(sharded, steps=3):
 
 
 # %% [markdown] name="train_guess"
-# **Predict** the largest difference between the two models' weights after three steps, and which of the two ways sends more bytes.
+# The two ways differ in what they send, and perhaps in the weights after three steps.
 
 # %% name="guess_train"
-difference_guess = ask("0, or rounding", "about 0.01, one step's length")
-volume_guess = ask("sharded sends more", "both the same", "sharded sends less")
-display(difference_guess, volume_guess)
+guess = predict(
+    "Which of the two ways sends more bytes?",
+    choices=["sharded sends more", "both the same", "sharded sends less"],
+    title="Sharding the optimizer sends",
+)
+guess
 
 # %% name="train_run"
 (plain, plain_trace), (sharded, sharded_trace) = world.trace(train, False), world.trace(train, True)
@@ -165,18 +185,30 @@ for name, trace, price in (
 ):
     print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
 
+# %% name="reveal_volume" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "both the same",
+    usual="sharded sends more",
+    why="it makes two calls instead of one. But an all-reduce is a reduce-scatter and an all-gather; sharding does its update between the two.",
+)
+
 # %% [markdown] name="volume_explained"
-# Training and bytes are the same, because an all-reduce *is* a reduce-scatter and an all-gather; the small difference from the prediction is padding.
+# Training is the same too; the small difference from the prediction is padding.
 # (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`. No rank sends Adam's step counter: every rank
 # counts for itself, and torch may keep that one number on the CPU, from where NCCL sends nothing.) We write $2P$ for this volume of
 # $2\frac{p-1}{p}P$ elements. Only the optimizer's state is smaller, $\frac1p$ of the whole.
 #
 # ### Stage 1 in torch
 #
-# `ZeroRedundancyOptimizer` wraps any optimizer and works together with DDP: each rank updates the parameters that it owns. **Predict** its volume in units of $P$.
+# `ZeroRedundancyOptimizer` wraps any optimizer and works together with DDP: each rank updates the parameters that it owns.
 
 # %% name="guess_redundancy"
-guess = ask("1 P", "2 P", "3 P")
+guess = predict(
+    "`ZeroRedundancyOptimizer` with DDP: what does a step send, in units of P?",
+    choices=["1 P", "2 P", "3 P"],
+    title="`ZeroRedundancyOptimizer` sends",
+)
 guess
 
 
@@ -197,20 +229,24 @@ calls = [event.op for event in step if event.rank == 0]
 print({op: calls.count(op) for op in sorted(set(calls))})
 print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameters):.2f} P")
 
+# %% name="reveal_redundancy" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "3 P",
+    usual="2 P",
+    why="that is what the algorithm needs. But DDP all-reduces whole gradients, 2 P, and then each owner broadcasts its parameters, one P more.",
+)
+
 # %% [markdown] name="redundancy_explained"
-# $3P$. DDP all-reduces *whole* gradients, although a rank needs only $\frac1p$ of them, and then each owner broadcasts its parameters. (DeepSpeed's
+# (DeepSpeed's
 # first stage 1 also used an all-reduce.) This saves memory as promised and is easy to use, but sends one and a half times as many bytes. **The volume
 # depends on the implementation, not on the name.**
 #
 # ## 3. Stage 2: don't keep gradients either
 #
 # After the reduce-scatter no rank needs the whole gradient. So reduce-scatter the gradient of each layer as soon as it is ready, with the hooks of
-# the last chapter, and then drop it. There are eight layers of 9 KiB. **Predict** how many KiB of whole gradients exist at the worst moment, with and
-# without dropping.
-
-# %% name="guess_peak"
-keeping_guess, dropping_guess = FloatText(description="keeping:"), FloatText(description="dropping:")
-display(keeping_guess, dropping_guess)
+# the last chapter, and then drop it. There are eight layers of 9 KiB. How many KiB of whole gradients exist at the worst moment, with and
+# without dropping?
 
 
 # %% name="gradients_held"
@@ -270,12 +306,15 @@ for name in first:
 
 # %% [markdown] name="shapes_explained"
 # The parameters are `DTensor`s now, split along their first dimension. The head has only one row, so rank 0 has all of it and the others have nothing (it is padded when it is sent).
-#
-# **Predict**: how many all-gathers and how many reduce-scatters does one step make, for three blocks and the head?
 
 # %% name="guess_calls"
-gathers_guess, scatters_guess = IntText(description="all-gathers:"), IntText(description="scatters:")
-display(gathers_guess, scatters_guess)
+guess = predict(
+    "Three blocks and the head: how many all-gathers does one step make?",
+    low=0,
+    high=16,
+    title="All-gathers in a step of FSDP",
+)
+guess
 
 
 # %% name="fsdp_trace"
@@ -286,6 +325,14 @@ def fsdp_step(reshard=None):
 _, fsdp_trace = world.trace(fsdp_step)
 short = {"all_gather_into_tensor": "gather", "reduce_scatter_tensor": "scatter"}
 print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.rank == 0), sep=", ")
+
+# %% name="reveal_calls" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    sum(event.op == "all_gather_into_tensor" and event.rank == 0 for event in fsdp_trace),
+    usual="8",
+    why="each of the four is gathered forward and backward. But the head belongs to the root module, whose weights stay after forward.",
+)
 
 # %% name="fsdp_player"
 Player(fsdp_trace)
@@ -305,7 +352,16 @@ for reshard in (None, True, False):
     price = workload.zero(3, parameters, here, "float32", reshard_after_forward=reshard is not False)
     counted, predicted = sent_by_a_rank(trace) / unit, price.bytes_sent / unit
     print(f"reshard_after_forward={reshard!s:6} counted {counted:.3f} P, predicted {predicted:.3f} P")
-print(f"you said {bytes_guess.value:g} times data parallelism's; stage 3 has 3 P to its 2 P")
+
+
+# %% name="reveal_bytes" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+bytes_guess.reveal(
+    1.5,
+    usual="8",
+    why="seven eighths of the weights must come from others. But that is one all-gather of P, made twice; with the reduce-scatter it is 3 P, and data parallelism sends 2 P.",
+    it="1.5 times",
+)
 
 # %% [markdown] name="volume_of_fsdp"
 # The small remaining difference is the padding of the head. **One and a half times the bytes, and $\frac1p$ of the memory**: that answers the opening
@@ -339,11 +395,7 @@ print("bytes of weights by rank, FSDP", [nbytes for _, nbytes in fsdp])
 # $$T_\text{DDP} = 2(p-1)\,K\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta \qquad T_\text{ZeRO-3} = 3(p-1)\,L\alpha + 3\,\tfrac{p-1}{p}\,n\,\beta$$
 #
 # ($K$ buckets, as in [Overlap and bucketing](15_overlap_and_bucketing.ipynb).) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a
-# message, **predict** the ratio of stage 3's time to that of one all-reduce of all weights, on 8 and on 1024 GPUs.
-
-# %% name="guess_price"
-eight, thousand = FloatText(description="8:"), FloatText(description="1024:")
-display(eight, thousand)
+# message, what is the ratio of stage 3's time to that of one all-reduce of all weights, on 8 and on 1024 GPUs?
 
 # %% name="prices"
 for p in (8, 32, 128, 1024):
@@ -366,11 +418,7 @@ for p in (8, 32, 128, 1024):
 #
 # The next cell times only the collectives of each stage on your ranks, for 8 MiB of weights in 4 layers. `bench.seconds_of` times the stages in
 # turns; for each it gives the median of six times of the slowest rank. $\alpha$ and $\beta$ come from an all-reduce of one number and from DDP's row,
-# so that row agrees by construction. **Predict** the ratio of ZeRO-3 to DDP that you will see.
-
-# %% name="guess_measured"
-guess = FloatText(description="ratio:")
-guess
+# so that row agrees by construction.
 
 
 # %% name="stage_seconds"
@@ -406,7 +454,6 @@ prices["ZeRO-3"] = workload.zero(3, layer, machine, "float32")
 for name, price in prices.items():
     print(f"{name:7} measured {1e3 * took[name]:7.1f} ms, model {4e3 * price.seconds:7.1f} ms,", end=" ")
     print(f"ratio {took[name] / took['DDP']:.2f}, model {price.seconds / prices['DDP'].seconds:.2f}")
-print(f"you said {guess.value:g}")
 
 # %% [markdown] name="measured_explained"
 # On NCCL with rings the ratio should be near the model (not run here). If NVLink's switch adds (NVLS), the all-reduce becomes cheaper and the ratio grows.
@@ -450,10 +497,14 @@ check(zero_sgd_step)
 #
 # ## 7. Pitfalls
 #
-# **Only rank 0 evaluates.** With DDP many programs do this. **Predict** what happens here.
+# **Only rank 0 evaluates.** With DDP many programs do this.
 
 # %% name="guess_evaluate"
-guess = ask("it works", "rank 0 computes with its shard only", "rank 0 waits for the others")
+guess = predict(
+    "Sharded weights, and only rank 0 evaluates. What happens?",
+    choices=["it works", "rank 0 computes with its shard only", "rank 0 waits for the others"],
+    title="Only rank 0 evaluates",
+)
 guess
 
 
@@ -466,15 +517,19 @@ def evaluate_on_rank_0():
 
 world.run(evaluate_on_rank_0, deadline=3)
 
+# %% name="reveal_evaluate" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "rank 0 waits for the others",
+    usual="it works",
+    why="with DDP it does. But now a forward pass contains communication: rank 0's all-gather waits for the shards of the others.",
+)
+
 # %% [markdown] name="evaluate_explained"
 # Now a forward pass *contains* communication. All ranks must run it equally often. (Had the others gone on to a barrier or to the next step, their
 # call would meet rank 0's all-gather: a hang with Gloo; undefined with NCCL, and perhaps wrong weights.) The same holds for saving: a `state_dict` holds shards, and putting them together is a collective.
 #
-# **The head is forgotten.** The blocks are sharded, but the call for the whole model is missing, so no call of `fully_shard` manages the head. **Predict** what happens to it in training.
-
-# %% name="guess_forgotten"
-guess = ask("an error", "it is averaged as in DDP", "each rank trains its own")
-guess
+# **The head is forgotten.** The blocks are sharded, but the call for the whole model is missing, so no call of `fully_shard` manages the head. What happens to it in training?
 
 
 # %% name="forgotten"
@@ -498,12 +553,7 @@ for forget in (False, True):
 # Its gradient is not averaged, and there is no error: the ranks' copies become different.
 #
 # **An optimizer made too early, and a norm of one rank.** The optimizer below is made before `fully_shard` replaces the parameters; and each rank
-# computes the norm of only its own gradients. **Predict** both.
-
-# %% name="guess_early"
-moved_guess = ask("it trains", "nothing moves", "an error", description="early:")
-norm_guess = ask("the norm is right", "too small", "too large", description="norm:")
-display(moved_guess, norm_guess)
+# computes the norm of only its own gradients. What comes of both?
 
 
 # %% name="early"
@@ -577,6 +627,9 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # [PyTorch, ZeroRedundancyOptimizer](https://docs.pytorch.org/docs/stable/distributed.optim.html) ·
 # [DeepSpeed, issue 264](https://github.com/deepspeedai/DeepSpeed/issues/264) (an all-reduce in stage 1) ·
 # [Gloo in PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -15,32 +15,36 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, World, ask, check, schedules, wire, workload, plots
+from allranks import Player, World, check, plots, predict, predictions, schedules, wire, workload
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# A layer of width $h$ has about $12h^2$ weights. **Guess now**: for each of the two ways, how many GB does each of 8 GPUs send for the forward and
-# backward pass of *one* sequence of 2048 tokens? Section 6 has the answer.
+# A layer of width $h$ has about $12h^2$ weights. Section 6 has the answer.
 
 # %% name="question"
 parameters = 96 * 12 * 12_288**2
-tensor_guess, pipeline_guess = FloatText(description="layers cut:"), FloatText(description="12 whole:")
 print(f"{parameters / 1e9:.0f} billion weights, {2 * parameters / 1e9:.0f} GB in bfloat16")
+tensor_guess = predict(
+    "An eighth of each layer on each of 8 GPUs: how many GB does each send for one sequence of 2048 tokens, forward and backward?",
+    low=0.01,
+    high=1000,
+    unit="GB",
+    log=True,
+    title="GB sent with layers cut",
+)
+pipeline_guess = predict(
+    "And with 12 whole layers on each?", low=0.01, high=1000, unit="GB", log=True, title="GB sent with whole layers"
+)
 display(tensor_guess, pipeline_guess)
 
 # %% [markdown] name="cut"
 # ## 1. Two ways to split a product
 #
 # Let $Y = XA$. If $A$ is split by **columns**, a rank needs all of $X$ and computes some columns of $Y$. If $A$ is split by **rows**, a rank needs
-# only the matching columns of $X$, and computes a matrix of full size. **Predict**: which of the two results can't be used before a collective?
-
-# %% name="guess_cut"
-guess = ask("by columns", "by rows", "both")
-guess
+# only the matching columns of $X$, and computes a matrix of full size. Which of the two results can't be used before a collective?
 
 # %% name="cut_live"
 # %%ranks
@@ -57,11 +61,7 @@ print(f"summed  off by {(rows - x @ a).abs().max():.0e}")
 # %% [markdown] name="pair"
 # Split by columns, each rank has some of the numbers, and these are complete. Split by rows, each rank has all of the numbers, but each lacks $p-1$ terms.
 #
-# The feed-forward part of a layer is $\text{relu}(XA)\,B$, two products. **Predict**: what is the smallest number of collectives, if all ranks begin with $X$ and all need the result?
-
-# %% name="guess_pair"
-guess = IntText(description="collectives:")
-guess
+# The feed-forward part of a layer is $\text{relu}(XA)\,B$, two products. What is the smallest number of collectives, if all ranks begin with $X$ and all need the result?
 
 # %% [markdown] name="pair_explained"
 # Split $A$ by columns and $B$ by rows. After the first product a rank has exactly the columns that its rows of $B$ need; and relu uses single, *complete*
@@ -154,10 +154,14 @@ def pairs(leave_out=False):
 
 
 # %% [markdown] name="guess_forgot_intro"
-# **Predict**: without $f$, which of the gradients of $x, A_1, B_1, A_2, B_2$ are wrong?
+# Now leave out $f$ and look at the gradients of $x, A_1, B_1, A_2, B_2$.
 
 # %% name="guess_forgot"
-guess = ask("none", "only x", "x, A1, B1", "all", "an error")
+guess = predict(
+    "Without `f`, which gradients are wrong?",
+    choices=["none", "only x", "x, A1, B1", "all", "an error"],
+    title="Without `f`, wrong are the gradients of",
+)
 guess
 
 # %% name="forgot_run"
@@ -166,14 +170,25 @@ for leave_out in (False, True):
     errors = world.run(pairs, leave_out)
     print(f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)))
 
+# %% name="reveal_forgot" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "x, A1, B1",
+    usual="all",
+    why="a sum is missing, so everything seems wrong. But the last pair gets the right gradient from the loss; only what comes before it lacks the other ranks' parts.",
+)
+
 # %% [markdown] name="forgot_explained"
-# The last pair is right; everything *before* it is wrong, without an error. The forward pass is right too, so the loss looks normal. A test of one
+# There is no error. The forward pass is right too, so the loss looks normal. A test of one
 # pair and its weights finds nothing: compare the gradient of the **input** with a single process.
-#
-# Now count. **Predict**: how many all-reduces did the two pairs call, forward and backward?
 
 # %% name="guess_calls"
-guess = IntText(description="calls:")
+guess = predict(
+    "How many all-reduces did the two pairs call, forward and backward?",
+    low=0,
+    high=16,
+    title="All-reduces of two pairs",
+)
 guess
 
 # %% name="count_calls"
@@ -181,15 +196,19 @@ _, trace = world.trace(pairs)
 print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 Player(trace)
 
+# %% name="reveal_calls" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    sum(event.op == "all_reduce" and event.rank == 0 for event in trace),
+    usual="2",
+    why="one for each pair is what the forward pass needs. Backward needs one more for each, for the gradient of the pair's input.",
+)
+
 # %% [markdown] name="calls_explained"
-# There are two for each pair, each as large as the *activations* ($4 \times 8$ floats here), not as the weights. A layer has two pairs: **four
+# Each is as large as the *activations* ($4 \times 8$ floats here), not as the weights. A layer has two pairs: **four
 # all-reduces of $b\,s\,h$ elements** for $b$ sequences of $s$ tokens.
 #
-# **The bias.** Each rank computes `part + bias`, then the parts are summed. The product should be 10, the bias is 1. **Predict** the result on your ranks.
-
-# %% name="guess_bias"
-guess = FloatText(description="result:")
-guess
+# **The bias.** Each rank computes `part + bias`, then the parts are summed. The product should be 10, the bias is 1. What is the result on your ranks?
 
 # %% name="bias"
 # %%ranks
@@ -206,11 +225,7 @@ print(f"before {everywhere.item():g}, after {once.item():g}")
 #
 # After $g$ every rank has the same $y$ and does the same layer norm, dropout and addition with it: this is $p$ times the work and, worse, $p$ times
 # the memory for backward. These steps treat each *token* separately. So $g$ can give each rank only its own tokens: a **reduce-scatter**. Then $f$
-# must collect them again: an **all-gather**. In backward the two are exchanged. **Predict**: the number of bytes that are sent becomes ...
-
-# %% name="guess_sequence"
-guess = ask("fewer", "the same", "more")
-guess
+# must collect them again: an **all-gather**. In backward the two are exchanged.
 
 
 # %% name="gather_and_scatter"
@@ -265,7 +280,7 @@ for form in ((F.apply, G.apply, False), (Gather.apply, Scatter.apply, True)):
 #
 # ## 4. Tensor parallelism in torch
 #
-# `parallelize_module` does all this for a model written for one process. Here each rank begins with *different* weights. **Predict** what the first plan sends, before and in the step.
+# `parallelize_module` does all this for a model written for one process. Here each rank begins with *different* weights. What does the first plan send, before and in the step?
 
 
 # %% name="with_torch"
@@ -334,11 +349,7 @@ print(f"eight layers: measured {1e3 * layers:.1f} ms, model {1e3 * model:.1f} ms
 # If the measurement is far above the model, you may have fewer cores than ranks: then ranks take turns, and each of the 32 calls waits until the slowest rank is awake.
 #
 # Now the large model on 8 GPUs. Assume 400 TFLOP/s each, 5 µs for each message, and links of 450 GB/s in each direction (NVLink 4) or 50 GB/s (a 400
-# Gb/s network card). **Predict** the share of the time that communication takes with each of the two links.
-
-# %% name="guess_share"
-inside, across = FloatText(description="NVLink, %:"), FloatText(description="network, %:")
-display(inside, across)
+# Gb/s network card). What share of the time does communication take with each of the two links?
 
 # %% name="share"
 links = {"NVLink": 450e9, "network": 50e9}
@@ -366,8 +377,23 @@ for name, bytes_per_s in links.items():
 cluster = workload.Cluster(8, links["NVLink"], 5e-6)
 tensor = workload.tensor_parallel(96, 1, 2048, 12_288, cluster)
 pipeline = workload.pipeline_parallel(1, 1, 2048, 12_288, cluster)
-for what, said, price in (("layers cut", tensor_guess, tensor), ("12 whole", pipeline_guess, pipeline)):
-    print(f"{what}: you said {said.value:g} GB; {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
+for what, price in (("layers cut", tensor), ("12 whole", pipeline)):
+    print(f"{what}: {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    tensor_guess.reveal(
+        tensor.bytes_sent / 1e9,
+        usual="less than 1 GB",
+        why="the activations of one sequence are only 50 MB. But they are all-reduced four times in each of 96 layers.",
+    ),
+    pipeline_guess.reveal(
+        pipeline.bytes_sent / 1e9,
+        usual="as much as with layers cut",
+        why="the same activations must get from layer to layer. But eleven of twelve layers have their neighbour on the same GPU, and a stage sends its activations once.",
+    ),
+)
 
 # %% [markdown] name="stage_intro"
 # So why do people split layers at all? Watch when the ranks *work*. The layers below are real; a sleep replaces a GPU's computing time (20 ms
@@ -448,11 +474,7 @@ def pipelined(order, m, exchange=in_one_batch):
 
 
 # %% [markdown] name="guess_bubble_intro"
-# **Predict**: of all ranks' time, what percentage is *not* work, with $m = 1$ and with $m = 8$?
-
-# %% name="guess_bubble"
-one, eight = FloatText(description="m = 1, %:"), FloatText(description="m = 8, %:")
-display(one, eight)
+# Of all ranks' time, what percentage is *not* work, with $m = 1$ and with $m = 8$?
 
 
 # %% name="bubbles"
@@ -475,10 +497,14 @@ for m in (1, 2, 4, 8):
 #
 # (Some papers give $\frac{p-1}{m}$: the bubble divided by the *ideal* time. Always say which one you mean.) If you measured more, the rest is messages and your machine.
 #
-# Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates. **Predict**: what does that change?
+# Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates.
 
 # %% name="guess_1f1b"
-guess = ask("the bubble shrinks", "less is kept for backward", "both")
+guess = predict(
+    "1F1B instead of GPipe, with the same micro-batches: what does that change?",
+    choices=["the bubble shrinks", "less is kept for backward", "both"],
+    title="1F1B instead of GPipe",
+)
 guess
 
 
@@ -510,6 +536,14 @@ for pane, (name, ranks) in zip(panes, runs.items(), strict=True):
     pane.invert_yaxis()
 figure
 
+# %% name="reveal_1f1b" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "less is kept for backward",
+    usual="the bubble shrinks",
+    why="ranks alternate instead of waiting. But the first micro-batch must still pass all stages, and its gradient must come back: the bubble stays, the memory shrinks.",
+)
+
 # %% [markdown] name="figure_explained"
 # The white area is the bubble, and it is the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
 # for any $m$. This is the advantage: memory no longer limits $m$. (To make the bubble smaller, give each rank several short stages: *interleaved*
@@ -540,10 +574,14 @@ for name, ranks in runs.items():
 # %% [markdown] name="deadlock"
 # ### Which order works with blocking sends?
 #
-# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver. **Predict**: which of the two orders ends without a deadlock?
+# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver.
 
 # %% name="guess_deadlock"
-guess = ask("both", "only GPipe", "only 1F1B", "neither")
+guess = predict(
+    "First `send`, then `recv`, and `send` waits for its receiver. Which of the two orders ends?",
+    choices=["both", "only GPipe", "only 1F1B", "neither"],
+    title="With blocking sends",
+)
 guess
 
 
@@ -560,6 +598,14 @@ len(world.run(pipelined, gpipe, 8, one_by_one))
 # %% tags=["raises-exception", "not-on-nccl"] name="blocking_1f1b"
 world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
 
+# %% name="reveal_deadlock" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "only GPipe",
+    usual="both",
+    why="both orders are right, and each stage only talks to its neighbours. But in 1F1B one rank sends an activation forward while the next sends a gradient back, and each waits for the other.",
+)
+
 # %% name="wire_deadlock"
 wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlock
 
@@ -573,12 +619,8 @@ wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlo
 # %% [markdown] name="axes"
 # ## 7. All three at once
 #
-# Large runs use all three: 512 GPUs as 8 (tensor) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches. **Predict**
-# which of them sends most for each GPU and step.
-
-# %% name="guess_axes"
-guess = ask("tensor", "pipeline", "data")
-guess
+# Large runs use all three: 512 GPUs as 8 (tensor) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches.
+# Which of them sends most for each GPU and step?
 
 # %% name="axes_table"
 print(f"{'':10}{'calls':>7}{'GB sent':>9}{'s on NVLink':>13}{'s on network':>14}")
@@ -648,6 +690,9 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # [NVIDIA, Megatron-LM, tensor_parallel/layers.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/layers.py) (what it overlaps and gathers again) ·
 # [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) ·
 # [PyTorch, pipeline parallelism](https://docs.pytorch.org/docs/stable/distributed.pipelining.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -15,9 +15,8 @@ from pathlib import Path
 import psutil
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import Player, World, ask, bench, cost, wire
+from allranks import Player, World, bench, cost, predict, predictions, wire
 
 world = World()
 world
@@ -47,10 +46,15 @@ def step():
 
 
 # %% [markdown] name="step_guess"
-# No line names a library. **Predict**: how many of the five calls does *your* library carry out?
+# No line names a library.
 
 # %% name="guess_step"
-guess = IntText(description="of five:")
+guess = predict(
+    "How many of the five calls does your library carry out?",
+    low=0,
+    high=5,
+    title="Calls of five that your library carries out",
+)
 guess
 
 
@@ -73,8 +77,17 @@ lines = ["tokens", "activations", "gradient", "overflow", "samples"]
 live, trace = world.trace(carry, lines)
 for name, (values, said) in live[-1].items():
     print(f"{name:12} {', '.join(f'{value:.4g}' for value in values[:4]):32} {said}")
-print(f"{sum(said == 'ok' for _, said in live[-1].values())} of 5 on {world.backend}; you said {guess.value}")
+carried = sum(said == "ok" for _, said in live[-1].values())
+print(f"{carried} of 5 on {world.backend}")
 Player(trace)
+
+# %% name="reveal_step" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    carried,
+    usual="5",
+    why="all five are ordinary calls of torch. But each library has its own types and operations: some have no 16-bit integers, some no mean.",
+)
 
 # %% [markdown] name="step_explained"
 # The cell shows the last rank's tensors; the picture has all five calls, whether they succeeded or not. A call that is not `ok` is correct, but the
@@ -83,12 +96,15 @@ Player(trace)
 # ## 2. Which library carries out a call?
 #
 # `torch.distributed` moves no bytes. It looks at the *device* of the tensor, takes the **backend** that the group has for it, and the backend calls a
-# library. So you choose once, by a name in `init_process_group`. **Predict** the name for each machine.
+# library. So you choose once, by a name in `init_process_group`.
 
 # %% name="guess_names"
-machines = ["laptop, no GPU", "8 H100", "8 MI300X (AMD)", "MPI cluster, CPUs"]
-names = {machine: ask("gloo", "nccl", "rccl", "mpi", description=machine) for machine in machines}
-display(*names.values())
+guess = predict(
+    "Which backend do you name on eight AMD GPUs?",
+    choices=["gloo", "nccl", "rccl", "mpi"],
+    title="The backend on AMD GPUs",
+)
+guess
 
 # %% name="inspect"
 for name, devices in sorted(dist.Backend.backend_capability.items()):
@@ -96,6 +112,14 @@ for name, devices in sorted(dist.Backend.backend_capability.items()):
         there = dist.is_backend_available(name)
         print(f"{name:6} for {'/'.join(devices):10} {'available' if there else 'not in this build of torch'}")
 print(f"if you name none: {dist.Backend.default_device_backend_map}")
+
+# %% name="reveal_names" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "nccl",
+    usual="rccl",
+    why="that is the library's name. But torch calls it nccl on AMD GPUs too, because it has the same interface, so that no script changes.",
+)
 
 # %% [markdown] name="libraries"
 # | library | moves data between | name in torch |
@@ -109,7 +133,7 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 #
 # (There is also torchcomms, an interface with its own backends, which its README calls experimental. And in torch 2.15 `nccl` is a rewritten backend, `nccl-legacy` the old one.)
 #
-# So: gloo, nccl, nccl, and on the cluster `mpi` *or* `gloo`. Can `mpi` carry what the step needs? From torch's documentation:
+# So: gloo on a laptop, nccl on both kinds of GPUs, and on the cluster `mpi` *or* `gloo`. Can `mpi` carry what the step needs? From torch's documentation:
 #
 # | | Gloo, CPU | Gloo, GPU | NCCL, GPU | MPI, CPU |
 # |---|---|---|---|---|
@@ -121,11 +145,6 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # All of our calls are in the table (section 4 is about dtypes). But use the table to **decide** two cases: next month the optimizer is sharded by
 # [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric is on the CPU. Which line of the table fails, on which machine?
 
-# %% name="guess_fails"
-fails = ["ZeRO on the MPI cluster", "ZeRO on the laptop", "the CPU metric on the laptop", "the CPU metric on 8 H100"]
-guess = SelectMultiple(options=fails, rows=4)
-guess
-
 # %% [markdown] name="fails_explained"
 # <details><summary><b>Answer</b></summary>
 #
@@ -136,11 +155,18 @@ guess
 #
 # The script may be wrong, so ask the ranks. First ask torch, then the operating system: it counts every byte that a process writes to a socket, and knows where each socket leads.
 #
-# One all-reduce of 20 MB. **Predict** the MB that a rank writes if Gloo carries it by TCP as a ring ([All-reduce](07_all_reduce.ipynb)), and the MB if NCCL does, within one machine.
+# One all-reduce of 20 MB. Gloo carries it by TCP as a ring ([All-reduce](07_all_reduce.ipynb)).
 
 # %% name="guess_written"
-gloo_mb, nccl_mb = FloatText(description="Gloo, MB:"), FloatText(description="NCCL, MB:")
-display(gloo_mb, nccl_mb)
+guess = predict(
+    "An all-reduce of 20 MB, carried by your library: how many MB does a rank write to sockets?",
+    low=0.01,
+    high=1000,
+    unit="MB",
+    log=True,
+    title="MB that a rank writes to sockets",
+)
+guess
 
 
 # %% name="follow_bytes"
@@ -156,12 +182,21 @@ def written_by_an_all_reduce(nbytes):
     return dist.get_backend_config(), (after - before) / 1e6, sorted(peers)
 
 
-for rank, (config, megabytes, peers) in enumerate(world.run(written_by_an_all_reduce, 20_000_000)):
+found = world.run(written_by_an_all_reduce, 20_000_000)
+for rank, (config, megabytes, peers) in enumerate(found):
     print(f"rank {rank}: {config}; wrote {megabytes:.2f} MB; connected to {', '.join(peers)}")
 
 # %% name="follow_formula"
 p = world.ranks
-print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB; you said {gloo_mb.value:g}")
+print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
+
+# %% name="reveal_written" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    found[0][1],
+    usual="20",
+    why="the vector has 20 MB. But with Gloo's ring each of its chunks goes round twice, 2 (p-1)/p of the vector; NCCL's GPUs of one machine write to no socket at all.",
+)
 
 # %% [markdown] name="follow_explained"
 # With Gloo the count agrees with the formula, except for a few kB: every byte of the ring goes through the kernel's TCP, here over the loopback
@@ -192,11 +227,7 @@ finally:
 #
 # ## 4. Which of the five give different results?
 #
-# A second library carries out the same step: the **wire**, this course's own backend, written in Python. **Predict** line by line what will be the *same*.
-
-# %% name="guess_same"
-same = SelectMultiple(options=lines, rows=5)
-same
+# A second library carries out the same step: the **wire**, this course's own backend, written in Python. What will be the *same*?
 
 # %% name="two_libraries"
 for name, (values, said) in live[-1].items():
@@ -226,10 +257,14 @@ print(f"the gradient on the first and the last rank of one run: differ by {apart
 # it adds.)
 #
 # **overflow** looks harmless. But a training loop asks in each step, and a flag that is kept ("has *any* step overflowed?") is summed again and
-# again. It is `True` on every rank. **Predict** its value after eight steps.
+# again. It is `True` on every rank.
 
 # %% name="guess_bool"
-guess = ask("True", "False", "8")
+guess = predict(
+    "A flag that is `True` on every rank is summed in each step. What is it after eight steps?",
+    choices=["True", "False", "8"],
+    title="A flag after eight sums",
+)
 guess
 
 # %% name="bool_sum"
@@ -239,6 +274,14 @@ for _ in range(8):
     dist.all_reduce(flag)
     seen.append(f"{flag.item()} ({flag.view(torch.uint8).item()})")
 print("\n".join(seen))
+
+# %% name="reveal_bool" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    str(world["flag"][0].item()),
+    usual="True",
+    why="a sum of `True` is not zero. But Gloo adds bytes, and with 2, 4 or 8 ranks the byte runs over and becomes 0. (NCCL's backend takes the maximum instead.)",
+)
 
 # %% [markdown] name="bool_explained"
 # In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which is too
@@ -307,11 +350,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 #
 # `bench.sweep` times your library's all-reduce and fits both; the fit does not use the last two sizes of the table, so they test the model. The table
 # also shows what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are
-# 0.6 µs a hop with small packets, and 371 GB/s. **Predict** by which factor your library is slower, for the flag and for a gradient bucket.
-
-# %% name="guess_price"
-flag_times, bucket_times = FloatText(description="flag:"), FloatText(description="bucket:")
-display(flag_times, bucket_times)
+# 0.6 µs a hop with small packets, and 371 GB/s. By which factor is your library slower, for the flag and for a gradient bucket?
 
 # %% name="sweep"
 sweep_sizes, call = [4, 2**12, 2**16, 2**20, 2**22], bench.Call("all_reduce")
@@ -348,12 +387,15 @@ for name, nbytes in sizes.items():
 #
 # ## 6. What starts the ranks?
 #
-# One more thing differs on the four machines. A **launcher** starts the processes and tells each its rank by environment variables. **Predict**:
-# which of these does `init_process_group` need at least?
+# One more thing differs on the four machines. A **launcher** starts the processes and tells each its rank by environment variables.
 
 # %% name="guess_variables"
-variables = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
-guess = SelectMultiple(options=variables, rows=6)
+guess = predict(
+    "How many environment variables does `init_process_group` need at least?",
+    low=0,
+    high=6,
+    title="Variables that `init_process_group` needs",
+)
 guess
 
 # %% name="no_launcher"
@@ -361,6 +403,14 @@ try:
     dist.init_process_group("gloo")  # in this notebook, which nobody launched as a rank
 except ValueError as error:
     print(error)
+
+# %% name="reveal_variables" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    4,
+    usual="2",
+    why="rank and number of ranks say who is who. But the ranks must also find each other: the address and the port of rank 0.",
+)
 
 # %% [markdown] name="launchers"
 # The error names the first missing variable; four are needed: the number of this rank (`RANK`), the number of ranks (`WORLD_SIZE`), and the address
@@ -372,11 +422,15 @@ except ValueError as error:
 # | Open MPI's `mpiexec` | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_RANK` |
 # | Slurm's `srun` | `SLURM_PROCID` | `SLURM_NTASKS` | `SLURM_LOCALID` |
 #
-# A colleague writes a script that also runs without a launcher: if the variables are missing, it is rank 0 of 1. **Predict** what two processes of it
-# print under `torchrun`, and under the physics group's `mpiexec` (the cell sets the variables that `mpiexec` would set).
+# A colleague writes a script that also runs without a launcher: if the variables are missing, it is rank 0 of 1. The cell runs two processes of it under
+# `torchrun`, and with the variables that the physics group's `mpiexec` would set.
 
 # %% name="guess_launched"
-guess = ask("0 of 2 and 1 of 2, both times", "0 of 1 twice, under mpiexec", "an error, under mpiexec")
+guess = predict(
+    "What do the two processes print under `torchrun`, and under `mpiexec`?",
+    choices=["0 of 2 and 1 of 2, both times", "0 of 1 twice, under mpiexec", "an error, under mpiexec"],
+    title="A script with default values for rank and size prints",
+)
 guess
 
 # %% name="launched"
@@ -391,6 +445,14 @@ with tempfile.TemporaryDirectory() as folder:
         told = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"}
         ran = subprocess.run([sys.executable, script], env=told, capture_output=True, text=True, timeout=100)
         print("mpiexec: ", ran.stdout.strip())
+
+# %% name="reveal_launched" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "0 of 1 twice, under mpiexec",
+    usual="0 of 2 and 1 of 2, both times",
+    why="two processes were started both times. But `mpiexec` uses other names for its variables, so the script falls back to its default, twice.",
+)
 
 # %% [markdown] name="launched_explained"
 # There are two worlds with one rank each: the same training runs twice, without an error, at twice the cost. Don't use default values for a rank; a
@@ -451,6 +513,9 @@ with tempfile.TemporaryDirectory() as folder:
 # [Open MPI, environment variables](https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html) ·
 # [PyTorch, torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html) ·
 # [Slurm, srun](https://slurm.schedmd.com/srun.html)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

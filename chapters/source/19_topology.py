@@ -18,9 +18,9 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText, SelectMultiple
 
-from allranks import Executor, Player, World, ask, bench, cost, doctor, execute, run_schedule, schedules, simulate
+from allranks import Executor, Player, World, bench, cost, doctor, execute, predict, predictions
+from allranks import run_schedule, schedules, simulate
 from allranks.topology import PRESETS, preset, round_robin
 
 world = World()
@@ -50,11 +50,16 @@ for name, machine in PRESETS.items():
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha_2 + 2\,\frac{p-1}{p}\,n\,\beta_2$$
 #
-# There are four DGX nodes, with 32 ranks in order and 1 GB. **Predict** the time, and how many of a node's eight cards the ring uses for sending.
+# There are four DGX nodes, with 32 ranks in order and 1 GB.
 
 # %% name="guess_ring"
-milliseconds, cards = FloatText(description="ms:"), IntText(description="cards:")
-display(milliseconds, cards)
+guess = predict(
+    "How many of a node's eight cards does the ring use for sending?",
+    low=0,
+    high=8,
+    title="Cards of a node that the ring uses",
+)
+guess
 
 # %% name="ring"
 n, gpus = 10**9, 32
@@ -63,30 +68,69 @@ one_ring = simulate("all_reduce", "ring", gpus, n, dgx)
 formula = cost.price("all_reduce", "ring", gpus, n, dgx.nic.alpha_s, dgx.nic.beta_s_per_byte)
 used = {dgx.nic_of(m.src) for m in one_ring.schedule.moves if dgx.node(m.src) != dgx.node(m.dst)}
 print(f"simulated {1e3 * one_ring.seconds:.1f} ms, formula {1e3 * formula:.1f} ms; cards used: {used}")
-print(f"you said {milliseconds.value:g} ms and {cards.value}")
+
+# %% name="reveal_ring" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    len(
+        {
+            card
+            for card in used
+            if dgx.node(next(m.src for m in one_ring.schedule.moves if dgx.nic_of(m.src) == card)) == 0
+        }
+    ),
+    usual="8",
+    why="each GPU has its own card. But with ranks in order only the last GPU of a node has its right neighbour on another node.",
+)
 
 # %% [markdown] name="ring_explained"
-# Only one card of eight works, and NVLink is idle most of the time. This takes 39 ms.
+# NVLink is idle most of the time. This takes 39 ms.
 #
 # ## 3. Placement of ranks
 #
-# A launcher may place ranks in turns instead: rank 0 on node 0, rank 1 on node 1, and so on. Then **every** hop of the ring leaves its node. **Predict**
-# how many times slower that is, on DGX nodes and on cloud nodes.
+# A launcher may place ranks in turns instead: rank 0 on node 0, rank 1 on node 1, and so on. Then **every** hop of the ring leaves its node.
 
 # %% name="guess_robin"
-on_dgx, on_cloud = FloatText(description="DGX, times:"), FloatText(description="cloud, times:")
+on_dgx = predict(
+    "Every hop leaves its node: how many times slower is that on DGX nodes, with a card for each GPU?",
+    low=0.5,
+    high=16.0,
+    title="Round robin is slower by, on DGX nodes",
+)
+on_cloud = predict(
+    "And on cloud nodes, where eight GPUs share a card?",
+    low=0.5,
+    high=16.0,
+    title="Round robin is slower by, on cloud nodes",
+)
 display(on_dgx, on_cloud)
 
 # %% name="robin"
 flat = schedules.ring_all_reduce(gpus)
 seats = round_robin(gpus, ranks_per_node=8)  # the place of each rank
+slower = {}
 for machine in (dgx, cloud):
     good, bad = (run_schedule(s, n, machine).seconds for s in (flat, flat.placed(seats)))
+    slower[machine.name] = bad / good
     print(f"{machine.name:16} in order {1e3 * good:7.1f} ms, round robin {1e3 * bad:7.1f} ms: {bad / good:.1f} times")
 
+# %% name="reveal_robin" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+display(
+    on_dgx.reveal(
+        slower[dgx.name],
+        usual="8",
+        why="eight times as many bytes leave the node. But they leave it over eight cards, seven of which were idle before.",
+    ),
+    on_cloud.reveal(
+        slower[cloud.name],
+        usual="1",
+        why="on the other machine nothing changed. But here eight ranks wait for one card.",
+    ),
+)
+
 # %% [markdown] name="robin_explained"
-# This shows both questions of section 1: how many bytes leave a node, and how many GPUs share the link. On the DGX eight times as many bytes leave,
-# but over eight cards, seven of which were idle before: the time is the same. In the cloud eight ranks wait for one card. **A bad placement costs
+# This shows both questions of section 1: how many bytes leave a node, and how many GPUs share the link. **A bad placement costs
 # time if links are shared.**
 #
 # ## 4. Two levels
@@ -109,20 +153,31 @@ small = replace(dgx, ranks_per_node=4, nics_per_node=4)
 Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")))
 
 # %% [markdown] name="two_guess"
-# There are three ways to sum 1 GB on 32 ranks. In *leader* one rank of each node sums the vectors of the node and communicates with the other nodes. **Predict** the fastest on each machine.
+# There are three ways to sum 1 GB on 32 ranks. In *leader* one rank of each node sums the vectors of the node and communicates with the other nodes.
 
 # %% name="guess_two"
-ways = ["ring", "hierarchical", "leader"]
-best_dgx, best_cloud = ask(*ways, description="DGX:"), ask(*ways, description="cloud:")
-display(best_dgx, best_cloud)
+guess = predict(
+    "1 GB on four cloud nodes: which is the fastest?",
+    choices=["ring", "hierarchical", "leader"],
+    title="The fastest in the cloud",
+)
+guess
 
 # %% name="two_levels"
-for machine, guess in ((dgx, best_dgx), (cloud, best_cloud)):
+ways = ["ring", "hierarchical", "leader"]
+for machine in (dgx, cloud):
     for name in ways:
         found = simulate("all_reduce", name, gpus, n, machine)
         print(f"{machine.name:16}{name:14}{1e3 * found.seconds:8.1f} ms,", end=" ")
         print(f"a rank sends at most {found.bytes_per_rank / 1e9:.3f} GB")
-    print(f"you said {guess.value}")
+
+# %% name="reveal_two" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    min(ways, key=lambda name: simulate("all_reduce", name, gpus, n, cloud).seconds),
+    usual="hierarchical",
+    why="it is much faster on the DGX. But in the cloud all eight parts share one card, so little is saved there, and the steps inside the node cost more than that.",
+)
 
 # %% [markdown] name="two_explained"
 # With two levels it takes 9 ms, and each rank sends as many bytes as in the ring. The two levels use all eight cards, each for an eighth. The leader
@@ -155,12 +210,10 @@ print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 # there are fewer uplinks than ports: **oversubscription** 4:1 means a quarter. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of *32*
 # nodes, one leaf for each $k$: **rails**.
 #
-# Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. **Predict** which rows stay the same from 1:1 to 8:1.
+# Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. Which rows stay the same from 1:1 to 8:1?
 
-# %% name="guess_rails"
+# %% name="designs"
 rows = ("two levels", "two levels, scattered", "two levels, scattered, rails", "one ring, rails")
-guess = SelectMultiple(options=rows, rows=4, layout={"width": "20em"})
-guess
 
 # %% name="rails"
 levels64, ring64 = schedules.hierarchical_all_reduce(64, 8), schedules.ring_all_reduce(64)
@@ -211,11 +264,7 @@ for command in (["lscpu"], ["nvidia-smi", "topo", "-m"]):
 # (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across
 # sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU.
 #
-# Tables can be wrong, so also measure. **Predict**: are some pairs of our ranks nearer to each other than others?
-
-# %% name="guess_near"
-guess = ask("yes, by a factor of 2 or more", "no, all alike")
-guess
+# Tables can be wrong, so also measure. Are some pairs of our ranks nearer to each other than others?
 
 
 # %% name="there_and_back"
@@ -242,12 +291,7 @@ for (a, b), seconds in world.run(distances)[0].items():
 # blocks: small numbers within, large ones between. This picture shows the topology as a program sees it.
 #
 # On a single machine two levels can save only messages: they take $2(g-1) + 2(m-1)$ steps, the ring $2(p-1)$. We split your ranks in two halves, or,
-# if their number is odd, into "nodes" of one rank. **Predict** how much of the time that saves, for 4 KiB and for 1 MiB.
-
-# %% name="guess_gain"
-gain = ["nothing", "up to a half", "more than a half"]
-gain_small, gain_large = ask(*gain, description="4 KiB:"), ask(*gain, description="1 MiB:")
-display(gain_small, gain_large)
+# if their number is odd, into "nodes" of one rank. How much of the time does that save, for 4 KiB and for 1 MiB?
 
 # %% name="fit"
 p = world.ranks
@@ -280,13 +324,17 @@ for nbytes in (2**12, 2**20):
 #
 # A two-level algorithm must know which rank is on which node. Most programs assume that ranks with neighbouring numbers are on one node, and so did
 # our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another. We run four plans on the live ranks and count the bytes
-# between the nodes: ring and two levels, each with ranks in order and with round-robin placement. **Predict** the kB that go between the nodes in
-# all, for $n$ = 480 kB on your ranks.
+# between the nodes: ring and two levels, each with ranks in order and with round-robin placement. The question is which of them sends the most between the
+# nodes.
 
 # %% name="guess_crossing"
 names = ("ring", "ring, round robin", "two levels", "two levels, round robin")
-crossing = {name: FloatText(description=name, style={"description_width": "12em"}) for name in names}
-display(*crossing.values())
+guess = predict(
+    "Two levels, but the ranks are placed round robin and the program does not know: what happens?",
+    choices=["an error", "a wrong sum", "the right sum, with more bytes between nodes", "nothing changes"],
+    title="Two levels with the wrong placement",
+)
+guess
 
 
 # %% name="crossing"
@@ -301,13 +349,25 @@ each = replace(dgx, ranks_per_node=g, nics_per_node=g)
 shared = replace(each, nics_per_node=1)
 
 # %% name="crossing_counted"
-print(f"{'':24}{'right':>7}{'kB cross':>10}{'you said':>10}{'1 GB, a card each':>20}{'one a node':>13}")
+print(f"{'':24}{'right':>7}{'kB cross':>10}{'1 GB, a card each':>20}{'one a node':>13}")
+kb = {}
 for name, plan in plans.items():
     sums, trace = world.trace(total, plan)
     crossed = sum(message.nbytes for message in trace.messages() if message.src // g != message.dst // g)
+    kb[name] = crossed / 1e3
     right = all(found == [p * (p + 1) / 2] for found in sums)
     own, one = (1e3 * run_schedule(plan, n, machine).seconds for machine in (each, shared))
-    print(f"{name:24}{right!s:>7}{crossed / 1e3:10.0f}{crossing[name].value:10g}{own:17.1f} ms{one:10.1f} ms")
+    print(f"{name:24}{right!s:>7}{crossed / 1e3:10.0f}{own:17.1f} ms{one:10.1f} ms")
+
+# %% name="reveal_crossing" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the right sum, with more bytes between nodes"
+    if kb["two levels, round robin"] > kb["two levels"]
+    else "nothing changes",
+    usual="an error",
+    why="a wrong assumption should show. But the sum is right for any placement; only the large part now goes between the nodes. (With two ranks, or an odd number, all four are alike.)",
+)
 
 # %% [markdown] name="crossing_explained"
 # (Counted on your ranks; the milliseconds are simulated, for nodes of as many H100s.) With ranks in order $m$ of a ring's $p$ hops are between nodes,
@@ -380,13 +440,15 @@ for rank, (equal, spans) in enumerate(world.run(three_calls)):
 # %% [markdown] name="broken_guess"
 # ## 8. Pitfalls
 #
-# **One of 32 is slow or broken.** The fast plan uses all ranks and cards, so all of them must work well. **Predict** which becomes slower if rank 5
-# takes twice as long for each message: the ring, the two levels, or both? And if one card of 32 is dead?
+# **One of 32 is slow or broken.** The fast plan uses all ranks and cards, so all of them must work well.
 
 # %% name="guess_broken"
-hurt = ["the ring", "two levels", "both", "neither"]
-slow_rank, dead_card = ask(*hurt, description="rank 5 slow:"), ask(*hurt, description="one card dead:")
-display(slow_rank, dead_card)
+guess = predict(
+    "Rank 5 takes twice as long for each message: which becomes slower?",
+    choices=["the ring", "two levels", "both", "neither"],
+    title="If rank 5 is slow, slower is",
+)
+guess
 
 # %% name="broken"
 ill = {"healthy": dgx, "rank 5 slow": dgx.with_straggler(5, 2.0), "card 3 gone": dgx.with_failure("nic", 0, 3)}
@@ -394,8 +456,23 @@ for what, machine in ill.items():
     one, two = (simulate("all_reduce", name, gpus, n, machine).seconds for name in ("ring", "hierarchical"))
     print(f"{what:14} ring {1e3 * one:6.1f} ms   two levels {1e3 * two:6.1f} ms")
 
+# %% name="reveal_broken" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    {(True, True): "both", (True, False): "the ring", (False, True): "two levels"}.get(
+        tuple(
+            simulate("all_reduce", name, gpus, n, ill["rank 5 slow"]).seconds
+            > 1.05 * simulate("all_reduce", name, gpus, n, dgx).seconds
+            for name in ("ring", "hierarchical")
+        ),
+        "neither",
+    ),
+    usual="both",
+    why="rank 5 takes part in both. But in the ring it sends only over NVLink, which at half speed is still faster than the card that the ring waits for anyway.",
+)
+
 # %% [markdown] name="pitfalls"
-# In the ring rank 5 sends only over NVLink, which at half speed is still faster than a card; and the ring never used card 3. In two levels every rank
+# The ring never used card 3. In two levels every rank
 # and every card is on the critical path. That is why people test clusters link by link before a large job:
 #
 # - **Print the placement**: rank, host, GPU, as in section 6. `LOCAL_RANK` selects the GPU.
@@ -445,6 +522,9 @@ for what, machine in ill.items():
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
 # W. Wang et al., *Rail-only: a low-cost high-performance network for training LLMs with trillion parameters*, [arXiv:2307.12169](https://arxiv.org/abs/2307.12169) ·
 # H. Mikami et al., *Massively distributed SGD: ImageNet/ResNet-50 training in a flash*, [arXiv:1811.05233](https://arxiv.org/abs/1811.05233) (2D torus: two levels of rows and columns)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

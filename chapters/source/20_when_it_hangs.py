@@ -17,9 +17,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 
-from allranks import Player, RanksStuck, World, ask, bench, check, plots
+from allranks import Player, RanksStuck, World, bench, check, plots, predict, predictions
 from allranks.wire import run
 
 world = World()
@@ -33,10 +32,15 @@ world
 # ## 1. The hang comes after the mistake
 #
 # In [Data parallel](14_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
-# the step with `continue`. Each rank contributes the number of its step. **Predict**: in which of the steps 0 to 4 do the others get stuck?
+# the step with `continue`. Each rank contributes the number of its step.
 
 # %% name="guess_step"
-guess = IntText(description="step:")
+guess = predict(
+    "Rank 1 skips step 2. In which of the steps 0 to 4 do the others get stuck?",
+    low=0,
+    high=4,
+    title="The others get stuck in step",
+)
 guess
 
 # %% tags=["raises-exception"] name="skip"
@@ -48,9 +52,16 @@ for step in range(5):
     dist.all_reduce(gradient)
     print(f"step {step}: {gradient.item():g}")
 
+# %% name="reveal_step" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    4,
+    usual="2",
+    why="there the call is missing. But the others' call of step 2 is matched with rank 1's next call, of step 3; only at the end is there one call too few.",
+)
+
 # %% [markdown] name="skip_explained"
-# No rank waits in step 2. There the other ranks' call was matched with rank 1's call of step 3, so the sum mixes two different steps, and no error says
-# so. The others wait in step 4, because rank 1 has finished. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
+# The sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
 # afterwards: otherwise the others' call **is matched with rank 1's next call**.
 #
 # Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
@@ -62,10 +73,14 @@ for step in range(5):
 # %% [markdown] name="standings"
 # ## 2. The report, as data
 #
-# Rank 0 broadcasts new weights while the others average gradients, here on the CPU in a group with Gloo. **Predict**: what happens?
+# Rank 0 broadcasts new weights while the others average gradients, here on the CPU in a group with Gloo.
 
 # %% name="guess_desync"
-guess = ask("an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong")
+guess = predict(
+    "Rank 0 calls broadcast while the others call all_reduce, with Gloo. What happens?",
+    choices=["an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong"],
+    title="Broadcast on one rank, all_reduce on the others",
+)
 guess
 
 
@@ -83,9 +98,16 @@ except RanksStuck as stuck:
     for s in stuck.statuses:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
+# %% name="reveal_desync" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "they wait, each in its own call",
+    usual="an error",
+    why="somebody should notice two different calls. But no rank sees another's call: each waits for messages that will never come.",
+)
+
 # %% [markdown] name="desync_explained"
-# All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing; each call waits for messages that will
-# never come. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined:
+# All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined:
 # its calls return, and then the ranks may wait for their GPUs, or hold anything. The flight recorder of section 4 shows both calls.)
 #
 # The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
@@ -96,11 +118,7 @@ run(two_plans, ranks=world.ranks).failure
 # %% [markdown] name="dtype"
 # ### Worse than a hang
 #
-# Rank 0 has a counter in int32, the others in float32: four bytes each. Each rank contributes 1. **Predict**: an error, a hang or a number?
-
-# %% name="guess_dtype"
-guess = ask("an error", "a hang", "a number")
-guess
+# Rank 0 has a counter in int32, the others in float32: four bytes each. Each rank contributes 1.
 
 
 # %% name="dtype_live"
@@ -135,20 +153,30 @@ def training():
 
 
 # %% [markdown] name="kill_question"
-# **A rank dies.** After half a second rank 1 gets SIGKILL, as it would on a machine that is out of memory. **Predict**: what do the others see?
+# **A rank dies.** After half a second rank 1 gets SIGKILL, as it would on a machine that is out of memory.
 
 # %% name="guess_kill"
-guess = ask("all get an error at once", "all wait for the deadline", "some get an error, some may wait")
+guess = predict(
+    "Rank 1 is killed. What do the others see?",
+    choices=["all get an error at once", "all wait for the deadline", "some get an error, some may wait"],
+    title="A rank is killed: the others",
+)
 guess
 
 # %% tags=["raises-exception"] name="kill"
 world.fault(rank=1, kind="kill", after_s=0.5)
 world.run(training, deadline=3)
 
+# %% name="reveal_kill" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "some get an error, some may wait",
+    usual="all get an error at once",
+    why="a broken connection is noticed. But only by ranks that use it at that moment; others wait for a neighbour that has already stopped. (With NCCL they may all wait; with two ranks the other one gets an error.)",
+)
+
 # %% [markdown] name="kill_explained"
-# Ranks that exchange data with rank 1 see a broken connection at once. A rank that waits at this moment for another living rank sees no error: it
-# waits for a neighbour that has already stopped. Which ranks get an error depends on the moment; run it again. (With two ranks, the other rank always
-# exchanges data with rank 1.)
+# Which ranks get an error depends on the moment; run it again.
 #
 # The errors do *not* say "killed". "Connection closed by peer" means that **a healthy rank reports another rank's end**. Our World knows the true
 # cause because it asked the operating system. In a cluster, look first for the process that has ended (exit code, kernel log), and for the earliest
@@ -160,11 +188,7 @@ world.run(training, deadline=3)
 
 # %% [markdown] name="pause_question"
 # **A rank stops without dying.** Rank 1 gets SIGSTOP: the process exists, its connections are open, but it does nothing. A rank that waits for a file
-# system or stands in a debugger behaves in the same way. **Predict** what the others see.
-
-# %% name="guess_pause"
-guess = ask("a broken connection, as before", "all others wait, and no error ever comes", "the others go on without it")
-guess
+# system or stands in a debugger behaves in the same way.
 
 # %% tags=["raises-exception"] name="pause"
 world.fault(rank=1, kind="pause", after_s=0.5)
@@ -177,13 +201,7 @@ world.run(training, deadline=2)
 
 # %% [markdown] name="drop_question"
 # **A message is lost.** Each rank receives from its left neighbour and sends to its right one, as in a pipeline of model stages. Rank 0's message is
-# never sent. **Predict**: which ranks wait, and for which rank?
-
-# %% name="guess_drop"
-guess = ask(
-    "rank 1, for rank 0; the others are done", "each of the others, for its left neighbour", "all ranks, rank 0 too"
-)
-guess
+# never sent. Which ranks wait, and for which rank?
 
 
 # %% tags=["raises-exception"] name="drop"
@@ -206,12 +224,15 @@ world.run(pipeline, deadline=2)
 
 # %% [markdown] name="slow_question"
 # **A rank is slow.** Each of rank 1's operations begins 50 ms late, as with a hot card, a busy CPU or a slow disk. We run ten steps without and then
-# with the fault, and record both. **Predict** two things: how many seconds longer does it take, and **on which rank do the all-reduces look
-# shortest**?
+# with the fault, and record both.
 
 # %% name="guess_slow"
-guess, shortest = FloatText(description="s longer:"), IntText(description="rank:")
-display(guess, shortest)
+guess = predict(
+    "Rank 1 is slow. On which rank do the all-reduces look shortest?",
+    choices=["on rank 0", "on rank 1, the slow one", "on the last rank", "on all alike"],
+    title="All-reduces look shortest",
+)
+guess
 
 
 # %% name="slow"
@@ -229,9 +250,16 @@ print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.
 # %% name="slow_timeline"
 plots.timeline(slow)
 
+# %% name="reveal_slow" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "on rank 1, the slow one",
+    usual="on rank 0",
+    why="a slow rank should have long bars. But the bars include waiting, and the slow rank never waits: all others are there when it calls.",
+)
+
 # %% [markdown] name="slow_explained"
-# The difference from 0.50 s comes from the machine's own variations, which both runs have. The bars are time inside `all_reduce`. The slow rank has
-# the *shortest* bars, because all others are already there when it calls. **The profile of the slow rank looks best.** If you read only rank 0's
+# The difference from 0.50 s comes from the machine's own variations, which both runs have. The bars are time inside `all_reduce`. **The profile of the slow rank looks best.** If you read only rank 0's
 # profile, you see "the all-reduce takes most of the step", and may buy a faster network that does not help.
 #
 # A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower:
@@ -246,11 +274,7 @@ print(
 # ### The same on the wire
 #
 # On the wire a program can cause its own faults. In the four programs below, rank 1 ends its process, is stopped by SIGSTOP, waits for a
-# message that nobody sends, or is slow. **Predict** which of these four faults the wire can find only after its time limit.
-
-# %% name="guess_wire"
-guess = ask("rank 1 ends", "rank 1 stops", "rank 1 waits for a message that nobody sends", "rank 1 is slow")
-guess
+# message that nobody sends, or is slow. Which of these four faults can the wire find only after its time limit?
 
 
 # %% name="wire_programs"
@@ -291,11 +315,7 @@ for program in (dies, stops, waits, delays):
 # ## 4. Asking which ranks are there
 #
 # `monitored_barrier` is a barrier with its own deadline, in which rank 0 collects an answer from every rank. It needs a group that works on CPUs
-# (Gloo). Rank 1 does not call it. **Predict** which rank's error names rank 1.
-
-# %% name="guess_monitored"
-guess = ask("every rank's", "rank 0's only", "rank 1's")
-guess
+# (Gloo). Rank 1 does not call it. Which rank's error names rank 1?
 
 # %% tags=["raises-exception"] name="monitored_run"
 # %%ranks --deadline 5
@@ -360,10 +380,16 @@ read(slow)
 # *Waiting* is the time until the last rank makes the call. The network does not cause it; only the rest of *inside* is communication. Rank 1 hardly
 # waits, all others wait nearly all the time: **compare the ranks' starts, not their durations.**
 #
-# Now look at a step of a model with 64 small parameters; each is all-reduced separately after backward. **Predict** how many times faster one all-reduce of all 256 KiB together is.
+# Now look at a step of a model with 64 small parameters; each is all-reduced separately after backward.
 
 # %% name="guess_small"
-guess = FloatText(description="times:")
+guess = predict(
+    "64 all-reduces of 4 KiB, or one of 256 KiB: how many times faster is the one?",
+    low=0.5,
+    high=100,
+    log=True,
+    title="One all-reduce instead of 64 is faster by",
+)
 guess
 
 
@@ -397,6 +423,15 @@ for k in counts:
     model = measured[1] + (k - 1) * per_call
     print(f"{k:3} pieces: measured {1e3 * measured[k]:7.2f} ms   model {1e3 * model:7.2f} ms")
 print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
+
+# %% name="reveal_small" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    measured[64] / measured[1],
+    usual="1",
+    why="the bytes are the same. But each call pays its latencies again, and 4 KiB take hardly any other time.",
+    it=f"{measured[64] / measured[1]:.0f} times",
+)
 
 # %% [markdown] name="pieces_explained"
 # The bytes were always the same. If points are far from the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly
@@ -476,6 +511,9 @@ check(distributed_mean)
 # [PyTorch, monitored_barrier](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (collective functions; RAS) ·
 # S. Li et al., *PyTorch Distributed*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -17,11 +17,10 @@ import time
 import psutil
 import torch
 import torch.distributed as dist
-from ipywidgets import FloatText, IntText
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Player, World, ask, check, simulate, topology, workload, plots
+from allranks import Player, World, check, plots, predict, predictions, simulate, topology, workload
 
 world = World()
 world
@@ -83,17 +82,11 @@ class Model(torch.nn.Module):
 
 
 # %% [markdown] name="count_guess"
-# **Predict** its parameters. For width $h$, attention has $4h^2$ of them in a layer and the perceptron $8h^2$.
-
-# %% name="guess_parameters"
-guess = IntText(description="parameters:")
-guess
+# How many parameters has it? For width $h$, attention has $4h^2$ of them in a layer and the perceptron $8h^2$.
 
 # %% name="parameters"
 N = sum(parameter.numel() for parameter in Model().parameters())
-print(
-    f"you said {guess.value:,}; the layers' matrices have {12 * layers * hidden**2:,}, with embeddings and norms N = {N:,}"
-)
+print(f"the layers' matrices have {12 * layers * hidden**2:,}, with embeddings and norms N = {N:,}")
 
 # %% [markdown] name="alone_intro"
 # Here is the rest of a training script: a batch that depends only on the step, so that every rank can make it, and a training step. The batch has four
@@ -134,10 +127,14 @@ losses = {"alone": torch.tensor(world.run(train, alone)[0])}
 print(", ".join(f"{loss:.3f}" for loss in losses["alone"][::7]))
 
 # %% [markdown] name="ways"
-# This is the reference for the three ways. **Predict** the largest difference of their losses from it over 50 steps.
+# This is the reference for the three ways.
 
 # %% name="guess_losses"
-guess = ask("exactly 0", "below 0.0001", "about 0.01", "about 0.1")
+guess = predict(
+    "DDP, ZeRO and tensor parallel: the largest difference of their losses from the single process, over 50 steps?",
+    choices=["exactly 0", "below 0.0001", "about 0.01", "about 0.1"],
+    title="Largest difference of the losses",
+)
 guess
 
 # %% [markdown] name="ddp_intro"
@@ -238,14 +235,23 @@ for way in (ddp, zero, tensor_parallel):
     far, apart = (by_rank[0] - losses["alone"]).abs().max(), (by_rank[0] - by_rank[-1]).abs().max()
     print(f"{way.__name__:16}last {by_rank[0, -1]:.6f}, at most {far:.0e} from alone; between ranks {apart:.0e}")
 
+# %% name="reveal_losses" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "below 0.0001",
+    usual="exactly 0",
+    why="they compute the same. But a sum over ranks adds in another order than one process does, and rounds in other places.",
+)
+
 # %% [markdown] name="losses_explained"
-# The three ways split the work differently, but compute the same: the losses must agree within 0.0001, and differ only by rounding. A sum over ranks
-# adds in another order than one process does.
-#
-# **Without `enter`.** It does nothing forward, so you might leave it out. **Predict** what you would notice.
+# # **Without `enter`.** It does nothing forward, so you might leave it out.
 
 # %% name="guess_careless"
-guess = ask("an error", "the loss does not fall", "the loss falls, nearly as before")
+guess = predict(
+    "Tensor parallel without `enter`: what would you notice?",
+    choices=["an error", "the loss does not fall", "the loss falls, nearly as before"],
+    title="Tensor parallel without `enter`",
+)
 guess
 
 
@@ -268,6 +274,14 @@ for name in ("ddp", "zero", "tensor_parallel", "careless"):
 axes.legend(loc="center right")
 figure
 
+# %% name="reveal_careless" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "the loss falls, nearly as before",
+    usual="the loss does not fall",
+    why="gradients are wrong. But the last layers' gradients are right, and the others still point roughly downhill: the curve looks healthy.",
+)
+
 # %% [markdown] name="careless_explained"
 # It trains, but it is wrong: norms and embeddings should be equal on all ranks, but each rank gets a different part of their gradient, so they become
 # different. You can hardly see this in the loss curve. **But you see it in one or two steps if you compare a small model with one process.** You also
@@ -280,13 +294,16 @@ figure
 #
 # $$\text{DDP: } 2\tfrac{p-1}{p}\,4N \qquad \text{ZeRO: } \tfrac{p-1}{p}\,4N + \tfrac{p-1}{p}\,4N \qquad \text{tensor: } 4L \cdot 2\tfrac{p-1}{p}\,4\,bsh$$
 #
-# The last one does not depend on $N$, and the first two do not depend on the batch. **Predict** all three in kB, and the calls. (A layer calls `enter` twice and `leave` twice.)
+# The last one does not depend on $N$, and the first two do not depend on the batch. (A layer calls `enter` twice and `leave` twice.)
 
 # %% name="guess_bytes"
-names = ("ddp", "zero", "tensor_parallel")
-kilobytes = {name: FloatText(description=f"{name[:6]}, kB:") for name in names}
-numbers = {name: IntText(description=f"{name[:6]}, calls:") for name in names}
-display(*kilobytes.values(), *numbers.values())
+guess = predict(
+    "How many all-reduces does tensor parallel call in a step, with all layers?",
+    low=0,
+    high=40,
+    title="Calls of tensor parallel in a step",
+)
+guess
 
 
 # %% name="plans"
@@ -322,18 +339,26 @@ ring = {"all_reduce": 2 * (p - 1) / p, "reduce_scatter_tensor": (p - 1) / p, "al
 traced = {name: sum(ring[op] * nbytes for op, nbytes in events) for name, events in one_step.items()}
 
 # %% name="byte_table"
-print(f"{'a step of':16}{'calls: said':>12}{'planned':>9}{'traced':>8}{'kB: said':>11}{'planned':>10}{'traced':>10}")
+print(f"{'a step of':16}{'calls: planned':>15}{'traced':>8}{'kB: planned':>13}{'traced':>10}")
 for name, plan in planned.items():
-    counts = f"{numbers[name].value:12}{plan.calls:9}{len(one_step[name]):8}"
-    print(f"{name:16}{counts}{kilobytes[name].value:11.1f}{plan.bytes_sent / 1e3:10.3f}{traced[name] / 1e3:10.3f}")
+    counts = f"{plan.calls:15}{len(one_step[name]):8}"
+    print(f"{name:16}{counts}{plan.bytes_sent / 1e3:13.3f}{traced[name] / 1e3:10.3f}")
 print(*(f"{name}: {events}" for name, events in one_step.items()), sep="\n")
+
+# %% name="reveal_byte_table" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    planned["tensor_parallel"].calls,
+    usual="two for each layer",
+    why="that is the forward pass: one `leave` after attention and one after the perceptron. Backward needs as many, in `enter`.",
+)
 
 # %% [markdown] name="byte_explained"
 # Now explain every difference. DDP and ZeRO make one call more than planned: the four bytes of the loss, for the log. A padded vector may add a few
 # bytes to ZeRO. Tensor parallel needs no extra
 # call, since each rank has the loss.
 #
-# Here is what DDP did before and in its first three steps. **Predict** which calls are not in the plan at all.
+# Here is what DDP did before and in its first three steps. Which calls are not in the plan at all?
 
 # %% name="setup"
 for op, nbytes in traces["ddp"]:
@@ -352,11 +377,15 @@ Player(world.trace(train, zero, 1)[1], world.trace(train, tensor_parallel, 1)[1]
 # ### What was really sent
 #
 # Plan and trace agree, but both *assume* the ring. The operating system gives a third count: the bytes that a process has written. NCCL does not use
-# `write`, so on GPUs the cell prints nothing; the text tells what Gloo does. **Predict**: which of the three does not send what was planned with Gloo?
+# `write`, so on GPUs the cell prints nothing; the text tells what Gloo does.
 # ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
 
 # %% name="guess_wire"
-guess = ask("none", "ddp", "zero", "tensor_parallel")
+guess = predict(
+    "With Gloo, which of the three does not send what was planned?",
+    choices=["none", "ddp", "zero", "tensor_parallel"],
+    title="Not as planned with Gloo",
+)
 guess
 
 
@@ -378,6 +407,14 @@ if world.backend == "gloo" and sys.platform == "linux":  # only Linux counts it
 for name, nbytes in sent.items():
     print(f"{name:16}{nbytes / 1e3:10.3f} kB, {nbytes / planned[name].bytes_sent:.3f} of the plan")
 
+# %% name="reveal_wire" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "zero",
+    usual="none",
+    why="plan and trace agreed. But both assume the algorithm: Gloo's `reduce_scatter_single` all-reduces the vector and drops most of it. (On GPUs nothing was measured here; the answer is Gloo's.)",
+)
+
 # %% [markdown] name="wire_explained"
 # With Gloo, DDP and tensor parallel send less than 2 % more than the ring's bytes, because each message has a header. ZeRO sends one and a half times
 # the planned bytes. `reduce_scatter_single` in Gloo all-reduces the vector and drops most of it (torch 2.13,
@@ -387,12 +424,8 @@ for name, nbytes in sent.items():
 # ## 4. How long?
 #
 # If nothing overlaps, the time of a step is the time for computing plus the time for communication. We measure the two separately: $\alpha$ and
-# $\beta$ from all-reduces of one number and of $N$ numbers; computing from the same steps *without* calls. Then we add. **Predict** which of the
-# three is the slowest here.
-
-# %% name="guess_time"
-guess = ask("ddp", "zero", "tensor_parallel")
-guess
+# $\beta$ from all-reduces of one number and of $N$ numbers; computing from the same steps *without* calls. Then we add. Which of the
+# three do you expect to be the slowest here?
 
 
 # %% name="clocks"
@@ -484,12 +517,18 @@ for name, plan in timed.items():
 #
 # $$\frac{4L \cdot bsh}{12Lh^2} = \frac{bs}{3h}$$
 #
-# Tensor parallel sends more as soon as the batch has more tokens than $3h$. Take 32 layers of width 4096, 8 sequences of 4096 tokens, bfloat16, on one DGX H100: 8 GPUs, NVLink. **Predict**, in milliseconds, the communication
-# of DDP and of tensor parallel.
+# Tensor parallel sends more as soon as the batch has more tokens than $3h$. Take 32 layers of width 4096, 8 sequences of 4096 tokens, bfloat16, on one DGX H100: 8 GPUs, NVLink.
 
 # %% name="guess_dgx"
-data_ms, tensor_ms = FloatText(description="DDP, ms:"), FloatText(description="tensor, ms:")
-display(data_ms, tensor_ms)
+guess = predict(
+    "That model on 8 H100s: how many ms of communication has a step of tensor parallel?",
+    low=1,
+    high=10000,
+    unit="ms",
+    log=True,
+    title="ms of tensor parallel's communication",
+)
+guess
 
 # %% name="dgx"
 machine = topology.preset("dgx-h100")
@@ -511,6 +550,15 @@ seconds, exposed = rows["DDP"][0].seconds, rows["DDP"][0].exposed_s
 print(f"of DDP's {1e3 * seconds:.0f} ms, {1e3 * exposed:.1f} can't hide behind backward")
 print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * length / (3 * hidden):.2f}")
 
+# %% name="reveal_dgx" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    1e3 * rows["tensor"][0].seconds,
+    usual="as long as DDP's",
+    why="the same model, the same GPUs. But DDP sends its gradients once a step, and tensor parallel its activations four times in each layer: bs/3h times as many bytes.",
+    marks={"DDP": 1e3 * rows["DDP"][0].seconds},
+)
+
 # %% [markdown] name="dgx_explained"
 # (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. The row shows ZeRO-1, which keeps whole gradients; ZeRO-2, which frees each at once, needs a third less, 24 GB.)
 #
@@ -521,10 +569,16 @@ print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * le
 # parallel's do not, because the next matrix waits for them. And the ratio of their bytes depends only on $bs/3h$, not on the machine: that is why
 # even our small model shows it. (Its embeddings count in $N$ too, so its own ratio is a little lower.)
 #
-# Now use tensor parallel over two such nodes, connected by 400 Gb/s for each GPU, with the same activations and 16 ranks. **Predict** how many times longer an all-reduce takes.
+# Now use tensor parallel over two such nodes, connected by 400 Gb/s for each GPU, with the same activations and 16 ranks.
 
 # %% name="guess_nodes"
-guess = FloatText(description="times:")
+guess = predict(
+    "Tensor parallel over two nodes instead of one: how many times longer does a flat ring's all-reduce take?",
+    low=0.5,
+    high=100,
+    log=True,
+    title="A ring over two nodes takes longer by",
+)
 guess
 
 # %% name="nodes"
@@ -538,6 +592,14 @@ for algorithm in ("ring", "hierarchical"):
 both = workload.ddp(big / 8, workload.Cluster(2, machine.nic.bytes_per_s, machine.nic.alpha_s))
 print(
     f"tensor inside, DDP between: {both.bytes_sent / 1e9:.1f} GB and {1e3 * both.seconds:.0f} ms of gradients, which can hide"
+)
+
+# %% name="reveal_nodes" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    simulate("all_reduce", "ring", 16, activations, machine).seconds / inside,
+    usual="2",
+    why="twice as many ranks, one hop of 16 between the nodes. But a ring is as slow as its slowest hop, and that one is a network card, not NVLink.",
 )
 
 # %% [markdown] name="nodes_explained"
@@ -621,6 +683,9 @@ check(zero_sgd_step)
 # D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, SC 2021, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (tensor inside nodes, data and pipeline between) ·
 # [PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp) ·
 # [Linux manual, proc_pid_io(5)](https://man7.org/linux/man-pages/man5/proc_pid_io.5.html) (what `write_chars` is)
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop_world"
 world.stop()

@@ -9,15 +9,20 @@
 # %% name="imports"
 import itertools
 
-from ipywidgets import FloatText
-
-from allranks import TrainingStep, ask, explore, plan, topology, training_step, workload
+from allranks import TrainingStep, explore, plan, predict, predictions, topology, training_step, workload
 
 # %% [markdown] name="guess_intro"
-# **Guess now**: how many seconds of each step does the best of those splits lose to communication and waiting? Section 3 has the answer.
+# Section 3 has the answer. Say first what you expect:
 
 # %% name="question"
-first_guess = FloatText(description="seconds:")
+first_guess = predict(
+    "How many seconds of each step does the best of those splits lose to communication and waiting?",
+    low=0.001,
+    high=1000,
+    unit="s",
+    log=True,
+    title="Seconds that the best split loses",
+)
 first_guess
 
 # %% [markdown] name="known"
@@ -33,16 +38,30 @@ print(f"{1e3 * known.seconds:.1f} ms in {known.calls} call; a rank sends {known.
 # %% [markdown] name="buckets"
 # In practice nobody sends 14 GB in one call, because the first gradients would have to wait for the last. DDP collects them in buckets of about 25 MiB (it
 # never splits one gradient; `plan` does), and real links take time for each message; assume 5 µs.
-#
-# **Predict** the ms, then run.
 
 # %% name="guess_buckets"
-guess = FloatText(description="ms:")
+guess = predict(
+    "Buckets of 25 MiB and 5 µs a message instead of one call without latency (135.6 ms): how many ms now?",
+    low=10,
+    high=10000,
+    unit="ms",
+    log=True,
+    title="ms in buckets of 25 MiB",
+)
 guess
 
 # %% name="buckets_price"
 data = plan("7B", topology.uniform(5e-6, 200e9), dp=32, bucket_nbytes=25 << 20).prices["data"]
-print(f"you said {guess.value:g} ms; it is {1e3 * data.seconds:.1f} ms in {data.calls} calls")
+print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
+
+# %% name="reveal_buckets_price" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    1e3 * data.seconds,
+    usual="a little over 135.6 ms",
+    why="5 µs is next to nothing. But a ring of 32 ranks pays it 62 times in each call, and there are hundreds of calls.",
+    marks={"one call": 135.6},
+)
 
 # %% [markdown] name="buckets_explained"
 # A ring of 32 ranks sends $2(p-1) = 62$ messages, one after the other, in each call: this takes 310 µs in addition to the 254 µs for 25 MiB. Which
@@ -54,11 +73,13 @@ print(f"you said {guess.value:g} ms; it is {1e3 * data.seconds:.1f} ms in {data.
 # Adam in mixed precision keeps 16 bytes a parameter: 2 for the weight and 2 for its gradient in bfloat16, 12 for a float32 copy and two moments (Rajbhandari et al.,
 # section 3.1). For 65.2 billion that is a terabyte. **ZeRO** divides it among data parallel ranks: stage 1 the 12 bytes, stage 2 the
 # gradients too, stage 3 the weights too.
-#
-# **Predict**: which stages fit into 80 GB on 64 ranks?
 
 # %% name="guess_memory"
-guess = ask("all", "2 and 3", "3 only", "none")
+guess = predict(
+    "Which stages of ZeRO fit 65.2 billion parameters into 80 GB on 64 ranks?",
+    choices=["all", "2 and 3", "3 only", "none"],
+    title="Stages that fit into 80 GB",
+)
 guess
 
 # %% name="stages"
@@ -66,8 +87,16 @@ for stage in range(4):
     split = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=stage, batch=2048)
     print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
 
+# %% name="reveal_stages" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "3 only",
+    usual="2 and 3",
+    why="stage 2 shards nearly everything. But the weights alone are 130 GB, and until stage 3 each rank keeps all of them.",
+)
+
 # %% [markdown] name="stages_explained"
-# Only stage 3 fits, but look at its price. Here a replica processes its 32 sequences one at a time, and the shards are sent again for each of them: in stage 3 two gathers and a
+# Look at the price of stage 3. Here a replica processes its 32 sequences one at a time, and the shards are sent again for each of them: in stage 3 two gathers and a
 # reduce-scatter, 96 calls of 130 GB; in stage 2 the reduce-scatter, 32 calls. (Stages 0 and 1 send the same bytes; stage 0 pays 3.1 s of $\alpha$ for its 4975
 # buckets, where stage 1 is priced as two calls.)
 #
@@ -115,25 +144,44 @@ def fitting(machine, batch):
 
 
 found = fitting("dgx-h100", 2048)
-print(f"you guessed {first_guess.value:g} s; your split:\n  {row(mine.step)}\nof {len(found)} that fit:")
+print(f"your split:\n  {row(mine.step)}\nof {len(found)} that fit:")
 for s in (*found[:4], found[-1]):
     print(f"  {row(s)}")
+
+# %% name="reveal_best" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+first_guess.reveal(
+    found[0].lost_s,
+    usual="tens of seconds",
+    why="its ZeRO stage 3 sends for 33 s. But nearly all of that goes on while the layer before is computed.",
+)
 
 # %% [markdown] name="best_explained"
 # The winner *sends* for 33 s: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. But computing hides nearly all of it,
 # if a layer's gather runs while the layer before is computed. Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
 # of the computing time. Nothing hides tensor parallelism's all-reduces.
 #
-# **Predict**: the same 64 GPUs' worth of work with a batch of 64 sequences, then on nodes with one Ethernet card for eight GPUs. Is ZeRO-3 still the best?
+# The next cell has the same 64 GPUs with a batch of 64 sequences, then nodes with one Ethernet card for eight GPUs.
 
 # %% name="guess_other"
-guess = ask("in both cases", "with 64 sequences only", "on Ethernet only", "in neither")
+guess = predict(
+    "Is ZeRO-3 still the best?",
+    choices=["in both cases", "with 64 sequences only", "on Ethernet only", "in neither"],
+    title="ZeRO-3 is still the best",
+)
 guess
 
 # %% name="compute"
-print(f"you said {guess.value}")
 for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 2048)):
     print(f"{machine:15} batch {batch:4}: {row(fitting(machine, batch)[0])}")
+
+# %% name="reveal_other" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "with 64 sequences only",
+    usual="in neither",
+    why="a small batch leaves little to hide the gathers behind. But each replica still has one sequence to compute; only slow links make the gathers longer than that.",
+)
 
 # %% [markdown] name="compute_explained"
 # With 64 sequences it is, because each replica still has one sequence to compute while it gathers. On Ethernet it is not: the gathers of 130 GB take longer than
@@ -143,22 +191,34 @@ for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 
 # ## 4. Where the groups are
 #
 # TP ranks are neighbours, then come the data parallel ranks, and the stages are farthest apart, as in Megatron-LM. `plan` uses the slowest
-# link of a group, and divides the network cards among the groups that need them. **Predict**: the same split, TP 8, on the four machines. Where is TP
-# most expensive?
+# link of a group, and divides the network cards among the groups that need them. The next cell prices the same split, TP 8, on the four machines.
 
 # %% name="guess_machine"
 machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
-guess = ask(*machines)
+guess = predict(
+    "Tensor parallel over 8 ranks: on which machine is it most expensive?",
+    choices=machines,
+    title="TP is most expensive on",
+)
 guess
 
 # %% name="machines"
-print(f"you said {guess.value}")
+tensor_s = {}
 for machine in machines:
     split = plan("LLaMA 65B", machine, dp=4, tp=8, pp=2, zero_stage=1, batch=2048)
+    tensor_s[machine] = split.prices["tensor"].seconds
     print(f"{machine:16}", *(f"{kind} {price.seconds:8.3f} s  " for kind, price in split.prices.items()))
 
+# %% name="reveal_machine" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    max(tensor_s, key=tensor_s.get),
+    usual="dgx-a100",
+    why="it is the older one. But its eight GPUs share NVLink; in the cloud machine they sit in two PCIe islands, and part of the traffic crosses between these.",
+)
+
 # %% [markdown] name="machines_explained"
-# It is the machine with two PCIe islands and one Ethernet card for eight GPUs: there this split takes three minutes, while DP 4, PP 16 takes 11 s.
+# With two PCIe islands and one Ethernet card for eight GPUs this split takes three minutes, while DP 4, PP 16 takes 11 s.
 # With slower links the time depends more on the split.
 #
 # The bandwidths are NCCL's own figures and line rates, the latencies are teaching values. Fit your own with `allranks bench`, and put them into `topology.uniform`.
@@ -169,10 +229,13 @@ for machine in machines:
 # Most of Mixtral's 47 billion parameters are in experts: each layer has eight, and a token uses two of them. With **expert parallel** (EP) 8 a rank
 # holds one expert of each layer: tokens are sent (an all-to-all there, one back, and both again in the backward pass), weights are not. An expert has
 # 8 times fewer replicas, so fewer ranks all-reduce its gradients.
-# **Predict**: with EP 8, does a rank send more bytes, or fewer? And does it take longer?
 
 # %% name="guess_experts"
-guess = ask("more, longer", "fewer, shorter", "fewer, and yet longer")
+guess = predict(
+    "EP 8 instead of 1: does a rank send more bytes or fewer, and does it take longer?",
+    choices=["more, longer", "fewer, shorter", "fewer, and yet longer"],
+    title="EP 8 sends",
+)
 guess
 
 # %% name="experts_price"
@@ -183,6 +246,14 @@ for ep in (1, 8):
     print(
         f"EP {ep}, {split.state_nbytes / 1e9:.0f} GB a rank, in all {split.bytes_sent / 1e9:.1f} GB, {split.seconds:.3f} s\n"
     )
+
+# %% name="reveal_experts" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "fewer, and yet longer",
+    usual="fewer, shorter",
+    why="fewer bytes should take less time. But the replicas of an expert are now on different machines, one in each, and a rank there uses only one network card.",
+)
 
 # %% [markdown] name="experts_explained"
 # An eighth of the gradients takes most of the time that all of them took. The replicas of one expert are now in different machines, one in each, and
@@ -210,3 +281,6 @@ for ep in (1, 8):
 # [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) · J. Kaplan et al., *Scaling laws for neural language models*,
 # [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) · H. Touvron et al., *LLaMA*, [arXiv:2302.13971](https://arxiv.org/abs/2302.13971) (table 2) · A. Jiang et al.,
 # *Mixtral of experts*, [arXiv:2401.04088](https://arxiv.org/abs/2401.04088) (table 1) · the machines: `allranks simulate --list`
+
+# %% name="what_you_knew"
+predictions()

@@ -14,7 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, ask, plots
+from allranks import World, plots, predict, predictions
 
 world = World(rules="nccl")
 world
@@ -22,11 +22,14 @@ world
 # %% [markdown] name="returned"
 # ## 1. Returned is not done
 #
-# Rank 0 is one second late. On gloo the other ranks wait for it inside `dist.all_reduce`. They then read `x.sum().item()`. **Predict** where they wait on
-# NCCL.
+# Rank 0 is one second late. On gloo the other ranks wait for it inside `dist.all_reduce`. They then read `x.sum().item()`.
 
 # %% name="guess_returned"
-guess = ask("in dist.all_reduce, as on gloo", "in x.sum()", "in .item(), where the value is needed")
+guess = predict(
+    "Rank 0 is late. Where do the other ranks wait on NCCL?",
+    choices=["in dist.all_reduce, as on gloo", "in x.sum()", "in .item(), where the value is needed"],
+    title="On NCCL the others wait",
+)
 guess
 
 
@@ -46,6 +49,14 @@ def late():
 answers = world.run(late)
 for rank, (value, call_s, read_s) in enumerate(answers):
     print(f"rank {rank}: sum {value:g}, all_reduce returned after {call_s:.2f} s, reading it took {read_s:.2f} s more")
+
+# %% name="reveal_returned" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "in .item(), where the value is needed",
+    usual="in dist.all_reduce",
+    why="there they wait on gloo. But on NCCL the call only puts the work into a queue of the GPU; the program waits where it needs the value.",
+)
 
 # %% name="late_figure"
 figure, axes = plots.chart("seconds since rank 1 began", "", size=(7, 1 + 0.4 * world.ranks))
@@ -77,11 +88,14 @@ figure
 # %% [markdown] name="wait"
 # ## 2. What `wait()` promises
 #
-# With `async_op=True` the operation runs in a queue of its own, beside your computation. On a GPU, what may `value` be in the next cell?
-# **Predict**; then run it. This world gives you no such number, but stops with the reason.
+# With `async_op=True` the operation runs in a queue of its own, beside your computation. On a GPU, what may `value` be in the next cell? This world gives you no such number, but stops with the reason.
 
 # %% name="guess_wait"
-guess = ask("the sum over all ranks", "the old value", "it may be the old value, the sum, or a mix")
+guess = predict(
+    "On a GPU, what may `value` be if it is read before `wait()`?",
+    choices=["the sum over all ranks", "the old value", "it may be the old value, the sum, or a mix"],
+    title="Read before `wait()`",
+)
 guess
 
 
@@ -98,8 +112,16 @@ def too_early():
 world.run(too_early)
 
 
+# %% name="reveal_wait" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "it may be the old value, the sum, or a mix",
+    usual="the sum over all ranks",
+    why="small tests often show the sum. But nothing orders the read and the operation: they are in two queues.",
+)
+
 # %% [markdown] name="in_time_intro"
-# On a GPU the third answer is right. Now with `wait()` before the read:
+# Now with `wait()` before the read:
 
 
 # %% name="in_time_program"
@@ -164,10 +186,14 @@ for name, reason in world.run(refused)[0].items():
 # %% [markdown] name="messages"
 # ## 4. Messages: a queue and a first meeting
 #
-# Each rank sends to its right neighbour, then receives from its left one. The send is asynchronous, so on gloo this is right. **Predict** what NCCL does.
+# Each rank sends to its right neighbour, then receives from its left one. The send is asynchronous, so on gloo this is right.
 
 # %% name="guess_circle"
-guess = ask("it works, as on gloo", "it hangs", "an error")
+guess = predict(
+    "Every rank starts `isend` to the right, then receives from the left. What does NCCL do?",
+    choices=["it works, as on gloo", "it hangs", "an error"],
+    title="A circle of `isend` on NCCL",
+)
 guess
 
 
@@ -184,8 +210,16 @@ def circle():
 # %% tags=["raises-exception", "not-on-nccl"] name="circle_run"
 world.run(circle, deadline=3)
 
+# %% name="reveal_circle" jupyter={"source_hidden": true}
+# the answer: run this cell; its code is folded away because it holds the answer
+guess.reveal(
+    "it hangs",
+    usual="it works",
+    why="the send is asynchronous. But NCCL connects two ranks at their first message, and for that both wait on the CPU until the other has come.",
+)
+
 # %% [markdown] name="circle_explained"
-# It hangs. NCCL connects two ranks at their first message, and **both wait on the CPU until the other has come** to that message. Here each rank waits for
+# NCCL connects two ranks at their first message, and **both wait on the CPU until the other has come** to that message. Here each rank waits for
 # its right neighbour, which waits for *its* right neighbour.
 #
 # (Two ranks take each other's *send* for the answer and are connected wrongly: on GPUs both calls return, and both ranks wait where they read the value.)
@@ -274,6 +308,9 @@ world.run(last_batch_is_smaller)
 #
 # Sources: PyTorch 2.15, `ProcessGroupNCCL` and `distributed_c10d` (types, operations, tags, streams); NCCL 2.30 documentation, *Point-to-point
 # communication*, *Group calls*, and *Using multiple NCCL communicators concurrently*.
+
+# %% name="what_you_knew"
+predictions()
 
 # %% name="stop"
 world.stop()

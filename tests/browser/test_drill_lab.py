@@ -58,7 +58,6 @@ def test_the_drill_is_answered_with_the_keyboard(lab, new_page):
 
 LONG = "rank 0 raises an error, and all of the others wait for it until somebody ends the job by hand"
 WRAPPED = {
-    "ask": "guess = buttons = ask(LONG, 'no', 'yes')",
     "Quiz": "guess = Quiz('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes'); buttons = guess.choice",
     "Drill": "guess = Drill([Question('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes')]); buttons = guess.quiz.choice",
 }
@@ -90,10 +89,11 @@ def test_a_long_option_wraps_beside_its_button(lab, new_page, kind):
     lab.close_sessions()
 
 
-PREDICTIONS = """\
-from allranks import ask
+QUIZZES = """\
+from allranks import Quiz
 
-first, second = ask("yes", "no", description="at once:"), ask("1", "2", "4")
+reasons = {"1": "No.", "2": "No.", "4": "Yes."}
+first, second = Quiz("At once?", {"yes": "Yes.", "no": "No."}, "yes"), Quiz("How many?", reasons, "4")
 display(first, second, first)
 """
 FOCUSED = """() => { const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
@@ -111,13 +111,13 @@ def hears(page, code: str, said: str) -> None:
     assert ask(page, code) == said
 
 
-def test_each_prediction_is_one_group_for_the_keyboard(lab, new_page):
+def test_each_quiz_is_one_group_for_the_keyboard(lab, new_page):
     page = new_page(viewport={"width": 1180, "height": 900})
-    lab.open(page, lab.write(PREDICTIONS, "late = ask('a', 'b')\nlate"))
+    lab.open(page, lab.write(QUIZZES, "late = Quiz('Which?', {'a': 'Yes.', 'b': 'No.'}, 'a')\nlate"))
     lab.run_all(page)
     groups = page.locator(".ar-options [role=radiogroup]")
     groups.nth(2).wait_for()
-    assert [groups.nth(number).get_attribute("aria-label") for number in range(2)] == ["at once:", "options"]
+    assert [groups.nth(number).get_attribute("aria-label") for number in range(2)] == ["At once?", "How many?"]
 
     groups.nth(0).locator("input").nth(0).focus()
     page.keyboard.press("Tab")
@@ -125,14 +125,14 @@ def test_each_prediction_is_one_group_for_the_keyboard(lab, new_page):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert page.evaluate(FOCUSED) == {"group": 1, "option": "4", "outline": "solid 2px"}
-    hears(page, "print(first.value, second.value)", "None 4")
+    hears(page, "print(first.choice.value, second.choice.value)", "None 4")
     page.keyboard.press("ArrowDown")
-    hears(page, "print(first.value, second.value)", "None 1")  # from the last to the first
+    hears(page, "print(first.choice.value, second.choice.value)", "None 1")  # from the last to the first
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Space")
     focused = page.evaluate(FOCUSED)  # browsers differ in which option of an unanswered group they enter backwards
     assert (focused["group"], focused["outline"]) == (0, "solid 2px")
-    hears(page, "print(first.value, second.value)", f"{focused['option']} 1")
+    hears(page, "print(first.choice.value, second.choice.value)", f"{focused['option']} 1")
     # shown twice, chosen once: the other view follows, and the group between them is left alone
     groups.nth(2).get_by_label(focused["option"]).and_(page.locator(":checked")).wait_for()
     page.keyboard.press("Tab")
@@ -143,7 +143,7 @@ def test_each_prediction_is_one_group_for_the_keyboard(lab, new_page):
     late = groups.filter(has_text="b").last
     late.get_by_label("a", exact=True).focus()
     page.keyboard.press("ArrowDown")
-    hears(page, "print(late.value)", "b")
+    hears(page, "print(late.choice.value)", "b")
     # the keys were the buttons' own: Lab still stands where it stood, with no cell more or less
     assert page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length") == 2
     lab.close_sessions()

@@ -36,7 +36,7 @@ def test_the_chapter_on_prices():
     )
     assert chapter.text("known_price") == "135.6 ms in 1 call; a rank sends 27.12 GB"
     cut = workload.ddp(7e9, Cluster(32, 200e9, 5e-6))
-    assert chapter.text("buckets_price").endswith(f"it is {1e3 * cut.seconds:.1f} ms in 535 calls")
+    assert chapter.text("buckets_price").== f"{1e3 * cut.seconds:.1f} ms in 535 calls"
 
     stages = re.findall(r"stage (\d): +([\d.]+) GB a rank, +([\d.]+) s", chapter.text("stages"))
     assert [float(gb) <= 80 for _, gb, _ in stages] == [False, False, False, True]  # "only stage 3 fits"
@@ -54,10 +54,10 @@ def test_the_chapter_on_prices():
     assert seconds == sorted(seconds) and "ZeRO 3 DP 64" in lines[3]  # "the winner sends for 33 s"
     assert all(float(re.search(r"([\d.]+) GB", line)[1]) <= 80 for line in lines[3:])
     assert float(stages[3][2]) == pytest.approx(33, abs=0.5) and "0.01 s lost" in lines[3]  # "hides nearly all of it"
-    fast, small, slow = chapter.text("compute").splitlines()[1:]
+    fast, small, slow = chapter.text("compute").splitlines()
     assert "ZeRO 3" in fast and "ZeRO 3" in small and "ZeRO 1 DP  4 TP 1 PP 8" in slow  # "with 64 sequences only"
 
-    machines = dict(line.split(None, 1) for line in chapter.text("machines").splitlines()[1:])
+    machines = dict(line.split(None, 1) for line in chapter.text("machines").splitlines())
     tensor = {name: float(re.search(r"tensor +([\d.]+)", text)[1]) for name, text in machines.items()}
     assert max(tensor, key=tensor.get) == "cloud-ethernet"
     whole_s = sum(map(float, re.findall(r"([\d.]+) s", machines["cloud-ethernet"])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import os
 import re
@@ -153,7 +154,7 @@ def test_start_here(ranks):
     last = ranks - 1
 
     assert chapter.by_rank("first_all_reduce") == {rank: str(total) for rank in range(ranks)}
-    assert chapter.text("reveal_sum").endswith(f"holds {total:g}")
+    assert chapter.text("reveal_sum").startswith(f"you didn't say; it was {total:g}\n")
     assert chapter.text("mean_loss") == str([2 + last / 2] * ranks)
     assert set(chapter.by_rank("default_device").values()) == {"device: cpu  torch.ones(4) is on: cpu"}
 
@@ -174,7 +175,7 @@ def test_start_here(ranks):
     assert all(text.endswith(f"x = {total}") for text in there.values())
 
     assert WIDGET in chapter.outputs("player")[0].data
-    assert chapter.text("reveal_messages").endswith("rank 0 sends 6")
+    assert "it was 6\n" in chapter.text("reveal_messages")
 
 
 def test_the_function_runs_unchanged_under_torchrun(tmp_path):
@@ -239,7 +240,7 @@ def test_all_reduce(ranks, solved):
     times = {name.split(" all_reduce")[0]: dict(points) for name, points in chapter.curves("competition").items()}
     assert min(times, key=lambda name: times[name][1e3]) == "recursive doubling"
     assert min(times, key=lambda name: times[name][1e9]) == "ring"
-    assert "27.1 GB" in chapter.text("answer")
+    assert "it was 27.1 GB\n" in chapter.text("reveal_answer")
     assert "bytes alone:             135.6 ms" in chapter.text("answer")
 
     sizes = [1024 * 4**k for k in range(9)]
@@ -293,14 +294,40 @@ def test_the_answer_is_right_and_moves_what_the_schedule_says(tmp_path):
             assert [m for m in sent if m[0] == rank] == [m for m in planned if m[0] == rank]
 
 
+def folded(cell) -> bool:
+    """Whether the notebook hides the source: of a cell that reveals an answer."""
+    return cell.metadata.get("jupyter", {}).get("source_hidden", False)
+
+
+@pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_predictions_are_few_and_their_answers_stand_nowhere_before(path):
+    """At most six a chapter, each answered by a cell whose source is folded away; `predictions()` comes last."""
+    code = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    asked, revealed = (sum(len(re.findall(call, c.source)) for c in code) for call in (r"\bpredict\(", r"\.reveal\("))
+    assert asked == revealed <= 6
+    assert all(folded(cell) == (".reveal(" in cell.source) for cell in code)
+    assert [cell.source for cell in code].count("predictions()") == (asked > 0)
+
+
+def lines_of_code(cell) -> int:
+    """A cell's lines; a call that asks or reveals counts as one, because it holds words and no program."""
+    source = re.sub(r"^(\s*)%", r"\1#%", cell.source, flags=re.M)
+    calls = [
+        (node.lineno, node.end_lineno)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("predict", "reveal")
+    ]
+    return len(source.splitlines()) - sum(last - first for first, last in calls)
+
+
 @pytest.mark.parametrize("path", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_chapters_keep_to_the_style(path):
     """Length as in the style guide; every code cell named, so that an insertion renames none."""
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    lines = sorted(len(cell.source.splitlines()) for cell in code)
+    lines = sorted(map(lines_of_code, code))
     words = sum(len(cell.source.split()) for cell in notebook.cells if cell.cell_type == "markdown")
-    assert len(code) <= 40
+    assert sum(not folded(cell) for cell in code) <= 40
     assert lines[len(lines) // 2] <= 6
     assert lines[-1] <= 25
     assert words <= 2500

@@ -1,12 +1,10 @@
-"""Predictions, quizzes and drills: what they say to each answer, what they count, and what they show where no kernel is."""
+"""Quizzes and drills: what they say to each answer, what they count, and what they show where no kernel is."""
 
 import re
 
-import allranks
-import ipywidgets
 import pytest
 from allranks.schedules import COLLECTIVES
-from allranks.widgets import SITUATIONS, Drill, DrillError, Question, Quiz, ask
+from allranks.widgets import SITUATIONS, Drill, DrillError, Question, Quiz
 from allranks.widgets.buttons import Keys, Options
 
 REASONS = {"rank 0": "No: that is `reduce`.", "all <ranks>": "Yes.", "nobody": "No."}
@@ -107,55 +105,15 @@ def test_chapters_that_reasons_name_are_chapters_of_the_course():
     assert named and named <= set(range(22))
 
 
-def test_a_prediction_begins_with_nothing_chosen_and_keeps_what_is():
-    guess = ask("the sum", "the mean", "an error", description="rank 0:")
-    assert isinstance(guess, ipywidgets.RadioButtons) and guess.value is None
-    assert (guess.options, guess.description) == (("the sum", "the mean", "an error"), "rank 0:")
-    guess.value = "an error"
-    assert guess.value == "an error"
-    with pytest.raises(Exception, match="Invalid selection"):
-        guess.value = "a hang"
-
-
-def test_a_prediction_is_shown_with_its_keys_and_style_and_without_a_kernel_as_text():
-    guess = ask("yes", "no", description="at once:")
-    shown = guess._repr_mimebundle_()
-    assert shown["text/plain"] == "at once:\n( ) yes\n( ) no"
-    box = ipywidgets.widgets.widget._instances[shown["application/vnd.jupyter.widget-view+json"]["model_id"]]
-    buttons, keys = box.children
-    assert buttons is guess and isinstance(keys, Keys)
-
-
 @pytest.mark.parametrize(
     "options",
-    [ask("yes", "no"), Quiz("Yes?", {"yes": "Yes.", "no": "No."}, "yes").choice, Drill(SITUATIONS).quiz.choice],
+    [Quiz("Yes?", {"yes": "Yes.", "no": "No."}, "yes").choice, Drill(SITUATIONS).quiz.choice],
 )
-def test_predictions_quizzes_and_drills_have_the_same_buttons_and_one_style(options):
+def test_quizzes_and_drills_have_the_same_buttons_and_one_style(options):
     assert isinstance(options, Options) and "ar-options" in options._dom_classes and options.value is None
     assert ".ar-options " in Keys._css and ".ar-drill " in Keys._css
 
 
 def test_screen_readers_hear_what_the_buttons_are_about():
-    assert ask("yes", "no", description="at once:").tooltip == "at once:"
-    assert ask("yes", "no").tooltip == "", "None would be shown as the word null"
+    assert Options(["yes", "no"]).tooltip == "", "None would be shown as the word null"
     assert Quiz("Does `send` wait?", {"yes": "Yes.", "no": "No."}, "yes").choice.tooltip == "Does send wait?"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ((), "at least two options to choose from; there are 0"),
-        (("yes",), "at least two options to choose from; there are 1"),
-        (("yes", "no", "yes"), "the option 'yes' is there twice"),
-        ((["yes", "no"],), r"\['yes', 'no'\] can't be offered .* of its own: ask\(\*options\)$"),
-        ((1, 2), "1 can't be offered as an answer; give each option as a text of its own$"),
-        (("yes", " "), "' ' can't be offered"),
-    ],
-)
-def test_a_prediction_that_cannot_be_asked_is_refused(options, said):
-    with pytest.raises(DrillError, match=said):
-        ask(*options)
-
-
-def test_the_package_hands_out_ask():
-    assert allranks.ask is ask and "ask" in allranks.__all__

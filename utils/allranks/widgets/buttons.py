@@ -1,4 +1,4 @@
-"""The radio buttons of predictions, quizzes and drills: their style, and how the keyboard moves between them."""
+"""The radio buttons of quizzes and drills: their style, and how the keyboard moves between them."""
 
 from __future__ import annotations
 

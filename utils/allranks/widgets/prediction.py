@@ -1,43 +1,291 @@
-"""A reader's prediction before a cell runs: buttons without a right answer. The cell after them reads what was chosen."""
+"""Predict, then see: a question before a cell runs, and the card with which a later cell reveals the answer.
+
+The browser keeps what the reader said: in the notebook's metadata in JupyterLab and Notebook 7, else in its own storage.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import ipywidgets
+import anywidget
+import traitlets
 
-from allranks.widgets.buttons import Keys, Options
-from allranks.widgets.drill import DrillError
-from allranks.widgets.fallback import with_fallback
+from allranks.errors import CourseError
+from allranks.player.widget import LOADER
+from allranks.widgets.fallback import live_page, packed, with_fallback
+from allranks.widgets.prediction_words import Value, amount, options_in_words, plain, said_in_words
+
+# the questions that this kernel has asked, by name, in the order of the chapter: `predictions` lists them
+_ASKED: dict[str, Prediction] = {}
+_SKETCH = {"x", "low", "high", "unit", "x_label"}
 
 
-def ask(*options: str, description: str = "") -> ipywidgets.RadioButtons:
-    """Radio buttons for a prediction. `value` is None until the reader chooses; then it is the text of the option.
+class PredictionError(CourseError, ValueError):
+    """A question that can't be asked, an answer that does not fit it, or a truth of another kind."""
 
-    `description` is shown above the buttons, for a cell that asks twice. Nothing is judged or graded: `Quiz` gives a reason for
-    each answer. Tab enters the buttons; arrow keys move between them and choose. End a cell with them to show them: inside another
-    widget's box they lose their style. Raises DrillError for fewer than two options, for an option that is empty or no text,
-    and for an option given twice.
+
+class _Card(anywidget.AnyWidget):
+    """What the question, its reveal and the list have in common: one bundle, and the page for readers without a kernel."""
+
+    _esm = LOADER
+    code = traitlets.Bytes(packed("predict")).tag(sync=True)
+    view = traitlets.Unicode().tag(sync=True)
+    asked = traitlets.Dict().tag(sync=True)
+    said = traitlets.Dict().tag(sync=True)
+    truth = traitlets.Dict().tag(sync=True)
+    rows: traitlets.List = traitlets.List().tag(sync=True)
+
+    def text(self) -> str:
+        """The card as plain text."""
+        raise NotImplementedError
+
+    def _folded(self) -> str:
+        """The card as HTML for places where scripts are removed."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        # a page begins without an answer: this reader's own is in the browser
+        state = {"view": self.view, "asked": self.asked, "said": {}, "truth": self.truth, "rows": self.rows}
+        page = live_page(LOADER, state, {"code": self.code}, self._folded())
+        return with_fallback(super()._repr_mimebundle_(**kwargs), self.text(), page)
+
+
+class Prediction(_Card):
+    """A question that `predict` made. `value` is what the reader said; `reveal` shows it beside the truth."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        super().__init__(view="question", asked=asked)
+        self.it = ""
+        _ASKED[asked["name"]] = self
+
+    def __repr__(self) -> str:
+        return f"<Prediction {self.asked['name']}: {self.value!r}>"
+
+    @property
+    def value(self) -> Value | None:
+        """The option, the number or the heights that the reader locked in; None: no answer so far."""
+        return self.said.get("value")
+
+    def lock_in(self, value: Value) -> None:
+        """Answers as the reader would, in a cell: for a page on which widgets don't work, and for tests.
+
+        Raises PredictionError for an option, a number or a curve that this question can't take.
+
+        Example:
+            >>> guess = predict("How many messages?", low=0, high=20)
+            >>> guess.lock_in(6)
+            >>> guess.value
+            6
+        """
+        self.said = {"value": _fitting(self.asked, value)}
+
+    def reveal(
+        self,
+        truth: Value | Callable[[Any], float],
+        why: str = "",
+        *,
+        usual: str = "",
+        it: str = "",
+        label: str = "",
+        marks: Mapping[str, float] | None = None,
+        picture: str = "",
+    ) -> Reveal:
+        """The card "you said X, it was Y", with a picture and `why`. It stays folded until the question is answered or declined.
+
+        `truth` is the option, the number, or for a sketch its heights (or a function of x). `usual` is the guess that most
+        people make; the card then begins the sentence `why` with "Why ... is the usual guess". `it` says the truth in words
+        (a sketch needs it), `label` names the true curve, `marks` are other places on the slider, and `picture` is an SVG
+        document to show instead of the options. Raises PredictionError for a truth of another kind than the question.
+
+        Example:
+            >>> guess = predict("How many messages does each of four ranks send?", low=0, high=20)
+            >>> guess.reveal(6, usual="3", why="Three rounds add; three more hand the sums out.")
+            <Reveal: you didn't say; it was 6>
+        """
+        asked = self.asked
+        if asked["kind"] == "sketch" and callable(truth):
+            truth = [float(truth(x)) for x in asked["x"]]
+        if asked["kind"] == "choice":  # on another machine the truth may be none of the options
+            if not isinstance(truth, str):
+                raise PredictionError(f"the truth is {truth!r}; give it as text, as the options are")
+        else:
+            truth = _fitting(asked, truth)
+        if asked["kind"] == "sketch" and not it:
+            raise PredictionError('a curve needs its truth in words too, for example it="it levels off, below 2 n"')
+        self.it = it or (truth if isinstance(truth, str) else said_in_words(asked, truth))
+        shown = {"truth": truth, "it": self.it, "usual": usual, "why": why, "label": label, "picture": picture}
+        return Reveal(self, shown | {"marks": dict(marks or {})})
+
+    def text(self) -> str:
+        """The question and what can be answered, as plain text."""
+        return "\n".join([plain(self.asked["question"]), options_in_words(self.asked)])
+
+    def _folded(self) -> str:
+        return f"<p><b>{_escaped(self.asked['question'])}</b><br>{_escaped(options_in_words(self.asked))}</p>"
+
+
+class Reveal(_Card):
+    """What `Prediction.reveal` shows: what the reader said, what it was, and why another guess is usual."""
+
+    def __init__(self, question: Prediction, truth: dict[str, Any]) -> None:
+        super().__init__(view="reveal", asked=question.asked, said=question.said, truth=truth)
+        traitlets.dlink((question, "said"), (self, "said"))
+
+    def __repr__(self) -> str:
+        return f"<Reveal: {self._said()}; {self._it()}>"
+
+    def _said(self) -> str:
+        value = self.said.get("value")
+        return "you didn't say" if value is None else f"you said {said_in_words(self.asked, value)}"
+
+    def _it(self) -> str:
+        it = plain(self.truth["it"])
+        return it if self.asked["kind"] == "sketch" else f"it was {it}"
+
+    def _why(self) -> str:
+        usual, why = self.truth["usual"], self.truth["why"]
+        return f"Why {usual} is the usual guess: {why}" if usual and why else why
+
+    def text(self) -> str:
+        """What was said, what it was and why, as plain text."""
+        return "\n".join(filter(None, [f"{self._said()}; {self._it()}", plain(self._why())]))
+
+    def _folded(self) -> str:
+        """The truth under a line to open, so that it is covered even where no script runs."""
+        title, it, why = map(_escaped, (self.asked["title"], self._it(), self._why()))
+        return f"<p><b>{title}</b></p><details><summary>show me</summary><p>{it}</p><p>{why}</p></details>"
+
+
+class Predictions(_Card):
+    """The questions of a chapter with what was said and what it was."""
+
+    def __init__(self, asked: Sequence[Prediction]) -> None:
+        self.asked_before = tuple(asked)
+        super().__init__(view="list", rows=[{"asked": question.asked, "it": question.it} for question in asked])
+
+    def text(self) -> str:
+        """A line for each question, as plain text."""
+        lines = []
+        for question in self.asked_before:
+            value = question.value
+            said = "you didn't say" if value is None else f"you said {said_in_words(question.asked, value)}"
+            lines.append(f"{plain(question.asked['title'])}: {said}; it was {plain(question.it) or 'not shown yet'}")
+        return "\n".join(lines)
+
+    def _folded(self) -> str:
+        titles = "".join(f"<li>{_escaped(question.asked['title'])}</li>" for question in self.asked_before)
+        return f"<p><b>What you knew before</b></p><ul>{titles}</ul>"
+
+
+def predict(
+    question: str,
+    *,
+    choices: Sequence[str] | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    unit: str = "",
+    log: bool = False,
+    sketch: Mapping[str, Any] | None = None,
+    title: str = "",
+    name: str = "",
+) -> Prediction:
+    """A question to answer before a cell runs: a choice, a number on a slider, or the sketch of a curve. Nothing is graded.
+
+    Give `choices` for a choice. Give `low` and `high`, the ends of the slider, for a number; `log=True` makes the slider
+    logarithmic, and a number beyond its ends can be typed. Give `sketch` for a curve: a dict with `x` (the points), `low` and
+    `high` (the heights), and where they help `unit` and `x_label`. Code stands between backticks. `title` is a short form of
+    the question for the card that reveals and for `predictions`. The answer is kept under `name`; without one, under the
+    question's own words. Raises PredictionError for a question that nobody could answer.
 
     Example:
-        >>> guess = ask("the sum", "the mean", "an error")
+        >>> guess = predict("Who holds the sum afterwards?", choices=["rank 0", "every rank"])
+        >>> gigabytes = predict("How many GB does each GPU send?", low=1, high=1000, unit="GB", log=True, title="GB sent")
+        >>> curve = predict("Sketch the bytes from 2 to 16 ranks.", sketch={"x": [2, 4, 8, 16], "low": 0, "high": 8, "unit": "n"})
         >>> guess.value is None
         True
     """
-    for option in options:
+    if not isinstance(question, str) or not question.strip():
+        raise PredictionError(f"the question is {question!r}; give it as text")
+    ways = [choices is not None, low is not None or high is not None, sketch is not None]
+    if sum(ways) != 1:
+        raise PredictionError("give either choices, or low and high, or sketch: a question is answered in one way")
+    asked: dict[str, Any] = {"question": question, "title": title or question, "unit": unit}
+    asked["name"] = name or re.sub(r"[^a-z0-9]+", "-", question.lower()).strip("-")[:60]
+    if choices is not None:
+        return Prediction(asked | {"kind": "choice", "choices": _options(choices)})
+    if sketch is not None:
+        return Prediction(asked | {"kind": "sketch"} | _curve(sketch))
+    return Prediction(asked | {"kind": "number"} | _slider(low, high, log))
+
+
+def predictions() -> Predictions:
+    """A small card that ends a chapter: each question asked in this notebook so far, what you said, and what it was.
+
+    Raises PredictionError where nothing was asked yet.
+
+    Example:
+        >>> guess = predict("Who holds the sum?", choices=["rank 0", "every rank"], name="who")
+        >>> predictions().text().splitlines()[-1]
+        "Who holds the sum?: you didn't say; it was not shown yet"
+    """
+    if not _ASKED:
+        raise PredictionError("no question was asked in this notebook yet; run the cells above first")
+    return Predictions(list(_ASKED.values()))
+
+
+def _options(choices: Sequence[str]) -> list[str]:
+    if isinstance(choices, str):
+        raise PredictionError(f"choices is the text {choices!r}; give a list of texts")
+    for option in choices:
         if not isinstance(option, str) or not option.strip():
-            star = ": ask(*options)" if isinstance(option, (list, tuple)) else ""
-            raise DrillError(f"{option!r} can't be offered as an answer; give each option as a text of its own{star}")
-    if len(options) < 2:
-        raise DrillError(f"a prediction needs at least two options to choose from; there are {len(options)}")
-    if twice := [option for number, option in enumerate(options) if option in options[:number]]:
-        raise DrillError(f"the option {twice[0]!r} is there twice; nobody could tell which was meant")
-    return _Prediction(options, description=description)
+            raise PredictionError(f"{option!r} can't be offered as an answer; give each option as a text of its own")
+    if len(choices) < 2:
+        raise PredictionError(f"a choice needs at least two options; there are {len(choices)}")
+    if twice := [option for number, option in enumerate(choices) if option in choices[:number]]:
+        raise PredictionError(f"the option {twice[0]!r} is there twice; nobody could tell which was meant")
+    return list(choices)
 
 
-class _Prediction(Options):
-    """Options that are shown in a box with the `Keys` that they need."""
+def _slider(low: float | None, high: float | None, log: bool) -> dict[str, Any]:
+    if low is None or high is None or not low < high:
+        raise PredictionError(f"low is {low} and high is {high}; a slider needs two ends, the lower one first")
+    if log and low <= 0:
+        raise PredictionError(f"low is {low}; a logarithmic slider begins above 0")
+    return {"low": low, "high": high, "log": log, "whole": isinstance(low, int) and isinstance(high, int) and not log}
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        shown = ipywidgets.VBox([self, Keys()])._repr_mimebundle_(**kwargs)
-        return with_fallback(shown, "\n".join([*filter(None, [self.description]), *map("( ) {}".format, self.options)]))
+
+def _curve(sketch: Mapping[str, Any]) -> dict[str, Any]:
+    if strange := set(sketch) - _SKETCH:
+        raise PredictionError(f"sketch has no {min(strange)!r}; it takes {', '.join(sorted(_SKETCH))}")
+    x, low, high = list(sketch.get("x", ())), sketch.get("low", 0), sketch.get("high")
+    if len(x) < 2:
+        raise PredictionError(f"x has {len(x)} points; a curve needs at least two")
+    if high is None or not low < high:
+        raise PredictionError(f"low is {low} and high is {high}; a sketch needs two heights, the lower one first")
+    names = {"unit": sketch.get("unit", ""), "x_label": sketch.get("x_label", "")}
+    return {"x": x, "low": low, "high": high, **names}
+
+
+def _fitting(asked: dict[str, Any], value: Any) -> Value:
+    """The value, if it can answer the question. Raises PredictionError."""
+    if asked["kind"] == "choice":
+        if value not in asked["choices"]:
+            raise PredictionError(f"{value!r} is not an option; there are {', '.join(asked['choices'])}")
+        return value
+    if asked["kind"] == "number":
+        number = amount(value)
+        if number is None:
+            raise PredictionError(f"{value!r} is not a number")
+        return number
+    heights = [amount(y) for y in value] if isinstance(value, (list, tuple)) else []
+    if None in heights or len(heights) != len(asked["x"]):
+        raise PredictionError(f"the curve needs a height for each x; x has {len(asked['x'])} points")
+    return [y for y in heights if y is not None]
+
+
+def _escaped(text: str) -> str:
+    from html import escape
+
+    return escape(plain(text)).replace("\n", "<br>")

@@ -1,0 +1,90 @@
+// The card that reveals: folded until its question is answered or declined.
+
+import { html } from "../common/dom.js";
+import { Cover } from "./cover.js";
+import { pictureOf } from "./pictures.js";
+import { answered } from "./types.js";
+import { marked, plain, saidInWords } from "./words.js";
+
+/** @typedef {import("./types.js").Said} Said */
+
+export class Reveal {
+  /**
+   * @param {import("./types.js").Model} model
+   * @param {HTMLElement} el
+   * @param {import("./answers.js").Answers} answers
+   */
+  constructor(model, el, answers) {
+    this.model = model;
+    this.answers = answers;
+    this.asked = model.get("asked");
+    this.root = html("section", { class: "ar-predict ar-theme", "data-lm-suppress-shortcuts": "true" });
+    this.root.dataset.predict = "reveal";
+    this.root.dataset.name = this.asked.name;
+    this.root.setAttribute("aria-label", "what you said, and what it was");
+    this.root.addEventListener("keydown", (event) => event.stopPropagation());
+    this.body = html("div", { "aria-live": "polite" });
+    this.root.append(html("p", { class: "ar-predict-question" }, ...marked(this.asked.title)), this.body);
+    el.append(this.root);
+    // in a live notebook the reader ran the cells; on a page they were run before
+    this.cover = model.widget_manager ? null : new Cover(this.root);
+    /** the answer that is on the card */
+    this.drawn = "";
+    this.draw();
+  }
+
+  /** @returns {Said} */
+  said() {
+    const kept = this.answers.get(this.asked.name);
+    return kept !== undefined && answered(kept) ? kept : this.model.get("said");
+  }
+
+  draw() {
+    const said = this.said();
+    const open = answered(said);
+    this.cover?.set(!open);
+    const state = JSON.stringify(said);
+    if (state === this.drawn) return;
+    this.drawn = state;
+    this.root.dataset.state = open ? "open" : "folded";
+    this.body.replaceChildren(...(open ? this.#shown(said) : this.#folded()));
+  }
+
+  #folded() {
+    const see = () => {
+      this.answers.put(this.asked.name, { declined: true });
+      this.root.querySelector("button")?.focus();
+    };
+    return [
+      html("p", { class: "ar-predict-said" }, html("span", { class: "ar-nothing" }, "you didn't say")),
+      html(
+        "div",
+        { class: "ar-predict-foot" },
+        html("button", { class: "ar-predict-lock", type: "button", onclick: see }, "Show me"),
+        html("span", { class: "ar-predict-hint" }, "or answer the question above first  ↑"),
+      ),
+    ];
+  }
+
+  /** @param {Said} said */
+  #shown(said) {
+    const truth = this.model.get("truth");
+    const mine = said.declined
+      ? html("span", { class: "ar-nothing" }, "you didn't say")
+      : html("span", { class: "ar-you" }, "you said ", ...marked(saidInWords(this.asked, said)));
+    const parts = [
+      html("p", { class: "ar-predict-said" }, mine, html("strong", {}, ...this.#it(truth.it))),
+      pictureOf(this.asked, said, truth),
+    ];
+    if (truth.why) {
+      const lead = truth.usual ? [html("strong", {}, `Why ${plain(truth.usual)} is the usual guess: `)] : [];
+      parts.push(html("p", { class: "ar-predict-why" }, ...lead, ...marked(truth.why)));
+    }
+    return parts;
+  }
+
+  /** @param {string} it */
+  #it(it) {
+    return this.asked.kind === "sketch" ? marked(it) : ["it was ", ...marked(it)];
+  }
+}

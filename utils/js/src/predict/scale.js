@@ -1,0 +1,112 @@
+// Numbers: where they lie on a slider, its ticks, and how they are written.
+
+/** @typedef {{low: number, high: number, log: boolean, whole: boolean}} Scale */
+
+/**
+ * 0 at the left end, 1 at the right one; a number beyond an end lies on it.
+ *
+ * @param {Scale} scale
+ * @param {number} value
+ */
+export function placeOf({ low, high, log }, value) {
+  if (log && value <= 0) return 0;
+  const place = log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  return Math.min(1, Math.max(0, place));
+}
+
+/**
+ * The number at a place, rounded to what a hand can mean: three digits, or a whole number.
+ *
+ * @param {Scale} scale
+ * @param {number} place
+ */
+export function valueAt({ low, high, log, whole }, place) {
+  if (log) {
+    const value = low * (high / low) ** place;
+    return whole && value < 1000 ? Math.round(value) : Number(value.toPrecision(3));
+  }
+  if (whole) return Math.round(low + place * (high - low));
+  const digit = 10 ** Math.floor(Math.log10((high - low) / 200));
+  return Number((Math.round((low + place * (high - low)) / digit) * digit).toPrecision(12));
+}
+
+/**
+ * @param {Scale} scale
+ * @returns {number[]}
+ */
+export function ticksOf({ low, high, log, whole }) {
+  if (log) {
+    const decades = Math.round(Math.log10(high / low));
+    const every = Math.max(1, Math.ceil(decades / 4));
+    const ticks = [];
+    for (let value = low; value <= high * 1.0001; value *= 10 ** every) ticks.push(Number(value.toPrecision(3)));
+    if (placeOf({ low, high, log, whole }, ticks[ticks.length - 1]) < 0.85) ticks.push(high);
+    return ticks;
+  }
+  const parts = [4, 5, 3, 2].find((n) => !whole || (high - low) % n === 0) ?? 1;
+  return Array.from({ length: parts + 1 }, (_, i) => Number((low + (i * (high - low)) / parts).toPrecision(12)));
+}
+
+const BIGGER = { KB: "MB", MB: "GB", GB: "TB", µs: "ms", ms: "s" };
+
+/**
+ * Three digits, with commas: 1,024 and 27.1.
+ *
+ * @param {number} value
+ */
+export function written(value) {
+  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en-US");
+  return String(Number(value.toPrecision(3)));
+}
+
+/**
+ * @param {number} value
+ * @param {string} unit
+ */
+export function withUnit(value, unit) {
+  return unit ? `${written(value)}${unit === "%" ? "\u00a0" : " "}${unit}` : written(value);
+}
+
+/**
+ * Short, under a tick: 1000 GB are 1 TB, a million is 1M.
+ *
+ * @param {number} value
+ * @param {string} unit
+ */
+export function onTick(value, unit) {
+  if (value === 0) return "0";
+  if (value >= 1000 && value % 1000 === 0 && unit in BIGGER) {
+    return `${written(value / 1000)} ${BIGGER[/** @type {keyof typeof BIGGER} */ (unit)]}`;
+  }
+  for (const [size, sign] of /** @type {[number, string][]} */ ([
+    [1e9, "G"],
+    [1e6, "M"],
+  ])) {
+    if (value >= size) return withUnit(value / size, "") + sign + (unit ? ` ${unit}` : "");
+  }
+  return withUnit(value, unit);
+}
+
+/**
+ * A typed number: "1,000", "3e5" or "14 GB". Null where it is none.
+ *
+ * @param {string} text
+ */
+export function typed(text) {
+  const found = text
+    .replace(/[,\s_]/g, "")
+    .replace("−", "-")
+    .match(/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?/i);
+  return found ? Number(found[0]) : null;
+}
+
+/**
+ * How many times the larger is the smaller, where that says something.
+ *
+ * @param {number} a
+ * @param {number} b
+ */
+export function timesBetween(a, b) {
+  const times = a > 0 && b > 0 ? Math.max(a / b, b / a) : 1;
+  return times >= 1.5 ? `${times >= 10 ? written(Math.round(times)) : Number(times.toPrecision(2))} times` : "";
+}

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { onTick, placeOf, ticksOf, timesBetween, typed, valueAt, withUnit, written } from "../../src/predict/scale.js";
+
+const gigabytes = { low: 1, high: 1000, log: true, whole: false };
+const messages = { low: 0, high: 16, log: false, whole: true };
+
+test("a decade is as long as any other on a logarithmic slider", () => {
+  assert.deepEqual(
+    [1, 10, 100, 1000].map((value) => placeOf(gigabytes, value).toFixed(4)),
+    ["0.0000", "0.3333", "0.6667", "1.0000"],
+  );
+});
+
+test("a number beyond an end lies on the end", () => {
+  assert.deepEqual([placeOf(gigabytes, 0), placeOf(gigabytes, 5000), placeOf(messages, -3)], [0, 1, 0]);
+});
+
+test("a place gives three digits, or a whole number", () => {
+  assert.equal(valueAt(gigabytes, 0.5), 31.6);
+  assert.equal(valueAt(messages, 0.4), 6);
+  assert.equal(valueAt({ low: 0, high: 3, log: false, whole: false }, 0.5), 1.5);
+});
+
+test("ticks stand at decades, or at equal distances that are whole", () => {
+  assert.deepEqual(ticksOf(gigabytes), [1, 10, 100, 1000]);
+  assert.deepEqual(ticksOf(messages), [0, 4, 8, 12, 16]);
+  assert.deepEqual(ticksOf({ low: 0, high: 5, log: false, whole: true }), [0, 1, 2, 3, 4, 5]);
+  assert.equal(ticksOf({ low: 0.01, high: 1e6, log: true, whole: false }).length, 5);
+});
+
+test("numbers are written with three digits, units under ticks grow", () => {
+  assert.deepEqual([27.125, 434, 1024, 0.5].map(written), ["27.1", "434", "1,024", "0.5"]);
+  assert.equal(withUnit(27.125, "GB"), "27.1 GB");
+  assert.deepEqual(
+    [onTick(1000, "GB"), onTick(0, "n"), onTick(1e6, ""), onTick(10, "ms")],
+    ["1 TB", "0", "1M", "10 ms"],
+  );
+});
+
+test("what readers type is understood, or refused", () => {
+  assert.deepEqual(["1,000", "3e5", " 14 GB", "-2", ".5"].map(typed), [1000, 300000, 14, -2, 0.5]);
+  assert.deepEqual(["", "many", "GB"].map(typed), [null, null, null]);
+});
+
+test("how many times one number is the other is said only where it says something", () => {
+  assert.equal(timesBetween(434, 27.1), "16 times");
+  assert.equal(timesBetween(10, 4), "2.5 times");
+  assert.equal(timesBetween(10, 9), "");
+  assert.equal(timesBetween(10, 0), "");
+});

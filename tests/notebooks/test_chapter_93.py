@@ -36,7 +36,7 @@ def test_the_chapter_on_prices():
     )
     assert chapter.text("known_price") == "135.6 ms in 1 call; a rank sends 27.12 GB"
     cut = workload.ddp(7e9, Cluster(32, 200e9, 5e-6))
-    assert chapter.text("buckets_price").== f"{1e3 * cut.seconds:.1f} ms in 535 calls"
+    assert chapter.text("buckets_price") == f"{1e3 * cut.seconds:.1f} ms in 535 calls"
 
     stages = re.findall(r"stage (\d): +([\d.]+) GB a rank, +([\d.]+) s", chapter.text("stages"))
     assert [float(gb) <= 80 for _, gb, _ in stages] == [False, False, False, True]  # "only stage 3 fits"

@@ -36,19 +36,13 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from allranks.engines.kernels import LANGUAGE_INFO
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
-# fixed and without versions, so that another version of Python does not change the notebooks
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {
-        "file_extension": ".py",
-        "mimetype": "text/x-python",
-        "name": "python",
-        "nbconvert_exporter": "python",
-        "pygments_lexer": "ipython3",
-    },
+    "language_info": LANGUAGE_INFO,
 }
 NBGRADER = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False}
 # a chapter's folded answer to an exercise

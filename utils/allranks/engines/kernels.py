@@ -33,6 +33,19 @@ _PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 _connections: dict[str, ForkServer] = {}
 
 
+# what our kernels say of their language, and what the course's notebooks hold: without the version of this Python, which
+# JupyterLab would write into each notebook that is opened, and ask to save it
+LANGUAGE_INFO = {
+    "name": "python",
+    "version": "3",
+    "mimetype": "text/x-python",
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "pygments_lexer": "ipython3",
+    "nbconvert_exporter": "python",
+    "file_extension": ".py",
+}
+
+
 def warm_for_jupyter() -> None:
     """Starts one fork server for the kernels and ranks of all notebooks of this process's Jupyter. It ends with this process.
 
@@ -144,7 +157,10 @@ def kernel(args: dict[str, Any], fds: list[int]) -> None:
         sys.path.remove("/")  # the fork server's folder; IPython adds the notebook's
     for name in [name for name in sys.modules if name.partition(".")[0] == "allranks"]:
         del sys.modules[name]  # the notebook's import then defines the magics, and sees files edited since
+    from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
+
+    IPythonKernel.language_info = LANGUAGE_INFO
 
     adopt_orphans()  # else the fork server kills what a cell runs in the background
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # the name in `top`; the command line stays the fork server's

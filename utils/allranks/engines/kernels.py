@@ -35,7 +35,7 @@ _connections: dict[str, ForkServer] = {}
 
 # what our kernels say of their language, and what the course's notebooks hold: without the version of this Python, which
 # JupyterLab would write into each notebook that is opened, and ask to save it
-LANGUAGE_INFO = {
+LANGUAGE_INFO: dict[str, Any] = {
     "name": "python",
     "version": "3",
     "mimetype": "text/x-python",

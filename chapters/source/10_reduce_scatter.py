@@ -8,7 +8,7 @@
 #
 # {{picture}}
 #
-# *Above:* each rank has a whole vector of its own, in parts. *Below:* each rank has one part of the sum; stripes say that all four ranks are in it.
+# *Above:* each rank has a whole vector of its own, in parts. *Below:* each rank has one part of the sum; stripes say that every rank is in it.
 
 # %% name="start_world"
 import torch

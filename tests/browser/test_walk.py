@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.timeout(900)]
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 NAMES = [path.stem for path in sorted(CHAPTERS.glob("*.ipynb"))]
-ALWAYS = {"07_all_reduce"}  # the others nightly
 WIDTHS = (1400, 1000, 700)
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 LEAST_PX = 11.5
@@ -91,9 +90,8 @@ def folder(lab):
     shutil.rmtree(there, ignore_errors=True)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.nightly) for name in NAMES]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NAMES)
 def test_a_chapter_fits_at_every_width_and_in_both_themes(lab, folder, new_page, name):
     page = new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(120_000)

@@ -41,6 +41,8 @@ background:var(--ar-paper)}
 .ar-report h4{margin:0 0 6px!important;font:600 20px/1.3 var(--jp-ui-font-family,system-ui,sans-serif)!important;color:var(--ar-ink)!important}
 .ar-report h4+p{margin:0 0 12px!important;color:var(--ar-soft)}
 .ar-sides{display:flex;flex-wrap:wrap;gap:12px 40px;align-items:flex-start}
+.ar-sides>*{min-width:0;max-width:100%}
+.ar-hang .ar-calls{display:block;overflow-x:auto}
 .ar-calls{border-spacing:4px;border-collapse:separate;margin:0!important;font-size:13px}
 .ar-calls td,.ar-calls th{padding:0 4px!important;text-align:left!important;background:none!important;border:0!important;font-weight:400}
 .ar-call{width:80px;height:16px;border-radius:4px;background:var(--ar-work);text-align:center;font-size:12px;line-height:14px}

@@ -27,3 +27,8 @@ def name_ranks(ranks: Sequence[int], world_size: int | None = None) -> str:
         return f"rank {ranks[0]}"
     *most, last = map(str, sorted(ranks))
     return f"ranks {', '.join(most)} and {last}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]

@@ -14,11 +14,11 @@ from allranks.checking import compare, evidence
 from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
 from allranks.checking.verdict import Reason
-from allranks.errors import name_ranks
+from allranks.errors import capital, name_ranks
 from allranks.wire import Failure, FailureKind, Wait
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
-from allranks.wire.wait import capital, rows_of
+from allranks.wire.wait import rows_of
 
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)

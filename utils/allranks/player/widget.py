@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import json
-import re
-import secrets
-import zlib
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -18,6 +14,7 @@ import traitlets
 
 from allranks.errors import CourseError
 from allranks.player.animation import LAYOUTS, Animation, animate
+from allranks.player.offline import LOADER, live_page, packed
 from allranks.player.pace import on_one_clock
 from allranks.player.still import still
 from allranks.schedules import Schedule
@@ -36,25 +33,6 @@ class PlayerError(CourseError, ValueError):
 def script() -> str:
     """The widget's ES module with its style sheet, as `make js` bundles it from js/src/."""
     return (resources.files(__package__) / "static" / "player.js").read_text(encoding="utf-8")
-
-
-@cache
-def packed() -> bytes:
-    """The ES module, zlib-compressed, because every player in a notebook stores a copy."""
-    return zlib.compress(script().encode(), 9)
-
-
-# the browser loads this first; it unpacks the module above and calls it
-LOADER = """
-async function unpack(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const url = URL.createObjectURL(new Blob([await new Response(stream).text()], { type: "text/javascript" }));
-  const player = await import(url);
-  URL.revokeObjectURL(url);
-  return player.default;
-}
-export default { render: async (context) => (await unpack(context.model.get("code"))).render(context) };
-"""
 
 
 class Player(anywidget.AnyWidget):
@@ -77,7 +55,7 @@ class Player(anywidget.AnyWidget):
     """
 
     _esm = LOADER
-    code = traitlets.Bytes(packed()).tag(sync=True)
+    code = traitlets.Bytes(packed("allranks.player", "player")).tag(sync=True)
     animation = traitlets.Bytes(b"").tag(sync=True)
     compared = traitlets.Bytes(b"").tag(sync=True)
     step = traitlets.Int(0, min=0).tag(sync=True)
@@ -161,9 +139,11 @@ class Player(anywidget.AnyWidget):
 
         Needs no network. The picture stays where scripts are removed (GitHub), and for the largest animations.
         """
-        picture = base64.b64encode(self.svg().encode()).decode()
+        source = f"data:image/svg+xml;base64,{base64.b64encode(self.svg().encode()).decode()}"
         words = html.escape(self.text(), quote=True)
-        name = f"allranks-{secrets.token_hex(6)}"
+        picture = f'<img alt="{words}" style="max-width:100%;background:#fff" src="{source}">'
+        if len(self.animation) + len(self.compared) > _LARGE:
+            return picture
         state = {
             "step": 0,
             "playing": False,
@@ -175,17 +155,7 @@ class Player(anywidget.AnyWidget):
             "titles": self.titles,
             "fresh": False,
         }
-        if len(self.animation) + len(self.compared) > _LARGE:
-            return (
-                f'<img alt="{words}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}">'
-            )
-        keys = ("code", "animation", "compared")
-        binary = {key: base64.b64encode(getattr(self, key)).decode() for key in keys}
-        parts = {"NAME": name, "PICTURE": picture, "WORDS": words}
-        parts |= {"STATE": json.dumps(state), "BINARY": json.dumps(binary)}
-        parts["MODULE"] = base64.b64encode(LOADER.encode()).decode()
-        # all in one pass, because an inserted text may hold such a word too
-        return re.sub("|".join(parts), lambda found: parts[found[0]], _PAGE)
+        return live_page(state, {key: getattr(self, key) for key in ("code", "animation", "compared")}, picture)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = super()._repr_mimebundle_(**kwargs)
@@ -193,27 +163,3 @@ class Player(anywidget.AnyWidget):
         # the view that the reader has asked for comes into the window, and then says that it has
         self.fresh = True
         return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}, metadata
-
-
-_PAGE = """<div id="NAME" style="max-width:1100px"><img alt="WORDS" style="max-width:100%;background:#fff"
-src="data:image/svg+xml;base64,PICTURE"></div>
-<script type="module">
-const state = STATE, binary = BINARY, hooks = {};
-for (const key in binary) state[key] = Uint8Array.from(atob(binary[key]), (c) => c.charCodeAt(0));
-const model = {
-  get: (key) => state[key],
-  set: (key, value) => {
-    if (state[key] === value) return;
-    state[key] = value;
-    (hooks[`change:${key}`] ?? []).forEach((f) => f());
-  },
-  on: (name, f) => { (hooks[name] ??= []).push(f); },
-  off: (name, f) => { hooks[name] = (hooks[name] ?? []).filter((g) => g !== f); },
-  save_changes: () => {},
-};
-const player = (await import("data:text/javascript;base64,MODULE")).default;
-const el = document.createElement("div");
-await player.render({ model, el: document.getElementById("NAME").appendChild(el) });
-document.querySelector("#NAME > img").remove();
-</script>
-"""

@@ -6,6 +6,7 @@ answers within a frame, and on pages without a kernel. `values` holds what the r
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import anywidget
@@ -16,8 +17,8 @@ from allranks.cost import workload
 from allranks.cost.plan import MODELS, Plan, plan
 from allranks.cost.step import GPUS, KERNELS, OTHER_NBYTES, TrainingStep, training_step
 from allranks.cost.workload import Cluster, WorkloadError
+from allranks.player.offline import LOADER, live_page, packed
 from allranks.topology import PRESETS, Topology
-from allranks.widgets.explorables_page import LOADER, packed, page
 from allranks.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 
 __all__ = ["Explorable", "Memory", "crossover", "memory", "overlap", "placement", "skew"]
@@ -38,7 +39,7 @@ class Explorable(anywidget.AnyWidget):
     """
 
     _esm = LOADER
-    code = traitlets.Bytes(packed()).tag(sync=True)
+    code = traitlets.Bytes(packed("allranks.widgets", "explore")).tag(sync=True)
     kind = traitlets.Unicode().tag(sync=True)
     data = traitlets.Dict().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
@@ -56,7 +57,9 @@ class Explorable(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = super()._repr_mimebundle_(**kwargs)
         data, metadata = found if isinstance(found, tuple) else (found, {})
-        shown = page(self.kind, self.data, self.values, self.text())
+        words = html.escape(self.text()).replace("\n", "<br>")
+        state = {"kind": self.kind, "data": self.data, "values": self.values}
+        shown = live_page(state, {"code": self.code}, f"<p>{words}</p>")
         return {**(data or {}), "text/plain": self.text(), "text/html": shown}, metadata
 
 

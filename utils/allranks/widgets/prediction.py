@@ -13,8 +13,8 @@ import anywidget
 import traitlets
 
 from allranks.errors import CourseError
-from allranks.player.widget import LOADER
-from allranks.widgets.fallback import live_page, packed, with_fallback
+from allranks.player.offline import LOADER, live_page, packed
+from allranks.widgets.fallback import with_fallback
 from allranks.widgets.prediction_words import Value, amount, options_in_words, plain, said_in_words
 
 # the questions that this kernel has asked, by name, in the order of the chapter: `predictions` lists them
@@ -30,7 +30,7 @@ class _Card(anywidget.AnyWidget):
     """What the question, its reveal and the list have in common: one bundle, and the page for readers without a kernel."""
 
     _esm = LOADER
-    code = traitlets.Bytes(packed("predict")).tag(sync=True)
+    code = traitlets.Bytes(packed("allranks.widgets", "predict")).tag(sync=True)
     view = traitlets.Unicode().tag(sync=True)
     asked = traitlets.Dict().tag(sync=True)
     said = traitlets.Dict().tag(sync=True)
@@ -48,7 +48,7 @@ class _Card(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         # a page begins without an answer: this reader's own is in the browser
         state = {"view": self.view, "asked": self.asked, "said": {}, "truth": self.truth, "rows": self.rows}
-        page = live_page(LOADER, state, {"code": self.code}, self._folded())
+        page = live_page(state, {"code": self.code}, self._folded())
         return with_fallback(super()._repr_mimebundle_(**kwargs), self.text(), page)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from allranks.errors import name_ranks
+from allranks.errors import capital, name_ranks
 from allranks.wire.failures import DeadlockCause, Failure, FailureKind
 from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
 from allranks.wire.source import Lines
 from allranks.wire.state import BLOCKED, Op, Phase, RankState
-from allranks.wire.wait import Doing, Unmet, Wait, capital
+from allranks.wire.wait import Doing, Unmet, Wait
 
 _DOING = {Phase.DONE: Doing.RETURNED, Phase.FAULT: Doing.STOPPED}
 _SAME_ADVICE = {  # that needs no rank, line or tag

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from allranks.errors import name_ranks
+from allranks.errors import capital, name_ranks
 from allranks.wire import collectives
 from allranks.wire.deadlock import awaited, find_deadlock, unmet, waits, with_other_tag
 from allranks.wire.failures import Failure, FailureKind
@@ -14,7 +14,6 @@ from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
 from allranks.wire.source import Lines
 from allranks.wire.state import Op, WireFault
-from allranks.wire.wait import capital
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

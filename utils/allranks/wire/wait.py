@@ -117,8 +117,3 @@ def rows_of(unmet: tuple[Unmet, ...]) -> list[tuple[str, ...]]:
 def line_number(line: int) -> str:
     """ "line 4"."""
     return f"line {line}"
-
-
-def capital(text: str) -> str:
-    """The text with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]

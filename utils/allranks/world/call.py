@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from allranks.errors import name_ranks
+from allranks.errors import capital, name_ranks
 from allranks.world import hang, panels
 from allranks.world.cluster import Engines, WorldError
 from allranks.world.failures import RankDied, RanksError, RanksStuck, describe
@@ -189,7 +189,7 @@ class Call:
         together = [s.rank for s in inside if s.collective == inside[0].collective]
         wait = "waits" if len(together) == 1 else "wait"
         headline = (
-            f"{hang.capital(name_ranks(absent))} never came to the {inside[0].op or 'collective'} that "
+            f"{capital(name_ranks(absent))} never came to the {inside[0].op or 'collective'} that "
             f"{name_ranks(together)} {wait} in."
         )
         blamed = self._blamed(absent, reached)
@@ -214,7 +214,7 @@ class Call:
             return (
                 f"{'It' if len(absent) == 1 else f'Rank {rank}'} raised {error['type']}{at}: {error['message'][:200]}"
             )
-        return "; ".join(hang.capital(str(s)) for s in statuses if s.rank in absent)
+        return "; ".join(capital(str(s)) for s in statuses if s.rank in absent)
 
     def _describe_statuses(self, statuses: list[RankStatus], dead: dict[int, str] | None = None) -> list[str]:
         done = sorted(self.outcomes.keys() - self.errors.keys())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from allranks.errors import name_ranks
+from allranks.errors import capital, name_ranks
 from allranks.world.rank_status import RankStatus
 
 _CONTROL = (ast.If, ast.For, ast.While)
@@ -137,8 +137,3 @@ def _chain(cycle: list[int], at: Mapping[int, RankStatus]) -> str:
 def _call(status: RankStatus) -> str:
     way = "to" if status.op and "send" in status.op else "from"
     return f"rank {status.rank} is in {status.op} {way} rank {status.peer}"
-
-
-def capital(text: str) -> str:
-    """The text with a capital letter in front."""
-    return text[:1].upper() + text[1:]

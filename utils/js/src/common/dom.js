@@ -54,3 +54,22 @@ export function moveTo({ x, y }) {
 export function penOf(canvas) {
   return /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 }
+
+/**
+ * Calls `follow` with the pointer's place now, and on each move until it is lifted.
+ *
+ * @param {Element} element
+ * @param {PointerEvent} event the press
+ * @param {(at: PointerEvent) => void} follow
+ */
+export function followPointer(element, event, follow) {
+  const moved = /** @type {EventListener} */ (follow);
+  const stop = () => {
+    element.removeEventListener("pointermove", moved);
+    for (const end of ["pointerup", "pointercancel"]) element.removeEventListener(end, stop);
+  };
+  element.setPointerCapture(event.pointerId);
+  element.addEventListener("pointermove", moved);
+  for (const end of ["pointerup", "pointercancel"]) element.addEventListener(end, stop);
+  follow(event);
+}

@@ -1,6 +1,6 @@
 // What every explorable has: a title, controls, pictures, a sentence for those who hear the page, its values.
 
-import { html, svg } from "../common/dom.js";
+import { followPointer, html, svg } from "../common/dom.js";
 
 const TELL_KERNEL_AFTER_MS = 150;
 const SAY_AFTER_MS = 400;
@@ -251,13 +251,7 @@ const distance = (a, b) => (a > 0 && b > 0 ? Math.abs(Math.log(a / b)) : Math.ab
  * @param {(x: number) => void} move
  */
 export function onDrag(picture, move) {
-  /** @param {PointerEvent} e */
-  const act = (e) => move(e.clientX - picture.getBoundingClientRect().left);
   picture.addEventListener("pointerdown", (e) => {
-    picture.setPointerCapture(e.pointerId);
-    act(e);
-  });
-  picture.addEventListener("pointermove", (e) => {
-    if (picture.hasPointerCapture(e.pointerId)) act(e);
+    followPointer(picture, e, (at) => move(at.clientX - picture.getBoundingClientRect().left));
   });
 }

@@ -1,6 +1,6 @@
 // A number: a slider that begins nowhere, and a field to type it.
 
-import { html } from "../common/dom.js";
+import { followPointer, html } from "../common/dom.js";
 import { onTick, placeOf, ticksOf, typed, valueAt, withUnit, written } from "./scale.js";
 import { plain } from "./words.js";
 
@@ -117,16 +117,7 @@ class Slider {
       const place = (at.clientX - box.left) / box.width;
       this.set(valueAt(this.asked, Math.min(1, Math.max(0, place))), true);
     };
-    const stop = () => {
-      root.removeEventListener("pointermove", follow);
-      root.removeEventListener("pointerup", stop);
-      root.removeEventListener("pointercancel", stop);
-    };
-    root.setPointerCapture(event.pointerId);
-    root.addEventListener("pointermove", follow);
-    root.addEventListener("pointerup", stop);
-    root.addEventListener("pointercancel", stop);
-    follow(event);
+    followPointer(root, event, follow);
   }
 }
 

@@ -1,6 +1,6 @@
 // A curve that the reader draws: one height at each x.
 
-import { html, svg } from "../common/dom.js";
+import { followPointer, html, svg } from "../common/dom.js";
 import { frame, pathOf, sized } from "./axes.js";
 import { withUnit } from "./scale.js";
 import { plain } from "./words.js";
@@ -115,16 +115,7 @@ class Sketch {
       this.last = i;
       this.#done();
     };
-    const stop = () => {
-      root.removeEventListener("pointermove", follow);
-      root.removeEventListener("pointerup", stop);
-      root.removeEventListener("pointercancel", stop);
-    };
-    root.setPointerCapture(event.pointerId);
-    root.addEventListener("pointermove", follow);
-    root.addEventListener("pointerup", stop);
-    root.addEventListener("pointercancel", stop);
-    follow(event);
+    followPointer(root, event, follow);
   }
 }
 

@@ -1,8 +1,12 @@
-"""Every right answer passes whole; each known wrong one gets the message it must get, in a notebook or from a file."""
+"""Every right answer passes whole; each known wrong one gets the message it must get, in a notebook or from a file.
+
+All of them are judged whenever this file or its folder is named, and nightly; a run of everything takes every third of each exercise.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,16 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
+def _shared_out(paths: list[Path]) -> list:
+    """One parameter for each answer, in which all but the first, the fourth and so on of an exercise are nightly."""
+    turn: Counter[str] = Counter()
+    shared = []
+    for path in paths:
+        shared.append(pytest.param(path, marks=pytest.mark.nightly if turn[path.parent.name] % 3 else ()))
+        turn[path.parent.name] += 1
+    return shared
+
+
 def _messages(path: Path, label: str = "Must get:") -> list[str]:
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     return [line.removeprefix(label).strip() for line in text.splitlines() if line.startswith(label)]
@@ -33,7 +47,7 @@ def pool(tmp_path_factory):
         yield ranks
 
 
-@pytest.mark.parametrize("path", RIGHT, ids=_name)
+@pytest.mark.parametrize("path", _shared_out(RIGHT), ids=_name)
 def test_a_right_answer_passes(path, pool):
     exercise = path.parent.name
     verdict = judge(get(exercise), read_source(path, exercise), pool=pool)
@@ -42,7 +56,7 @@ def test_a_right_answer_passes(path, pool):
     assert verdict.reason == ""
 
 
-@pytest.mark.parametrize("path", WRONG, ids=_name)
+@pytest.mark.parametrize("path", _shared_out(WRONG), ids=_name)
 def test_a_wrong_answer_gets_its_message(path, pool):
     exercise, messages = path.parent.name, _messages(path)
     assert all(messages) and messages, "a wrong answer names its message in its docstring: `Must get: ...`"

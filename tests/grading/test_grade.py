@@ -118,6 +118,7 @@ def test_one_command_marks_them_all_and_says_who_did_what(undisturbed):
     assert len(points(course)) == 4 * 4
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_again_and_again_ends_in_the_same_gradebook(undisturbed, tmp_path):
     whole, rows = undisturbed
     course = twin(whole, tmp_path)
@@ -131,13 +132,18 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_gradebook(undistu
         first = written(course)
     again = graded(course, "--jobs", "1")
     assert points(course) == points(whole)
-    tell = ("student", "score", "max_score", "reason", "incidents")
+    tell = ("student", "score", "max_score", "reason")
     assert [{k: row[k] for k in tell} for row in again] == [{k: row[k] for k in tell} for row in rows]
+    # on a busy machine an endless loop may meet the limit of wall time before that of processor time
+    assert [[i["kind"] for i in row["incidents"]] for row in again] == [
+        [i["kind"] for i in row["incidents"]] for row in rows
+    ]
     assert [
         s for s in ("ada", "bob") if first.get(s) not in (None, written(course)[s])
     ] == []  # nobody was graded twice
 
 
+@pytest.mark.nightly
 def test_a_grade_that_was_written_in_half_is_written_again(undisturbed, tmp_path):
     """Killed while a newer submission is graded: the gradebook still has the old points, and the notebook is there."""
     whole, _ = undisturbed
@@ -227,6 +233,7 @@ def test_only_one_writes(undisturbed):
     assert "another `allranks grade` is running in this course" in json.loads(said.stdout)["reason"]
 
 
+@pytest.mark.nightly
 def test_the_engines_of_a_cluster_mark_the_same(undisturbed, tmp_path):
     """Two engines, each of which is seen to have a judge of its own; they stay, and their judges go."""
     import ipyparallel as ipp

@@ -184,6 +184,7 @@ def test_no_process_is_left(course, told):
     assert left == []
 
 
+@pytest.mark.nightly
 def test_by_nbgraders_own_command_it_is_the_same(course, told):
     """The route of formgrader's buttons: the same refusals, and no link is followed on the way."""
     said = course.nbgrader("autograde", LAB, "--student=linked_beside")

@@ -104,12 +104,13 @@ CIRCUMSTANCES = (
 
 
 # of rank counts and sizes: larger than those of the other cases, odd, and no size a multiple of a rank count
-MANY_RANKS = (9, 11, 13, 15, 17)
+MANY_RANKS = (9, 11, 13)
+RING_RANKS = (9, 11)  # where p ranks send p(p-1) messages or more: a verdict has a second
 SIZES = (19, 23, 29, 31, 37)
 
 
 def many_ranks(weight: float = 2, setup: Setup | None = None, **choices: tuple) -> Group:
-    """A group of one case with a rank count from 9 to 17 and a size that nobody can know before."""
+    """A group of one case with a rank count from 9 to 13 and a size that nobody can know before."""
     setup, choices = setup or Setup(9, 19), choices or {"size": SIZES}
     return Group("many ranks", weight, (setup.with_choices(**{"ranks": MANY_RANKS, **choices}),))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -155,12 +156,12 @@ class Run:
         found = views(self.args[0][0])
         return found[0][1].base.element_size() if found else 1
 
-    @property
+    @functools.cached_property
     def sends(self) -> list[LogEntry]:
         """The log's point-to-point sends, in the order in which the router saw them."""
         return [entry for entry in self.outcome.log if entry.kind is OpKind.SEND]
 
-    @property
+    @functools.cached_property
     def collectives(self) -> list[LogEntry]:
         """The log's entries of collectives, one for each rank that took part."""
         return [entry for entry in self.outcome.log if entry.kind is OpKind.COLLECTIVE]

@@ -14,7 +14,7 @@ from allranks.checking.verdict import Verdict
 from allranks.errors import CourseError
 from allranks.wire import Ranks
 
-MAX_RANKS = 17  # of the largest case; ranks are started when a case needs them
+MAX_RANKS = 13  # of the largest case; ranks are started when a case needs them
 
 
 class RulesError(CourseError, ValueError):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
 
@@ -76,7 +76,7 @@ EXERCISE = Exercise(
             2,
             tuple(s.with_options(spread=2) for s in (Setup(2, 1), Setup(3, 0), Setup(4, 1), Setup(5, 0), Setup(8, 1))),
         ),
-        many_ranks(2, Setup(9, 2), size=(2, 3, 5)),
+        many_ranks(2, Setup(9, 2), ranks=RING_RANKS, size=(2, 3, 5)),
         Group("any size", 1, (Setup(3, 0), Setup(3, 1), Setup(1, 0))),
         Group("any dtype", 1, MOVED_DTYPES),
         Group("any layout", 1, LAYOUTS),

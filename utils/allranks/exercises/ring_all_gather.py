@@ -8,7 +8,16 @@ import torch
 
 from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, Make, many_ranks, returning
+from allranks.checking.common import (
+    CIRCUMSTANCES,
+    LAYOUTS,
+    MOVED_DTYPES,
+    RING_RANKS,
+    SIZES,
+    Make,
+    many_ranks,
+    returning,
+)
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, ResultFault, Rule, Run
 
 
@@ -60,7 +69,7 @@ EXERCISE = Exercise(
         Group("right result", 3, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
         Group("any rank count", 1, (Setup(1, 4), Setup(3, 1), Setup(5, 2), Setup(8, 3))),
         Group("any size", 1, (Setup(2, 1), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
-        many_ranks(),
+        many_ranks(ranks=RING_RANKS, size=SIZES),
         Group("any dtype", 1, MOVED_DTYPES),
         Group("any layout", 1, LAYOUTS),
         Group("any circumstances", 1, CIRCUMSTANCES),

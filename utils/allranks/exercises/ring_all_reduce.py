@@ -9,6 +9,8 @@ from allranks.checking.cases import Setup, vectors
 from allranks.checking.common import (
     CIRCUMSTANCES,
     LAYOUTS,
+    RING_RANKS,
+    SIZES,
     SUM_DTYPES,
     Make,
     in_place,
@@ -73,7 +75,7 @@ MISTAKES = (
 
 GROUPS = (
     Group("right sum", 2, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),
-    Group("any rank count", 1, (Setup(1, 4), Setup(2, 8), Setup(3, 3), Setup(4, 4), Setup(5, 15), Setup(8, 16))),
+    Group("any rank count", 1, (Setup(1, 4), Setup(2, 8), Setup(3, 3), Setup(4, 4), Setup(5, 15))),
     Group(
         "any size",
         1,
@@ -90,7 +92,7 @@ GROUPS = (
             Setup(1, 0),
         ),
     ),
-    many_ranks(),
+    many_ranks(ranks=RING_RANKS, size=SIZES),
     Group("any dtype", 0.5, (*SUM_DTYPES, Setup(3, 6, "float16"))),
     Group("any layout", 0.5, LAYOUTS),
     Group("any circumstances", 1, CIRCUMSTANCES),

@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import evidence, provenance, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, Make, many_ranks, returning
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, RING_RANKS, SIZES, SUM_DTYPES, Make, many_ranks, returning
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
@@ -77,7 +77,7 @@ EXERCISE = Exercise(
                 Setup(1, 0),
             ),
         ),
-        many_ranks(),
+        many_ranks(ranks=RING_RANKS, size=SIZES),
         Group("any dtype", 1, SUM_DTYPES),
         Group("any layout", 1, LAYOUTS),
         # tensor_split cuts rows: four on three ranks, and two on five

@@ -218,9 +218,7 @@ _QUESTIONS_OF_RUNS = {
 def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
     """Every known mistake that would have given just these results, the exercise's own first."""
     found = _mistakes_of_exercise(run, faults)
-    remainder = _remainder_left_out(run, faults)
-    if remainder:
-        found.append(remainder)
+    found += _remainders_left_out(run, faults)
     common = _common_mistake(run, faults)
     if not found and common is None and run.ranks > 1 and run.exercise.allow and not run.sends and not run.collectives:
         common = CommonMistake.NO_MESSAGE
@@ -400,27 +398,32 @@ def _near_enough(got: torch.Tensor, wanted: torch.Tensor, eps: float) -> bool:
     return bool(error <= eps * wanted.to(torch.complex128).abs().max())
 
 
-def _remainder_left_out(run: Run, faults: Sequence[ResultFault]) -> str | None:
-    """Only the elements beyond the last whole multiple of p, or of the number of segments, are unchanged."""
-    segments = run.setup.option("segments")
-    count, what = (segments, "segments") if segments else (run.ranks, "ranks")
-    for fault in faults:
-        got, wanted = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
-        if fault.kind is not FaultKind.VALUES or got is None or (0,) not in wanted.changed or not got.tensors:
-            return None
-        now, before = got.tensors[0][0], plain(run.args[fault.call][fault.rank][0])
-        if now is None or now.shape != before.shape or now.dtype != before.dtype:
-            return None
-        found, right, old = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
-        whole = len(found) // count * count
-        if whole in (0, len(found)):
-            return None
-        if not torch.equal(found[:whole], right[:whole]) or not torch.equal(found[whole:], old[whole:]):
-            return None
-    return (
-        f"the elements beyond the last whole multiple of {'p' if what == 'ranks' else what} were left out: "
-        f"the size need not be a multiple of the number of {what}"
-    )
+def _remainders_left_out(run: Run, faults: Sequence[ResultFault]) -> list[str]:
+    """The counts that the size is taken to be a multiple of: p, the ranks of a node, or the number of segments."""
+    segments, in_node = run.setup.option("segments"), run.setup.option("ranks_per_node")
+    counts = {"segments": segments} if segments else {"p": run.ranks} | ({"ranks_per_node": in_node} if in_node else {})
+    named = {"p": "the number of ranks", "segments": "the number of segments"}
+    return [
+        f"the elements beyond the last whole multiple of {what} were left out: "
+        f"the size need not be a multiple of {named.get(what, what)}"
+        for what, count in counts.items()
+        if all(_left_out(run, fault, count) for fault in faults)
+    ]
+
+
+def _left_out(run: Run, fault: ResultFault, count: int) -> bool:
+    """Whether only the elements beyond the last whole multiple of `count` are as they were."""
+    got, wanted = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
+    if fault.kind is not FaultKind.VALUES or got is None or (0,) not in wanted.changed or not got.tensors:
+        return False
+    now, before = got.tensors[0][0], plain(run.args[fault.call][fault.rank][0])
+    if now is None or now.shape != before.shape or now.dtype != before.dtype:
+        return False
+    found, right, old = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
+    whole = len(found) // count * count
+    if whole == len(found):
+        return False
+    return torch.equal(found[:whole], right[:whole]) and torch.equal(found[whole:], old[whole:])
 
 
 # ------------------------------------------------------------------------------------------ what failures share

@@ -1,6 +1,6 @@
 """Only where g divides the size.
 
-Must get: contributions of ranks 1, 2 and 3 are missing
+Must get: the elements beyond the last whole multiple of ranks_per_node were left out
 """
 
 import torch

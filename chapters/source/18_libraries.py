@@ -349,8 +349,8 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # $$T = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta$$
 #
 # `bench.sweep` times your library's all-reduce and fits both; the fit does not use the last two sizes of the table, so they test the model. The table
-# also shows what NCCL's tuner predicts for ring and tree on 8 H100s (without NVLS, which can beat both for large tensors): its constants are
-# 0.6 µs a hop with small packets, and 371 GB/s. By which factor is your library slower, for the flag and for a gradient bucket?
+# also shows what NCCL's tuner chooses on 8 H100s, and the time that it expects: a ring with small packets has 0.6 µs a hop, and NVLS lets the
+# switches between the GPUs add. By which factor is your library slower, for the flag and for a gradient bucket?
 
 # %% name="sweep"
 sweep_sizes, call = [4, 2**12, 2**16, 2**20, 2**22], bench.Call("all_reduce")
@@ -372,12 +372,12 @@ took = {name: world.run(measure, nbytes)[0] for name, nbytes in sizes.items()}
 # %% name="price_table"
 print(f"{'':22}{'model':>11}{'measured':>11}{'8 H100, NCCL':>14}{'measured / NCCL':>17}")
 for name, nbytes in sizes.items():
-    algorithm, protocol, nccl_us = cost.nccl_choice(8, nbytes, cost.NCCL_NVLINK_GB_PER_S["H100"])
-    print(f"{name:22}{1e6 * fitted.seconds(nbytes):8.0f} µs{1e6 * took[name]:8.0f} µs{nccl_us:11.1f} µs", end="")
-    print(f"{1e6 * took[name] / nccl_us:17.0f}   ({algorithm}, {protocol})")
+    nccl = cost.nccl_choice("all_reduce", nbytes, "dgx-h100")
+    print(f"{name:22}{1e6 * fitted.seconds(nbytes):8.0f} µs{1e6 * took[name]:8.0f} µs{nccl.us:11.1f} µs", end="")
+    print(f"{1e6 * took[name] / nccl.us:17.0f}   ({nccl.algorithm}, {nccl.protocol})")
 
 # %% [markdown] name="price_explained"
-# (NCCL's column is its tuner's calculation for ring and tree, for another machine and, unless you use eight ranks, another $p$.) On a CPU your
+# (NCCL's column is its tuner's calculation, for another machine and, unless you use eight ranks, another $p$.) On a CPU your
 # $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy into the kernel and a copy out of it. NCCL's $\alpha$
 # is a flag in a neighbour's memory, which a kernel on the GPU reads again and again. If the measured time is far above the model, ranks take turns on
 # your cores.

@@ -123,3 +123,56 @@ def test_decimals_are_exact():
 def test_infinity_is_one_sentence(arguments):
     ran = run(*arguments)
     assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+
+
+def test_as_nccl_would():
+    found = json.loads(
+        run("--algorithm", "nccl", "--nodes", "2", "--topology", "p5", "--bytes", "1MiB", "--json").stdout
+    )
+    assert (found["algorithm"], found["protocol"], found["channels"]) == ("tree", "LL128", 64)
+    assert (found["ranks"], found["nodes"]) == (16, 2)
+    parts = [found[key] for key in ("tuner_seconds", "network_seconds", "floor_seconds")]
+    assert found["seconds"] == pytest.approx(sum(parts)) and parts[0] == pytest.approx(60.9e-6, rel=2e-3)
+    assert found["low_seconds"] < found["seconds"] < found["high_seconds"]
+    assert found["lower_bound_seconds"] < found["seconds"] and found["points"] > 50
+
+
+def test_as_nccl_would_with_an_overhead_of_ones_own():
+    usual = json.loads(run("--algorithm", "nccl", "--bytes", "8", "--json").stdout)
+    own = json.loads(run("--algorithm", "nccl", "--bytes", "8", "--floor", "1e-4", "--json").stdout)
+    assert own["floor_seconds"] == pytest.approx(1e-4)
+    assert own["seconds"] - usual["seconds"] == pytest.approx(1e-4 - usual["floor_seconds"])
+
+
+def test_as_nccl_would_an_exchange_that_the_tuner_does_not_see():
+    found = json.loads(run("--algorithm", "nccl", "--collective", "all-to-all", "--bytes", "1GiB", "--json").stdout)
+    assert found["algorithm"] == "sends and receives" and found["protocol"] is None
+    assert found["seconds"] == pytest.approx(2830e-6, rel=0.1)  # measured on 8 H100s: docs/measured/nccl_tests.csv
+
+
+def test_as_nccl_would_in_words():
+    said = run("--algorithm", "nccl", "--nodes", "4", "--bytes", "1GiB").stdout
+    assert "32 ranks, 1073741824 bytes, on 4 nodes of dgx-h100" in said
+    assert "half of" in said and "published measurements" in said
+
+
+def test_nodes_of_a_preset():
+    assert json.loads(run("--nodes", "3", "--algorithm", "hierarchical", "--json").stdout)["ranks"] == 24
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--algorithm", "nccl", "--topology", "nowhere"), "no machine 'nowhere'; there are dgx-a100"),
+        (("--algorithm", "nccl", "--straggler", "1=2"), "NCCL's tuner sees no single message"),
+        (("--algorithm", "nccl", "--ranks", "12"), "12 ranks do not fill nodes of 8 GPUs evenly"),
+        (("--algorithm", "nccl", "--nodes", "2", "--ranks", "6"), "for 3 GPUs on each of 2 nodes is not known"),
+        (("--algorithm", "nccl", "--collective", "scatter"), "decides on all_reduce"),
+        (("--floor", "1"), "--floor goes with --algorithm nccl"),
+        (("--nodes", "2", "--bandwidth", "1e9"), "equal links have no nodes"),
+        (("--nodes", "2", "--ranks", "8"), "2 nodes of dgx-h100 have 16 ranks, not 8"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(arguments, said):
+    ran = run(*arguments)
+    assert ran.exit_code == 2 and said in ran.output and "Traceback" not in ran.output

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from allranks.cli import _nccl
 from allranks.cli._shared import CommandError, Size
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
 
 @click.command(name="simulate")
 @click.option("--collective", default="all_reduce", show_default=True, help="In torch's spelling.")
-@click.option("--algorithm", help="ring, recursive-doubling, ...; --list shows all. Default: the textbook's.")
-@click.option("--ranks", type=int, default=8, show_default=True)
+@click.option(
+    "--algorithm",
+    help="ring, recursive-doubling, ...; --list shows all. nccl: what NCCL would choose. Default: the textbook's.",
+)
+@click.option("--ranks", type=int, help="In all. Default: 8, or what fills --nodes.")
+@click.option("--nodes", type=click.IntRange(min=1), help="How many nodes of the preset.")
 @click.option(
     "--bytes", "nbytes", type=Size(), default="1MiB", show_default=True, help="The full vector: 25MB, 1GiB, ..."
 )
-@click.option("--topology", "name", metavar="PRESET", help="dgx-a100, dgx-h100, nvl72 or cloud-ethernet.")
+@click.option("--topology", "name", metavar="PRESET", help="dgx-a100, dgx-h100, ...; --list shows all.")
 @click.option("--bandwidth", type=float, help="Bytes/s and direction of every link, instead of a preset.")
 @click.option("--alpha", type=float, help="Seconds a message; with --bandwidth. Default: 0.")
 @click.option("--gamma", type=float, default=0.0, help="Seconds a byte reduced.")
@@ -51,11 +56,12 @@ if TYPE_CHECKING:
 )
 @click.option("--trace", type=click.Path(path_type=Path), help="Write the trace, for the player and Trace.load.")
 @click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
+@click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    collective, algorithm, ranks, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, as_list, as_json,
+    collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
+    straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, as_list, as_json,
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
@@ -67,8 +73,33 @@ def command(
     if as_list:
         click.echo(json.dumps(_catalogue()) if as_json else _in_words(_catalogue()))
         return
+    if algorithm == "nccl":
+        described = (
+            bandwidth,
+            alpha,
+            root,
+            segments,
+            ranks_per_node,
+            columns,
+            nodes_per_leaf,
+            oversubscription,
+            method,
+            trace,
+            chrome,
+        )
+        if any(value is not None for value in described) or gamma or straggler or background or fail or rails:
+            raise CommandError(
+                "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks and --floor: NCCL's tuner sees no "
+                "single message, so that nothing can be slowed down or traced."
+            )
+        priced = _nccl.priced(collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor)
+        click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
+        return
+    if floor is not None:
+        raise CommandError("--floor goes with --algorithm nccl.")
     try:
         machine = _machine(name, bandwidth, alpha)
+        ranks = _ranks(ranks, nodes, machine)
         changes = {"nodes_per_leaf": nodes_per_leaf, "oversubscription": oversubscription, "rails": rails or None}
         machine = replace(machine, **{key: value for key, value in changes.items() if value is not None})
         if machine.nodes_per_leaf is None and (oversubscription is not None or rails):
@@ -102,6 +133,17 @@ def _machine(name: str | None, bandwidth: float | None, alpha: float | None) -> 
     if name is not None:
         raise CommandError("Give --topology or --bandwidth, not both.")
     return uniform(0.0 if alpha is None else alpha, bandwidth)
+
+
+def _ranks(ranks: int | None, nodes: int | None, machine: Topology) -> int:
+    """How many ranks: as said, or as many as fill the nodes. Raises CommandError."""
+    if nodes is None:
+        return 8 if ranks is None else ranks
+    if machine.ranks_per_node >= 1 << 30:
+        raise CommandError("--nodes goes with a preset: equal links have no nodes.")
+    if ranks is not None and ranks != nodes * machine.ranks_per_node:
+        raise CommandError(f"{nodes} nodes of {machine.name} have {nodes * machine.ranks_per_node} ranks, not {ranks}.")
+    return nodes * machine.ranks_per_node
 
 
 def _disturbed(
@@ -155,6 +197,7 @@ def _time(time_s: float) -> str:
 def _catalogue() -> dict[str, list[dict[str, Any]]]:
     """Every algorithm with its formula, and every preset with its links."""
     from allranks.cost import FORMULAS
+    from allranks.cost.nccl_machines import MACHINES
     from allranks.topology import PRESETS
 
     return {
@@ -168,6 +211,11 @@ def _catalogue() -> dict[str, list[dict[str, Any]]]:
                        for x in (t.inside, t.host, t.nic) if x], "source": t.source}
             for t in PRESETS.values()
         ],
+        "nccl_machines": [
+            {"topology": m.name, "gpu": m.gpu, "gpus_per_node": m.gpus_per_node, "one_node": sorted(m.one),
+             "several_nodes": sorted(m.several), "source": m.source}
+            for m in MACHINES.values()
+        ],
     }  # fmt: skip
 
 
@@ -177,4 +225,5 @@ def _in_words(catalogue: dict[str, list[dict[str, Any]]]) -> str:
     for t in catalogue["topologies"]:
         links = ", ".join(f"{x['link']} {x['bytes_per_s'] / 1e9:g} GB/s" for x in t["links"])
         lines.append(f"{t['topology']:<15}{t['ranks_per_node']} ranks a node: {links}")
-    return "\n".join(lines)
+    names = ", ".join(m["topology"] for m in catalogue["nccl_machines"])
+    return "\n".join([*lines, f"with --algorithm nccl: {names}"])

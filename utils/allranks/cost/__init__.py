@@ -13,28 +13,23 @@ from allranks.cost.bandwidth import algbw_gb_per_s, bus_factor, busbw_gb_per_s
 from allranks.cost.bounds import lower_bound
 from allranks.cost.fits import TEXTBOOK, Estimate, Fit, fit, student_t
 from allranks.cost.formulas import FORMULAS, Formula, best_segments, formula, price, terms, two_level
-from allranks.cost.nccl import (
-    NCCL_BASE_US,
-    NCCL_HOP_US,
-    NCCL_NVLINK_GB_PER_S,
-    nccl_bandwidth_gb_per_s,
-    nccl_choice,
-    nccl_latency_us,
-    nccl_time_us,
-)
+from allranks.cost.nccl import NcclOption, nccl_choice, nccl_options
+from allranks.cost.nccl_machines import MACHINES, NcclMachine
+from allranks.cost.nccl_price import NcclPrice, nccl_price
 from allranks.cost.skew import dropped_share, skewed_exchange_s
 from allranks.cost.terms import CostError, Terms
 
 __all__ = [
     "FORMULAS",
-    "NCCL_BASE_US",
-    "NCCL_HOP_US",
-    "NCCL_NVLINK_GB_PER_S",
+    "MACHINES",
     "TEXTBOOK",
     "CostError",
     "Estimate",
     "Fit",
     "Formula",
+    "NcclMachine",
+    "NcclOption",
+    "NcclPrice",
     "Terms",
     "algbw_gb_per_s",
     "best_segments",
@@ -44,10 +39,9 @@ __all__ = [
     "fit",
     "formula",
     "lower_bound",
-    "nccl_bandwidth_gb_per_s",
     "nccl_choice",
-    "nccl_latency_us",
-    "nccl_time_us",
+    "nccl_options",
+    "nccl_price",
     "price",
     "skewed_exchange_s",
     "student_t",

@@ -1,95 +1,223 @@
-"""The times that NCCL 2.30.7's tuner predicts for an all-reduce (src/graph/tuning.cc and topo.h)."""
+"""What NCCL 2.30.7's tuner would choose, and the microseconds that it expects (src/graph/tuning.cc, `ncclTopoTuneModel`).
+
+The model ends where NCCL goes another way: symmetric memory windows, copy engines and registered buffers, SHARP, and
+groups of sends and receives (all_to_all, scatter, gather), which the tuner does not see.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+from allranks.cost import nccl_tables as tables
+from allranks.cost.nccl_machines import Graph, Graphs, NcclMachine, machine
 from allranks.cost.terms import CostError, check_size
 
-# NCCL 2.30.7: microseconds that a call takes before its first step, by (algorithm, protocol) (src/graph/tuning.cc).
-NCCL_BASE_US = {("tree", "LL"): 6.8, ("tree", "LL128"): 14.0, ("tree", "Simple"): 8.4,
-                ("ring", "LL"): 6.6, ("ring", "LL128"): 14.0, ("ring", "Simple"): 8.4}  # fmt: skip
-# NCCL 2.30.7: microseconds of one step over each kind of link, by (algorithm, protocol) (src/graph/tuning.cc).
-NCCL_HOP_US = {
-    "NVLink": {("tree", "LL"): 0.6, ("tree", "LL128"): 1.25, ("tree", "Simple"): 4.0,
-               ("ring", "LL"): 0.6, ("ring", "LL128"): 1.9, ("ring", "Simple"): 3.4},
-    "PCIe": {("tree", "LL"): 1.0, ("tree", "LL128"): 1.9, ("tree", "Simple"): 4.0,
-             ("ring", "LL"): 1.0, ("ring", "LL128"): 2.5, ("ring", "Simple"): 5.7},
-    "network": {("tree", "LL"): 5.0, ("tree", "LL128"): 8.5, ("tree", "Simple"): 14.0,
-                ("ring", "LL"): 2.7, ("ring", "LL128"): 4.0, ("ring", "Simple"): 14.0},
-}  # fmt: skip
-# NCCL 2.30.7: the bandwidth in GB/s that NCCL expects of all NVLinks of one GPU together (src/graph/topo.h).
-NCCL_NVLINK_GB_PER_S = {"V100": 120.0, "A100": 240.0, "H100": 371.0, "B200": 722.0}
-_NCCL_RING_FACTOR = {"LL": 0.5, "LL128": 0.92, "Simple": 1.0}
-_NCCL_TREE_FACTOR = {"LL": 0.92 / 3.8, "LL128": 0.92 * 7 / 9, "Simple": 0.92}
+NCCL_ALGORITHMS = ("tree", "ring", "nvls", "nvls_tree", "pat")
+NCCL_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+_OF = {
+    "all_reduce": ("tree", "ring", "nvls", "nvls_tree"),
+    "all_gather": ("ring", "nvls", "pat"),
+    "reduce_scatter": ("ring", "nvls", "pat"),
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+}
+_SIMPLE_ONLY = ("nvls", "nvls_tree", "pat")
 
 
-def nccl_latency_us(algorithm: str, protocol: str, ranks: int, nodes: int = 1, link: str = "NVLink") -> float:
-    """Microseconds of latency that NCCL's tuner predicts for an all-reduce, from constants of its model.
+@dataclass(frozen=True, order=True)
+class NcclOption:
+    """One algorithm with one protocol: `us` is what the tuner expects, from a latency and a bandwidth in GB/s (1e9).
 
-    ring: base + (steps - inter) intra + inter net, with steps = 2(p-1) and inter = 2(nodes-1); tree: base + 2[(p/nodes - 1)
-    intra + lg(nodes) net], with a chain inside each node. The factor 1.4 for large Simple messages between nodes is left
-    out. `link` is "NVLink" or "PCIe". Raises CostError.
-
-    >>> round(cost.nccl_latency_us("ring", "LL", 8), 3)
-    15.0
+    >>> option = cost.nccl_choice("all_reduce", 2**30, "dgx-h100")
+    >>> option.latency_us, round(option.gb_per_s), option.channels
+    (25.0, 272, 16)
     """
-    key = _nccl_key(algorithm, protocol)
-    check_size(ranks, 0)
-    if link not in NCCL_HOP_US or nodes < 1 or ranks % nodes:
+
+    us: float
+    algorithm: str
+    protocol: str
+    channels: int
+    latency_us: float
+    gb_per_s: float
+
+
+def nccl_options(
+    collective: str, nbytes: float, on: str | NcclMachine = "dgx-h100", *, nodes: int = 1, ranks: int | None = None
+) -> list[NcclOption]:
+    """All that the tuner may choose from, best first. `ranks` is in all (default: every GPU of `nodes` nodes).
+
+    `nbytes` is the *full* vector, as nccl-tests counts it. Raises CostError for another collective, for ranks that do not
+    divide evenly, or where NCCL's search on that machine is not known.
+
+    >>> [(o.algorithm, o.protocol) for o in cost.nccl_options("all_gather", 2**30)][:2]
+    [('ring', 'Simple'), ('ring', 'LL128')]
+    """
+    if collective not in _OF:
+        raise CostError(f"NCCL's tuner decides on {', '.join(NCCL_COLLECTIVES)}, not on {collective!r}")
+    where = machine(on) if isinstance(on, str) else on
+    ranks = where.gpus_per_node * nodes if ranks is None else ranks
+    check_size(ranks, nbytes)
+    if nodes < 1 or ranks % nodes or ranks // nodes > where.gpus_per_node:
         raise CostError(
-            f"NCCL's model knows NVLink and PCIe, and equal nodes; here are {ranks} ranks on {nodes} nodes by {link!r}"
+            f"{ranks} ranks do not fill {nodes} node{'s' if nodes > 1 else ''} of up to {where.gpus_per_node} GPUs evenly"
         )
-    intra, net = NCCL_HOP_US[link][key], NCCL_HOP_US["network"][key]
-    if algorithm == "ring":
-        inter = 2 * (nodes - 1)
-        return NCCL_BASE_US[key] + (2 * (ranks - 1) - inter) * intra + inter * net
-    return NCCL_BASE_US[key] + 2 * ((ranks // nodes - 1) * intra + math.log2(nodes) * net)
+    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes)
+    found = [
+        job.option(algorithm, protocol, nbytes)
+        for algorithm in _OF[collective]
+        for protocol in tables.PROTOCOLS
+        if job.allows(algorithm, protocol)
+    ]
+    return sorted(found, key=lambda option: (option.us, NCCL_ALGORITHMS.index(option.algorithm)))
 
 
-def nccl_bandwidth_gb_per_s(algorithm: str, protocol: str, ranks: int, bus_gb_per_s: float) -> float:
-    """The algorithm bandwidth that NCCL's tuner predicts for an all-reduce in one node whose bus has `bus_gb_per_s`.
+def nccl_choice(
+    collective: str, nbytes: float, on: str | NcclMachine = "dgx-h100", *, nodes: int = 1, ranks: int | None = None
+) -> NcclOption:
+    """The option that the tuner takes: the one with the least time. Arguments and errors as `nccl_options`.
 
-    In 10^9 bytes a second. ring: bus * p / 2(p-1) times the protocol's factor; tree: bus / 2 times the factor. The limits on
-    LL and the tree's correction by size are left out, so that trees are faster here than in NCCL. Raises CostError.
-
-    >>> cost.nccl_bandwidth_gb_per_s("ring", "Simple", 8, bus_gb_per_s=371.0)
-    212.0
+    >>> small = cost.nccl_choice("all_reduce", 1024, "dgx-a100")
+    >>> small.algorithm, small.protocol, round(small.us, 1)
+    ('ring', 'LL', 15.0)
     """
-    _nccl_key(algorithm, protocol)
-    check_size(ranks, 0)
-    if ranks == 1:
-        return math.inf
-    if algorithm == "ring":
-        return bus_gb_per_s * _NCCL_RING_FACTOR[protocol] * ranks / (2 * (ranks - 1))
-    return bus_gb_per_s * _NCCL_TREE_FACTOR[protocol] / 2
+    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks)
+    if not options:
+        raise CostError("one rank alone has nothing to communicate")
+    return options[0]
 
 
-def nccl_time_us(
-    algorithm: str, protocol: str, ranks: int, nbytes: float, bus_gb_per_s: float, link: str = "NVLink"
-) -> float:
-    """Microseconds that the tuner predicts in one node: latency + nbytes / (1000 * bandwidth in GB/s). Raises CostError.
+@dataclass(frozen=True)
+class _Job:
+    machine: NcclMachine
+    graphs: Graphs
+    collective: str
+    ranks: int
+    nodes: int
 
-    >>> round(cost.nccl_time_us("ring", "Simple", 8, nbytes=212_000_000, bus_gb_per_s=371.0))
-    1056
-    """
-    bandwidth = nccl_bandwidth_gb_per_s(algorithm, protocol, ranks, bus_gb_per_s)
-    return nccl_latency_us(algorithm, protocol, ranks, link=link) + nbytes / (1000 * bandwidth)
+    @property
+    def per_node(self) -> int:
+        return self.ranks // self.nodes
 
+    @property
+    def steps(self) -> int:
+        """Of a ring."""
+        p = self.ranks
+        return {"all_reduce": 2 * (p - 1), "all_gather": p - 1, "reduce_scatter": p - 1}.get(self.collective, p)
 
-def nccl_choice(ranks: int, nbytes: float, bus_gb_per_s: float, link: str = "NVLink") -> tuple[str, str, float]:
-    """(algorithm, protocol, microseconds) of the fastest pair, as the tuner chooses in one node. Raises CostError.
+    def most(self, table: dict[str, tuple[float, float, float]], row: str | None = None) -> float:
+        return table[row or self.machine.generation][min(self.nodes, 3) - 1]
 
-    >>> cost.nccl_choice(8, nbytes=8, bus_gb_per_s=371.0)[:2]
-    ('ring', 'LL')
-    """
-    options = [(a, p, nccl_time_us(a, p, ranks, nbytes, bus_gb_per_s, link)) for a, p in NCCL_BASE_US]
-    return min(options, key=lambda option: option[2])
+    def ll_most(self) -> float:
+        """On several nodes the row follows from the CPU, not from the GPU (lines 269 to 272)."""
+        by_cpu = "Ampere" if self.machine.cpu == "AMD" else "Volta"
+        return self.most(tables.LL_MOST, None if self.nodes == 1 else by_cpu)
 
+    def allows(self, algorithm: str, protocol: str) -> bool:
+        if self.ranks == 1 or (protocol != "Simple" and algorithm in _SIMPLE_ONLY):
+            return False
+        if protocol == "LL128" and not self.graphs.ll128:
+            return False
+        if algorithm == "pat":
+            return self.nodes == self.ranks
+        if algorithm in ("nvls", "nvls_tree"):
+            few = self.collective == "all_reduce" or self.per_node <= tables.NVLS_MOST_RANKS
+            there = self.graphs.nvls is not None and self.graphs.nvls.channels >= 2
+            return there and few and (self.nodes == 1) == (algorithm == "nvls")
+        return True
 
-def _nccl_key(algorithm: str, protocol: str) -> tuple[str, str]:
-    if (algorithm, protocol) not in NCCL_BASE_US:
-        raise CostError(
-            f"NCCL's model here has ring and tree with LL, LL128 and Simple, not {algorithm!r} with {protocol!r}"
-        )
-    return algorithm, protocol
+    def gb_per_s(self, algorithm: str, protocol: str) -> float:
+        """The algorithm bandwidth."""
+        if algorithm in ("nvls", "nvls_tree"):
+            bus = self.nvls_gb_per_s(algorithm)
+        else:
+            bus = self.bus(algorithm, protocol)
+        if algorithm in ("nvls", "pat") and self.collective != "all_reduce":
+            return bus
+        return bus / 2 if algorithm == "tree" else bus * self.ranks / self.steps
+
+    def bus(self, algorithm: str, protocol: str) -> float:
+        """The bus bandwidth of a ring, a tree or PAT."""
+        graph = self.graphs.ring if algorithm == "ring" else self.graphs.tree
+        bus = graph.channels * (graph.inside if self.nodes <= 2 else graph.between)
+        if algorithm == "pat":
+            return bus * tables.PAT_SHARE
+        if algorithm == "ring":
+            if protocol == "LL":
+                return min(self.ll_most(), bus / 2)
+            if protocol == "LL128":
+                return min(bus * tables.RING_LL128_SHARE, graph.channels * self.most(tables.RING_LL128_MOST))
+            return bus
+        bus = min(bus * tables.TREE_SHARE, graph.channels * self.most(tables.TREE_MOST))
+        if protocol == "LL":
+            bus = min(bus / tables.TREE_LL_PART, self.ll_most())
+        if protocol == "LL128":
+            share = tables.TREE_LL128_SHARE[self.nodes > 1]
+            bus = min(bus * share, graph.channels * self.most(tables.TREE_LL128_MOST))
+        return bus * tables.TREE_PATTERN_SHARE if self.graphs.tree_ends else bus
+
+    def nvls_gb_per_s(self, algorithm: str) -> float:
+        """The bus bandwidth of NVLink's switches that add."""
+        graph = self.graphs.nvls or Graph(1, 0.0, 0.0)  # `allows` keeps machines without it away
+        inside = graph.inside * tables.NVLS_EFFICIENCY[self.machine.generation] * (graph.channels - 1) / graph.channels
+        inside *= 2 if self.collective == "all_reduce" else (self.per_node - 1) / self.per_node
+        between = graph.between * (2 if self.nodes == 2 and algorithm == "nvls_tree" else 1)
+        most = self.most(tables.NVLS_TREE_MOST) if algorithm == "nvls_tree" else math.inf
+        return graph.channels * min(inside, between, most)
+
+    def latency_us(self, algorithm: str, protocol: str) -> float:
+        at = tables.PROTOCOLS.index(protocol)
+        base, inside = tables.BASE_US[algorithm][at], tables.HOP_US[self.machine.link][algorithm][at]
+        # with one rank a node nothing hides a hop, and the tuner takes the tree's
+        between = tables.HOP_US["network"]["tree" if self.per_node == 1 else algorithm][at]
+        between += self.machine.nic_us * (2 if protocol == "Simple" else 1)
+        levels = int(math.log2(self.nodes))
+        if algorithm == "ring":
+            return base + self.ring_us(inside, between, protocol)
+        if algorithm == "tree":
+            return base + 2 * ((self.per_node - 1) * inside + levels * between)
+        if algorithm == "nvls":
+            return inside
+        if algorithm == "nvls_tree":
+            return base + inside + 2 * levels * between
+        return base + levels * between / tables.PAT_LATENCY_PART + self.ranks * tables.PAT_LINEAR_US
+
+    def ring_us(self, inside: float, between: float, protocol: str) -> float:
+        """The steps of a ring."""
+        at = tables.PROTOCOLS.index(protocol)
+        if self.collective in ("broadcast", "reduce"):
+            link = self.machine.link if self.nodes == 1 else "network"
+            if self.graphs.one_switch and self.nodes == 1:
+                return tables.HOP_US[link]["ring"][at]
+            return self.steps * tables.HOP_US[link]["tree" if protocol == "Simple" else "ring"][at]
+        if self.nodes > 1:
+            inside = max(inside, tables.NET_OVERHEAD_US[self.machine.cpu] * (3 if protocol == "Simple" else 1))
+        crossings = 0 if self.nodes == 1 else (self.nodes - 1) * (2 if self.collective == "all_reduce" else 1)
+        return (self.steps - crossings) * inside + crossings * between
+
+    def option(self, algorithm: str, protocol: str, nbytes: float) -> NcclOption:
+        latency, bandwidth = self.latency_us(algorithm, protocol), self.gb_per_s(algorithm, protocol)
+        power = int(nbytes).bit_length() - 7  # of two, from 64 bytes on
+        tree = algorithm == "tree" and power < 23
+        x86 = self.machine.cpu != "Arm" and self.machine.generation == "Blackwell"
+        if self.collective == "all_reduce" and 0 <= power < 24 and (tree or (algorithm == "nvls_tree" and x86)):
+            bandwidth *= tables.TREE_CORRECTION[protocol][power]
+        if (algorithm, protocol, self.collective) == ("ring", "Simple", "all_reduce") and self.nodes > 1:
+            if nbytes // (self.graphs.channels * self.ranks) >= tables.RING_PLATEAU_NBYTES:
+                latency *= tables.RING_PLATEAU[self.machine.generation]
+        us = latency + nbytes / (1000 * bandwidth)
+        return NcclOption(us, algorithm, protocol, self.channels(algorithm, protocol, nbytes), latency, bandwidth)
+
+    def channels(self, algorithm: str, protocol: str, nbytes: float) -> int:
+        """How many channels the kernel gets: fewer where there is little to do."""
+        if algorithm in ("nvls", "nvls_tree"):
+            most = self.graphs.nvls_channels
+        else:
+            each = tables.THREADS[protocol] * tables.THREAD_NBYTES[protocol]
+            each *= self.ranks if (algorithm, protocol) == ("ring", "LL") else 1
+            most = max(1, min(self.graphs.channels, int(nbytes // each)))
+        count = nbytes if self.collective in ("all_reduce", "broadcast", "reduce") else nbytes / self.ranks
+        per_byte = {"all_reduce": 2, "broadcast": 1, "reduce": 1}.get(self.collective, self.ranks)
+        per_byte *= 4 if protocol == "LL" else 1
+        cells = math.ceil(count * per_byte / tables.CHANNEL_TRAFFIC_NBYTES)
+        return max(1, min(most, cells))

@@ -1,0 +1,56 @@
+"""The prices of NCCL's collectives against published measurements: the page is what its command writes, and the aims hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+from allranks.cost.nccl_bands import BANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def validation():
+    spec = importlib.util.spec_from_file_location("validation", ROOT / "tools" / "validation.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["validation"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["validation"]
+
+
+def test_page_figure_and_bands_are_what_the_command_writes(validation):
+    found, left_out = validation.points()
+    assert validation.page(found, left_out) == validation.PAGE.read_text(encoding="utf-8")
+    assert validation.figure(found) == validation.FIGURE.read_text(encoding="utf-8")
+    assert validation.bands(found) == validation.BANDS.read_text(encoding="utf-8")
+
+
+def test_most_points_lie_near_in_each_kind(validation):
+    found, _ = validation.points()
+    overhead = validation.fitted(found)
+    none = validation.ratios(found, lambda p: p.price.seconds)
+    one = validation.ratios(found, lambda p: max(p.price.seconds + overhead.get(p.site, 0.0), 1e-9))
+    assert set(none) == set(one) == set(BANDS)
+    for kind in none:
+        assert validation.near(none[kind]) >= 0.5, kind
+        assert validation.near(one[kind]) >= 0.6, kind
+    for ratios in (none, one):
+        assert validation.typical_factor(v for values in ratios.values() for v in values) <= 1.20
+
+
+@pytest.mark.parametrize("kind", BANDS)
+def test_half_of_the_measurements_lie_in_the_band(validation, kind):
+    found = [p for p in validation.points()[0] if p.kind == kind]
+    inside = sum(p.price.low_s <= p.measured_s <= p.price.high_s for p in found) / len(found)
+    assert inside == pytest.approx(0.5, abs=0.03) and BANDS[kind][2] == len(found)
+
+
+def test_the_numbers_of_one_site_are_not_what_makes_the_others_right(validation):
+    """The tuner alone is right where bytes dominate, on sites that no number was fitted to."""
+    found = [p for p in validation.points()[0] if p.price.option and p.nbytes >= 2**28 and p.nodes == 1]
+    assert median(1e-6 * p.price.option.us / p.measured_s for p in found) == pytest.approx(0.98, abs=0.02)

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from allranks import schedules
 from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
+from allranks.schedules import Schedule
 from allranks.trace import Event
 from allranks.wire import Failure, LogEntry, Outcome
 from allranks.wire.messages import POINT_TO_POINT, FileWritten, OpKind
@@ -83,6 +85,16 @@ class Exercise:
     peer_advice: str = ""  # what to do where there is no such rank
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
+
+    def schedule(self, setup: Setup) -> Schedule | None:
+        """How the messages of a right answer may go, as a schedule; None where the course has none."""
+        try:
+            known = schedules.describe(self.collective or "", self.algorithm or "")
+        except schedules.ScheduleError:
+            return None
+        given = {"root": setup.root, "segments": setup.option("segments")}
+        given["ranks_per_node"] = setup.option("ranks_per_node")
+        return known.build(setup.ranks, **{k: v for k, v in given.items() if k in known.options and v is not None})
 
     def label(self, setup: Setup) -> str:
         """The case in words, as the student reads it."""

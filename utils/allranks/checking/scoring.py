@@ -87,6 +87,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         tuple(runner.skipped),
         **({"seen": headline.seen, "question": headline.question, "cause": headline.cause} if headline else {}),
         rows=headline.rows if headline else (),
+        expected=exercise.schedule(shown.setup) if shown is not None and trace is not None else None,
         fault=fault_of(headline.blame, shown, trace, runner.answer) if headline else None,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from allranks.checking.card import card
 from allranks.notebook import in_notebook
+from allranks.schedules import Schedule
 from allranks.trace import Trace
 
 
@@ -87,7 +88,7 @@ class Verdict:
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
-    no partner; `fault` has the line at fault and its message, as plain data. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
+    no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -113,6 +114,7 @@ class Verdict:
     cause: str = ""
     rows: tuple[tuple[str, ...], ...] = ()
     fault: dict[str, Any] | None = field(default=None, compare=False)
+    expected: Schedule | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -205,12 +207,32 @@ class Verdict:
     def html(self, hint: bool = True) -> str:
         """The card in JupyterLab's own colours: the cause first, then each property with its cases.
 
-        `hint` adds how to play the student's own messages.
+        `hint` adds how to play the student's own messages, and a folded player of them that needs no kernel.
         """
         shown = f" ({html.escape(self.shown)})" if self.shown else ""
-        foot = f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>'
-        can_play = hint and self.trace is not None and len(self.trace)
-        return card(self.card(), picture=self.svg or "", foot=foot if can_play else "")
+        hinted = f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>'
+        foot = hinted + _players(self) if hint and self.trace is not None and len(self.trace) else ""
+        return card(self.card(), picture=self.svg or "", foot=foot)
+
+
+_MOST_PLAYED = 2000  # events: of more the output would be large
+PLAY, BESIDE = "Play my messages", "Beside the right schedule"
+TITLES = ("your messages", "the right schedule")
+
+
+def _players(verdict: Verdict) -> str:
+    """The same as the buttons, folded, for a page without a kernel; nothing where no player can be made."""
+    try:
+        from allranks.player.widget import page_without_kernel
+    except ImportError:
+        return ""
+    trace = verdict.trace
+    if trace is None or len(trace) > _MOST_PLAYED:
+        return ""
+    found = [(PLAY, page_without_kernel(trace))]
+    if verdict.expected is not None:
+        found.append((BESIDE, page_without_kernel(trace, verdict.expected, titles=TITLES)))
+    return "".join(f"<details><summary>{words}</summary>{page}</details>" for words, page in found)
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:
@@ -221,15 +243,18 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
         from allranks.player import Player
     except ImportError:
         return {}
-    button = ipywidgets.Button(
-        description="Play my messages", icon="play", tooltip=verdict.shown, layout=ipywidgets.Layout(width="auto")
-    )
-    box = ipywidgets.VBox([ipywidgets.HTML(verdict.html(hint=False)), button])
+    own = ipywidgets.Button(description=PLAY, icon="play", tooltip=verdict.shown, layout={"width": "auto"})
+    beside = ipywidgets.Button(description=BESIDE, icon="columns", layout={"width": "auto"})
+    buttons = ipywidgets.HBox([own, beside] if verdict.expected is not None else [own])
+    box = ipywidgets.VBox([ipywidgets.HTML(verdict.html(hint=False)), buttons])
 
-    def play(_: Any) -> None:
-        box.children = (box.children[0], Player(verdict.trace))
+    def play(pressed: Any) -> None:
+        several = pressed is beside
+        player = Player(verdict.trace, verdict.expected if several else None, titles=TITLES if several else ())
+        box.children = (box.children[0], buttons, player)
 
-    button.on_click(play)
+    for button in buttons.children:
+        button.on_click(play)
     view = box._repr_mimebundle_() or {}
     return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
 

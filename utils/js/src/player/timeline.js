@@ -4,8 +4,9 @@
 
 import { html, penOf } from "../common/dom.js";
 import { halfTitles } from "./heading.js";
-import { drawAxis, drawLanes, drawNow, drawPhases } from "./lanes.js";
+import { drawAxis, drawLanes, drawNow, drawPhases, drawStop } from "./lanes.js";
 import { longestOf } from "./playback.js";
+import { momentOf } from "./stops.js";
 
 /** @typedef {import("./data.js").Transfer} Transfer */
 /** @typedef {import("./playback.js").Playback} Playback */
@@ -29,6 +30,8 @@ export class Timeline {
   /** @type {number | null} where the pointer was pressed; null: it is not */
   #pressed = null;
   #dragging = false;
+  /** The rank and step of the last press: a second one there sets a breakpoint. */
+  #pressedAt = "";
   #folded = false;
   /** The steps whose bars have an ink frame, and the bar that is picked. */
   #framed = "";
@@ -49,8 +52,11 @@ export class Timeline {
    * @param {(value: number) => void} actions.seek is told the axis value to which the user drags
    * @param {(playback: Playback, transfer: Transfer, value: number) => void} actions.pick is told which bar was clicked
    * @param {() => void} actions.rest is told that the user lets go
+   * @param {(stop: import("./stops.js").Stop) => void} actions.stop is told where a second press sets a breakpoint
+   * @param {import("./stops.js").Stops} stops
    */
-  constructor(playbacks, actions) {
+  constructor(playbacks, actions, stops) {
+    this.stops = stops;
     this.playbacks = playbacks;
     this.actions = actions;
     const slider = { role: "slider", tabindex: "0", "aria-label": "Step", "aria-valuemin": "0", "aria-valuenow": "0" };
@@ -121,6 +127,14 @@ export class Timeline {
   #click(e) {
     const value = this.#valueAt(e);
     const at = this.#laneAt(e);
+    const place = at && !this.#isCovered(value) ? stopAt(at, value) : null;
+    const again = place && String(Object.values(place)) === this.#pressedAt;
+    this.#pressedAt = place ? String(Object.values(place)) : "";
+    if (place && again) {
+      this.actions.stop(place);
+      this.#explain(e);
+      return;
+    }
     const found = at && !this.#isCovered(value) ? this.#arrivalAt(at.playback, at.rank, value) : null;
     if (at && found) this.actions.pick(at.playback, found, value);
     else this.actions.seek(value);
@@ -137,7 +151,7 @@ export class Timeline {
     const y = e.clientY - this.root.getBoundingClientRect().top;
     for (const [i, playback] of this.playbacks.entries()) {
       const rank = Math.floor((y - this.lanes[i].top) / this.lanes[i].pitch);
-      if (rank >= 0 && rank < playback.ranks) return { playback, rank };
+      if (rank >= 0 && rank < playback.ranks) return { playback, rank, half: i };
     }
     return null;
   }
@@ -238,7 +252,11 @@ export class Timeline {
     const y = e.clientY - box.top;
     const at = this.#laneAt(e);
     const value = this.#valueAt(e);
-    const words = !at || this.#isCovered(value) ? "" : wordsAt(at.playback, at.rank, value);
+    let words = !at || this.#isCovered(value) ? "" : wordsAt(at.playback, at.rank, value);
+    const place = at && words ? stopAt(at, value) : null;
+    if (place && String(Object.values(place)) === this.#pressedAt) {
+      words += `\npress again: ${this.stops.has(place) ? "no longer stop" : "stop"} here`;
+    }
     this.#tip.hidden = !words;
     this.#tip.textContent = words;
     this.#tip.style.left = `${Math.max(0, Math.min(e.clientX - box.left + 12, box.width - 190))}px`;
@@ -265,7 +283,18 @@ export class Timeline {
     pen.clearRect(0, 0, this.#width, height);
     pen.textBaseline = "middle";
     const style = getComputedStyle(this.root);
-    const names = /** @type {const} */ (["ink", "soft", "line", "hair", "wire", "lost", "work", "paper", "on-rank"]);
+    const names = /** @type {const} */ ([
+      "ink",
+      "soft",
+      "line",
+      "hair",
+      "wire",
+      "lost",
+      "work",
+      "paper",
+      "on-rank",
+      "you",
+    ]);
     const colours = names.map((name) => [name, style.getPropertyValue(`--ar-${name}`).trim()]);
     /** @type {import("./lanes.js").Theme} */
     const theme = { ...Object.fromEntries(colours), font: style.fontFamily };
@@ -334,12 +363,35 @@ export class Timeline {
       const picked = this.picked && playback.transfers[this.picked.index] === this.picked ? this.picked : null;
       drawNow(sheet, playback, this.lanes[i], picked);
     });
+    for (const stop of this.stops.all) {
+      const { top, pitch, bar } = this.lanes[stop.half];
+      const at = sheet.seen.x(momentOf(this.playbacks[stop.half], stop));
+      drawStop(sheet, at, top + stop.rank * pitch + bar / 2, Math.min(6, Math.max(3, bar / 2 - 1)));
+    }
+  }
+
+  /** Draws the breakpoints as they are now. */
+  showStops() {
+    this.#framed = "";
+    this.moveCursor();
   }
 
   remove() {
     cancelAnimationFrame(this.#redraw);
     this.watcher.disconnect();
   }
+}
+
+/**
+ * The rank and the step of a press.
+ *
+ * @param {{playback: Playback, rank: number, half: number}} at
+ * @param {number} value
+ */
+function stopAt({ playback, rank, half }, value) {
+  const position = playback.axis === "time" ? playback.positionAt(value) : value;
+  const step = Math.min(playback.steps - 1, Math.max(0, Math.floor(position + 1e-9)));
+  return { half, rank, step };
 }
 
 /**

@@ -19,6 +19,7 @@ const LANES_HEIGHT = 112;
 const GAP = 10;
 const FOLDED_HEIGHT = 30;
 const DRAG = 3;
+const NEAR = 12;
 
 export class Timeline {
   /** How many times longer than the canvas all lanes are. */
@@ -31,7 +32,8 @@ export class Timeline {
   #pressed = null;
   #dragging = false;
   /** The rank and step of the last press: a second one there sets a breakpoint. */
-  #pressedAt = "";
+  /** @type {{key: string, x: number} | null} */
+  #pressedAt = null;
   #folded = false;
   /** The steps whose bars have an ink frame, and the bar that is picked. */
   #framed = "";
@@ -128,8 +130,8 @@ export class Timeline {
     const value = this.#valueAt(e);
     const at = this.#laneAt(e);
     const place = at && !this.#isCovered(value) ? stopAt(at, value) : null;
-    const again = place && String(Object.values(place)) === this.#pressedAt;
-    this.#pressedAt = place ? String(Object.values(place)) : "";
+    const again = this.#isPressed(place, e.clientX);
+    this.#pressedAt = place ? { key: String(Object.values(place)), x: e.clientX } : null;
     if (place && again) {
       this.actions.stop(place);
       this.#explain(e);
@@ -138,6 +140,18 @@ export class Timeline {
     const found = at && !this.#isCovered(value) ? this.#arrivalAt(at.playback, at.rank, value) : null;
     if (at && found) this.actions.pick(at.playback, found, value);
     else this.actions.seek(value);
+  }
+
+  /**
+   * Whether the last press was there too; a step of the time axis may be long, so there it must have been near.
+   *
+   * @param {import("./stops.js").Stop | null} place
+   * @param {number} x
+   */
+  #isPressed(place, x) {
+    const last = this.#pressedAt;
+    if (!place || last?.key !== String(Object.values(place))) return false;
+    return this.playbacks[place.half].axis === "step" || Math.abs(x - last.x) <= NEAR;
   }
 
   /** @param {number} value */
@@ -254,7 +268,7 @@ export class Timeline {
     const value = this.#valueAt(e);
     let words = !at || this.#isCovered(value) ? "" : wordsAt(at.playback, at.rank, value);
     const place = at && words ? stopAt(at, value) : null;
-    if (place && String(Object.values(place)) === this.#pressedAt) {
+    if (place && this.#isPressed(place, e.clientX)) {
       words += `\npress again: ${this.stops.has(place) ? "no longer stop" : "stop"} here`;
     }
     this.#tip.hidden = !words;

@@ -261,7 +261,6 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     from allranks import exercises
     from allranks.checking import judging
     from allranks.checking.source import SourceError, read_source
-    from allranks.checking.verdict import already_said
 
     from autograder.suspect import oddities
 
@@ -277,9 +276,7 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     verdict = judging.judge(exercise, source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]
     incidents += [{"kind": "suspicious", "what": what} for what in oddities(source)]
-    said = already_said(verdict.code, [case for case in verdict.cases if not case.passed])
-    told = {"told": verdict.told, "rows": verdict.rows, "judged": [case.judged for case in verdict.cases]}
-    return verdict.to_dict() | told | {"svg": _picture(verdict), "incidents": incidents, "already_said": said}
+    return verdict.card() | {"svg": _picture(verdict), "incidents": incidents}
 
 
 def _secret(request: dict) -> int:

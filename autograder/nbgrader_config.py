@@ -46,6 +46,13 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# A student's page begins with the score as a bar, the one thing to look at, and every exercise folded.
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "autograder.feedback_page.FeedbackTop",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]
+
 # Files are checked first, when they are collected and when they are graded: no links, no pipes, nothing of another user.
 from autograder.giving import guard_feedback  # noqa: E402 - the path above is needed
 from autograder.intake import guard_nbgrader  # noqa: E402

@@ -90,8 +90,11 @@ class Lab:
 
 
 @contextmanager
-def running_lab(base: Path) -> Iterator[Lab]:
-    """JupyterLab on a free port with settings of its own under `base`, stopped with everything it started."""
+def running_lab(base: Path, app: str = "jupyterlab") -> Iterator[Lab]:
+    """JupyterLab on a free port with settings of its own under `base`, stopped with everything it started.
+
+    With app="notebook" it is Notebook 7, and its kernels are plain ones of ipykernel.
+    """
     root = base / "work"
     root.mkdir()
     settings = base / "settings" / "@jupyterlab"
@@ -117,13 +120,14 @@ def running_lab(base: Path) -> Iterator[Lab]:
     port = held.getsockname()[1]
     token, log = secrets.token_hex(16), (base / "log").open("wb")
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
+        *(sys.executable, "-m", app, "--no-browser", "--ip=127.0.0.1", f"--port={port}"),
         *("--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}"),
         *("--expose-app-in-browser", "--LabApp.extension_manager=readonly", "--allow-root"),
     ]
-    # as under `allranks lab`, kernels are forked from a fork server
-    forkserver = ForkServer.start(lasting=True)
-    env |= {"ALLRANKS_FORKSERVER": str(forkserver.path), kernels.NAME_ENV: kernels.NAME}
+    forkserver = None
+    if app == "jupyterlab":  # as under `allranks lab`, kernels are forked from a fork server
+        forkserver = ForkServer.start(lasting=True)
+        env |= {"ALLRANKS_FORKSERVER": str(forkserver.path), kernels.NAME_ENV: kernels.NAME}
     server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=root)
     found = Lab(f"http://127.0.0.1:{port}/", token, root)
     try:
@@ -137,7 +141,8 @@ def running_lab(base: Path) -> Iterator[Lab]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-        forkserver.close()
+        if forkserver is not None:
+            forkserver.close()
         held.close()
         log.close()
         shutil.rmtree(base, ignore_errors=True)

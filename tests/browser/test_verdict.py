@@ -39,4 +39,11 @@ def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
     player = page.locator(".ar-player[data-ready]")
     player.wait_for()
     assert "rank 0" in player.inner_text()
+    marked = page.locator(".ar-verdict .code .marked")
+    assert "dist.send(chunks[(rank - step) % p], (rank + 1) % p)" in marked.inner_text(), "the card shows the line"
+    page.get_by_role("button", name="Beside the right schedule").click()
+    both = page.locator(".ar-player.ar-compare[data-ready]")
+    both.wait_for()
+    assert both.locator(".ar-half-title").all_inner_texts()[1].startswith("The right schedule")
+    assert page.locator(".ar-player").count() == 1, "it takes the place of the other one"
     lab.close_sessions()

@@ -7,6 +7,7 @@ import pytest
 from nbgrader.utils import determine_grade
 
 from autograder.feedback import as_html, as_text, outputs_for, points_for
+from autograder.feedback_page import FeedbackTop
 
 
 def verdict(score: float, passed: bool = False, **more) -> dict:
@@ -58,3 +59,34 @@ def test_each_case_is_told_with_its_reason():
 
 def test_a_flood_of_words_is_cut():
     assert len(as_html(verdict(0, reason="x" * 10**6), 0, 6)) < 10_000
+
+
+def test_the_top_of_the_page_has_the_parts_in_their_order():
+    cases = [{"name": "3 ranks", "passed": False, "reason": "rank 1 lacks what rank 2 had"}]
+    told = verdict(0.5, cases=cases, reason="<b>rank 0 sends too much")
+    cells = [graded_cell(outputs_for(told, 6)), graded_cell(outputs_for(verdict(1.0, True), 6))]
+    cells[0].metadata.nbgrader.score, cells[1].metadata.nbgrader.score = 3.0, 6.0
+    words = nbformat.v4.new_markdown_cell(
+        "x", metadata={"nbgrader": dict(cells[0].metadata.nbgrader, grade_id="in_words")}
+    )
+    nb = nbformat.v4.new_notebook(cells=[*cells, words])
+    nb, _ = FeedbackTop().preprocess(nb, {"nbgrader": {"score": 9.5, "max_score": 12}})
+    shown = nb.cells[0].outputs[0].data["text/html"]
+    order = [
+        "<strong>9.5</strong> of 12 points",
+        "The one thing to look at",
+        "rank 1 lacks",
+        "Exercise by exercise",
+        "in words",
+    ]
+    places = [shown.index(part) for part in order[:-1]] + [shown.rindex(order[-1])]
+    assert places == sorted(places)
+    assert "<b>rank" not in shown and "&lt;b&gt;rank 0 sends too much" in shown
+    assert shown.count("rank 1 lacks what rank 2 had") == 1, "the one thing is not told twice"
+    assert not nb.cells[1].outputs, "the cards stand at the top only"
+    assert nb.cells[0].metadata["transient"]["remove_source"]
+
+
+def test_a_page_without_points_is_left_as_it_is():
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("x")])
+    assert len(FeedbackTop().preprocess(nb, {"nbgrader": {}})[0].cells) == 1

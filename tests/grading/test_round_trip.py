@@ -162,7 +162,11 @@ def test_a_person_adds_points_in_formgrader_and_all_is_given_back(course, studen
         for name, student in students.items()
     }
     assert "Score: 14.5 / 15.0" in pages["ada"]
-    assert "distributed_mean: not passed" in pages["bob"] and "sum instead of the mean" in pages["bob"]
+    for page in pages.values():  # the parts in their order, before the notebook
+        places = [page.find(words) for words in ('class="bars"', "The one thing to look at", "Exercise by exercise")]
+        assert places[0] > 0 and places[2] > max(places[:2])
+    assert "<strong>14.5</strong> of 15 points" in pages["ada"]
+    assert "distributed_mean: not yet" in pages["bob"] and "sum instead of the mean" in pages["bob"]
     assert 'alt="what the ranks did" src="data:image/svg+xml' in pages["bob"]  # a picture of his own messages
 
     done(course, "export")

@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Parameter, Setup, plain
-from allranks.checking.exercise import Run
+from allranks.checking.exercise import About, Run
 
 SHAPES = ((4,), (2, 3), (5,), (3,), (2, 2))
 _WRONG_ITEMSIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}
@@ -104,38 +104,47 @@ def one_all_reduce_each(run: Run) -> str | None:
             counts = [e.numel for e in mine]
             if counts == right:
                 continue
-            at = run.at(mine[0].line) if mine else ""
+            first = mine[0] if mine else None
+            at = run.at(first.line) if first else ""
             if again and sum(counts) > sum(right):
-                return (
+                return About(
                     f"rank {rank} sends {sum(counts)} elements{at}, but there are {sum(right)}: the tied parameter is in "
-                    "the list twice, but it has one gradient"
+                    "the list twice, but it has one gradient",
+                    first,
                 )
             # a single bucket may have other causes than a wrong element size
             mistaken = next(
                 (m for b, m in _WRONG_ITEMSIZES.items() if counts == numels(args[0], b) and len(counts) > 1), None
             )
             if mistaken:
-                return (
+                return About(
                     f"rank {rank} fills its buckets as if {mistaken}{at}: an element of {kind} has {size} bytes, "
-                    "as element_size() says"
+                    "as element_size() says",
+                    first,
                 )
             over = next((n for n in counts if n * size > cap and n not in right), None)
             if over is not None:
-                return (
+                return About(
                     f"a bucket of rank {rank} is over the cap of {cap} bytes{at}: {over} elements of {size} bytes each "
-                    f"are {over * size}"
+                    f"are {over * size}",
+                    first,
                 )
             if sorted(counts) == sorted(right):
-                return f"the buckets of rank {rank} go in the wrong order{at}: the last parameter's gradient is ready first"
+                return About(
+                    f"the buckets of rank {rank} go in the wrong order{at}: the last parameter's gradient is ready first",
+                    first,
+                )
             if again:
-                return (
+                return About(
                     f"rank {rank} has other buckets{at}: a tied parameter's gradient is complete only at its "
-                    "first place in the list, which the backward pass reaches last"
+                    "first place in the list, which the backward pass reaches last",
+                    first,
                 )
             many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
             alone = ", also if that gradient alone is larger than the cap" if many == "fewer" else ""
-            return (
+            return About(
                 f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
-                f"from the last parameter on, and close it only when the next gradient would exceed the cap{alone}"
+                f"from the last parameter on, and close it only when the next gradient would exceed the cap{alone}",
+                first,
             )
     return None

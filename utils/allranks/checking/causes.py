@@ -13,6 +13,7 @@ import torch
 from allranks.checking import compare, evidence
 from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
+from allranks.checking.fault import blame_of_failure
 from allranks.checking.verdict import Reason
 from allranks.errors import capital, name_ranks
 from allranks.wire import Failure, FailureKind, Wait
@@ -91,7 +92,7 @@ def explain_failure(run: Run, withhold: bool = False) -> Reason:
         code = ("failure", failure.kind, sentence)
     rows = tuple(rows_of(failure.unmet))
     question = _ABOUT_GAPS if failure.misuse is Misuse.GAPS else _QUESTIONS_OF_RUNS.get(failure.kind, "")
-    return Reason(sentence, code, seen, question, cause, rows)
+    return Reason(sentence, code, seen, question, cause, rows, blame_of_failure(failure))
 
 
 def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:

@@ -69,8 +69,7 @@ def explain_sum(run: Run, fault: ResultFault) -> str | None:
     """By provenance: the first step that sent something wrong, else what is wrong at the end."""
     if fault.kind is not FaultKind.VALUES:
         return None
-    words = rules.first_wrong_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
-    return f"{words}." if words else None
+    return rules.first_wrong_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
 
 
 LAYOUTS = (

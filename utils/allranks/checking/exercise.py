@@ -10,9 +10,12 @@ from typing import Any
 
 import torch
 
+from allranks import schedules
 from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
+from allranks.schedules import Schedule
+from allranks.trace import Event
 from allranks.wire import Failure, LogEntry, Outcome
-from allranks.wire.messages import POINT_TO_POINT, OpKind
+from allranks.wire.messages import POINT_TO_POINT, FileWritten, OpKind
 from allranks.wire.wait import named
 
 P2P = POINT_TO_POINT
@@ -71,7 +74,7 @@ class Exercise:
     allow: frozenset[str]  # operations; any other ends the run
     rules: tuple[Rule, ...] = ()
     mistakes: tuple[Mistake, ...] = ()
-    explain: Callable[[Run, ResultFault], str | None] | None = None  # a wrong result, by provenance
+    explain: Callable[[Run, ResultFault], str | None] | None = None  # a wrong result, by provenance; no full stop
     demo_setup: Setup = field(default_factory=lambda: Setup(4, 12, dtype="float64", values="provenance"))
     unit: str = "element"
     root_name: str = "root"
@@ -84,6 +87,16 @@ class Exercise:
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
 
+    def schedule(self, setup: Setup) -> Schedule | None:
+        """How the messages of a right answer may go, as a schedule; None where the course has none."""
+        try:
+            known = schedules.describe(self.collective or "", self.algorithm or "")
+        except schedules.ScheduleError:
+            return None
+        given = {"root": setup.root, "segments": setup.option("segments")}
+        given["ranks_per_node"] = setup.option("ranks_per_node")
+        return known.build(setup.ranks, **{k: v for k, v in given.items() if k in known.options and v is not None})
+
     def label(self, setup: Setup) -> str:
         """The case in words, as the student reads it."""
         return setup.label(self.unit, self.root_name)
@@ -95,6 +108,29 @@ class Result:
 
     returned: Any
     tensors: tuple[tuple[torch.Tensor | None, torch.Tensor], ...]
+
+
+class About(str):
+    """Words on a run that keep the operation which they are about: its line is the one to blame, and its message is drawn.
+
+    `sent` and `expected` say in few words what the message carried and what it must carry, where that is the mistake.
+    """
+
+    entry: LogEntry | FileWritten | Event | None
+    sent: str
+    expected: str
+
+    def __new__(
+        cls, words: str, entry: LogEntry | FileWritten | Event | None, sent: str = "", expected: str = ""
+    ) -> About:
+        made = super().__new__(cls, words)
+        made.entry, made.sent, made.expected = entry, sent, expected
+        return made
+
+
+def in_place_of(words: str, by: str) -> str:
+    """The text `by`, about the same operation as `words`."""
+    return About(by, words.entry, words.sent, words.expected) if isinstance(words, About) else by
 
 
 class FaultKind(StrEnum):

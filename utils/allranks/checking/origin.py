@@ -17,7 +17,7 @@ import torch
 from allranks.checking import provenance
 from allranks.checking.cases import Args, Expected, Parameter, View, plain, views
 from allranks.checking.evidence import received_by
-from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
+from allranks.checking.exercise import About, FaultKind, Result, ResultFault, Run, in_place_of
 from allranks.errors import name_ranks
 
 _MOST = 64  # elements looked at
@@ -64,7 +64,7 @@ def explain(run: Run, faults: Sequence[ResultFault]) -> str | None:
     if told[0] is None:
         return None
     rest = [_short(words) for words in told[1:] if words is not None]
-    return "; ".join([told[0][0], *dict.fromkeys(rest)])
+    return in_place_of(told[0][0], "; ".join([told[0][0], *dict.fromkeys(rest)]))
 
 
 def _short(words: tuple[str, str]) -> str:
@@ -230,7 +230,7 @@ def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | 
         if entry.call == fault.call and numbers is not None:
             if torch.equal(numbers.double(), output.found.reshape(-1).double()):
                 short = f"{output.name} is what it received from rank {entry.rank}{run.at(entry.line)}, as it came"
-                return f"{short}: it was not added to what was there", short
+                return About(f"{short}: it was not added to what was there", entry), short
     return None
 
 
@@ -380,16 +380,12 @@ def passed_on_as_received(run: Run) -> str | None:
         last, at = before[-1], run.at(entry.line)
         own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
         if entry.numel == own.numel() and torch.equal(numbers, own.to(numbers.dtype)):
-            return (
-                f"rank {entry.rank} sends its own tensor{at}, without what it received from rank {last.rank} before: "
-                "it must send the sum"
-            )
+            words = f"rank {entry.rank} sends its own tensor{at}, without what it received from rank {last.rank} before"
+            return About(f"{words}: it must send the sum", entry)
         received = provenance.numbers(last)
         if received is not None and torch.equal(received, numbers) and not _complete(run, entry.call, numbers):
-            return (
-                f"rank {entry.rank} sends on{at} what it received from rank {last.rank} as it came: "
-                "its own contribution was not added to it"
-            )
+            words = f"rank {entry.rank} sends on{at} what it received from rank {last.rank} as it came"
+            return About(f"{words}: its own contribution was not added to it", entry)
     return None
 
 

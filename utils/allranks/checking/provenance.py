@@ -118,6 +118,7 @@ def trace_with_chunks(run: Any) -> Trace:
     is a "reduce"."""
     exercise, trace = run.exercise, run.outcome.trace
     trace = replace(trace, collective=exercise.collective, algorithm=exercise.algorithm, source=f"your {exercise.name}")
+    trace = replace(trace, root=run.setup.root)
     if run.setup.values != "provenance" or exercise.chunking == "none":
         return trace
     p, size = run.ranks, run.setup.size

@@ -12,7 +12,7 @@ import torch
 
 from allranks.checking import provenance
 from allranks.checking.cases import Setup
-from allranks.checking.exercise import Rule, Run
+from allranks.checking.exercise import About, Rule, Run, in_place_of
 from allranks.checking.provenance import Element
 from allranks.errors import name_ranks
 from allranks.wire import LogEntry
@@ -32,9 +32,10 @@ def writes_files(run: Run) -> str | None:
     if not run.outcome.files:
         return None
     first = run.outcome.files[0]
-    return (
+    return About(
         f"rank {first.rank} writes to a file{run.at(first.line)}: "
-        "ranks on different machines share no files, they only send messages"
+        "ranks on different machines share no files, they only send messages",
+        first,
     )
 
 
@@ -142,9 +143,10 @@ def unexplained(run: Run) -> str | None:
         for element in provenance.elements_of(entry) or ():
             missing = [c for c in element.contributors if (element.position, c) not in known[entry.rank]]
             if missing and element.position is not None:
-                return (
+                return About(
                     f"rank {entry.rank} sends element {element.position} of {name_ranks(missing)}{run.at(entry.line)}, "
-                    "which it never received: the data must be in the messages"
+                    "which it never received: the data must be in the messages",
+                    entry,
                 )
     for rank, result in enumerate(run.results[0]):
         wanted = run.expected[0][rank]
@@ -172,7 +174,8 @@ def in_rounds(limit: Callable[[int], int], formula: str, weight: float) -> Rule:
         words = rounds(run, limit(run.ranks), formula)
         if words is None or (run.ranks > 2 and _common_rank(run.sends) is not None):
             return words
-        return f"{words}. In each round every rank sends and receives at the same time (one batch_isend_irecv, or isend and then recv)"
+        more = "In each round every rank sends and receives at the same time (one batch_isend_irecv, or isend and then recv)"
+        return in_place_of(words, f"{words}. {more}")
 
     return Rule(f"at most {formula} rounds", weight, breach, on_one_call)
 
@@ -183,8 +186,9 @@ def messages_at_most(run: Run, limit: int, what: str) -> str | None:
         sent = Counter(e.rank for e in run.sends if e.call == call)
         for rank, count in sorted(sent.items()):
             if count > limit:
-                line = next(e.line for e in run.sends if e.rank == rank)
-                return f"rank {rank} sends {count} messages{run.at(line)}, but {what} = {limit} are enough"
+                first = next(e for e in run.sends if e.rank == rank)
+                words = f"rank {rank} sends {count} messages{run.at(first.line)}, but {what} = {limit} are enough"
+                return About(words, first, f"{count} messages", str(limit))
     return None
 
 
@@ -194,9 +198,12 @@ def wrong_dtype(run: Run) -> str | None:
     as_pairs = {"complex64": "float32", "complex128": "float64"}.get(wanted)  # torch sends complex numbers as pairs
     for entry in run.outcome.log:
         if entry.dtype and entry.numel and entry.dtype not in (wanted, as_pairs):
-            return (
+            return About(
                 f"rank {entry.rank} sends {entry.dtype}, but the tensor is {wanted}{run.at(entry.line)}: "
-                "send the tensor's own dtype"
+                "send the tensor's own dtype",
+                entry,
+                str(entry.dtype),
+                str(wanted),
             )
     return None
 
@@ -209,13 +216,17 @@ def ring_neighbours(run: Run) -> str | None:
         return None
     centre = _common_rank(run.sends)
     if centre is not None:
-        return (
+        return About(
             f"every message goes through rank {centre} (rank {entry.rank} sends to rank {entry.peer}{run.at(entry.line)}): "
-            f"that rank carries p-1 vectors each way. On a ring each rank sends to its two neighbours only"
+            f"that rank carries p-1 vectors each way. On a ring each rank sends to its two neighbours only",
+            entry,
         )
-    return (
+    return About(
         f"rank {entry.rank} sends to rank {entry.peer}{run.at(entry.line)}, which is not its neighbour on the ring: "
-        f"only ranks {(entry.rank - 1) % p} and {(entry.rank + 1) % p} are"
+        f"only ranks {(entry.rank - 1) % p} and {(entry.rank + 1) % p} are",
+        entry,
+        f"to rank {entry.peer}",
+        f"to rank {(entry.rank - 1) % p} or {(entry.rank + 1) % p}",
     )
 
 
@@ -251,17 +262,23 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
             continue
         whole = next((e for e in run.sends if e.rank == rank and e.nbytes >= nbytes), None)
         if whole is not None and sent >= calls * (p - 1) * nbytes and sent > high:
-            return (
+            return About(
                 f"rank {rank} sends whole vectors{run.at(whole.line)}: {sent} bytes in all, but {what} ({high} bytes) "
-                "are enough. Cut the tensor into p chunks and send one chunk in each step"
+                "are enough. Cut the tensor into p chunks and send one chunk in each step",
+                whole,
+                f"{whole.numel} elements",
+                f"{longest}",
             )
         lengths = [e.nbytes // run.itemsize for e in run.sends]
         most = max(lengths)
         if most > longest and most - min(lengths) > 1:
             entry = run.sends[lengths.index(most)]
-            return (
+            return About(
                 f"chunks of unequal length: rank {entry.rank} sends a message of {most} elements{run.at(entry.line)}, "
-                f"but tensor_split's longest chunk has {longest}"
+                f"but tensor_split's longest chunk has {longest}",
+                entry,
+                f"{most} elements",
+                f"{longest}",
             )
         much = "too many" if sent > high else "too few"
         return f"rank {rank} sends {sent} bytes, {much}: {what} are {low}" + (f" to {high}" if high > low else "")
@@ -296,7 +313,9 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
     for rank in range(run.ranks):
         mine = [e for e in run.collectives if e.rank == rank]
         if len(mine) > most * times:
-            return f"rank {rank} calls {operation} {_how_often(len(mine))}{run.at(mine[-1].line)}: {enough}"
+            return About(
+                f"rank {rank} calls {operation} {_how_often(len(mine))}{run.at(mine[-1].line)}: {enough}", mine[-1]
+            )
         if len(mine) < least * times:
             return (
                 f"rank {rank} calls {operation} {_how_often(len(mine))}, "
@@ -320,7 +339,9 @@ def received_at_most(run: Run, limit: int, what: str) -> str | None:
             total = sum(e.received_nbytes for e in mine)
             if total > limit:
                 worst = max(mine, key=lambda e: e.received_nbytes)
-                return f"rank {rank} receives {total} bytes{run.at(worst.line)}, but {what} = {limit} are enough"
+                return About(
+                    f"rank {rank} receives {total} bytes{run.at(worst.line)}, but {what} = {limit} are enough", worst
+                )
     return None
 
 
@@ -337,19 +358,26 @@ def first_wrong_step(run: Run) -> str | None:
             continue
         at = f"rank {entry.rank}, step {step}{run.at(entry.line)}"
         if any(e.mixed for e in elements):
-            return (
+            return About(
                 f"{at}: it sends elements of different chunks added together. "
-                "The chunk that it received was added to another one: off by one chunk"
+                "The chunk that it received was added to another one: off by one chunk",
+                entry,
+                "different chunks, added",
+                "one chunk",
             )
         twice = next((r for e in elements for r, times in Counter(e.contributors).items() if times > 1), None)
         if twice is not None:
-            return (
+            return About(
                 f"{at}: it sends {_chunk_name(elements, size, p)} with the contribution of rank {twice} in it more than "
-                "once: what it received was added where it should be stored, or added twice"
+                "once: what it received was added where it should be stored, or added twice",
+                entry,
+                f"rank {twice} more than once",
+                "each rank once",
             )
         # if p does not divide the size, whole chunks may be padding
         if len(elements) > -size % p and not any(e.contributors for e in elements):
-            return f"{at}: it sends elements that are still zero: a buffer into which nothing was received yet"
+            words = f"{at}: it sends elements that are still zero: a buffer into which nothing was received yet"
+            return About(words, entry, "zeros", "numbers")
     return None
 
 
@@ -377,13 +405,19 @@ def wrong_ring_step(run: Run) -> str | None:
         at = f"rank {entry.rank}, step {step}{run.at(entry.line)}"
         holds = f"{_chunk_name(elements, size, p)}, which holds only the contribution{'' if len(held) == 1 else 's'} of {name_ranks(held)}"
         if step < p - 1:
-            return (
+            return About(
                 f"{at}: it sends {holds}, but it must send the chunk that it added last, which holds {wanted} "
-                "contributions: off by one chunk"
+                "contributions: off by one chunk",
+                entry,
+                f"holds {name_ranks(held)} only",
+                f"{wanted} contributions",
             )
-        return (
+        return About(
             f"{at}, step {step - p + 1} of the all-gather: it sends {holds}; "
-            "send the chunk that is complete: off by one chunk"
+            "send the chunk that is complete: off by one chunk",
+            entry,
+            f"holds {name_ranks(held)} only",
+            "all ranks' contributions",
         )
     return None
 

@@ -16,6 +16,7 @@ import torch
 from allranks.checking import causes, compare, factor, rules
 from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
+from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
 from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
@@ -81,6 +82,7 @@ class CaseRunner:
         nccl: bool = False,
     ) -> None:
         self.exercise, self.pool, self.secret, self.nccl = exercise, pool, secret, nccl
+        self.answer = answer
         self.deadline = time.monotonic() + wall_s
         self.where: NameLine = line_number
         if isinstance(answer, Source):
@@ -346,7 +348,7 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
     """The case with its run, and with the reason why it failed, if it did."""
     written = rules.writes_files(run)
     if written:
-        case.reason = Reason(f"{written}.", ("writes files",))
+        case.reason = Reason(f"{written}.", ("writes files",), blame=blame_of(written))
     elif run.failure is not None:
         case.reason = runner.explain_failure(run)
     else:

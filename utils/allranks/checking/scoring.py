@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from allranks.checking import causes, origin, provenance
 from allranks.checking.cases import Setup
-from allranks.checking.exercise import Exercise, ResultFault, Rule, Run
+from allranks.checking.exercise import About, Exercise, ResultFault, Rule, Run
+from allranks.checking.fault import blame_of, code_of, fault_of
 from allranks.checking.running import ENDS_THE_CHECK, CaseResult, CaseRunner, result_faults
 from allranks.checking.verdict import Case, Reason, Verdict
 from allranks.trace import Trace
@@ -86,6 +87,8 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         tuple(runner.skipped),
         **({"seen": headline.seen, "question": headline.question, "cause": headline.cause} if headline else {}),
         rows=headline.rows if headline else (),
+        expected=exercise.schedule(shown.setup) if shown is not None and trace is not None else None,
+        fault=fault_of(headline.blame, shown, trace, runner.answer) if headline else None,
     )
 
 
@@ -122,7 +125,7 @@ def _first_breach(rule: Rule, right: list[Run]) -> _Breach | None:
         if rule.applies(run.setup):
             breach = rule.breach(run)
             if breach is not None:
-                return _Breach(run, rule, Reason(breach, ("rule", rule.name)))
+                return _Breach(run, rule, Reason(breach, ("rule", rule.name), blame=blame_of(breach)))
     return None
 
 
@@ -166,12 +169,9 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
             if case.mistake is None and told is None and exercise.explain is not None:
                 explained = exercise.explain(traced, result_faults(traced)[0])
                 if explained:
-                    reason = replace(
-                        reason,
-                        sentence=explained,
-                        code=("provenance",),
-                        cause=f"{explained[:1].upper()}{explained[1:]}",
-                    )
+                    said, cause = f"{explained}.", f"{explained[:1].upper()}{explained[1:]}."
+                    blame = blame_of(explained)
+                    reason = replace(reason, sentence=said, code=("provenance",), cause=cause, blame=blame)
         if distinct is not None and reason is case.reason:
             told = origin.explain(distinct, result_faults(distinct))
             reason = _as_origin(reason, told) if told else reason
@@ -211,7 +211,7 @@ def _adds(run: Run) -> bool:
 def _as_origin(reason: Reason, told: str) -> Reason:
     """The reason with where the wrong values came from."""
     sentence = f"{told[:1].upper()}{told[1:]}."
-    return replace(reason, sentence=sentence, code=("origin",), seen=sentence, cause="")
+    return replace(reason, sentence=sentence, code=("origin",), seen=sentence, cause="", blame=blame_of(told))
 
 
 def _other_reduction(run: Run) -> str | None:
@@ -221,7 +221,10 @@ def _other_reduction(run: Run) -> str | None:
     for entry in run.collectives:
         name = str(entry.reduce_op or "SUM").rpartition(".")[2].upper()
         if name not in ("SUM", "AVG"):
-            return f"rank {entry.rank} calls {entry.op} with {name}{run.at(entry.line)}, but the ranks' values must be added"
+            return About(
+                f"rank {entry.rank} calls {entry.op} with {name}{run.at(entry.line)}, but the ranks' values must be added",
+                entry,
+            )
     return None
 
 
@@ -297,4 +300,7 @@ def _trace(runner: CaseRunner, shown: Run | None) -> tuple[Trace | None, str]:
     if shown is None:
         return None, ""
     values = replace(shown.setup, values="small", dtype="float32")
-    return provenance.trace_with_chunks(shown), runner.exercise.label(values)
+    trace, code = provenance.trace_with_chunks(shown), code_of(runner.answer)
+    if code is not None:
+        trace = replace(trace, meta=trace.meta | {"code": code})
+    return trace, runner.exercise.label(values)

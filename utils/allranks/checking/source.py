@@ -62,6 +62,14 @@ class Source:
         lines = self.text.split("\n")
         return lines[line - 1].strip() if line is not None and 1 <= line <= len(lines) else ""
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last line of the function's definition; (0, 0) if it is no plain one."""
+        for node in ast.parse(self.text).body:
+            if isinstance(node, ast.FunctionDef) and node.name == self.function:
+                return _first_line(node), node.end_lineno or node.lineno
+        return 0, 0
+
 
 def read_source(file: str | Path | dict, function: str, filename: str | None = None) -> Source:
     """The student's function with all that it uses, from a .py or .ipynb path or a notebook already parsed.

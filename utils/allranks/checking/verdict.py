@@ -7,9 +7,27 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allranks.checking.card import card
 from allranks.notebook import in_notebook
-from allranks.theme import style
+from allranks.schedules import Schedule
 from allranks.trace import Trace
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The operation that a reason is about: the rank, the line as the ranks know it, and that line's text.
+
+    Of a message also `src`, `dst` and the sender's `index` in the log, and in few words what was `sent` and what was `expected`.
+    """
+
+    rank: int
+    line: int | None
+    text: str | None = None
+    src: int | None = None
+    dst: int | None = None
+    index: int | None = None
+    sent: str = ""
+    expected: str = ""
 
 
 @dataclass(frozen=True)
@@ -17,7 +35,7 @@ class Reason:
     """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes.
 
     `seen` and `cause` are the sentence's two halves, if it has them: what was seen, and why. `question` leads from one to the other.
-    `rows` are the messages that found no partner.
+    `rows` are the messages that found no partner. `blame` is the operation that it is about.
     """
 
     sentence: str
@@ -26,6 +44,7 @@ class Reason:
     question: str = ""
     cause: str = ""
     rows: tuple[tuple[str, ...], ...] = ()
+    blame: Blame | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -69,7 +88,7 @@ class Verdict:
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
-    no partner. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
+    no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -94,6 +113,8 @@ class Verdict:
     question: str = ""
     cause: str = ""
     rows: tuple[tuple[str, ...], ...] = ()
+    fault: dict[str, Any] | None = field(default=None, compare=False)
+    expected: Schedule | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -168,52 +189,50 @@ class Verdict:
             bundle |= _with_button(self)
         return bundle
 
+    def card(self) -> dict[str, Any]:
+        """All that the card shows, as plain data: `to_dict`, and what JSON's readers of a verdict don't need."""
+        failed = [case for case in self.cases if not case.passed]
+        return {
+            **self.to_dict(),
+            "under": self._under,
+            "told": self.told,
+            "rows": [list(row) for row in self.rows],
+            "judged": [case.judged for case in self.cases],
+            "groups": [case.group or case.name for case in self.cases],
+            "already_said": already_said(self.code, failed),
+            "skipped": list(self.skipped),
+            "fault": self.fault,
+        }
+
     def html(self, hint: bool = True) -> str:
-        """A card in JupyterLab's own colours: the cause first, then each property with its cases.
+        """The card in JupyterLab's own colours: the cause first, then each property with its cases.
 
-        `hint` adds how to play the student's own messages.
+        `hint` adds how to play the student's own messages, and a folded player of them that needs no kernel.
         """
-        say = html.escape
-        word = "passed" if self.passed else "not yet"
-        under = say(self._under)
-        parts = [
-            style(),
-            _STYLE,
-            f'<div class="ar-theme ar-verdict {"good" if self.passed else "bad"}" role="group" '
-            f'aria-label="Verdict on {say(self.exercise)}{under}: {word}">',
-            f'<div class="head"><code>{say(self.exercise)}</code><span>{word}{under}</span>'
-            f'<b class="score">{self.score:.0%}</b></div>',
-        ]
-        for kind, words in self.told:
-            if kind == "cause":
-                parts.append(f"<details><summary>Show the cause</summary><p>{say(words)}</p></details>")
-            else:
-                parts.append(f'<p class="{kind}">{say(words)}</p>')
-        parts.append(_table_html(self.rows))
-        if self.svg:
-            parts.append(f'<div class="cycle">{self.svg}</div>')
-        parts.append(self._cases_html())
-        if self.skipped:
-            parts.append(f'<p class="hint">Skipped: {say(" ".join(self.skipped))}</p>')
-        if hint and self.trace is not None and len(self.trace):
-            shown = f" ({say(self.shown)})" if self.shown else ""
-            parts.append(f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>')
-        parts.append("</div>")
-        return "".join(parts)
+        shown = f" ({html.escape(self.shown)})" if self.shown else ""
+        hinted = f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>'
+        foot = hinted + _players(self) if hint and self.trace is not None and len(self.trace) else ""
+        return card(self.card(), picture=self.svg or "", foot=foot)
 
-    def _cases_html(self) -> str:
-        """The properties with a square for each case, and beside them the rules with a box each."""
-        said = self.already_said()
-        rules = {name: cases[0] for name, cases in self.groups.items() if [case.name for case in cases] == [name]}
-        groups = {name: cases for name, cases in self.groups.items() if name not in rules}
-        failed = sum(case.judged and not case.passed for case in self.cases)
-        head = f"<h4>{self._count} pass</h4>" if failed else f"<h4>All {len(self.cases)} cases pass</h4>"
-        parts = ['<div class="sides"><div>', head, *(_group_html(name, cases, said) for name, cases in groups.items())]
-        if rules:
-            later = not any(case.judged for case in rules.values())
-            heading = "Judged once the results are right" if later else "Rules"
-            parts += [f"</div><div><h4>{heading}</h4>", *(_rule_html(case, said) for case in rules.values())]
-        return "".join([*parts, "</div></div>"])
+
+_MOST_PLAYED = 2000  # events: of more the output would be large
+PLAY, BESIDE = "Play my messages", "Beside the right schedule"
+TITLES = ("your messages", "the right schedule")
+
+
+def _players(verdict: Verdict) -> str:
+    """The same as the buttons, folded, for a page without a kernel; nothing where no player can be made."""
+    try:
+        from allranks.player.widget import page_without_kernel
+    except ImportError:
+        return ""
+    trace = verdict.trace
+    if trace is None or len(trace) > _MOST_PLAYED:
+        return ""
+    found = [(PLAY, page_without_kernel(trace))]
+    if verdict.expected is not None:
+        found.append((BESIDE, page_without_kernel(trace, verdict.expected, titles=TITLES)))
+    return "".join(f"<details><summary>{words}</summary>{page}</details>" for words, page in found)
 
 
 def _with_button(verdict: Verdict) -> dict[str, Any]:
@@ -224,15 +243,18 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
         from allranks.player import Player
     except ImportError:
         return {}
-    button = ipywidgets.Button(
-        description="Play my messages", icon="play", tooltip=verdict.shown, layout=ipywidgets.Layout(width="auto")
-    )
-    box = ipywidgets.VBox([ipywidgets.HTML(verdict.html(hint=False)), button])
+    own = ipywidgets.Button(description=PLAY, icon="play", tooltip=verdict.shown, layout={"width": "auto"})
+    beside = ipywidgets.Button(description=BESIDE, icon="columns", layout={"width": "auto"})
+    buttons = ipywidgets.HBox([own, beside] if verdict.expected is not None else [own])
+    box = ipywidgets.VBox([ipywidgets.HTML(verdict.html(hint=False)), buttons])
 
-    def play(_: Any) -> None:
-        box.children = (box.children[0], Player(verdict.trace))
+    def play(pressed: Any) -> None:
+        several = pressed is beside
+        player = Player(verdict.trace, verdict.expected if several else None, titles=TITLES if several else ())
+        box.children = (box.children[0], buttons, player)
 
-    button.on_click(play)
+    for button in buttons.children:
+        button.on_click(play)
     view = box._repr_mimebundle_() or {}
     return {kind: data for kind, data in view.items() if kind.startswith("application/vnd.jupyter.widget-view")}
 
@@ -244,71 +266,3 @@ def _table_text(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return ["", "  Without a partner:", *(f"    {line}" for line in lines)]
-
-
-def _table_html(rows: Sequence[tuple[str, ...]]) -> str:
-    if not rows:
-        return ""
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<table class="unmet"><caption>Without a partner</caption><tbody>{body}</tbody></table>'
-
-
-def _group_html(name: str, cases: list[Case], said: dict[Case, str]) -> str:
-    """A line with a square for each case; its failed cases are folded below."""
-    squares = "".join(f'<i class="{"good" if case.passed else "bad"}"></i>' for case in cases)
-    good = sum(case.passed for case in cases)
-    line = f'<span>{html.escape(name)}</span><span class="squares" aria-hidden="true">{squares}</span><small>{good} of {len(cases)}</small>'
-    if good == len(cases):
-        return f'<div class="group">{line}</div>'
-    rows = [
-        f"<li><b>{html.escape(case.short_name)}</b>: {html.escape(said[case] or case.reason)}</li>"
-        for case in cases
-        if not case.passed
-    ]
-    return f'<details><summary class="group">{line}</summary><ul>{"".join(rows)}</ul></details>'
-
-
-def _rule_html(case: Case, said: dict[Case, str]) -> str:
-    """A rule with its box: ticked, hatched, or empty while it can't be judged."""
-    name = html.escape(case.name)
-    if not case.judged:
-        return f'<div class="rule" title="{html.escape(case.reason)}"><i aria-label="not judged"></i>{name}</div>'
-    if case.passed:
-        return f'<div class="rule"><i class="good" aria-label="kept">✓</i>{name}</div>'
-    why = said[case] or case.reason
-    return f'<div class="rule"><i class="bad" aria-label="broken"></i><div>{name}<br><small>{html.escape(why)}</small></div></div>'
-
-
-_STYLE = """<style>
-.ar-verdict{border:1px solid var(--ar-line);border-left:5px solid var(--ar-lost);border-radius:10px;padding:14px 20px;max-width:900px}
-.ar-verdict.good{border-left-color:var(--ar-ink)}
-.ar-verdict code{font:14px var(--ar-mono)!important;color:var(--ar-ink)!important;background:none!important;padding:0}
-.ar-verdict .head{display:flex;gap:10px;align-items:baseline;flex-wrap:wrap;color:var(--ar-soft)}
-.ar-verdict .score{margin-left:auto;color:var(--ar-ink);font-size:17px}
-.ar-verdict p{margin:6px 0!important}
-.ar-verdict .reason{font-size:20px;font-weight:600;line-height:1.3;white-space:pre-line;overflow-wrap:anywhere}
-.ar-verdict summary{cursor:pointer;min-height:30px;align-content:center}
-.ar-verdict .sides{display:flex;flex-wrap:wrap;gap:4px 48px;margin-top:12px;border-top:1px solid var(--ar-hair);padding-top:8px}
-.ar-verdict .sides>div{flex:1 1 320px;min-width:0}
-.ar-verdict h4{font:600 15px var(--ar-font)!important;margin:4px 0 8px!important;color:var(--ar-ink)!important}
-.ar-verdict .group{display:flex;gap:10px;align-items:center;min-height:26px}
-.ar-verdict .group small{white-space:nowrap}
-.ar-verdict .group>span:first-of-type{flex:0 0 142px}
-.ar-verdict div.group>span:first-of-type{padding-left:18px;flex-basis:160px}
-.ar-verdict summary.group::before{content:"›";width:8px;color:var(--ar-soft);font-size:18px}
-.ar-verdict details[open]>summary.group::before{transform:rotate(90deg)}
-.ar-verdict i{flex:none;display:inline-block;width:13px;height:13px;border-radius:3px;font-style:normal}
-.ar-verdict .squares{display:flex;gap:3px;flex-wrap:wrap}
-.ar-verdict i.good{background:var(--ar-work)}
-.ar-verdict i.bad{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 6px);border:1px solid var(--ar-lost)}
-.ar-verdict .rule{display:flex;gap:10px;align-items:baseline;padding:3px 0}
-.ar-verdict .rule i{border:1px solid var(--ar-soft);width:15px;height:15px;line-height:14px;font-size:12px;text-align:center;transform:translateY(2px)}
-.ar-verdict .rule i.good{background:none;color:var(--ar-ink)}
-.ar-verdict ul{margin:2px 0 6px!important;padding-left:36px}
-.ar-verdict li b{font-weight:600}
-.ar-verdict .unmet{margin:6px 0;border-collapse:collapse;font-size:14px}
-.ar-verdict .unmet caption{text-align:left;color:var(--ar-soft)}
-.ar-verdict .unmet td{padding:0 1em 0 0;text-align:left;color:var(--ar-ink);background:none}
-.ar-verdict small,.ar-verdict .hint{color:var(--ar-soft);font-size:13px}
-.ar-verdict .cycle svg{max-width:100%;height:auto}
-</style>"""

@@ -10,7 +10,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
 
@@ -73,7 +73,10 @@ def _one(run: Run) -> str | None:
     wanted = run.setup.size * WIDTH_OUT
     for entry in run.collectives:
         if entry.numel != wanted:
-            return f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the result has {wanted}"
+            return About(
+                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the result has {wanted}",
+                entry,
+            )
     return None
 
 

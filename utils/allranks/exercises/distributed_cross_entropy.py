@@ -13,7 +13,7 @@ from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
@@ -109,7 +109,10 @@ def _three_small(run: Run) -> str | None:
         mine = [e for e in run.collectives if e.rank == rank]
         if sum(e.numel for e in mine) > 3 * rows * run.setup.times:
             most = max(mine, key=lambda e: e.numel)
-            return f"rank {rank} reduces {most.numel} values{run.at(most.line)}, but there are {rows} rows: three values a row are enough in all"
+            return About(
+                f"rank {rank} reduces {most.numel} values{run.at(most.line)}, but there are {rows} rows: three values a row are enough in all",
+                most,
+            )
     return None
 
 

@@ -9,7 +9,7 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
 from allranks.checking.common import LAYOUTS, many_ranks, returning
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 
 def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -35,7 +35,10 @@ def _one_all_reduce(run: Run) -> str | None:
         # complex numbers may be sent as pairs: torch.view_as_real by hand, or by the functional collectives
         pairs = 2 if run.setup.dtype.startswith("complex") and not entry.dtype.startswith("complex") else 1
         if entry.numel not in (wanted, pairs * wanted):
-            return f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the tensor has {wanted}"
+            return About(
+                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the tensor has {wanted}",
+                entry,
+            )
     return None
 
 

@@ -10,7 +10,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 
 def _widths(setup: Setup) -> list[int]:
@@ -97,7 +97,10 @@ def _two_small(run: Run) -> str | None:
     rows = 1 if run.setup.option("row") else run.setup.size
     for entry in run.collectives:
         if entry.numel > rows:
-            return f"rank {entry.rank} reduces {entry.numel} values{run.at(entry.line)}, but there are {rows} rows: one value a row is enough"
+            return About(
+                f"rank {entry.rank} reduces {entry.numel} values{run.at(entry.line)}, but there are {rows} rows: one value a row is enough",
+                entry,
+            )
     return None
 
 

@@ -14,7 +14,7 @@ from allranks.checking import provenance, rules
 from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
 WIDTH = 3
@@ -119,17 +119,19 @@ def _no_row_twice(run: Run) -> str | None:
             asking = [e for e in others if e.rank == rank and e.call == call]
             numbers = sum(e.received_nbytes // DTYPES[e.dtype].itemsize for e in asking if e.dtype in DTYPES)
             if numbers > enough:
-                return (
+                return About(
                     f"rank {rank} receives {numbers} numbers{run.at(asking[-1].line)} in messages that seem to carry no rows, more "
-                    f"than ids and counts need ({enough}): send each row once, as a row of the table"
+                    f"than ids and counts need ({enough}): send each row once, as a row of the table",
+                    asking[-1],
                 )
             ids = plain(args[rank][0])
             mine = [e for e in carrying if e.rank == rank and e.call == call]
             rows = int(sum(e.received_nbytes / _row_nbytes(e, kind) for e in mine))
             if rows > len(ids.unique()):
-                return (
+                return About(
                     f"rank {rank} receives {rows} rows{run.at(mine[-1].line)} for {len(ids.unique())} different ids: "
-                    "ask for each row once (torch.unique with return_inverse)"
+                    "ask for each row once (torch.unique with return_inverse)",
+                    mine[-1],
                 )
     return None
 

@@ -8,7 +8,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.checking.common import many_ranks, returning
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -30,9 +30,15 @@ def _own_rows(run: Run) -> str | None:
     row = run.setup.size * run.itemsize
     for entry in run.sends:
         if entry.rank != 0:
-            return f"rank {entry.rank} sends to rank {entry.peer}{run.at(entry.line)}: only rank 0 has what the others need"
+            return About(
+                f"rank {entry.rank} sends to rank {entry.peer}{run.at(entry.line)}: only rank 0 has what the others need",
+                entry,
+            )
         if entry.nbytes > row:
-            return f"rank 0 sends {entry.nbytes} bytes to rank {entry.peer}{run.at(entry.line)}, but its row has {row}"
+            return About(
+                f"rank 0 sends {entry.nbytes} bytes to rank {entry.peer}{run.at(entry.line)}, but its row has {row}",
+                entry,
+            )
     sent = len(run.sends)
     wanted = run.setup.times * (run.ranks - 1)
     return (

@@ -14,7 +14,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Setup, summed, vectors
 from allranks.checking.common import SIZES, Make, explain_sum, in_place, many_ranks, sum_mistakes, sum_oracle
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, P2P, Exercise, Group, Rule, Run
+from allranks.checking.exercise import COLLECTIVES, P2P, About, Exercise, Group, Rule, Run
 from allranks.errors import name_ranks
 from allranks.wire.messages import OpKind
 
@@ -80,9 +80,10 @@ def _between_nodes(run: Run) -> str | None:
         if len(nodes) == 1:
             continue
         if len(entry.group) > len(nodes):
-            return (
+            return About(
                 f"rank {entry.rank} calls {entry.op} on {name_ranks(entry.group)}{run.at(entry.line)}: that group "
-                "has several ranks of one node and spans nodes; use one group for each node and one for each place in it"
+                "has several ranks of one node and spans nodes; use one group for each node and one for each place in it",
+                entry,
             )
         if entry.op.startswith("all_to_all"):
             sent[entry.rank] += entry.nbytes - entry.splits[entry.group.index(entry.rank)]

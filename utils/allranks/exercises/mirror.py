@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks, returning
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -22,9 +22,15 @@ def _one_each(run: Run) -> str | None:
         mine = [e for e in run.sends if e.rank == rank]
         other = next((e for e in mine if e.peer != run.ranks - 1 - rank), None)
         if other is not None:
-            return f"rank {rank} sends to rank {other.peer}{run.at(other.line)}, but its mirror image is rank {run.ranks - 1 - rank}"
+            return About(
+                f"rank {rank} sends to rank {other.peer}{run.at(other.line)}, but its mirror image is rank {run.ranks - 1 - rank}",
+                other,
+            )
         if len(mine) > run.setup.times:
-            return f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, but one, to its mirror image, is enough"
+            return About(
+                f"rank {rank} sends {len(mine)} messages{run.at(mine[-1].line)}, but one, to its mirror image, is enough",
+                mine[-1],
+            )
     return None
 
 

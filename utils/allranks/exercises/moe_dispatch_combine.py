@@ -11,7 +11,7 @@ from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Function, Setup, View, draw, plain
 from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
 
 WIDTH = 3
@@ -120,14 +120,18 @@ def _experts_only(run: Run) -> str | None:
         for rank in range(run.ranks):
             mine = [e for e in run.collectives if e.rank == rank and e.call == call]
             if len(mine) > MOST_CALLS:
-                return f"rank {rank} calls {mine[-1].op} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are enough for any number of tokens"
+                return About(
+                    f"rank {rank} calls {mine[-1].op} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are enough for any number of tokens",
+                    mine[-1],
+                )
             tokens, experts = plain(args[rank][0]), plain(args[rank][1]).tolist()
             for entry in mine:
                 stray = _stray(entry, tokens, experts)
                 if stray is not None:
-                    return (
+                    return About(
                         f"rank {rank} sends a token of expert {experts[stray[0]]} to rank {stray[1]}{run.at(entry.line)}: "
-                        "each token goes to the rank of its expert, and nowhere else"
+                        "each token goes to the rank of its expert, and nowhere else",
+                        entry,
                     )
         broken = _too_much(run, call)
         if broken:

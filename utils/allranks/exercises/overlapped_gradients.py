@@ -11,7 +11,7 @@ from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
 
@@ -72,10 +72,11 @@ def _launched_when_ready(run: Run) -> str | None:
                     f"rank {rank} is in a wait until then{run.at(waited.line)}. Launch every complete bucket before "
                     "any wait(), and call wait() after backward()"
                 )
-            line = _launches(run, rank, call)[number].line
-            return (
+            entry = _launches(run, rank, call)[number]
+            return About(
                 f"bucket {number} of rank {rank} (the gradients {_listed(bucket)}) is complete, and its all_reduce is not "
-                f"launched at once{run.at(line)}: {why}"
+                f"launched at once{run.at(entry.line)}: {why}",
+                entry,
             )
     return None
 
@@ -90,9 +91,10 @@ def _no_early_wait(run: Run) -> str | None:
             early = next((e for e in idle if begin <= e.start < end), None)
             if early is not None:
                 left = sum(e > early.start for e in ends)
-                return (
+                return About(
                     f"rank {rank} waits for an all_reduce{run.at(early.line)} while {left} gradients are still to be computed: nothing "
-                    "overlaps that wait. Keep the handles that async_op=True returns, and call wait() after backward()"
+                    "overlaps that wait. Keep the handles that async_op=True returns, and call wait() after backward()",
+                    early,
                 )
     return None
 

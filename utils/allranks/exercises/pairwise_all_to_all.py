@@ -12,7 +12,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
 
 def _sizes(setup: Setup) -> list[int]:
@@ -54,8 +54,9 @@ def _once(run: Run) -> str | None:
     sent = Counter((e.rank, e.peer) for e in run.sends)
     for (rank, peer), times in sorted(sent.items()):
         if times > run.setup.times:
-            line = next(e.line for e in run.sends if (e.rank, e.peer) == (rank, peer))
-            return f"rank {rank} sends {times} messages to rank {peer}{run.at(line)}: one message to each other rank is enough"
+            first = next(e for e in run.sends if (e.rank, e.peer) == (rank, peer))
+            words = f"rank {rank} sends {times} messages to rank {peer}{run.at(first.line)}: one message to each other rank is enough"
+            return About(words, first, f"{times} messages", f"{run.setup.times}")
     for rank in range(run.ranks):
         for peer in range(run.ranks):
             nbytes = sum(e.nbytes for e in run.sends if (e.rank, e.peer) == (rank, peer))

@@ -20,7 +20,7 @@ from allranks.checking.common import (
     with_root,
 )
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.errors import name_ranks
 
 ALPHA, BETA = 1.0, 0.25
@@ -50,10 +50,9 @@ def _chain(run: Run) -> str | None:
     for rank in range(run.ranks):
         peers = {e.peer for e in run.sends if e.rank == rank}
         if len(peers) > 1:
-            line = next(e.line for e in run.sends if e.rank == rank)
-            return (
-                f"rank {rank} sends to {name_ranks(list(peers))}{run.at(line)}: on a chain each rank has one successor"
-            )
+            first = next(e for e in run.sends if e.rank == rank)
+            words = f"rank {rank} sends to {name_ranks(list(peers))}{run.at(first.line)}: on a chain each rank has one successor"
+            return About(words, first)
         sources = {e.rank for e in run.sends if e.peer == rank}
         if len(sources) > 1:
             return f"rank {rank} receives from {name_ranks(list(sources))}: on a chain each rank has one predecessor"
@@ -67,8 +66,11 @@ def _segments(run: Run) -> str | None:
     for (rank, peer), count in sorted(Counter((e.rank, e.peer) for e in run.sends if e.nbytes).items()):
         each = count / run.setup.times
         if not least <= each <= k:
-            line = next(e.line for e in run.sends if e.rank == rank)
-            return f"rank {rank} sends {each:g} pieces to rank {peer}{run.at(line)}, but segments={k} asks for {k}"
+            first = next(e for e in run.sends if e.rank == rank)
+            words = (
+                f"rank {rank} sends {each:g} pieces to rank {peer}{run.at(first.line)}, but segments={k} asks for {k}"
+            )
+            return About(words, first, f"{each:g} pieces", str(k))
     return None
 
 

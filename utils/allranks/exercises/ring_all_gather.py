@@ -18,7 +18,7 @@ from allranks.checking.common import (
     many_ranks,
     returning,
 )
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, ResultFault, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, ResultFault, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -40,8 +40,7 @@ def _own_sent(step: int) -> Make:
 
 
 def _explain(run: Run, fault: ResultFault) -> str | None:
-    words = evidence.too_few_steps(run, run.ranks - 1, "an all-gather of p-1 steps")
-    return f"{words}." if words else None
+    return evidence.too_few_steps(run, run.ranks - 1, "an all-gather of p-1 steps")
 
 
 _PLACE = "off by one place: rank r's tensor belongs in place r"
@@ -58,7 +57,10 @@ def _no_more_bytes(run: Run) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > enough:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
-            return f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but (p-1)n = {enough} are enough: in each step send only the tensor that you received last"
+            return About(
+                f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but (p-1)n = {enough} are enough: in each step send only the tensor that you received last",
+                longest,
+            )
     return None
 
 

@@ -47,13 +47,12 @@ def _explain(run: Run, fault: ResultFault) -> str | None:
     """By provenance: the first wrong step, else what is missing at the end."""
     if fault.kind is not FaultKind.VALUES:
         return None
-    words = (
+    return (
         evidence.too_few_steps(run, 2 * (run.ranks - 1), "a reduce-scatter and an all-gather of p-1 steps each")
         or rules.first_wrong_step(run)
         or rules.wrong_ring_step(run)
         or rules.wrong_end_state(run, fault.rank, fault.call)
     )
-    return f"{words}." if words else None
 
 
 def _bytes(run: Run) -> str | None:

@@ -35,8 +35,7 @@ def _own_chunk(run: Run, call: int, rank: int) -> int:
 def _explain(run: Run, fault: ResultFault) -> str | None:
     if fault.kind is not FaultKind.VALUES:
         return None
-    words = evidence.too_few_steps(run, run.ranks - 1, "a reduce-scatter of p-1 steps") or rules.first_wrong_step(run)
-    return f"{words}." if words else None
+    return evidence.too_few_steps(run, run.ranks - 1, "a reduce-scatter of p-1 steps") or rules.first_wrong_step(run)
 
 
 def _another_is_complete(run: Run) -> bool:

@@ -9,7 +9,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -41,9 +41,10 @@ def _one_way(run: Run) -> str | None:
     straight = all((e.peer - e.rank) % p == k for e in run.sends)
     other = next((e for e in run.sends if (e.peer - e.rank) % p not in (k, 1, p - 1)), None)
     if other is not None:
-        return (
+        return About(
             f"rank {other.rank} sends to rank {other.peer}{run.at(other.line)}, but its tensor belongs to rank "
-            f"{(other.rank + k) % p} only, k = {k} places further"
+            f"{(other.rank + k) % p} only, k = {k} places further",
+            other,
         )
     places = max(k, p - k)
     return (

@@ -138,6 +138,7 @@ class Animation:
     collective: str | None = None
     bound: tuple[str, float] | None = None
     pace: str | None = None
+    code: dict[str, Any] | None = None
 
     def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Contributions]]:
         """What every cell holds after each of the steps `at`: one mapping for each; without `at`, after 0, 1, ...
@@ -261,6 +262,7 @@ class Animation:
             "collective": self.collective,
             "bound": self.bound,
             "pace": self.pace,
+            "code": self.code,
             "wrong": self.first_wrong_move(),
             "transfers": transfers,
             "bars": _by_column(self.bars, _BAR_COLUMNS, at),
@@ -461,6 +463,7 @@ def _fold(
         root=source.root,
         collective=collective,
         bound=bound(collective, source.ranks, nbytes),
+        code=source.meta.get("code") if isinstance(source, Trace) else None,
     )
 
 

@@ -77,7 +77,18 @@ def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> F
         misuse=fault.misuse,
         rule=fault.rule,
         op=op.name if op is not None else None,
+        between=_between(fault),
     )
+
+
+def _between(fault: WireFault) -> tuple[int, int, str, str] | None:
+    """The two ends of a message that don't fit, and how much each of them says it is."""
+    if fault.kind not in (FailureKind.SIZE_MISMATCH, FailureKind.DTYPE_MISMATCH) or len(fault.ops) != 2:
+        return None
+    send, recv = fault.ops
+    if send.kind is not OpKind.SEND:
+        return None
+    return send.rank, recv.rank, _amount(send), _amount(recv)
 
 
 def _raised(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:

@@ -78,7 +78,7 @@ class Failure:
     the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
     a NameError lacks, `misuse` why the wire refused an argument, `rule` the rule of NCCL's that was broken. Of a deadlock:
     `cause`, and `advice` in a sentence. Of a run that stood still, or ended with messages left: `unmet`, those that found no
-    partner.
+    partner. Of two operations that don't fit: `between`, the sender, the receiver, and what each of them says it is.
     """
 
     kind: FailureKind
@@ -99,6 +99,7 @@ class Failure:
     cause: DeadlockCause | None = None
     advice: str = ""
     unmet: tuple[Unmet, ...] = ()
+    between: tuple[int, int, str, str] | None = None
 
     def __str__(self) -> str:
         return self.message

@@ -10,6 +10,7 @@ from allranks.wire.collectives import ITEMSIZES
 from allranks.wire.messages import FileWritten, LogEntry, OpKind
 from allranks.wire.router import Router
 from allranks.wire.state import Op
+from allranks.wire.wait import outermost
 
 TextOf = Callable[[str | None, int | None], str | None]
 
@@ -128,7 +129,7 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
                 step=None if step is None else int(step),
                 start=None if start is None else float(start),
                 end=None if end is None else float(end),
-                line=op.line,
+                line=outermost(op.line),
                 match=match[op.match] if p2p and joined(op) else None,
                 tag=op.tag,
             )
@@ -138,7 +139,9 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
         if op is None:
             continue  # computing is no idling
         peer = op.partner.rank if op.partner is not None else op.peer
-        events.append(Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=line))
+        events.append(
+            Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=outermost(line))
+        )
     for work in times.work:
         events.append(Event(work.rank, "compute", start=float(work.start), end=float(work.end)))
     events.sort(key=lambda e: (e.start is None, e.start or 0.0))

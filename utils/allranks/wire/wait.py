@@ -42,6 +42,11 @@ def named(line: int, name: NameLine) -> str:
     return name(line)
 
 
+def outermost(line: int | None) -> int | None:
+    """The caller's line, of a line inside a helper function."""
+    return line.outer if isinstance(line, InnerLine) else line
+
+
 _NOT_WAITING = {Doing.RETURNED: "has returned", Doing.STOPPED: "was stopped", Doing.RUNNING: "is running"}
 
 

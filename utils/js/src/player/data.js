@@ -34,6 +34,8 @@
  * @property {() => void} save_changes
  */
 
+/** @typedef {{first: number, shown: number, lines: string[]}} Code `first`: its first line as transfers count; `shown`: as read */
+
 /**
  * An animation. Contributions are folded in Python; here they are numbers, looked up in `contributions`.
  *
@@ -53,6 +55,7 @@
  * @property {number | null} root
  * @property {string | null} collective
  * @property {string | null} [pace] how long a step lasts, in words, where the times are those of a model
+ * @property {Code | null} [code] the function that was run, where its text is known
  * @property {[number, string] | null} [wrong] the index of the first message that can't be right, and why
  * @property {[string, number] | null} bound the least that the busiest rank must send: formula and bytes
  * @property {TransferColumns} transfers in order of step

@@ -7,7 +7,7 @@ import { duration } from "./words.js";
 /** @typedef {import("./data.js").Bar} Bar */
 /** @typedef {import("./playback.js").Playback} Playback */
 /** @typedef {import("./timeline.js").Timeline["window"]} Seen */
-/** @typedef {Record<"ink"|"soft"|"line"|"hair"|"wire"|"lost"|"work"|"paper"|"on-rank"|"font", string>} Theme */
+/** @typedef {Record<"ink"|"soft"|"line"|"hair"|"wire"|"lost"|"work"|"paper"|"on-rank"|"you"|"font", string>} Theme */
 /** @typedef {{pen: CanvasRenderingContext2D, seen: Seen, theme: Theme, style: CSSStyleDeclaration}} Sheet */
 /** @typedef {{top: number, pitch: number, bar: number}} Lane where the first one begins, how far apart, how high */
 
@@ -242,6 +242,25 @@ export function drawNow({ pen, seen, theme }, playback, lane, picked) {
     pen.roundRect(place.left + 1, y + 1, place.width - 2, lane.bar - 2, Math.min(4, lane.bar / 4));
     pen.stroke();
   }
+}
+
+/**
+ * The reader's breakpoint: a yellow dot in ink.
+ *
+ * @param {Sheet} sheet
+ * @param {number} x
+ * @param {number} y
+ * @param {number} radius
+ */
+export function drawStop({ pen, seen, theme }, x, y, radius) {
+  if (x < seen.left || x > seen.right) return;
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 2 * Math.PI);
+  pen.fillStyle = theme.you;
+  pen.fill();
+  pen.strokeStyle = theme.ink;
+  pen.lineWidth = 1.5;
+  pen.stroke();
 }
 
 /**

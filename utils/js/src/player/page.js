@@ -2,6 +2,7 @@
 
 import { html } from "../common/dom.js";
 import { lineOf } from "./caption.js";
+import { CodePanel } from "./code.js";
 import { Controls } from "./controls.js";
 import { DenseView } from "./dense_view.js";
 import { DetailedView } from "./detailed_view.js";
@@ -20,6 +21,8 @@ import { counted, duration } from "./words.js";
 
 const MOST_DETAILED_CHUNKS = 64;
 const HEIGHT = 620;
+// with the code below the picture
+const CODE_HEIGHT = 138;
 const STAGE = { least: 250, most: 360 };
 const NARROW = 700;
 const PHONE = 480;
@@ -40,13 +43,16 @@ export class Page {
    * @param {Playback[]} playbacks
    * @param {import("./controls.js").Actions} actions
    * @param {ConstructorParameters<typeof Timeline>[1]} scrubbing
+   * @param {import("./stops.js").Stops} stops
+   * @param {() => void} onStop sets a breakpoint at what is shown
    */
-  constructor(model, playbacks, actions, scrubbing) {
+  constructor(model, playbacks, actions, scrubbing, stops, onStop) {
     this.model = model;
     this.playbacks = playbacks;
     // not counted: every view has a module of its own
     const uid = `allranks-player-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
-    this.timeline = new Timeline(playbacks, scrubbing);
+    this.stops = stops;
+    this.timeline = new Timeline(playbacks, scrubbing, stops);
     this.controls = new Controls(model, playbacks, actions, {
       zoom: (factor) => this.timeline.zoomBy(factor),
       table: () => this.#toggleTable(),
@@ -63,7 +69,9 @@ export class Page {
     this.announcement = html("p", { class: "ar-live", "aria-live": "polite", role: "status" });
     const scroll = { class: "ar-scroll", tabindex: "0", role: "region", "aria-label": "What every rank holds" };
     this.tableBox = html("div", { ...scroll, hidden: "" });
-    const keys = "Space plays, arrow keys step, Home and End jump.";
+    const own = playbacks.find((playback) => playback.code);
+    this.code = own?.code ? { playback: own, panel: new CodePanel(own.code, onStop) } : null;
+    const keys = "Space plays, arrow keys step, Home and End jump, B or a rank's number stops there.";
     this.root = html("div", {
       class: `ar-player ar-theme${several ? " ar-compare" : ""}`,
       tabindex: "0",
@@ -78,6 +86,7 @@ export class Page {
       this.title,
       html("div", { class: "ar-main" }, html("div", { class: "ar-halves" }, ...this.#halves()), ...this.#rails()),
       html("div", { class: "ar-say" }, this.caption, this.questions.root),
+      ...(this.code ? [this.code.panel.root] : []),
       this.announcement,
       html("div", { class: "ar-deck" }, this.controls.root, scrubber),
       this.tableBox,
@@ -130,7 +139,7 @@ export class Page {
     if (!width) return;
     this.root.dataset.size = width < PHONE ? "phone" : width < NARROW ? "narrow" : "wide";
     const room = roomAround(this.root) - 16;
-    const lacking = Math.max(0, HEIGHT - room);
+    const lacking = Math.max(0, HEIGHT + (this.code ? CODE_HEIGHT : 0) - room);
     const wide = width >= NARROW;
     const stage = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;
     this.root.style.setProperty("--ar-stage", `${stage}px`);
@@ -223,6 +232,7 @@ export class Page {
     if (!changed) return;
     this.#captionStep = step;
     this.caption.textContent = this.#line();
+    this.#showCode();
     const forever = this.playbacks.some((playback) => playback.waits().some((wait) => wait.forever));
     const wrong = this.playbacks.some(({ wrong: found }) => found && this.#picked?.index === found[0]);
     this.caption.classList.toggle("ar-bad", forever || wrong);
@@ -230,6 +240,31 @@ export class Page {
     for (const [name, value] of Object.entries(slider)) {
       this.timeline.root.setAttribute(`aria-value${name}`, String(value));
     }
+  }
+
+  #showCode() {
+    if (!this.code) return;
+    const { playback, panel } = this.code;
+    const own = this.#picked && playback.transfers[this.#picked.index] === this.#picked ? this.#picked : null;
+    panel.show(playback, own);
+    this.showStops();
+  }
+
+  /** What playing would stop at, if the reader set a breakpoint now: the message that is picked, or the step. */
+  get stopHere() {
+    const picked = this.#picked;
+    const half = Math.max(
+      0,
+      this.playbacks.findIndex((playback) => picked && playback.transfers[picked.index] === picked),
+    );
+    const step = picked ? picked.step : Math.max(0, this.playbacks[half].current - 1);
+    return { half, rank: picked ? (picked.delivered ? picked.dst : picked.src) : 0, step };
+  }
+
+  /** Draws the breakpoints as they are now. */
+  showStops() {
+    this.timeline.showStops();
+    this.code?.panel.showStop(this.stops.has(this.stopHere));
   }
 
   /**
@@ -265,9 +300,13 @@ export class Page {
     return captions.join(". ");
   }
 
-  /** Says what happens to those who hear the page. */
-  announce() {
-    this.announcement.textContent = this.#words();
+  /**
+   * Says what happens to those who hear the page.
+   *
+   * @param {string} first what comes before it
+   */
+  announce(first = "") {
+    this.announcement.textContent = `${first}${this.#words()}`;
   }
 
   /** What every rank holds, for those who read instead of looking. */

@@ -50,6 +50,7 @@ export class Playback {
     this.collective = data.collective;
     this.pace = data.pace ?? null;
     this.wrong = data.wrong ?? null;
+    this.code = data.code ?? null;
     this.bound = data.bound;
     this.captions = data.captions;
     this.before = data.before;

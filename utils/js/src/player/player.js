@@ -6,6 +6,7 @@ import { onKeys } from "./keys.js";
 import { Page } from "./page.js";
 import { longestOf, Playback } from "./playback.js";
 import { questionAbout } from "./quiz.js";
+import { moveOf, Stops } from "./stops.js";
 import { Ticker } from "./ticker.js";
 
 /** @typedef {import("./data.js").Axis} Axis */
@@ -46,14 +47,18 @@ export class Player {
       next: () => this.next(),
       last: () => this.jump(this.steps),
     };
-    this.page = new Page(model, this.playbacks, actions, {
-      seek: (value) => {
+    this.stops = new Stops(this.playbacks);
+    const scrubbing = {
+      seek: (/** @type {number} */ value) => {
         this.pause();
         this.seek(this.#longest.positionAt(value));
       },
-      pick: (playback, transfer, value) => this.#pick(playback, transfer, value),
+      pick: this.#pick.bind(this),
       rest: () => this.#rest(),
-    });
+      stop: (/** @type {import("./stops.js").Stop} */ stop) => this.#toggleStop(stop),
+    };
+    const stopHere = () => this.#toggleStop(this.page.stopHere);
+    this.page = new Page(model, this.playbacks, actions, scrubbing, this.stops, stopHere);
     const { root } = this.page;
     this.ticker = new Ticker(
       () => root.isConnected,
@@ -64,7 +69,7 @@ export class Player {
     this.kernel = new KernelLink(model, this);
     el.append(root);
     this.seek(model.get("step"));
-    onKeys(root, actions);
+    onKeys(root, actions, (rank) => this.#toggleStop({ ...this.page.stopHere, ...(rank === null ? {} : { rank }) }));
     root.dataset.playing = "false";
     this.kernel.listen();
     this.themeObserver = new MutationObserver(this.#repaint);
@@ -127,8 +132,8 @@ export class Player {
   }
 
   // Tells the reader and the kernel where we are; only when it stands still.
-  #rest() {
-    this.page.announce();
+  #rest(first = "") {
+    this.page.announce(first);
     this.page.fillTable();
     this.kernel.tell();
   }
@@ -143,10 +148,10 @@ export class Player {
     }
   }
 
-  /** @param {number} stopAt */
-  play(stopAt = this.steps) {
+  /** @param {number | null} stopAt null: at the next breakpoint, or at the end */
+  play(stopAt = null) {
     if (this.#atEnd) this.seek(0);
-    this.#stopAt = stopAt;
+    this.#stopAt = stopAt ?? this.stops.after(this.position, this.#longest) ?? this.steps;
     this.page.pick(null);
     if (this.#askFirst()) return;
     this.#setPlaying(true);
@@ -182,9 +187,29 @@ export class Player {
 
   #stopIfDue() {
     if (this.position < this.#stopAt - EPSILON) return false;
+    const stop = this.#stepping ? undefined : this.stops.at(this.position, this.#longest);
     this.pause();
-    this.#rest();
+    if (stop) this.#showStop(stop);
+    else this.#rest();
     return true;
+  }
+
+  // Playing has come to a breakpoint: the message of that rank is picked.
+  #showStop(/** @type {import("./stops.js").Stop} */ stop) {
+    const move = moveOf(this.playbacks[stop.half], stop.rank, stop.step);
+    this.page.pick(move ?? null);
+    this.seek(this.position);
+    this.#rest(`Stopped at rank ${stop.rank}, step ${stop.step + 1}. `);
+  }
+
+  // Sets a breakpoint, or takes it away.
+  #toggleStop(/** @type {import("./stops.js").Stop} */ stop) {
+    if (!this.stops.toggle(stop)) return;
+    if (this.playing && !this.#stepping) this.#stopAt = this.stops.after(this.position, this.#longest) ?? this.steps;
+    this.page.showStops();
+    const words = this.stops.has(stop) ? "Playing stops" : "Playing no longer stops";
+    this.page.announce(`${words} at rank ${stop.rank}, step ${stop.step + 1}. `);
+    this.page.root.dataset.stops = this.stops.all.map(({ rank, step }) => `${rank}:${step}`).join(" ");
   }
 
   pause() {
@@ -224,11 +249,11 @@ export class Player {
   // A run that went wrong opens where it did.
   #openAtWrongMove() {
     const [playback] = this.playbacks;
-    if (!playback.wrong || this.playbacks.length > 1 || this.position || this.playing || this.model.get("quiz")) return;
+    if (!playback.wrong || this.position || this.playing || this.model.get("quiz")) return;
     const transfer = playback.transfers[playback.wrong[0]];
     this.page.pick(transfer);
     const [from, to] = playback.span(transfer);
-    this.seek(playback.positionAt(playback.axis === "time" ? (from + to) / 2 : from + 0.5));
+    this.seek(this.axis === "time" ? this.#longest.positionAt((from + to) / 2) : from + 0.5);
   }
 
   /**

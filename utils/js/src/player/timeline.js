@@ -4,8 +4,9 @@
 
 import { html, penOf } from "../common/dom.js";
 import { halfTitles } from "./heading.js";
-import { drawAxis, drawLanes, drawNow, drawPhases } from "./lanes.js";
+import { drawAxis, drawLanes, drawNow, drawPhases, drawStop } from "./lanes.js";
 import { longestOf } from "./playback.js";
+import { momentOf } from "./stops.js";
 
 /** @typedef {import("./data.js").Transfer} Transfer */
 /** @typedef {import("./playback.js").Playback} Playback */
@@ -18,6 +19,7 @@ const LANES_HEIGHT = 112;
 const GAP = 10;
 const FOLDED_HEIGHT = 30;
 const DRAG = 3;
+const NEAR = 12;
 
 export class Timeline {
   /** How many times longer than the canvas all lanes are. */
@@ -29,6 +31,9 @@ export class Timeline {
   /** @type {number | null} where the pointer was pressed; null: it is not */
   #pressed = null;
   #dragging = false;
+  /** The rank and step of the last press: a second one there sets a breakpoint. */
+  /** @type {{key: string, x: number} | null} */
+  #pressedAt = null;
   #folded = false;
   /** The steps whose bars have an ink frame, and the bar that is picked. */
   #framed = "";
@@ -49,8 +54,11 @@ export class Timeline {
    * @param {(value: number) => void} actions.seek is told the axis value to which the user drags
    * @param {(playback: Playback, transfer: Transfer, value: number) => void} actions.pick is told which bar was clicked
    * @param {() => void} actions.rest is told that the user lets go
+   * @param {(stop: import("./stops.js").Stop) => void} actions.stop is told where a second press sets a breakpoint
+   * @param {import("./stops.js").Stops} stops
    */
-  constructor(playbacks, actions) {
+  constructor(playbacks, actions, stops) {
+    this.stops = stops;
     this.playbacks = playbacks;
     this.actions = actions;
     const slider = { role: "slider", tabindex: "0", "aria-label": "Step", "aria-valuemin": "0", "aria-valuenow": "0" };
@@ -121,9 +129,29 @@ export class Timeline {
   #click(e) {
     const value = this.#valueAt(e);
     const at = this.#laneAt(e);
+    const place = at && !this.#isCovered(value) ? stopAt(at, value) : null;
+    const again = this.#isPressed(place, e.clientX);
+    this.#pressedAt = place ? { key: String(Object.values(place)), x: e.clientX } : null;
+    if (place && again) {
+      this.actions.stop(place);
+      this.#explain(e);
+      return;
+    }
     const found = at && !this.#isCovered(value) ? this.#arrivalAt(at.playback, at.rank, value) : null;
     if (at && found) this.actions.pick(at.playback, found, value);
     else this.actions.seek(value);
+  }
+
+  /**
+   * Whether the last press was there too; a step of the time axis may be long, so there it must have been near.
+   *
+   * @param {import("./stops.js").Stop | null} place
+   * @param {number} x
+   */
+  #isPressed(place, x) {
+    const last = this.#pressedAt;
+    if (!place || last?.key !== String(Object.values(place))) return false;
+    return this.playbacks[place.half].axis === "step" || Math.abs(x - last.x) <= NEAR;
   }
 
   /** @param {number} value */
@@ -137,7 +165,7 @@ export class Timeline {
     const y = e.clientY - this.root.getBoundingClientRect().top;
     for (const [i, playback] of this.playbacks.entries()) {
       const rank = Math.floor((y - this.lanes[i].top) / this.lanes[i].pitch);
-      if (rank >= 0 && rank < playback.ranks) return { playback, rank };
+      if (rank >= 0 && rank < playback.ranks) return { playback, rank, half: i };
     }
     return null;
   }
@@ -238,7 +266,11 @@ export class Timeline {
     const y = e.clientY - box.top;
     const at = this.#laneAt(e);
     const value = this.#valueAt(e);
-    const words = !at || this.#isCovered(value) ? "" : wordsAt(at.playback, at.rank, value);
+    let words = !at || this.#isCovered(value) ? "" : wordsAt(at.playback, at.rank, value);
+    const place = at && words ? stopAt(at, value) : null;
+    if (place && this.#isPressed(place, e.clientX)) {
+      words += `\npress again: ${this.stops.has(place) ? "no longer stop" : "stop"} here`;
+    }
     this.#tip.hidden = !words;
     this.#tip.textContent = words;
     this.#tip.style.left = `${Math.max(0, Math.min(e.clientX - box.left + 12, box.width - 190))}px`;
@@ -265,7 +297,18 @@ export class Timeline {
     pen.clearRect(0, 0, this.#width, height);
     pen.textBaseline = "middle";
     const style = getComputedStyle(this.root);
-    const names = /** @type {const} */ (["ink", "soft", "line", "hair", "wire", "lost", "work", "paper", "on-rank"]);
+    const names = /** @type {const} */ ([
+      "ink",
+      "soft",
+      "line",
+      "hair",
+      "wire",
+      "lost",
+      "work",
+      "paper",
+      "on-rank",
+      "you",
+    ]);
     const colours = names.map((name) => [name, style.getPropertyValue(`--ar-${name}`).trim()]);
     /** @type {import("./lanes.js").Theme} */
     const theme = { ...Object.fromEntries(colours), font: style.fontFamily };
@@ -334,12 +377,35 @@ export class Timeline {
       const picked = this.picked && playback.transfers[this.picked.index] === this.picked ? this.picked : null;
       drawNow(sheet, playback, this.lanes[i], picked);
     });
+    for (const stop of this.stops.all) {
+      const { top, pitch, bar } = this.lanes[stop.half];
+      const at = sheet.seen.x(momentOf(this.playbacks[stop.half], stop));
+      drawStop(sheet, at, top + stop.rank * pitch + bar / 2, Math.min(6, Math.max(3, bar / 2 - 1)));
+    }
+  }
+
+  /** Draws the breakpoints as they are now. */
+  showStops() {
+    this.#framed = "";
+    this.moveCursor();
   }
 
   remove() {
     cancelAnimationFrame(this.#redraw);
     this.watcher.disconnect();
   }
+}
+
+/**
+ * The rank and the step of a press.
+ *
+ * @param {{playback: Playback, rank: number, half: number}} at
+ * @param {number} value
+ */
+function stopAt({ playback, rank, half }, value) {
+  const position = playback.axis === "time" ? playback.positionAt(value) : value;
+  const step = Math.min(playback.steps - 1, Math.max(0, Math.floor(position + 1e-9)));
+  return { half, rank, step };
 }
 
 /**

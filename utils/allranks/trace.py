@@ -39,7 +39,8 @@ class Event:
     "compute", "wait", or the torch.distributed name of a collective. `chunks` are numbers of the trace's chunks;
     `offset` and `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `line` is the line of the program.
     `contrib` lists the ranks whose contributions the payload holds; a rank that was added twice is there twice. A send and
-    its receive have the same `match`; a send whose `match` no receive has was never received.
+    its receive have the same `match`; a send whose `match` no receive has was never received. `group` names the process group
+    of a collective, and `seq` is its number within that group: the calls of one collective on all ranks have the same two.
 
     >>> Event(0, "send", peer=1, nbytes=400, step=0, match=0).op
     'send'
@@ -59,6 +60,8 @@ class Event:
     contrib: tuple[int, ...] | None = None
     tag: int = 0
     label: str | None = None
+    group: str | None = None
+    seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

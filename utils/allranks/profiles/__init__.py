@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from allranks.profiles.job import Call, Cause, Job, ProfileError, RankRecord, Skipped
+from allranks.profiles.reading import read
 
-__all__ = ["Call", "Cause", "Job", "ProfileError", "RankRecord", "Skipped"]
+__all__ = ["Call", "Cause", "Job", "ProfileError", "RankRecord", "Skipped", "read"]

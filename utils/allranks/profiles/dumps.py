@@ -15,31 +15,12 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from allranks.profiles.formats import Format
 from allranks.profiles.job import Call, ProfileError, RankRecord
-from allranks.profiles.plain import bounded, unpickle
+from allranks.profiles.names import operation, rank_list
+from allranks.profiles.plain import bounded, content, unpickle
 
 SOURCE, STACKS = "flight recorder", "stacks"
-# torch's spellings of one collective, as profilers and recorders write them
-OPS = {
-    "_all_gather_base": "all_gather",
-    "_allgather_base": "all_gather",
-    "all_gather_into_tensor_coalesced": "all_gather",
-    "all_gather_single": "all_gather",
-    "all_gather_v": "all_gather",
-    "allgather_coalesced": "all_gather",
-    "_reduce_scatter_base": "reduce_scatter",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter",
-    "reduce_scatter_single": "reduce_scatter",
-    "reduce_scatter_v": "reduce_scatter",
-    "reduce_scatter_coalesced": "reduce_scatter",
-    "all_to_all_single": "all_to_all",
-    "all_to_all_v_single": "all_to_all",
-    "all_to_allv": "all_to_all",
-    "allreduce_coalesced": "all_reduce",
-    "all_reduce_barrier": "barrier",
-    "_broadcast_oop": "broadcast",
-    "_reduce_oop": "reduce",
-}
 # c10's names of types: torch's name and the bytes of an element
 DTYPES = {
     "Byte": ("uint8", 1),
@@ -101,6 +82,9 @@ def read_dump(name: str, data: bytes) -> list[RankRecord]:
     if text.lstrip().startswith("{"):
         return [record(name, *from_json(text))]
     return pages(name, text)
+
+
+FORMAT = Format("flight recorder", lambda path, head: is_dump(head), lambda path: read_dump(str(path), content(path)))
 
 
 def pages(name: str, text: str) -> list[RankRecord]:
@@ -177,19 +161,17 @@ def record(name: str, dump: Any, whole: bool, rank: int | None = None) -> RankRe
     notes += _notes(entries, backend, whole)
     default = groups.get("0 default_pg")
     size = len(default) if default else max((c.group_size or 0 for c in calls if _is_world(c)), default=0) or None
-    times = [c.start_us for c in calls if c.start_us is not None]
     return RankRecord(
         own,
         name,
         SOURCE,
         world_size=size,
         calls=calls,
-        span=(min(times), max(times)) if times else None,
         groups=groups,
         facts={
             "backend": backend,
             "recorder": str(dump.get("version", "")),
-            "versions": str(dump.get("comm_lib_version") or ""),
+            "nccl_version": str(dump.get("comm_lib_version") or "") or None,
             "first_record": _int(entries[0].get("record_id")) if entries else None,
             "timed_out": any(_timed_out(e) for e in entries),
             "status": _status(dump.get("pg_status")),
@@ -226,20 +208,13 @@ def _groups(dump: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[str
     for key, told in config.items() if isinstance(config, dict) else ():
         if not isinstance(told, dict):
             continue
-        ranks = _ranks(told.get("ranks"))
+        ranks = rank_list(told.get("ranks"))
         group = _group_name((told.get("name") or key, told.get("desc")))
         if group is None and len(named) == 1:
             group = next(iter(named))
         if group and ranks:
             found[group] = ranks
     return found
-
-
-def _ranks(said: Any) -> tuple[int, ...]:
-    if isinstance(said, str):
-        said = [part for part in re.split(r"[\[\],\s]+", said) if part]
-    ranks = [_int(part) for part in said] if isinstance(said, (list, tuple)) else []
-    return tuple(rank for rank in ranks if rank is not None)
 
 
 def _whose(name: str, entries: Sequence[dict[str, Any]]) -> tuple[int, str, list[str]]:
@@ -344,8 +319,7 @@ def _op(profiling_name: str) -> tuple[str, tuple[int, int] | None]:
     ends = re.match(r"(send|recv) (\d+)(?:->|<-)(\d+)$", name)
     if ends:
         return ends.group(1), (int(ends.group(2)), int(ends.group(3)))
-    name = name.split(" ")[0]
-    return OPS.get(name, OPS.get(name.lower(), name[:40])) or "unknown", None
+    return "barrier" if "barrier" in name else operation(name), None
 
 
 def _dtype(said: Any) -> tuple[str, int] | None:

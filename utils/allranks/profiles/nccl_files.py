@@ -11,22 +11,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from allranks.profiles.formats import Format
 from allranks.profiles.job import Call, ProfileError, RankRecord
-from allranks.profiles.plain import bounded
+from allranks.profiles.names import operation
+from allranks.profiles.plain import bounded, content
 
 INSPECTOR, RAS = "nccl inspector", "ras"
-OPS = {
-    "AllReduce": "all_reduce",
-    "AllGather": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "Send": "send",
-    "Recv": "recv",
-    "AlltoAll": "all_to_all",
-    "Gather": "gather",
-    "Scatter": "scatter",
-}
 RAS_TEXT = "NCCL version "
 NO_TIMES = (
     "the Inspector's file says how long each call took, but not when it began (NCCL_INSPECTOR_DUMP_VERBOSE=1 adds that)"
@@ -67,6 +57,11 @@ def read_nccl(name: str, data: bytes) -> list[RankRecord]:
     if objects and isinstance(objects[0].get("communicators"), list):
         return _ras(name, objects[0])
     return _inspected(name, objects, whole)
+
+
+FORMAT = Format(
+    "NCCL Inspector and RAS", lambda path, head: is_nccl_file(head), lambda path: read_nccl(str(path), content(path))
+)
 
 
 def _objects(text: str) -> Iterator[dict[str, Any] | None]:
@@ -124,7 +119,7 @@ def _process(name: str, host: str, pid: int | None, entries: list[dict[str, Any]
         world_size=_number(largest.get("n_ranks")),
         calls=calls,
         span=(min(times), max(times)) if times else None,
-        facts={"backend": "nccl", "host": host, "pid": pid, "exec_us": took},
+        facts={"backend": "nccl", "host": host, "pid": pid, "exec_us": took, "base_ns": 0},
         notes=tuple(notes),
     )
 
@@ -138,7 +133,7 @@ def _finished(rank: int, entry: dict[str, Any]) -> Call:
     said = str(perf.get("coll"))
     return Call(
         rank,
-        OPS.get(said, "unknown"),
+        operation(said),
         group=str(header.get("id")),
         group_size=_number(header.get("n_ranks")),
         seq=_number(perf.get("coll_sn")),
@@ -164,12 +159,12 @@ def _ras(name: str, said: dict[str, Any]) -> list[RankRecord]:
     for told in world.get("ranks") or ():
         if not isinstance(told, dict) or _number(told.get("rank")) is None:
             continue
-        counts = {OPS.get(op, op): n for op, n in _part(told, "collective_counts").items() if _number(n) is not None}
+        counts = {op: n for op, n in _part(told, "collective_counts").items() if _number(n) is not None}
         facts = {
             "backend": "nccl",
             "host": str(told.get("host")),
             "pid": _number(told.get("pid")),
-            "versions": str(said.get("nccl_version")),
+            "nccl_version": str(said.get("nccl_version")),
             "counts": counts,
             "status": _part(told, "status"),
             "absent": absent,

@@ -7,22 +7,42 @@ anything else with a refusal that names the class.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from allranks.errors import CourseError
+from allranks.profiles.job import ProfileError
 
 MOST_BYTES = 512 * 2**20
 MOST_OBJECTS = 10_000_000  # also after every shared part is counted as often as it is used
 MOST_DEPTH = 32
 
 
-class RefusedError(CourseError, ValueError):
+class RefusedError(ProfileError):
     """A file that holds more than plain data, or more of it than can be read safely."""
 
 
 class EndedError(Exception):
     """The file ends in the middle."""
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a file, unpacked if they are gzip. Raises RefusedError if there are too many.
+
+    >>> content(Path("/dev/null"))
+    b''
+    """
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = zlib.decompressobj(31).decompress(data, MOST_BYTES + 1)
+        except zlib.error as damaged:
+            raise RefusedError("the gzip file is damaged") from damaged
+    if len(data) > MOST_BYTES:
+        raise RefusedError(f"it is larger than {MOST_BYTES // 2**20} MiB, more than any dump")
+    return data
 
 
 def unpickle(data: bytes) -> tuple[Any, bool]:
@@ -34,8 +54,6 @@ def unpickle(data: bytes) -> tuple[Any, bool]:
     >>> unpickle(pickle.dumps({"version": "2.10", "entries": []}, protocol=2))
     ({'version': '2.10', 'entries': []}, True)
     """
-    if len(data) > MOST_BYTES:
-        raise RefusedError(f"it has {len(data):,} bytes; a dump of {MOST_BYTES // 2**20} MiB or more is not read")
     machine = _Machine(data)
     try:
         value, whole = machine.run(), True

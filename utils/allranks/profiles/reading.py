@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from allranks.profiles import kineto, traces
+from allranks.profiles import dumps, kineto, nccl_files, traces
 from allranks.profiles.formats import Format
 from allranks.profiles.job import Job, ProfileError, RankRecord, Skipped
 from allranks.profiles.scan import head_of
@@ -19,7 +19,7 @@ from allranks.profiles.scan import head_of
 __all__ = ["FORMATS", "read", "read_file"]
 
 # the first that recognises a file reads it
-FORMATS: tuple[Format, ...] = (traces.FORMAT, kineto.FORMAT)
+FORMATS: tuple[Format, ...] = (traces.FORMAT, dumps.FORMAT, nccl_files.FORMAT, kineto.FORMAT)
 PARALLEL_FROM = 20 << 20  # bytes in all; below, starting processes costs more than they save
 Found = tuple[list[RankRecord], str]
 

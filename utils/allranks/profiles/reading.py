@@ -97,7 +97,9 @@ def _read_all(files: list[Path]) -> Iterable[Found]:
 
 def _read_in_process(path: Path) -> Found:
     """As `read_file`, in a process of its own, which neither forks this one nor imports its main module."""
-    ran = subprocess.run([sys.executable, "-m", __name__, str(path)], capture_output=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import {__name__} as r; r.main()", str(path)], capture_output=True, check=False
+    )
     if ran.returncode:
         return [], f"the process that read it ended with {ran.returncode}"
     found: Found = pickle.loads(ran.stdout)  # our own process wrote it
@@ -143,7 +145,7 @@ def _difference(one: RankRecord, other: RankRecord) -> str:
     pairs += [(words, one.facts.get(name), other.facts.get(name)) for words, name in _SAME]
     for words, here, there in pairs:
         if None not in (here, there) and here != there:
-            return f"{words.format(here)} there, {words.format(there)} here"
+            return f"{words.format(here)}, not {words.format(there)}"
     if one.span and other.span and ("base_ns" in one.facts) == ("base_ns" in other.facts):
         apart = abs(_moment(one) - _moment(other))
         if apart > FAR_APART_S:
@@ -165,5 +167,6 @@ def _renumbered(record: RankRecord, rank: int) -> RankRecord:
     return replace(record, rank=rank, calls=tuple(replace(c, rank=rank) for c in record.calls))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Reads the file that the command line names, and writes what it found to standard output, pickled."""
     sys.stdout.buffer.write(pickle.dumps(read_file(Path(sys.argv[1]))))

@@ -75,9 +75,8 @@ def test_shortcuts_fail():
         assert any(len(variant(kind, f"seed {s}")["files"]) < variant(kind, f"seed {s}")["world_size"] for s in SEEDS)
     two_gone = [variant(Kind.MISSING_RANK, f"seed {seed}") for seed in SEEDS]
     assert any(len(job["files"]) == job["world_size"] - 2 for job in two_gone)
-    healthy = variant(Kind.HEALTHY, "seed 1").true
-    by_place = measure(healthy, pairs(healthy, lambda call, place: (place,)))
-    assert decide(by_place).cause != Kind.HEALTHY
+    by_place = [decide(measure(job.true, pairs(job.true, lambda call, place: (place,)))) for job in stragglers]
+    assert sum(told[:2] == job.answer[:2] for told, job in zip(by_place, stragglers, strict=True)) < len(SEEDS) / 2
 
 
 def test_a_rank_gets_the_job_and_not_the_answer():
@@ -98,6 +97,7 @@ def test_another_secret_gives_another_rank_to_blame():
 
 def test_a_job_that_can_not_be_clear_is_refused(monkeypatch):
     monkeypatch.setattr(planted, "is_clear", lambda measured, kind: False)
+    monkeypatch.setattr(planted, "TRIES", 2)
     with pytest.raises(RuntimeError, match="No clear job"):
         variant(Kind.HEALTHY, "never")
 

@@ -222,11 +222,25 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
         return []
     gone = list(job.missing)
     waits = [g for g in groups.values() if set(gone) & set(g.members) and _waiting(g)]
+    # where all other members wait in one call, the member without a file is the one that did not come
+    awaited = {r for g in waits for r in set(gone) & set(g.members) if _all_wait(g, gone)}
     words = f"There is no dump of {name_ranks(gone)}."
+    if len(gone) > 1 and len(awaited) == 1:
+        words = f"There is no dump of {name_ranks(gone)}, and the other ranks wait for rank {min(awaited)}."
+        gone = sorted(awaited)
     tail = _waiting(waits[0]) if waits else "no other rank waits for it in a call of its files"
     evidence = f"{NO_FILE}: look how {'it' if len(gone) == 1 else 'they'} ended; {tail}"
     lone = gone[0] if len(gone) == 1 else None
     return [(1 if waits else 6, Cause(words, evidence, None, 0.85 if waits else 0.4, "missing_rank", lone))]
+
+
+def _all_wait(group: _Group, gone: Sequence[int]) -> bool:
+    """Whether only one member of the group has no file, and all others wait in the group's last call."""
+    rest = [rank for rank in group.members if rank not in gone]
+    last = {rank: max(group.calls[rank]) for rank in rest if group.calls.get(rank)}
+    if len(rest) != len(group.members) - 1 or len(last) != len(rest) or len(set(last.values())) != 1:
+        return False
+    return all(group.calls[rank][seq].state != "completed" for rank, seq in last.items())
 
 
 def _from_ras(job: Job) -> tuple[Cause, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from allranks.profiles.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.profiles.causes import Seen, causes
 from allranks.profiles.job import Cause, Job
+from allranks.profiles.leading import leading
 from allranks.profiles.matching import Matching, match
 from allranks.profiles.phrases import ms, percent, size
 from allranks.profiles.reading import read
@@ -138,7 +139,9 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     matching = match(job)
     times = tuple(t for t in map(rank_times, job.records) if t is not None)
     rows = tuple(collectives(job, matching))
-    return Explanation(job, matching, times, rows, tuple(causes(Seen(job, matching, times, rows))))
+    return Explanation(
+        job, matching, times, rows, tuple(leading(job, matching, causes(Seen(job, matching, times, rows))))
+    )
 
 
 def _ranks(ranks: Sequence[int]) -> str:

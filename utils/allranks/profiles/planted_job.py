@@ -17,7 +17,9 @@ def as_job(job: dict[str, Any]) -> Job:
     """
     hung = any(call["end_us"] is None for file in job["files"] for call in file["calls"])
     source = "flight recorder" if hung else "kineto"
-    return Job(tuple(_record(file, job["world_size"], source) for file in sorted(job["files"], key=lambda f: f["rank"])))
+    return Job(
+        tuple(_record(file, job["world_size"], source) for file in sorted(job["files"], key=lambda f: f["rank"]))
+    )
 
 
 def _record(file: dict[str, Any], world_size: int, source: str) -> RankRecord:

@@ -17,7 +17,9 @@ FILES = sorted(FOLDER.glob("*.json*")) if FOLDER.is_dir() else []
 def reference() -> dict[str, list[float]]:
     """Overlap in percent, idle, compute, other and span in microseconds, from the tables of the folder's README."""
     text = (FOLDER / "README.md").read_text() if (FOLDER / "README.md").is_file() else ""
-    rows = re.findall(r"^\| *(\w+) *\| *([\d.]+) % *\| *([\d,]+) *\| *([\d,]+) *\| *([\d,]+) *\| *([\d,]+) *\|", text, re.M)
+    rows = re.findall(
+        r"^\| *(\w+) *\| *([\d.]+) % *\| *([\d,]+) *\| *([\d,]+) *\| *([\d,]+) *\| *([\d,]+) *\|", text, re.M
+    )
     return {name: [float(v.replace(",", "")) for v in values] for name, *values in rows}
 
 

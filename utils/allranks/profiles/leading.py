@@ -35,7 +35,9 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
     span_us = sum(_span(r) for r in job.records) / len(job.records)
     kind = Kind(told.cause)
     if kind is Kind.HEALTHY:
-        most = max((c.saves_s or 0.0 for c in found), default=0.0)
+        # ranks that wait for each other a little each add up; they count by the time that they really wait
+        most = max((c.saves_s or 0.0 for c in found if c.kind != "imbalance"), default=0.0)
+        most = max(most, _waiting_us(plain) / len(job.records) / 1e6)
         if any(c.kind == "healthy" for c in found) or most * 1e6 > LIMITS[Kind.STRAGGLER].at * span_us:
             return list(found)
         return [_healthy(measured, most, span_us), *found]
@@ -49,6 +51,13 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
 def _follows(cause: Cause, root: Kind) -> bool:
     """Whether a cause only tells again what the root says: that ranks wait, without saying for whom."""
     return cause.kind == "imbalance" or (cause.kind == root.name.lower() and cause.rank is None)
+
+
+def _waiting_us(plain: dict[str, Any]) -> float:
+    """How long all ranks together wait in their calls for the last one to come."""
+    whole = [calls for calls in pairs(plain).values() if len(calls) == len(next(iter(calls.values()))["ranks"])]
+    starts = [[call["start_us"] for call in calls.values()] for calls in whole]
+    return float(sum(max(several) - at for several in starts for at in several))
 
 
 def _span(record: RankRecord) -> float:

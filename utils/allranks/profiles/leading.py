@@ -38,7 +38,7 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
         # ranks that wait for each other a little each add up; they count by the time that they really wait
         most = max((c.saves_s or 0.0 for c in found if c.kind != "imbalance"), default=0.0)
         most = max(most, _waiting_us(plain) / len(job.records) / 1e6)
-        if any(c.kind == "healthy" for c in found) or most * 1e6 > LIMITS[Kind.STRAGGLER].at * span_us:
+        if any(c.kind == "healthy" for c in found) or most * 1e6 > LIMITS[Kind.NO_OVERLAP].at * span_us:
             return list(found)
         return [_healthy(measured, most, span_us), *found]
     rank = None if told.blamed == NOBODY else told.blamed
@@ -66,12 +66,15 @@ def _span(record: RankRecord) -> float:
 
 def _plain(job: Job, matching: Matching) -> dict[str, Any] | None:
     """The job as lab 11 has it, on one clock; None if a file does not say enough for that."""
+    # a profile has no numbers of calls: those of the matching count
+    numbers = {id(call): one.seq for one in matching.matches for call in one.calls.values()}
     files = []
     for record in job.records:
         clock = matching.clocks.get(record.rank, Clock())
         if not clock.known or record.rank_from == "unknown":
             return None
-        calls = [_call(c, clock) for c in record.calls if c.op not in ("send", "recv")]
+        told = [c for c in record.calls if c.op not in ("send", "recv")]
+        calls = [_call(c, clock, numbers.get(id(c), -1 - place)) for place, c in enumerate(told)]
         if any(call is None for call in calls):
             return None
         work = [[clock.at(start), clock.at(end)] for start, end in record.compute]
@@ -83,8 +86,8 @@ def _plain(job: Job, matching: Matching) -> dict[str, Any] | None:
     return plain if whole >= LEAST_WHOLE else None
 
 
-def _call(call: Call, clock: Clock) -> dict[str, Any] | None:
-    if call.start_us is None or call.end_us is None or call.group is None or call.seq is None or not call.group_ranks:
+def _call(call: Call, clock: Clock, number: int) -> dict[str, Any] | None:
+    if call.start_us is None or call.end_us is None or call.group is None or not call.group_ranks:
         return None
     into, out = _nbytes(call, call.in_elements), _nbytes(call, call.out_elements)
     if into is None or out is None:
@@ -93,7 +96,7 @@ def _call(call: Call, clock: Clock) -> dict[str, Any] | None:
         "op": call.op,
         "group": call.group,
         "ranks": call.group_ranks,
-        "seq": call.seq,
+        "seq": number,
         "start_us": clock.at(call.start_us),
         "end_us": clock.at(call.end_us),
         "in_bytes": into,

@@ -16,7 +16,7 @@ def as_job(job: dict[str, Any]) -> Job:
     (0,)
     """
     hung = any(call["end_us"] is None for file in job["files"] for call in file["calls"])
-    source = "flight recorder" if hung else "kineto"
+    source = "flight recorder" if hung else "trace"  # both have the numbers that the program gave its calls
     return Job(
         tuple(_record(file, job["world_size"], source) for file in sorted(job["files"], key=lambda f: f["rank"]))
     )

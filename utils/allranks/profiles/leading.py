@@ -17,6 +17,7 @@ from allranks.profiles.planted_measure import LIMITS, NOBODY, Diagnosis, Figure,
 
 __all__ = ["leading"]
 
+_ORDER = [kind.name.lower() for kind in LIMITS]
 LEAST_WHOLE = 8  # of collectives with the files of all ranks: fewer don't show a pattern
 DTYPE_NBYTES = 4
 
@@ -42,6 +43,8 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
             return list(found)
         return [_healthy(measured, most, span_us), *found]
     rank = None if told.blamed == NOBODY else told.blamed
+    if found and found[0].kind in _ORDER[: _ORDER.index(kind.name.lower())]:
+        return list(found)  # what leads already is nearer to the root
     same = [c for c in found if c.kind == kind.name.lower() and c.rank == rank]
     first = same[0] if same else _cause(told, measured.figures[kind], measured, plain)
     rest = [c for c in found if c is not first and c.kind != "healthy" and not _follows(c, kind)]

@@ -35,7 +35,7 @@ def shared(one: Sequence[Interval], other: Sequence[Interval]) -> float:
     """How long both of two merged lists of intervals run at once.
 
     >>> shared([(0, 4), (6, 9)], [(3, 7)])
-    2
+    2.0
     """
     total, i, j = 0.0, 0, 0
     while i < len(one) and j < len(other):
@@ -77,14 +77,14 @@ class RankTimes:
 
 
 def rank_times(record: RankRecord) -> RankTimes | None:
-    """The figures of one rank, or None if its file has no times.
+    """The figures of one rank, or None if its file does not say when the rank computed.
 
     >>> work = RankRecord(0, "", "kineto", compute=((0, 4),), communication=((3, 6),), span=(0, 10))
     >>> found = rank_times(work)
     >>> found.exposed_us, found.idle_us, round(found.overlap, 3)
     (2.0, 4.0, 0.333)
     """
-    if record.span is None:
+    if record.span is None or record.source not in ("kineto", "trace"):
         return None
     both = shared(record.compute, record.communication)
     talk = length(record.communication)

@@ -32,8 +32,11 @@ class Seen:
 
     @property
     def span_us(self) -> float:
-        """The time that the figures cover: the mean of the ranks."""
-        return sum(t.span_us for t in self.times) / len(self.times) if self.times else 0.0
+        """The time that the figures cover: the mean of the ranks; without figures, from the first call to the last."""
+        if self.times:
+            return sum(t.span_us for t in self.times) / len(self.times)
+        spans = [r.span[1] - r.span[0] for r in self.job.records if r.span is not None]
+        return max(spans, default=0.0)
 
     @property
     def alone(self) -> bool:
@@ -51,8 +54,9 @@ def causes(seen: Seen) -> list[Cause]:
     >>> [c.kind for c in causes(Seen(Job(()), Matching((), {}), (), ()))]
     ['no_times']
     """
-    if not seen.times or seen.span_us <= 0:
-        return [Cause("The files have no times.", "no event lasts longer than nothing", None, 1.0, "no_times")]
+    if seen.span_us <= 0:
+        words = "What the files have in common does not differ between the ranks, and they have no times that would say more."
+        return [Cause("The files do not say what costs the time.", words, None, 0.5, "no_times")]
     if not seen.rows and not any(t.communication_us for t in seen.times):
         found = [
             Cause(
@@ -395,6 +399,8 @@ def _waiting(seen: Seen) -> Iterable[Cause]:
 
 
 def _idle(seen: Seen) -> Iterable[Cause]:
+    if not seen.times:
+        return
     on_gpu = all(r.facts.get("on_gpu") for r in seen.job.records)
     least = min(t.idle_us / t.span_us for t in seen.times if t.span_us)
     if least < (0.25 if on_gpu else 0.5):
@@ -421,7 +427,7 @@ def _idle(seen: Seen) -> Iterable[Cause]:
 def _absent(seen: Seen) -> Iterable[Cause]:
     """Most ranks wrote a file, and some did not: a clue."""
     missing, world = seen.job.missing, seen.job.world_size or 0
-    if not missing or len(missing) > 0.3 * world:
+    if not missing or len(missing) >= 0.5 * world or len(seen.job.records) < 2:
         return
     names = ", ".join(map(str, missing))
     yield Cause(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
 from allranks.profiles.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.profiles.causes import Seen, causes
+from allranks.profiles.desync import desync
 from allranks.profiles.job import Cause, Job
 from allranks.profiles.matching import Matching, match
 from allranks.profiles.phrases import ms, percent, size
@@ -18,6 +19,7 @@ from allranks.profiles.reading import read
 
 __all__ = ["Explanation", "explain"]
 
+TIMED = ("kineto", "trace", "nccl inspector")
 WIDTH = 100
 ROWS = 10  # of the collectives, in the text
 
@@ -29,7 +31,7 @@ class Explanation:
     Printed, it is a report; `to_dict` gives what `allranks explain --json` prints. docs/explain.md defines each figure.
 
     >>> from allranks.profiles import Job, RankRecord
-    >>> explain(Job((RankRecord(0, "a.json", "kineto", span=(0, 10)),))).causes[0].kind
+    >>> explain(Job((RankRecord(0, "a.json", "kineto", compute=((0, 9),), span=(0, 10)),))).causes[0].kind
     'no_communication'
     """
 
@@ -76,7 +78,7 @@ class Explanation:
         }
 
     def _timed(self) -> list[Any]:
-        return [r for r in self.job.records if r.span is not None]
+        return [r for r in self.job.records if rank_times(r) is not None]
 
     def text(self) -> str:
         """The report."""
@@ -135,10 +137,16 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     allranks.profiles.job.ProfileError: there is no file /nowhere
     """
     job = job if isinstance(job, Job) else read(job)
-    matching = match(job)
-    times = tuple(t for t in map(rank_times, job.records) if t is not None)
-    rows = tuple(collectives(job, matching))
-    return Explanation(job, matching, times, rows, tuple(causes(Seen(job, matching, times, rows))))
+    # a flight recorder's times are those at which a watchdog looked
+    timed = replace(job, records=tuple(r for r in job.records if r.source in TIMED))
+    matching = match(timed)
+    times = tuple(t for t in map(rank_times, timed.records) if t is not None)
+    rows = tuple(collectives(timed if timed.records else job, matching))
+    stopped = desync(job)
+    found = causes(Seen(timed, matching, times, rows)) if timed.records or not stopped else []
+    if stopped:
+        found = [c for c in found if c.kind not in ("healthy", "missing_rank")]
+    return Explanation(job, matching, times, rows, (*stopped, *found))
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -39,7 +39,7 @@ def read(path: Path) -> list[RankRecord]:
 
     >>> read(Path("/nowhere.json"))
     Traceback (most recent call last):
-    FileNotFoundError: ...
+    FileNotFoundError: [Errno 2] No such file or directory: '/nowhere.json'
     """
     file = EventFile(path)
     events = _Events()

@@ -37,7 +37,9 @@ def lanes(job: Job, matching: Matching | None = None, waits: bool = False) -> Tr
             if call.start_us is None or call.end_us is None:
                 continue
             start, end = at(call.start_us), at(call.end_us)
-            group, seq, come = numbers.get(id(call), (call.group, call.seq, start))
+            # among several ranks, a call that matches none has no number that could be another's
+            own = call.seq if len(job.records) == 1 else None
+            group, seq, come = numbers.get(id(call), (call.group, own, start))
             come = min(max(come, start), end)
             peer = call.peer if call.peer is not None and call.peer < ranks else None
             if waits and come > start:

@@ -8,8 +8,9 @@ so that its ends are close together, and the ends of matched collectives align t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from allranks.profiles.job import Call, Job, RankRecord
@@ -122,8 +123,11 @@ def match(job: Job) -> Matching:
             pools[None if unnamed else call.group].setdefault(rank, []).append(call)
     linked: dict[tuple[int, int], Pairs] = defaultdict(list)
     sets: list[dict[int, Call]] = []
+    # a profile has no numbers: its reader counts; the other formats have the program's own
+    numbered = all(r.source != "kineto" for r in records.values())
     for pool in pools.values():
-        sets += _sets(pool, linked)
+        by_number = numbered and all(c.seq is not None for calls in pool.values() for c in calls)
+        sets += _sets(pool, linked, by_number, lambda a, b: _one_host(records[a], records[b]))
     clocks, notes = _clocks(records, linked)
     found = [_match(calls, clocks) for calls in sets if len(calls) > 1]
     found.sort(key=lambda m: min(m.start_us.values()))
@@ -134,13 +138,22 @@ def _timed(call: Call) -> bool:
     return call.start_us is not None and call.end_us is not None and call.op not in PAIRWISE
 
 
-def _sets(pool: dict[int, list[Call]], linked: dict[tuple[int, int], Pairs]) -> Iterator[dict[int, Call]]:
+def _sets(
+    pool: dict[int, list[Call]],
+    linked: dict[tuple[int, int], Pairs],
+    numbered: bool,
+    one_clock: Callable[[int, int], bool],
+) -> Iterator[dict[int, Call]]:
     """The collectives in the calls of one group, as sets of calls; `linked` gets the pairs of each two ranks."""
     open_calls = {rank: sorted(calls, key=lambda c: c.start_us or 0.0) for rank, calls in sorted(pool.items())}
     for rank, mine in open_calls.items():
         found: dict[int, dict[int, Call]] = {id(call): {rank: call} for call in mine}
         for other in [r for r in open_calls if r > rank]:
-            pairs = _paired(mine, open_calls[other])
+            pairs = (
+                _by_number(mine, open_calls[other])
+                if numbered
+                else _paired(mine, open_calls[other], one_clock(rank, other))
+            )
             linked[rank, other] += pairs
             taken = set()
             for here, there in pairs:
@@ -173,7 +186,7 @@ def _spread(values: Sequence[float]) -> float:
     return median(abs(v - middle) for v in values)
 
 
-def _paired(mine: list[Call], theirs: list[Call]) -> Pairs:
+def _paired(mine: list[Call], theirs: list[Call], one_clock: bool) -> Pairs:
     """The calls of two ranks in one group that are one collective."""
     best: tuple[float, int] | None = None
     for shift in sorted(range(-SHIFTS, SHIFTS + 1), key=abs):
@@ -184,7 +197,9 @@ def _paired(mine: list[Call], theirs: list[Call]) -> Pairs:
         if not enough or not all(_same(a, b) for a, b in pairs):
             continue
         apart = _apart(pairs)
-        spread = _spread(apart) if len(apart) > 1 else 0.0
+        # on two clocks, from call to call: a clock may be ahead, drift, or step once
+        scatter = [abs(b - a) for a, b in pairwise(apart)] if not one_clock else [abs(d) for d in apart]
+        spread = median(scatter) if scatter else 0.0
         # another shift must be much better than the plain order: ends differ by chance too
         if best is None or spread < 0.3 * best[0] - 20:
             best = (spread, shift)
@@ -193,6 +208,11 @@ def _paired(mine: list[Call], theirs: list[Call]) -> Pairs:
         if all(_same(a, b) for a, b in whole):
             return whole
     return _by_ends(mine, theirs)
+
+
+def _by_number(mine: list[Call], theirs: list[Call]) -> Pairs:
+    there = {call.seq: call for call in theirs}
+    return [(call, there[call.seq]) for call in mine if call.seq in there]
 
 
 def _shifted(mine: list[Call], theirs: list[Call], shift: int) -> Pairs:

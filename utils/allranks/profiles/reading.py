@@ -87,12 +87,15 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 
 def _read_all(files: list[Path]) -> Iterable[Found]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    workers = min(cores, len(files), 8)
+    workers = min(_cores(), len(files), 8)
     if workers < 2 or sys.platform == "emscripten" or sum(f.stat().st_size for f in files) < PARALLEL_FROM:
         return [read_file(path) for path in files]
     with ThreadPoolExecutor(workers) as pool:  # each thread only waits for its process
         return list(pool.map(_read_in_process, files))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def _read_in_process(path: Path) -> Found:

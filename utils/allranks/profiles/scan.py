@@ -65,7 +65,7 @@ def head_of(path: Path, size: int = 1 << 16) -> bytes:
 
     >>> head_of(Path("/nowhere"))
     Traceback (most recent call last):
-    FileNotFoundError: ...
+    FileNotFoundError: [Errno 2] No such file or directory: '/nowhere'
     """
     with path.open("rb") as file:
         source, found = _Bytes(file), b""

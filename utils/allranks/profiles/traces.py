@@ -21,7 +21,7 @@ def read(path: Path) -> list[RankRecord]:
 
     >>> read(Path("/nowhere.json"))
     Traceback (most recent call last):
-    FileNotFoundError: ...
+    FileNotFoundError: [Errno 2] No such file or directory: '/nowhere.json'
     """
     try:
         trace = Trace.load(path)

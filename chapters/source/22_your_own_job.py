@@ -336,7 +336,7 @@ profiles.explain(profiles.read(mine))
 # Not yet: each file has the *last* 2000 calls of its rank, of all groups. Compare entries of one group with the same number.
 # </details>
 #
-# <details><summary>3. On a GPU, the sum of all `nccl:all_reduce` events on the CPU's threads is 3 ms a step. Is communication cheap?</summary>
+# <details><summary>3. On a GPU, the sum of all <code>nccl:all_reduce</code> events on the CPU's threads is 3 ms a step. Is communication cheap?</summary>
 #
 # These events show how long the CPU needed to queue the calls. The kernels show how long they took.
 # </details>

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from allranks.profiles.analysis import Collective, RankTimes, length, shared
 from allranks.profiles.job import Call, Cause, Job, merged
-from allranks.profiles.matching import ALL_WAIT, Match, Matching
+from allranks.profiles.matching import ALL_WAIT, Matching
 from allranks.profiles.phrases import gigabytes, many, ms, percent, size
 
 __all__ = ["Seen", "causes"]
@@ -69,75 +69,103 @@ def causes(seen: Seen) -> list[Cause]:
         found = [*straggling, *tiny, *_slow_link(seen), *_skewed(seen), *_waiting(seen)]
         found += _no_overlap(seen, sum(c.saves_s or 0.0 for c in tiny))
     found += [*_idle(seen), *_absent(seen)]
+    found = _folded(found)
     worth = [c for c in found if c.saves_s is None or c.saves_s * 1e6 >= WORTH * seen.span_us]
-    worth.sort(key=lambda c: -(c.saves_s or 0.0) * c.sure)
+    most = max(((c.saves_s or 0.0) * c.sure for c in worth), default=0.0)
+
+    def place(cause: Cause) -> tuple[int, float]:
+        weight = (cause.saves_s or 0.0) * cause.sure
+        root = cause.kind in ROOTS and cause.sure >= 0.6 and weight >= 0.3 * most
+        return (ROOTS.index(cause.kind) if root else len(ROOTS)), -weight
+
+    worth.sort(key=place)
     return worth if any(c.saves_s for c in worth) or not seen.rows else [_healthy(seen), *worth]
 
 
-def _own_lateness(seen: Seen) -> tuple[dict[int, float], dict[int, int], int]:
-    """For each rank: how much it came later than the next, for its own reason; how often; and of how many collectives.
+# these bring about the signs of the others, so that they are told first unless they cost little beside them
+ROOTS = ("skewed_all_to_all", "wrong_interface", "straggler", "tiny_calls")
 
-    A rank that was itself held up in another group's collective is not to blame: what counts is how much longer than the others
-    it took since its last call.
-    """
-    ends: dict[int, float] = {}
-    late: dict[int, float] = defaultdict(float)
-    often: dict[int, int] = defaultdict(int)
-    counted = 0
-    unsure = max((c.uncertain_us for c in seen.matching.clocks.values()), default=0.0)
+
+def _folded(found: list[Cause]) -> list[Cause]:
+    """A rank with more bytes than the others also comes last: that is one cause, and what both would gain."""
+    skewed = next((c for c in found if c.kind == "skewed_all_to_all" and c.rank is not None), None)
+    same = next((c for c in found if c.kind == "straggler" and skewed and c.rank == skewed.rank), None)
+    if skewed is None or same is None:
+        return found
+    both = replace(
+        skewed, saves_s=(skewed.saves_s or 0.0) + (same.saves_s or 0.0), evidence=f"{skewed.evidence} {same.evidence}"
+    )
+    return [both if c is skewed else c for c in found if c is not same]
+
+
+def _waited(seen: Seen) -> dict[int, float]:
+    """For each rank, how long it waited in collectives for the last to come, and did not compute meanwhile."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    unsure = _unsure(seen)
     for one in seen.matching.matches:
         if one.op in ALL_WAIT:
-            counted += 1
-            gaps = {r: at - ends[r] for r, at in one.start_us.items() if r in ends}
-            last, by = one.last, one.late_us
-            if last in gaps and len(gaps) > 1:
-                by = min(by, gaps[last] - median(g for r, g in gaps.items() if r != last))
-            if by > max(LATE_US, unsure):
-                late[last] += by
-                often[last] += 1
-        for rank, end in one.end_us.items():
-            ends[rank] = max(end, ends.get(rank, end))
-    return late, often, counted
+            for rank, waited in one.waited_us.items():
+                start = one.calls[rank].start_us or 0.0
+                found.setdefault(rank, []).append((start, start + (waited if waited > unsure else 0.0)))
+    compute = {r.rank: r.compute for r in seen.job.records}
+    waits = {rank: merged(intervals) for rank, intervals in found.items()}
+    return {rank: length(w) - shared(w, compute[rank]) for rank, w in waits.items()}
+
+
+def _unsure(seen: Seen) -> float:
+    """Microseconds below which nobody is late."""
+    return max([LATE_US, *(c.uncertain_us for c in seen.matching.clocks.values())])
 
 
 def _straggler(seen: Seen) -> Iterable[Cause]:
-    late, often, counted = _own_lateness(seen)
-    total = sum(late.values())
-    if total < WORTH * seen.span_us:
+    """The rank that waits least of all with whom it has collectives: nobody is left to wait for.
+
+    Who comes last in one collective may have been held up in another group's by the real straggler; that rank has waited there.
+    """
+    waited = _waited(seen)
+    if len(waited) < 2 or max(waited.values()) < WORTH * seen.span_us:
         return
+    peers: dict[int, set[int]] = defaultdict(set)
+    often: dict[int, int] = defaultdict(int)
+    late: dict[int, float] = defaultdict(float)
+    for one in seen.matching.matches:
+        for rank in one.calls:
+            peers[rank] |= set(one.calls) - {rank}
+        if one.op in ALL_WAIT and one.late_us > _unsure(seen):
+            often[one.last] += 1
+            late[one.last] += one.late_us
+    gain = {r: min(waited[p] for p in peers[r] & set(waited)) - w for r, w in waited.items() if peers[r] & set(waited)}
+    rank = max(gain, key=lambda r: gain[r])
+    counted = sum(1 for m in seen.matching.matches if m.op in ALL_WAIT and rank in m.calls)
+    others = median(w for r, w in waited.items() if r in peers[rank])
     ranks = sorted({r for m in seen.matching.matches for r in m.calls})
     rank = max(late, key=lambda r: late[r])
-    share = late[rank] / total
     unknown = [r for r in seen.job.missing if r not in ranks]
     if len(unknown) > len(ranks):
-        yield _later_of_few(late, often, counted, len(unknown))
+        yield _later_of_few(late, often, len(seen.matching.matches), len(unknown))
         return
     among = f" of the {len(ranks)} ranks whose files are here" if unknown else ""
-    if share < (0.75 if len(ranks) == 2 else 0.6) or often[rank] < 2:
-        words = ", ".join(f"rank {r} {ms(late[r])}" for r in sorted(late, key=lambda r: -late[r])[:4])
-        yield Cause(
-            f"The ranks wait for each other, and no one{among} is to blame.",
-            f"In {counted:,} collectives, those who came last cost the others {ms(total)}: {words}.",
-            total / 1e6, 0.5 if unknown else 0.7, "imbalance",
-        )  # fmt: skip
+    if gain[rank] < max(WORTH * seen.span_us, 0.5 * others):
+        mean = sum(waited.values()) / len(waited)
+        if mean > 4 * WORTH * seen.span_us:
+            words = ", ".join(f"rank {r} {ms(waited[r])}" for r in sorted(waited)[:8])
+            yield Cause(
+                f"The ranks wait for each other, and no one{among} is to blame.",
+                f"In collectives they waited for the last to come, and did not compute meanwhile: {words} of {ms(seen.span_us)}.",
+                min(waited.values()) / 1e6, 0.5 if unknown else 0.6, "imbalance",
+            )  # fmt: skip
         return
-    calls = {r: median(m.end_us[r] - m.start_us[r] for m in seen.matching.matches if r in m.calls) for r in ranks}
-    others = median(calls[r] for r in ranks if r != rank)
-    shortest = "the shortest" if calls[rank] == min(calls.values()) else "short"
+    calls = {r: median(m.end_us[r] - m.start_us[r] for m in seen.matching.matches if r in m.calls) for r in waited}
+    typical = median(calls[r] for r in calls if r != rank)
+    shorter = f"; its own calls are shorter ({ms(calls[rank])} in the median, {ms(typical)} on the others)"
     evidence = (
-        f"Rank {rank} comes last in {often[rank]:,} of {counted:,} collectives, in all {ms(late[rank])} after the others; "
-        f"its own calls are {shortest} ({ms(calls[rank])} in the median, {ms(others)} on the others), because nobody is left "
-        f"to wait for. {_why_late(seen, rank)}"
+        f"Rank {rank} comes last in {often[rank]:,} of {counted:,} collectives, and waits for {ms(waited[rank])} in all, the others "
+        f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: nobody is left for whom it could wait. "
+        f"{_why_late(seen, rank)}"
     )
-    sure = min(0.95, 0.5 + 0.45 * share) * (0.7 if unknown else 1.0)
-    yield Cause(
-        f"Rank {rank} is the straggler{among}: the others wait for it.",
-        evidence.strip(),
-        late[rank] / 1e6,
-        round(sure, 2),
-        "straggler",
-        rank,
-    )
+    sure = (0.95 - 0.4 * waited[rank] / others) * (0.7 if unknown else 1.0)
+    cause = f"Rank {rank} is the straggler{among}: the others wait for it."
+    yield Cause(cause, evidence.strip(), gain[rank] / 1e6, round(sure, 2), "straggler", rank)
 
 
 def _later_of_few(late: dict[int, float], often: dict[int, int], counted: int, unknown: int) -> Cause:
@@ -188,38 +216,41 @@ MANY = 20
 
 
 def _tiny(seen: Seen) -> Iterable[Cause]:
-    groups: dict[tuple[str, str | None], list[Collective]] = defaultdict(list)
-    for row in seen.rows:
-        groups[row.op, row.group].append(row)
-    for (op, group), rows in groups.items():
-        small = [r for r in rows if r.nbytes is not None and r.nbytes <= SMALL and r.time_us and r.call_us]
-        calls = sum(r.calls for r in small)
-        if calls < MANY or op in ("send", "recv", "barrier"):
+    """Many calls whose time is latency, operation by operation; counts and times are those of one rank, in the mean."""
+    ranks = max(1, len(seen.job.records))
+    matched = {id(c) for m in seen.matching.matches for c in m.calls.values()}
+    shortest = {(r.op, r.group, r.nbytes): r.shortest_us or 0.0 for r in seen.rows}
+    for op in sorted({r.op for r in seen.rows} - {"send", "recv", "barrier", "unknown"}):
+        small = [
+            c
+            for c in seen.job.calls
+            if c.op == op and c.nbytes is not None and c.nbytes <= SMALL and c.end_us is not None
+        ]
+        if len(small) < MANY * ranks:
             continue
-        cost = sum(r.moving_us if r.moving_us is not None else (r.shortest_us or 0.0) * r.calls for r in small)
-        nbytes = sum((r.nbytes or 0) * r.calls for r in small)
-        alpha, beta, fitted = _latency(rows, small)
+        ids = {id(c) for c in small}
+        cost = sum(m.moving_us for m in seen.matching.matches if m.op == op for c in m.calls.values() if id(c) in ids)
+        alone = [c for c in small if id(c) not in matched]
+        cost += sum(shortest.get((c.op, c.group, c.nbytes), c.duration_us or 0.0) for c in alone)
+        cost, nbytes, calls = cost / ranks, sum(c.nbytes or 0 for c in small) / ranks, round(len(small) / ranks)
+        rows = [r for r in seen.rows if r.op == op]
+        alpha, beta, fitted = _latency(rows)
         buckets = max(1, round(nbytes / BUCKET), max((t.steps for t in seen.times), default=0))
         after = buckets * alpha + nbytes * beta
-        mine = [
-            c for c in seen.job.calls if c.op == op and c.group == group and c.nbytes is not None and c.nbytes <= SMALL
-        ]
-        exposed = _exposed_share(seen, mine)
-        saves = max(0.0, cost - after) * exposed
-        where = f" in group {group}" if group and len(groups) > 1 else ""
+        exposed = _exposed_share(seen, small)
         evidence = (
-            f"The {calls:,} {many(op)}{where} of {size(nbytes / calls)} in the mean cost {ms(cost)} of {ms(seen.span_us)}; "
+            f"The {calls:,} {many(op)} of {size(nbytes / calls)} in the mean cost {ms(cost)} of {ms(seen.span_us)}; "
             f"in buckets of 25 MB about {ms(after)} by this job's own alpha ({alpha:,.0f} µs a call, {fitted})"
         )
         if exposed < 0.95:
             evidence += f"; {percent(1 - exposed)} of their time is hidden under compute"
         yield Cause(
-            f"Too many small calls: {calls:,} {many(op)}{where}.", evidence + ".", saves / 1e6,
-            0.85 if small[0].moving_us is not None else 0.6, "tiny_calls",
+            f"Too many small calls: {calls:,} {many(op)}.", evidence + ".", max(0.0, cost - after) * exposed / 1e6,
+            0.6 if len(alone) > len(small) / 2 else 0.85, "tiny_calls",
         )  # fmt: skip
 
 
-def _latency(rows: Sequence[Collective], small: Sequence[Collective]) -> tuple[float, float, str]:
+def _latency(rows: Sequence[Collective]) -> tuple[float, float, str]:
     """Microseconds a call and a byte, from the job's own calls, and how they were found."""
     points = [(float(r.nbytes), r.call_us) for r in rows if r.nbytes and r.call_us]
     low, high = min(points), max(points)
@@ -227,7 +258,7 @@ def _latency(rows: Sequence[Collective], small: Sequence[Collective]) -> tuple[f
         beta = (high[1] - low[1]) / (high[0] - low[0])
         return max(0.0, low[1] - beta * low[0]), beta, "fitted to its smallest and its largest calls"
     return (
-        min(r.call_us or 0.0 for r in small),
+        low[1],
         0.0,
         "what its smallest calls take; the time for the bytes is not in the file",
     )
@@ -242,7 +273,7 @@ def _no_overlap(seen: Seen, told_s: float) -> Iterable[Cause]:
     moves = sum(r.moving_us or 0.0 for r in seen.rows)
     moving = exposed * (moves / (waits + moves) if waits + moves else 1.0) - told_s * 1e6
     gain = min(moving, compute - hidden)
-    if hidden / talk > 0.5 or exposed < 0.05 * seen.span_us or gain <= 0:
+    if hidden / talk > 0.3 or exposed < 0.05 * seen.span_us or gain <= 0:
         return
     nothing = "Nothing" if hidden < 0.02 * talk else f"Only {percent(hidden / talk)}"
     yield Cause(
@@ -258,9 +289,11 @@ LARGE = 1 << 20
 
 
 def _slow_link(seen: Seen) -> Iterable[Cause]:
-    large = [r for r in seen.rows if (r.nbytes or 0) >= LARGE and r.busbw_gb_per_s and r.moving_us]
-    if not large:
+    by_rank = list(_slow_rank(seen))
+    if by_rank:
+        yield from by_rank
         return
+    large = [r for r in seen.rows if (r.nbytes or 0) >= LARGE and r.busbw_gb_per_s and r.moving_us]
     best: dict[tuple[str, str | None], Collective] = {}
     for row in large:
         key = (row.op, row.group)
@@ -277,23 +310,53 @@ def _slow_link(seen: Seen) -> Iterable[Cause]:
                 time_us * (1 - mine / other) / 1e6, 0.8 if len(like) > 1 else 0.6, "wrong_interface",
             )  # fmt: skip
             return
-    row = max(best.values(), key=lambda b: b.busbw_gb_per_s or 0.0)
+    if large:
+        yield from _slow_device(large)
+
+
+def _slow_rank(seen: Seen) -> Iterable[Cause]:
+    """A rank whose groups' large calls are all slow, while those without it are fast."""
+    large = [
+        (set(m.calls), float(max(c.nbytes or 0 for c in m.calls.values())), m.moving_us)
+        for m in seen.matching.matches
+        if m.complete and max(c.nbytes or 0 for c in m.calls.values()) >= LARGE and m.moving_us > 0
+    ]
+    speeds: dict[int, tuple[float, float, float]] = {}
+    for rank in {r for ranks, _, _ in large for r in ranks}:
+        theirs, others = [x for x in large if rank in x[0]], [x for x in large if rank not in x[0]]
+        if theirs and others and len({frozenset(x[0]) for x in theirs}) > 1:
+            slow, fast = (sum(n for _, n, _ in part) / sum(us for _, _, us in part) for part in (theirs, others))
+            speeds[rank] = (fast / slow, slow / 1e3, sum(us for _, _, us in theirs))
+    ranked = sorted(speeds, key=lambda r: -speeds[r][0])
+    if len(ranked) < 2 or speeds[ranked[0]][0] < 2 or speeds[ranked[0]][0] < 1.25 * speeds[ranked[1]][0]:
+        return
+    ratio, slow_gb, time_us = speeds[ranked[0]]
+    yield Cause(
+        f"The link of rank {ranked[0]} is slow: a wrong interface?",
+        f"Large calls with it move {gigabytes(slow_gb)} after all ranks had come, those without it {gigabytes(slow_gb * ratio)}; for every "
+        "other rank the two are closer together.",
+        time_us * (1 - 1 / ratio) / 1e6, 0.85, "wrong_interface", ranked[0],
+    )  # fmt: skip
+
+
+def _slow_device(large: Sequence[Collective]) -> Iterable[Cause]:
+    """All large calls are slow, beside what the device or any network carries."""
+    row = max(large, key=lambda b: b.busbw_gb_per_s or 0.0)
     mine, link = row.busbw_gb_per_s or 0.0, row.link_gb_per_s
     time_us = sum(r.moving_us or 0.0 for r in large)
+    best = f"The best of the large calls, {row.op} of {size(row.nbytes)}, reaches a busbw of {gigabytes(mine)} after all ranks had come"
     if link is not None and mine < 0.15 * link:
         floor = sum((r.price_us or 0.0) * r.calls for r in large)
         yield Cause(
             "The bytes move far below what the GPUs' links inside a machine carry: a wrong interface?",
-            f"The best of the large calls, {row.op} of {size(row.nbytes)}, reaches a busbw of {gigabytes(mine)} after all ranks had come; "
-            f"the links of this GPU carry {gigabytes(link)}. The files do not say whether the ranks are on one machine; between "
+            f"{best}; the links of this GPU carry {gigabytes(link)}. The files do not say whether the ranks are on one machine; between "
             "machines a network card's bandwidth holds.",
             (time_us - floor) / 1e6, 0.5, "wrong_interface",
         )  # fmt: skip
     elif link is None and mine < 0.13:
         yield Cause(
             "The bytes move as over a link of 1 Gb/s or less: a wrong interface?",
-            f"The best of the large calls, {row.op} of {size(row.nbytes)}, reaches a busbw of {gigabytes(mine)} after all ranks had come; "
-            "1 Gb/s are 0.125 GB/s, and the loopback of one machine carries more.",
+            f"{best}; 1 Gb/s are 0.125 GB/s, and the loopback of one machine carries more.",
             time_us * (1 - mine / 1.25) / 1e6, 0.5, "wrong_interface",
         )  # fmt: skip
 
@@ -302,36 +365,23 @@ def _time_of(rows: Iterable[Collective], like: Collective) -> float:
     return sum(r.moving_us or 0.0 for r in rows if (r.op, r.group) == (like.op, like.group))
 
 
-def _loads(one: Match) -> dict[int, float]:
-    """The bytes that each rank sends or receives in an all_to_all, whichever is more; in elements where bytes are unknown."""
-    found = {}
-    for rank, call in one.calls.items():
-        known = [n for n in (call.in_elements, call.out_elements) if n is not None]
-        if known:
-            found[rank] = float(max(known))
-    return found
-
-
 def _skewed(seen: Seen) -> Iterable[Cause]:
-    factors: list[float] = []
-    cost = 0.0
-    heavy: dict[int, float] = defaultdict(float)
-    whole = True
-    for one in seen.matching.matches:
-        loads = _loads(one) if one.op == "all_to_all" else {}
-        mean = sum(loads.values()) / len(loads) if len(loads) > 1 else 0.0
-        if mean > 0:
-            factors.append(max(loads.values()) / mean)
-            cost += one.moving_us * (1 - 1 / factors[-1])
-            heavy[max(loads, key=lambda r: loads[r])] += one.moving_us
-            whole = whole and one.complete
-    if factors and median(factors) >= 1.3:
-        rank = max(heavy, key=lambda r: heavy[r])
+    loads: dict[int, float] = defaultdict(float)
+    moved = [m for m in seen.matching.matches if m.op == "all_to_all"]
+    for one in moved:
+        for rank, call in one.calls.items():
+            # whichever is more, what it sends or what it receives
+            loads[rank] += max(call.in_elements or 0, call.out_elements or 0)
+    mean = sum(loads.values()) / len(loads) if loads else 0.0
+    if mean and max(loads.values()) >= 1.5 * mean:
+        rank = max(loads, key=lambda r: loads[r])
+        factor = loads[rank] / mean
+        cost = sum(m.moving_us for m in moved if rank in m.calls) * (1 - 1 / factor)
         yield Cause(
             f"The all_to_alls are skewed: rank {rank} has the most to send or receive, and all wait for it.",
-            f"In {len(factors):,} all_to_alls the busiest rank moves {median(factors):.2f} times the mean in the median; evenly "
-            f"spread, the same bytes would take {ms(cost)} less.",
-            cost / 1e6, 0.85 if whole else 0.5, "skewed_all_to_all", rank,
+            f"In {len(moved):,} all_to_alls it moves {factor:.2f} times the mean of the ranks; evenly spread, the same bytes would take "
+            f"{ms(cost)} less, and the work on them would be even too.",
+            cost / 1e6, 0.85 if all(m.complete for m in moved) else 0.65, "skewed_all_to_all", rank,
         )  # fmt: skip
         return
     split = [

@@ -11,6 +11,7 @@
 
 # %% name="start_world"
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -40,6 +41,7 @@ world
 
 # %% name="training"
 def train(folder, late, steps=6):
+    os.environ["KINETO_LOG_LEVEL"] = "99"  # without the profiler's own messages
     rank = dist.get_rank()
     model, x = torch.nn.Linear(256, 256), torch.randn(64, 256)
     with profile():  # the first start takes long, and not on all ranks alike
@@ -334,7 +336,7 @@ profiles.explain(profiles.read(mine))
 # Not yet: each file has the *last* 2000 calls of its rank, of all groups. Compare entries of one group with the same number.
 # </details>
 #
-# <details><summary>3. On a GPU, the sum of all `nccl:all_reduce` events on the CPU's threads is 3 ms a step. Is communication cheap?</summary>
+# <details><summary>3. On a GPU, the sum of all <code>nccl:all_reduce</code> events on the CPU's threads is 3 ms a step. Is communication cheap?</summary>
 #
 # These events show how long the CPU needed to queue the calls. The kernels show how long they took.
 # </details>

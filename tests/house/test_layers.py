@@ -15,14 +15,14 @@ FLOORS = {
     1: ("errors", "extras", "notebook", "theme", "trace"),
     2: ("schedules", "topology", "engines"),
     3: ("cost", "simulator", "player", "plots", "pictures", "nccl_rules"),
-    4: ("wire", "world", "bench", "widgets"),
+    4: ("wire", "world", "bench", "profiles", "widgets"),
     5: ("checking", "magics", "doctor"),
     6: ("exercises", "verify"),
     7: ("cli",),
 }
 PLACE_OF = {room: (floor, place) for floor, rooms in FLOORS.items() for place, room in enumerate(rooms)}
 FRONT_DOOR = (8, 0)  # allranks/__init__.py opens onto every room; no room may go through it to one above
-WITHOUT_TORCH = ("errors", "trace", "topology", "schedules", "cost", "simulator", "pictures")
+WITHOUT_TORCH = ("errors", "trace", "topology", "schedules", "cost", "simulator", "pictures", "profiles")
 
 
 def rooms(package: Path) -> dict[str, list[Path]]:

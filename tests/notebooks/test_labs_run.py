@@ -85,6 +85,15 @@ SHOWN = {
         ],
         "run_repaired": ["rank 1: {'mirror': 20.0, 'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"],
     },
+    "lab11_your_own_job": {
+        "a_recorded_job": ["6 ranks, 6 files", "'op': 'all_reduce', 'group': '0'"],
+        "time_in_calls": ["the rank that was made slow: 4"],
+        "live_straggler": ["the shortest call is rank 1's"],
+        "on_recorded": [
+            f"{kind:18} {kind:18} rank"
+            for kind in ("straggler", "desync", "missing_rank", "tiny_calls", "no_overlap", "wrong_interface")
+        ],
+    },
 }
 
 

@@ -6,9 +6,11 @@ the grader read traces, and need not know which of these made them.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ __all__ = [
 KINDS = ("schedule", "wire", "live", "simulated")
 CLOCKS = ("step", "virtual", "wall")
 VERSION = 1
+# readers of other files, by what they read: a room above puts its own here, so that this one need not know it
+READERS: dict[str, Callable[..., Trace]] = {}
 
 
 class TraceError(CourseError, ValueError):
@@ -39,7 +43,8 @@ class Event:
     "compute", "wait", or the torch.distributed name of a collective. `chunks` are numbers of the trace's chunks;
     `offset` and `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `line` is the line of the program.
     `contrib` lists the ranks whose contributions the payload holds; a rank that was added twice is there twice. A send and
-    its receive have the same `match`; a send whose `match` no receive has was never received.
+    its receive have the same `match`; a send whose `match` no receive has was never received. `group` names the process group
+    of a collective, and `seq` is its number within that group: the calls of one collective on all ranks have the same two.
 
     >>> Event(0, "send", peer=1, nbytes=400, step=0, match=0).op
     'send'
@@ -59,6 +64,8 @@ class Event:
     contrib: tuple[int, ...] | None = None
     tag: int = 0
     label: str | None = None
+    group: str | None = None
+    seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +241,20 @@ class Trace:
     def load(cls, path: str | Path) -> Trace:
         """The trace that `save` wrote."""
         return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+
+    @classmethod
+    def from_profile(cls, *paths: str | os.PathLike[str]) -> Trace:
+        """The trace of a real job, from the files that its ranks wrote, or a folder of them: torch's profiles, and our own traces.
+
+        The calls of one collective have the same `group` and `seq`; the ranks' clocks are aligned. `allranks explain` says what
+        the files mean. Raises ProfileError, a CourseError.
+
+        >>> Trace.from_profile("/nowhere")
+        Traceback (most recent call last):
+        allranks.profiles.job.ProfileError: there is no file /nowhere
+        """
+        importlib.import_module("allranks.profiles")  # puts its reader into READERS
+        return READERS["profile"](*paths)
 
     def to_chrome(self, path: str | Path | None = None) -> dict[str, Any]:
         """The trace in the Trace Event Format, which Perfetto and chrome://tracing open; also written to `path` if given.

@@ -243,6 +243,8 @@ def _describe(arg: Arg) -> list:
             return ["function", arg.scale, arg.shift]
         case list() | tuple():
             return ["tuple" if isinstance(arg, tuple) else "list", [_describe(item) for item in arg]]
+        case dict():  # plain data, and much of it: a plain dict without what a subclass knows, pickled, which is quicker
+            return ["value", values.Pickled(dict(arg))]
     return ["value", arg]
 
 

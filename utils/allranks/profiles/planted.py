@@ -1,0 +1,111 @@
+"""Jobs with a fault planted in them: eight recorded on live ranks, and as many variants as there are seeds.
+
+`tools/record_jobs.py` records the eight and measures their noise: how much the same compute, and the same call, vary from
+step to step. A variant is a job of another layout, with other sizes, groups, clocks and another rank to blame; its noise is
+drawn from that of the recordings. The answer to a variant follows from its seed, so nobody can know it before.
+
+    job = variant(Kind.STRAGGLER, "some seed")
+    job["files"][0]["calls"][0]["op"], job.answer
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from copy import deepcopy
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from allranks.profiles.planted_measure import Diagnosis, Kind, decide, is_clear, measure
+from allranks.profiles.planted_plans import plan_of
+from allranks.profiles.planted_steps import Draw, Plan, simulate
+
+__all__ = ["PlantedJob", "recorded", "recordings", "variant"]
+
+RECORDINGS = Path(__file__).with_name("static") / "planted_jobs.json.gz"
+NOISE_WITHIN = (0.9, 1.15)  # more than this is the recording machine's other work
+TRIES = 60  # a variant that is too near a limit is drawn again
+
+
+class PlantedJob(dict[str, Any]):
+    """A job as lab 11 gives it, and what only the marking knows: the `answer`, and the job with one `true` clock.
+
+    >>> PlantedJob({"files": []}, Diagnosis(Kind.HEALTHY, -1, 0.0), {}).answer.blamed
+    -1
+    """
+
+    def __init__(self, job: dict[str, Any], answer: Diagnosis, true: dict[str, Any]) -> None:
+        super().__init__(job)
+        self.answer, self.true = answer, true
+        self.told: dict[Any, Diagnosis | None] = {}  # what each mistake would tell, once it is known
+
+
+@cache
+def recordings() -> dict[str, Any]:
+    """All that `tools/record_jobs.py` wrote: `made` says how, `jobs` are the eight, `noise` what varies in them.
+
+    >>> sorted(recordings())
+    ['jobs', 'made', 'noise']
+    """
+    with gzip.open(RECORDINGS, "rt", encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def recorded(kind: Kind) -> PlantedJob:
+    """The job of this kind that was recorded on live ranks; its clocks are shifted as if each half of the ranks were a host.
+
+    >>> recorded(Kind.HEALTHY).answer.cause.name
+    'HEALTHY'
+    """
+    true = deepcopy(recordings()["jobs"][kind.name.lower()])
+    shift = recordings()["made"]["shift_us"]
+    return PlantedJob(_on_clocks(true, shift), decide(measure(true)), true)
+
+
+@lru_cache(maxsize=128)  # a check of many answers draws the same jobs again and again
+def variant(kind: Kind, seed: str) -> PlantedJob:
+    """A job with this fault, drawn from the seed: the same on every machine. It is far from every limit of the contract.
+    Don't change it: the same object is given again.
+
+    >>> variant(Kind.STRAGGLER, "a") == variant(Kind.STRAGGLER, "a")
+    True
+    """
+    for attempt in range(TRIES):
+        draw = Draw(random.Random(f"{seed} {kind.name} {attempt}"))
+        plan = plan_of(kind, draw)
+        true = simulate(plan, draw, _noise())
+        measured = measure(true)
+        answer = decide(measured)
+        if is_clear(measured, kind) and answer.cause == kind and answer.blamed == plan.blamed:
+            return PlantedJob(_on_clocks(true, _shifts(plan, draw)), answer, true)
+    raise RuntimeError(f"No clear job of the kind {kind.name} in {TRIES} tries.")
+
+
+@cache
+def _noise() -> dict[str, list[float]]:
+    """The recordings' noise, with what is out of the ordinary cut off."""
+    low, high = NOISE_WITHIN
+    return {name: [min(max(x, low), high) for x in values] for name, values in recordings()["noise"].items()}
+
+
+def _shifts(plan: Plan, draw: Draw) -> dict[str, float]:
+    """How far each host's clock is from the true one, in microseconds: milliseconds apart, as without a time server."""
+    found: dict[str, float] = {}
+    for place, host in enumerate(draw.shuffled(sorted(set(plan.hosts)))):
+        found[host] = draw.between(2e6, 9e6) if not place else min(found.values()) - draw.between(20e3, 200e3)
+    return found
+
+
+def _on_clocks(true: dict[str, Any], shift_us: dict[str, float]) -> dict[str, Any]:
+    """The job with the times that each host's own clock gives, to a tenth of a microsecond."""
+    job = deepcopy(true)
+    for file in job["files"]:
+        by = shift_us[file["host"]]
+        for call in file["calls"]:
+            for name in ("start_us", "end_us"):
+                call[name] = None if call[name] is None else round(call[name] + by, 1)
+        file["compute"] = [[round(start + by, 1), round(end + by, 1)] for start, end in file["compute"]]
+    return job

@@ -1,0 +1,60 @@
+"""A planted job in the model that all readers of files share, so that `explain` can be asked about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allranks.profiles.job import Call, Job, RankRecord, merged
+
+__all__ = ["as_job"]
+
+
+def as_job(job: dict[str, Any]) -> Job:
+    """The job as files of its ranks would give it. A call that never ended is "started", as in a flight recorder's dump.
+
+    >>> as_job({"world_size": 2, "files": [{"rank": 1, "host": "a", "calls": [], "compute": [[0, 5]]}]}).missing
+    (0,)
+    """
+    hung = any(call["end_us"] is None for file in job["files"] for call in file["calls"])
+    source = "flight recorder" if hung else "trace"  # both have the numbers that the program gave its calls
+    return Job(
+        tuple(_record(file, job["world_size"], source) for file in sorted(job["files"], key=lambda f: f["rank"]))
+    )
+
+
+def _record(file: dict[str, Any], world_size: int, source: str) -> RankRecord:
+    calls = tuple(_call(file["rank"], call) for call in file["calls"])
+    compute = merged((start, end) for start, end in file["compute"])
+    talk = merged((c.start_us, c.end_us) for c in calls if c.start_us is not None and c.end_us is not None)
+    times = [t for interval in (*compute, *talk) for t in interval] + [c.start_us or 0.0 for c in calls]
+    return RankRecord(
+        file["rank"],
+        f"rank{file['rank']}.json",
+        source,
+        world_size,
+        calls,
+        compute=compute,
+        communication=talk,
+        span=(min(times), max(times)) if times else None,
+        groups={call["group"]: tuple(call["ranks"]) for call in file["calls"]},
+        facts={"host": file["host"], "backend": "nccl"},
+    )
+
+
+def _call(rank: int, call: dict[str, Any]) -> Call:
+    into, out = call["in_bytes"], call["out_bytes"]
+    return Call(
+        rank,
+        call["op"],
+        call["group"],
+        tuple(call["ranks"]),
+        len(call["ranks"]),
+        call["seq"],
+        call["start_us"],
+        call["end_us"],
+        into // 4,
+        out // 4,
+        out if call["op"] == "all_gather" else into,
+        "float32",
+        "started" if call["end_us"] is None else "completed",
+    )

@@ -1,0 +1,263 @@
+"""What the traces of a planted job show: the figures of lab 11's contract, and the first cause that they give.
+
+A job is plain data, as lab 11 describes it: {"world_size", "files"}, a file of each rank that wrote one. The figures are
+exact only if all files have one clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+__all__ = ["NOBODY", "Diagnosis", "Kind", "Measured", "decide", "is_clear", "measure", "pairs"]
+
+NOBODY = -1  # in place of a rank, where no single rank is to blame
+SMALL_NBYTES = 64 << 10  # a call with less is small
+LARGE_NBYTES = 1_000_000  # a call with so many tells a link's speed
+
+Plain = Mapping[str, Any]
+Pairs = dict[tuple[Any, ...], dict[int, Plain]]  # (group, number) -> the call of each rank
+
+
+class Kind(IntEnum):
+    """What can be wrong with a job; lab 11 lists the same with the same numbers.
+
+    >>> Kind.TINY_CALLS.name.lower()
+    'tiny_calls'
+    """
+
+    STRAGGLER = 1
+    DESYNC = 2
+    MISSING_RANK = 3
+    TINY_CALLS = 4
+    NO_OVERLAP = 5
+    WRONG_INTERFACE = 6
+    SKEWED_ALL_TO_ALL = 7
+    HEALTHY = 8
+
+
+class Diagnosis(NamedTuple):
+    """What the student's function returns.
+
+    >>> Diagnosis(Kind.HEALTHY, NOBODY, 0.0).blamed
+    -1
+    """
+
+    cause: int
+    blamed: int | None
+    evidence: float | None
+
+
+class Figure(NamedTuple):
+    """A figure, the rank that it is about, and the evidence that goes with it."""
+
+    value: float
+    rank: int
+    evidence: float
+
+
+class Limit(NamedTuple):
+    """A cause holds from `at` on. A planted job is below `clear_below` or above `clear_above`, never between."""
+
+    clear_below: float
+    at: float
+    clear_above: float
+
+
+# in the order in which they are asked: an earlier cause brings about the signs of the later ones
+LIMITS = {
+    Kind.SKEWED_ALL_TO_ALL: Limit(1.4, 2.0, 2.5),
+    Kind.WRONG_INTERFACE: Limit(1.5, 2.0, 3.0),
+    Kind.STRAGGLER: Limit(0.07, 0.15, 0.20),
+    Kind.TINY_CALLS: Limit(0.08, 0.20, 0.26),
+    Kind.NO_OVERLAP: Limit(0.12, 0.20, 0.26),
+}
+RECORDED_LIMITS = {kind: Limit(0.9 * limit.at, limit.at, 1.1 * limit.at) for kind, limit in LIMITS.items()}
+LITTLE_OVERLAP = 0.10  # less than so much of the communication is hidden: there is no overlap
+CLEAR_OVERLAP = (0.06, 0.25)
+
+
+class Measured(NamedTuple):
+    """All figures of one job. `hang` is the diagnosis of a job whose calls did not all end."""
+
+    hang: Diagnosis | None
+    figures: dict[Kind, Figure]
+    overlap: float
+
+
+def pairs(job: Plain, key: Callable[[Plain, int], tuple[Any, ...]] | None = None) -> Pairs:
+    """The calls that belong together: those of one group and one number.
+
+    >>> job = {"files": [{"rank": 0, "calls": [{"group": "0", "seq": 7}]}]}
+    >>> list(pairs(job))
+    [('0', 7)]
+    """
+    found: Pairs = {}
+    for file in job["files"]:
+        for place, call in enumerate(file["calls"]):
+            name = (call["group"], call["seq"]) if key is None else key(call, place)
+            found.setdefault(name, {})[file["rank"]] = call
+    return found
+
+
+def measure(job: Plain, matched: Pairs | None = None) -> Measured:
+    """The figures of a job whose files have one clock. `matched` pairs the calls in another way."""
+    matched = pairs(job) if matched is None else matched
+    ended = [call for file in job["files"] for call in file["calls"] if call["end_us"] is not None]
+    whole = [
+        calls
+        for calls in matched.values()
+        if len(calls) == len(next(iter(calls.values()))["ranks"])
+        and all(call["end_us"] is not None for call in calls.values())
+    ]
+    total = sum(_span(file) for file in job["files"]) or 1.0
+    exposed, hidden = _exposed_and_hidden(job)
+    figures = {
+        Kind.SKEWED_ALL_TO_ALL: _skew(job),
+        Kind.WRONG_INTERFACE: _slow_links(job, whole),
+        Kind.STRAGGLER: _waits(whole, total),
+        Kind.TINY_CALLS: _small_calls(whole, total),
+        Kind.NO_OVERLAP: Figure(exposed / total, NOBODY, exposed),
+    }
+    unfinished = len(ended) < sum(len(file["calls"]) for file in job["files"])
+    hang = _hang(job, matched) if unfinished else None
+    return Measured(hang, figures, hidden / (exposed + hidden) if exposed + hidden else 1.0)
+
+
+def decide(measured: Measured, without: Iterable[Kind] = ()) -> Diagnosis:
+    """The first cause that holds. `without` leaves some out."""
+    if measured.hang is not None:
+        return measured.hang
+    for kind, limit in LIMITS.items():
+        figure = measured.figures[kind]
+        if kind in without or figure.value < limit.at:
+            continue
+        if kind is not Kind.NO_OVERLAP or measured.overlap < LITTLE_OVERLAP:
+            return Diagnosis(kind, figure.rank, figure.evidence)
+    return Diagnosis(Kind.HEALTHY, NOBODY, 0.0)
+
+
+def is_clear(measured: Measured, kind: Kind, limits: Mapping[Kind, Limit] = LIMITS) -> bool:
+    """Whether nothing is near a limit: the cause is far above its own, and all causes asked before it far below theirs."""
+    if kind in (Kind.DESYNC, Kind.MISSING_RANK) or measured.hang is not None:
+        return measured.hang is not None and measured.hang.cause == kind
+    for asked, limit in limits.items():
+        value = measured.figures[asked].value
+        hides = asked is Kind.NO_OVERLAP and measured.overlap >= CLEAR_OVERLAP[1]
+        if asked is kind:
+            return value >= limit.clear_above and (asked is not Kind.NO_OVERLAP or measured.overlap <= CLEAR_OVERLAP[0])
+        if value > limit.clear_below and not hides:
+            return False
+    return True
+
+
+def _span(file: Plain) -> float:
+    times = [t for call in file["calls"] for t in (call["start_us"], call["end_us"]) if t is not None]
+    times += [t for interval in file["compute"] for t in interval]
+    return max(times) - min(times) if times else 0.0
+
+
+def nbytes_of(calls: Mapping[int, Plain]) -> int:
+    """The bytes of a call: the most that any of its ranks puts in or gets out."""
+    return max(int(max(call["in_bytes"], call["out_bytes"])) for call in calls.values())
+
+
+def _moving_us(calls: Mapping[int, Plain]) -> float:
+    """From the last rank's start to the last rank's end."""
+    return float(max(c["end_us"] for c in calls.values()) - max(c["start_us"] for c in calls.values()))
+
+
+def _skew(job: Plain) -> Figure:
+    loads = {
+        file["rank"]: sum(call["out_bytes"] for call in file["calls"] if call["op"] == "all_to_all")
+        for file in job["files"]
+    }
+    mean = sum(loads.values()) / max(len(loads), 1)
+    if not mean:
+        return Figure(0.0, NOBODY, 0.0)
+    hot = max(loads, key=lambda rank: loads[rank])
+    return Figure(loads[hot] / mean, hot, loads[hot] / mean)
+
+
+def _slow_links(job: Plain, whole: list[dict[int, Plain]]) -> Figure:
+    large = [(set(calls), nbytes_of(calls), _moving_us(calls)) for calls in whole if nbytes_of(calls) >= LARGE_NBYTES]
+
+    def speed(chosen: list[tuple[set[int], int, float]]) -> float:
+        return sum(n for _, n, _ in chosen) / max(sum(us for _, _, us in chosen), 1e-9)
+
+    best = Figure(0.0, NOBODY, 0.0)
+    for file in job["files"]:
+        rank = file["rank"]
+        theirs, others = [c for c in large if rank in c[0]], [c for c in large if rank not in c[0]]
+        if theirs and others and (ratio := speed(others) / max(speed(theirs), 1e-9)) > best.value:
+            best = Figure(ratio, rank, speed(theirs))
+    return best
+
+
+def _waits(whole: list[dict[int, Plain]], total: float) -> Figure:
+    lost: Counter[int] = Counter()
+    for calls in whole:
+        last = max(calls, key=lambda rank: calls[rank]["start_us"])
+        lost[last] += sum(calls[last]["start_us"] - call["start_us"] for call in calls.values())
+    if not lost:
+        return Figure(0.0, NOBODY, 0.0)
+    rank, us = lost.most_common(1)[0]
+    return Figure(us / total, rank, us)
+
+
+def _small_calls(whole: list[dict[int, Plain]], total: float) -> Figure:
+    small = [calls for calls in whole if nbytes_of(calls) < SMALL_NBYTES]
+    return Figure(sum(len(calls) * _moving_us(calls) for calls in small) / total, NOBODY, float(len(small)))
+
+
+def _union(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _exposed_and_hidden(job: Plain) -> tuple[float, float]:
+    """Microseconds of communication outside and inside of the same rank's compute, over all files."""
+    exposed = hidden = 0.0
+    for file in job["files"]:
+        talk = _union((c["start_us"], c["end_us"]) for c in file["calls"] if c["end_us"] is not None)
+        work = _union((start, end) for start, end in file["compute"])
+        inside, i = 0.0, 0
+        for start, end in talk:
+            while i < len(work) and work[i][1] <= start:
+                i += 1
+            j = i
+            while j < len(work) and work[j][0] < end:
+                inside += min(end, work[j][1]) - max(start, work[j][0])
+                j += 1
+        hidden += inside
+        exposed += sum(end - start for start, end in talk) - inside
+    return exposed, hidden
+
+
+def _hang(job: Plain, matched: Pairs) -> Diagnosis | None:
+    """Who broke the job, and the number of the first call that shows it."""
+    odd: list[tuple[float, int, int]] = []
+    for calls in matched.values():
+        kinds = {rank: _signature(call) for rank, call in calls.items()}
+        usual, _ = Counter(kinds.values()).most_common(1)[0]
+        odd += [(calls[r]["start_us"], r, calls[r]["seq"]) for r, kind in kinds.items() if kind != usual]
+    if odd:
+        _, rank, seq = min(odd)
+        return Diagnosis(Kind.DESYNC, rank, float(seq))
+    written = {file["rank"] for file in job["files"]}
+    waits = [call for file in job["files"] for call in file["calls"] if call["end_us"] is None]
+    first = min(waits, key=lambda call: call["start_us"])
+    gone = sorted(set(first["ranks"]) - written)
+    return Diagnosis(Kind.MISSING_RANK, gone[0], float(first["seq"])) if len(gone) == 1 else None
+
+
+def _signature(call: Plain) -> tuple[Any, ...]:
+    """What must be the same on all ranks of a call; in an all_to_all each rank may have other bytes."""
+    return (call["op"],) if call["op"] == "all_to_all" else (call["op"], call["in_bytes"], call["out_bytes"])

@@ -1,0 +1,193 @@
+"""What a planned job does in each step, and the fault in it: a plan for each kind, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from allranks.profiles.planted_measure import Kind
+from allranks.profiles.planted_steps import Break, Collective, Compute, Draw, Op, Plan, Wait
+
+__all__ = ["plan_of"]
+
+GRIDS = ((2, 3), (2, 4), (3, 3))  # rows and columns
+
+
+def plan_of(kind: Kind, draw: Draw) -> Plan:
+    """A plan with this fault; all else that may look like one is far below the limits."""
+    return _PLANS[kind](_healthy(draw), draw)
+
+
+def _healthy(draw: Draw) -> Plan:
+    """A job without a fault, with what healthy jobs have too: small calls at the start, a rank that is late once, a file lost."""
+    rows, columns = draw.one(GRIDS)
+    count = rows * columns
+    order = list(range(count))
+    grid = tuple(tuple(order[r * columns : (r + 1) * columns]) for r in range(rows))
+    if draw.chance(0.5):
+        grid = tuple(tuple(order[r::rows]) for r in range(rows))
+    hosts = tuple(f"node{rank * 2 // count}" for rank in range(count))
+    unit = draw.between(2500, 5000)
+    plan = Plan(
+        grid,
+        draw.one((_tensor, _experts))(draw, unit),
+        draw.whole(5, 8),
+        hosts,
+        draw.between(30, 60),
+        draw.between(5e3, 12e3),
+        warm_up=draw.whole(6, 25),
+        late_once=(draw.whole(0, count - 1), draw.between(0.3, 1.2) * unit),
+        bias=(draw.whole(0, count - 1), draw.between(1.003, 1.01)),
+    )
+    return _with_file_lost(plan, draw) if draw.chance(0.4) else plan
+
+
+def _with_file_lost(plan: Plan, draw: Draw, keep: tuple[int, ...] = ()) -> Plan:
+    """One rank has left no file, though it did its work: a full disk, a path that two ranks shared."""
+    return replace(plan, absent=(draw.one([rank for rank in range(plan.ranks) if rank not in keep]),))
+
+
+def _megabytes(draw: Draw, low: float, high: float) -> int:
+    return draw.whole(int(low * 1000), int(high * 1000)) * 1008  # a multiple of the group sizes
+
+
+def _backward(draw: Draw, unit: float, buckets: int, overlapped: bool = True) -> list[Op]:
+    """Gradients, bucket by bucket; then the optimizer and the loss."""
+    size = _megabytes(draw, 8, 14)
+    found: list[Op] = []
+    for _ in range(buckets):
+        found += [Compute(unit)] + ([Collective("column", "all_reduce", size, waits=False)] if overlapped else [])
+    if not overlapped:
+        found += [Collective("column", "all_reduce", size) for _ in range(buckets)]
+    loss = Collective("world", "all_reduce", draw.one((4, 8, 16)))
+    return [*found, Compute(unit), Wait(), *_norms(draw), Compute(unit / 2), loss]
+
+
+def _norms(draw: Draw) -> list[Op]:
+    """The norm of each layer's gradient: many small calls that cost next to nothing."""
+    return [Collective("row", "all_reduce", draw.one((4, 8, 16))) for _ in range(draw.whole(7, 10))]
+
+
+def _tensor(draw: Draw, unit: float, overlapped: bool = True) -> tuple[Op, ...]:
+    """Tensor parallel in the rows, with gradients reduced in the columns."""
+    size, found = _megabytes(draw, 2, 4), list[Op]()
+    for _ in range(draw.whole(2, 3)):
+        found += [Collective("row", "all_gather", size), Compute(unit), Collective("row", "reduce_scatter", size)]
+        found.append(Compute(unit / 2))
+    return (*found, *_backward(draw, unit, draw.whole(2, 4), overlapped))
+
+
+def _experts(draw: Draw, unit: float, overlapped: bool = True) -> tuple[Op, ...]:
+    """A mixture of experts in the rows: tokens go out and come back; gradients are reduced in the columns."""
+    size, found = _megabytes(draw, 2, 4), list[Op]()
+    for _ in range(draw.whole(2, 3)):
+        exchange = Collective("row", "all_to_all", size)
+        found += [Compute(unit), exchange, Compute(unit, by_load=True), exchange]
+    return (*found, *_backward(draw, unit, draw.whole(2, 4), overlapped))
+
+
+def _mild_load(plan: Plan, draw: Draw) -> Plan:
+    """Experts are never quite even."""
+    return replace(plan, load=_rows_even([draw.between(0.9, 1.1) for _ in range(plan.ranks)], plan))
+
+
+def _rows_even(load: list[float], plan: Plan) -> tuple[float, ...]:
+    """The load scaled so that each row gets as much as it sends."""
+    for row in plan.grid:
+        total = sum(load[rank] for rank in row)
+        for rank in row:
+            load[rank] *= len(row) / total
+    return tuple(load)
+
+
+def _plain(plan: Plan, draw: Draw) -> Plan:
+    if draw.chance(0.3):  # nothing is hidden, but there is little to hide
+        few: list[Op] = [Compute(9000.0), Collective("column", "all_reduce", _megabytes(draw, 2, 3))]
+        few += [Compute(7000.0), *_norms(draw), Collective("world", "all_reduce", 8)]
+        return _mild_load(replace(plan, program=tuple(few)), draw)
+    return _mild_load(plan, draw)
+
+
+def _straggler(plan: Plan, draw: Draw) -> Plan:
+    blamed = draw.whole(0, plan.ranks - 1)
+    every = draw.one((1, 1, 2))
+    if blamed in plan.absent:
+        plan = _with_file_lost(plan, draw, (blamed,))
+    late = (draw.one([r for r in range(plan.ranks) if r != blamed]), plan.late_once[1])
+    slower = draw.between(1.7, 2.3) if every == 1 else draw.between(2.4, 3.2)
+    return _mild_load(replace(plan, blamed=blamed, slower=slower, slow_every=every, late_once=late), draw)
+
+
+def _desync(plan: Plan, draw: Draw) -> Plan:
+    plan = replace(plan, program=_tensor(draw, 3000.0))
+    blamed = draw.whole(0, plan.ranks - 1)
+    row = next(row for row in plan.grid if blamed in row)
+    large = [i for i, op in enumerate(plan.program) if isinstance(op, Collective) and op.of == "row" and op.nbytes > 99]
+    place = draw.one(large[:-1])  # the call after it differs from it, so that a call left out shows at once
+    broken = Break(draw.whole(2, plan.steps - 1), place, draw.one(("skip", "swap", "bytes")))
+    plan = replace(plan, blamed=blamed, broken=broken, absent=())
+    return _with_file_lost(plan, draw, row) if draw.chance(0.4) else plan
+
+
+def _missing(plan: Plan, draw: Draw) -> Plan:
+    blamed = draw.whole(0, plan.ranks - 1)
+    row = next(row for row in plan.grid if blamed in row)
+    places = [i for i, op in enumerate(plan.program) if isinstance(op, Collective) and op.of == "row"]
+    broken = Break(draw.whole(2, plan.steps - 1), draw.one(places), "die")
+    others = [rank for rank in range(plan.ranks) if rank not in row]
+    absent = (blamed, draw.one(others)) if draw.chance(0.5) else (blamed,)
+    return _mild_load(replace(plan, blamed=blamed, broken=broken, absent=absent), draw)
+
+
+def _tiny(plan: Plan, draw: Draw) -> Plan:
+    """Each parameter's gradient is reduced by a call of its own."""
+    unit = draw.between(1400, 2200)
+    found: list[Op] = [Compute(unit), Collective("row", "all_gather", _megabytes(draw, 1.5, 3)), Compute(unit)]
+    for _ in range(draw.whole(28, 36)):
+        found.append(Collective(draw.one(("column", "row")), "all_reduce", draw.whole(16, 900) * 64))
+    found += [Compute(unit / 2), Collective("world", "all_reduce", 8)]
+    grid = draw.one((((0, 1, 2), (3, 4, 5)), ((0, 2, 4), (1, 3, 5))))
+    hosts = ("node0",) * 3 + ("node1",) * 3
+    return replace(
+        plan, grid=grid, hosts=hosts, program=tuple(found), steps=4, absent=(), alpha_us=draw.between(110, 160),
+        late_once=(draw.whole(0, 5), unit / 4), bias=(draw.whole(0, 5), 1.005),
+    )  # fmt: skip
+
+
+def _exposed(plan: Plan, draw: Draw) -> Plan:
+    unit = draw.between(1800, 2600)
+    program = draw.one((_tensor, _experts))(draw, unit, False)
+    return _mild_load(replace(plan, program=program, bytes_per_us=draw.between(5e3, 8e3)), draw)
+
+
+def _slow_link(plan: Plan, draw: Draw) -> Plan:
+    """One rank's calls go over a slow interface, as if NCCL_SOCKET_IFNAME named the wrong one there."""
+    blamed = draw.whole(0, plan.ranks - 1)
+    return _mild_load(replace(plan, blamed=blamed, slow_link=draw.between(5, 9), absent=()), draw)
+
+
+def _skewed(plan: Plan, draw: Draw) -> Plan:
+    plan = replace(plan, program=_experts(draw, 3000.0))
+    if plan.absent:
+        plan = _with_file_lost(plan, draw, (0,))
+    blamed = draw.one([rank for rank in range(plan.ranks) if rank not in plan.absent])
+    row = next(row for row in plan.grid if blamed in row)
+    load = [draw.between(0.92, 1.08) for _ in range(plan.ranks)]
+    most = 0.95 * len(row)
+    hot = min(draw.between(2.6, 3.4), most)
+    load = list(_rows_even(load, plan))
+    for rank in row:
+        load[rank] = hot if rank == blamed else load[rank] * (len(row) - hot) / (len(row) - 1)
+    return replace(plan, blamed=blamed, load=tuple(load))
+
+
+_PLANS: dict[Kind, Callable[[Plan, Draw], Plan]] = {
+    Kind.STRAGGLER: _straggler,
+    Kind.DESYNC: _desync,
+    Kind.MISSING_RANK: _missing,
+    Kind.TINY_CALLS: _tiny,
+    Kind.NO_OVERLAP: _exposed,
+    Kind.WRONG_INTERFACE: _slow_link,
+    Kind.SKEWED_ALL_TO_ALL: _skewed,
+    Kind.HEALTHY: _plain,
+}

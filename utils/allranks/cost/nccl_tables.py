@@ -8,6 +8,9 @@ from __future__ import annotations
 PROTOCOLS = ("LL", "LL128", "Simple")
 GENERATIONS = ("Volta", "Ampere", "Hopper", "Blackwell")
 
+# GB/s that NCCL expects of all NVLinks of one GPU together: src/graph/topo.h; an H200 has an H100's links
+NVLINK_GB_PER_S = {"V100": 120.0, "A100": 240.0, "H100": 371.0, "H200": 371.0, "B200": 722.0}
+
 # microseconds before the first step, by algorithm, for LL, LL128 and Simple: src/graph/tuning.cc, lines 148 to 155
 BASE_US = {
     "tree": (6.8, 14.0, 8.4),

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from allranks.cost import NCCL_NVLINK_GB_PER_S, bus_factor, lower_bound
+from allranks.cost import bus_factor, lower_bound
+from allranks.cost.nccl_tables import NVLINK_GB_PER_S
 from allranks.cost.terms import CostError
 from allranks.profiles.job import Call, Interval, Job, RankRecord, merged
 from allranks.profiles.matching import Match, Matching
@@ -236,5 +237,5 @@ def device_link_gb_per_s(job: Job) -> float | None:
     (name,) = names
     if re.search("pcie", name, re.I):
         return None
-    known = NCCL_NVLINK_GB_PER_S | XGMI_GB_PER_S | {"H200": NCCL_NVLINK_GB_PER_S["H100"]}
+    known = NVLINK_GB_PER_S | XGMI_GB_PER_S
     return next((known[chip] for chip in known if re.search(rf"\b{chip}\b", name)), None)

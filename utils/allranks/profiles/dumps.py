@@ -150,7 +150,7 @@ def record(name: str, dump: Any, whole: bool, rank: int | None = None) -> RankRe
         raise ProfileError("its data are not a flight recorder's: there are no entries")
     entries = [e for e in dump.get("entries", ()) if isinstance(e, dict) and isinstance(e.get("profiling_name"), str)]
     if not whole:  # the last one may be half there
-        entries = [e for e in entries if "state" in e and "collective_seq_id" in e]
+        entries = [e for e in entries if {"collective_seq_id", "state", "retired"} <= set(e)]
     if not whole and not entries:
         raise ProfileError("it ends before the first call: the process was ended while it wrote")
     entries.sort(key=lambda e: _int(e.get("record_id")) or 0)

@@ -127,7 +127,7 @@ class Explanation:
         except ImportError:  # without the extra for notebooks there is no picture
             chart = None
         drawn = chart._repr_html_() if chart is not None else ""
-        return f'{drawn}<pre class="ar-explain" style="white-space:pre-wrap">{escape(self.text())}</pre>'
+        return f'{drawn}<pre class="ar-explain" style="white-space:pre-wrap;font-family:var(--jp-code-font-family,ui-monospace,monospace)">{escape(self.text())}</pre>'
 
 
 def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Explanation:

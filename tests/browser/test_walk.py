@@ -31,6 +31,8 @@ STEP = """async () => {
   const outputs = cell.model.type === "code" ? cell.model.sharedModel.toJSON().outputs : [];
   const failed = outputs.filter((o) => o.output_type === "error").map((o) => o.ename + ": " + o.evalue);
   const player = cell.node.querySelector("[data-ready]");
+  // it comes into view when the page has settled
+  if (player) await new Promise((ok) => setTimeout(ok, 700));
   const box = player && player.getBoundingClientRect();
   return {
     last, failed, source: cell.model.sharedModel.source.split("\\n")[0],
@@ -120,13 +122,25 @@ def test_a_chapter_fits_at_every_width_and_in_both_themes(lab, folder, new_page,
     assert not faults, "\n".join(faults)
 
 
+# the part of the notebook in view, one window further down; whether it moved
+FURTHER = """() => {
+  const scroller = document.querySelector(".jp-Notebook .jp-WindowedPanel-outer, .jp-WindowedPanel-outer");
+  const before = scroller.scrollTop;
+  scroller.scrollTop += scroller.clientHeight - 40;
+  return scroller.scrollTop > before;
+}"""
+
+
 def _keep_pictures(page, name: str) -> None:
-    """Pictures of each widget, if somebody wants to look."""
+    """Pictures of the whole notebook, a window each, if somebody wants to look."""
     place = os.environ.get("ALLRANKS_PICTURES")
     if not place:
         return
     Path(place).mkdir(parents=True, exist_ok=True)
-    for number, element in enumerate(page.query_selector_all(".ar-theme")):
-        if element.is_visible():
-            element.scroll_into_view_if_needed()
-            element.screenshot(path=f"{place}/{name}-{number:02}.png")
+    page.evaluate("() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0; }")
+    notebook = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").first
+    number, further = 0, True
+    while further:
+        page.wait_for_timeout(100)
+        notebook.screenshot(path=f"{place}/{name}-{number:02}.png")
+        number, further = number + 1, page.evaluate(FURTHER)

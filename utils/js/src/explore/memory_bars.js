@@ -39,7 +39,9 @@ export function drawMemory(picture, frame, { held, total, limit, machine }) {
   sketch.line("ar-limit", edge, top - 22, edge, top + BAR + 12);
   const said = over ? `${gigabytes(total - limit)} too much` : `${gigabytes(limit - total)} to spare`;
   const gpu = width - edge > 130 ? `${gigabytes(limit)}, ${machine.gpu}` : gigabytes(limit);
-  sketch.text(over ? "ar-strong ar-end ar-lost-words" : "ar-strong ar-end", edge - 8, top - 12, said);
+  const roomBefore = edge > 10 * said.length;
+  const look = over ? "ar-strong ar-end ar-lost-words" : "ar-strong ar-end";
+  sketch.text(look, roomBefore ? edge - 8 : width, top - 12, said);
   sketch.text("ar-strong", edge + 10, top - 12, gpu);
   if (!over && width - edge > 100)
     sketch.text("ar-strong ar-middle ar-halo", (edge + width) / 2, top + BAR / 2 + 5, "does not fit");

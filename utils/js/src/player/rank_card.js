@@ -107,7 +107,8 @@ export class RankCard {
     if (this.#cells.length) this.#showCells(fresh);
     else if (this.#lines.length && this.playback.transfers.length) {
       this.#lines[0].textContent = `sent ${size(this.playback.sent[this.rank])}`;
-      this.#lines[1].textContent = `${this.shape.brief ? "got" : "received"} ${size(this.playback.received[this.rank])}`;
+      const got = this.shape.brief ? "got" : "received";
+      this.#lines[1].textContent = `${got} ${size(this.playback.received[this.rank])}`;
     }
   }
 

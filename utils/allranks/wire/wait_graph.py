@@ -9,7 +9,7 @@ import textwrap
 from allranks.wire.wait import Wait
 
 _RADIUS, _NODE, _MARGIN, _ROW = 100, 17, 24, 18
-_MOST, _TEXT_NCHARS, _LINE_NCHARS = 24, 60, 40
+_MOST, _TEXT_NCHARS, _LINE_NCHARS = 24, 60, 36
 
 
 def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> str:
@@ -25,7 +25,7 @@ def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> st
     radius = max(_RADIUS, len(shown) * 3.4 * _NODE / (2 * math.pi))
     words = [line for wait in shown for line in _words(wait)]
     ring = 2 * (radius + _NODE + _MARGIN)
-    width = max(int(ring), int(7.2 * max(map(len, words)) + 2 * _MARGIN))
+    width = max(int(ring), int(7.2 * max(map(len, words)) + 8))
     height = ring + _ROW * len(words) + _MARGIN
     place = _places([w.rank for w in shown], radius, width / 2, ring / 2)
     parts = [
@@ -46,15 +46,15 @@ def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> st
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_NODE}" stroke-width="{weight}"{dash}/>')
         parts.append(_text(x, y + 4.5, str(wait.rank), "middle"))
     for number, word in enumerate(words):
-        parts.append(_text(_MARGIN, ring + _ROW * (number + 0.5), word, "start"))
+        parts.append(_text(4, ring + _ROW * (number + 0.5), word, "start"))
     parts.append("</svg>")
     return "".join(parts)
 
 
 def _words(wait: Wait) -> list[str]:
     text = wait.text if len(wait.text) <= _TEXT_NCHARS else wait.text[: _TEXT_NCHARS - 3] + "..."
-    indented = {"initial_indent": "\u2003", "subsequent_indent": "\u2003"}
-    return textwrap.wrap(str(wait), _LINE_NCHARS) + textwrap.wrap(text.strip(), _LINE_NCHARS, **indented)
+    lines = textwrap.wrap(text.strip(), _LINE_NCHARS)
+    return textwrap.wrap(str(wait), _LINE_NCHARS) + [f"\u2003{line}" for line in lines]
 
 
 def _places(ranks: list[int], radius: float, cx: float, cy: float) -> dict[int, tuple[float, float]]:

@@ -23,7 +23,7 @@ from allranks.cost.nccl_price import SMALL_NBYTES, NcclPrice, kind_of, nccl_pric
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "nccl_tests.csv"
 PAGE = ROOT / "docs" / "validation.md"
-FIGURE = ROOT / "docs" / "pictures" / "validation.svg"
+FIGURE = ROOT / "docs" / "measured" / "validation.svg"
 BANDS = ROOT / "utils" / "allranks" / "cost" / "nccl_bands.py"
 NEAR = (0.8, 1.25)
 # the hardware's name in the measurements, and the machine in NCCL's tables
@@ -145,7 +145,7 @@ def page(found: list[Point], left_out: dict[str, int]) -> str:
         "`python tools/validation.py` writes this page from [published measurements](measured/README.md). Each is held against what",
         "`cost.nccl_price` (and `allranks simulate --algorithm nccl`) says for the closest machine. Ratios are predicted over measured.",
         "",
-        "![Predicted over measured for each measurement](pictures/validation.svg)",
+        "![Predicted over measured for each measurement](measured/validation.svg)",
         "",
         "## As a reader gets it: no number fitted to the site",
         "",

@@ -38,7 +38,7 @@ dist.all_reduce(x)
 print(x.item())
 
 # %% name="reveal_sum" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     world["x"][-1].item(),
     usual="one rank's own number",
@@ -146,7 +146,7 @@ if rank == world_size - 1:
 print(tuple(batch.shape))
 
 # %% name="reveal_raise" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     choices[0],
     usual="they raise the same error",
@@ -173,7 +173,7 @@ if rank != 0:
     dist.all_reduce(x)
 
 # %% name="reveal_absent" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     choices[2],
     usual="an error",
@@ -222,7 +222,7 @@ ring = ring_all_reduce(ranks=4)
 Player(ring)
 
 # %% name="reveal_messages" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 sent = sum(move.src == 0 for move in ring.moves)
 guess.reveal(
     sent,

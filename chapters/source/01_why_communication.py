@@ -88,7 +88,7 @@ for batch in (16, 64, 256):
         )
 
 # %% name="reveal_batch" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "it stays as it is",
     usual="it grows fourfold too",
@@ -135,7 +135,7 @@ def seconds_for(calls, numbers):
 many, one = seconds_for(256, 1), min(seconds_for(1, 256) for _ in range(5))
 
 # %% name="reveal_factor" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 many_s, one_s = max(world["many"]), max(world["one"])
 print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms   factor {many_s / one_s:.0f}")
 guess.reveal(
@@ -243,7 +243,7 @@ for p, t in enumerate(measured, start=1):
 
 # %% name="player"
 two, eight = schedules.ring_all_reduce(2), schedules.ring_all_reduce(8)
-Player(two, eight, nbytes=n)
+Player(two, eight, nbytes=n, titles=("2 ranks", "8 ranks"))
 
 # %% name="reveal_grows"
 for p in (2, 8, 64, 512):
@@ -275,7 +275,7 @@ def step_seconds(p, parameters=parameters, tokens=tokens):
 hours = {p: 10_000 * sum(step_seconds(p)) / sum(step_seconds(1)) for p in (1000, 100_000)}
 
 # %% name="reveal_step_times" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     guess_1000.reveal(
         hours[1000],
@@ -312,7 +312,7 @@ for p in counts[::2]:
     print(f"{p:7}{parts[0]:10.3f}{parts[1]:10.3f}{parts[2]:11.3f}{speedup:10.1f}{speedup / p:12.1%}")
 
 # %% name="reveal_best" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     best,
     usual="as many as there are",
@@ -392,7 +392,7 @@ communicate_ms = 1e3 * (now() - start)
 print(f"all_reduce took {communicate_ms:.0f} ms")
 
 # %% name="reveal_slow" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "rank 0's computation",
     usual="the links of the others",

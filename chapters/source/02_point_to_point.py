@@ -46,7 +46,7 @@ if rank == 1:
 print(x.tolist())
 
 # %% name="reveal_pair" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "rank 1: [10, 20], others: [0, 0]",
     usual="they wait for ever",
@@ -105,7 +105,7 @@ if rank == 1:
 took_ms = 1e3 * (time.perf_counter() - start)
 
 # %% name="reveal_send" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 spent_ms = world["took_ms"][0]
 print(f"rank 0 spent {spent_ms:.0f} ms in send")
 guess.reveal(
@@ -175,7 +175,7 @@ results, trace, deadlock = run(send_first, ranks=4)
 deadlock
 
 # %% name="reveal_arrows" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     4,
     usual="1",
@@ -251,7 +251,7 @@ for way in ways:
     print(f"{way.__name__:20}" + "".join(f"{r:4g}" for r in rounds))
 
 # %% name="reveal_rounds" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     first_way.reveal(
         8,
@@ -266,7 +266,8 @@ display(
 )
 
 # %% name="watch_ways"
-Player(run(one_receives_first, ranks=4).trace, run(start_sending, ranks=4).trace)
+first, second = (run(way, ranks=4).trace for way in (one_receives_first, start_sending))
+Player(first, second, titles=("One receives first", "isend"))
 
 # %% [markdown] name="rounds_explained"
 # With one cut rank 0 sends last. With a cut at every second rank, if $p$ is odd, two neighbours are of the same kind, and it takes
@@ -318,7 +319,7 @@ def overwrite_too_early(group=None):
 world.run(lambda: overwrite_too_early(dist.new_group(backend="gloo")))[1]
 
 # %% name="reveal_buffer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "sevens",
     usual="ones",

@@ -67,7 +67,7 @@ output = model.eval()(torch.ones(1, 4)).sum().item()
 print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
 
 # %% name="reveal_equal" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "no, something else differs",
     usual="yes",
@@ -127,7 +127,7 @@ dist.broadcast(x, src=0, group=gloo)
 print(x.tolist())
 
 # %% name="reveal_wrong" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "a result, and it is wrong",
     usual="an error",
@@ -206,7 +206,7 @@ display(eight, thousand)
 Player(schedules.flat_broadcast(8), schedules.binomial_broadcast(8))
 
 # %% name="reveal_rounds" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 for p in (8, 1024):
     tree, flat = schedules.binomial_broadcast(p), schedules.flat_broadcast(p)
     print(f"{p:5} ranks: the tree takes {tree.steps} rounds, flat takes {flat.steps}")
@@ -286,6 +286,7 @@ Player(
     schedules.pipelined_chain_broadcast(4, segments=1),
     schedules.pipelined_chain_broadcast(4, segments=6),
     nbytes=12_000,
+    titles=("1 segment", "6 segments"),
 )
 
 # %% [markdown] name="chain_predict"
@@ -355,7 +356,7 @@ for k, t in zip(segments, timed, strict=True):
     print(f"{k:4}{t:15.1f}{(p + k - 2) * (alpha + 4 * numbers / k * beta):9.1f}")
 
 # %% name="reveal_k" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     str(segments[timed.index(min(timed))]),
     usual="256",
@@ -401,7 +402,7 @@ for name, *times in zip(names, *rows, strict=True):
 print(f"\nthe lower bound is {14e9 / 50e9:.2f} s")
 
 # %% name="reveal_first" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     rows[2][3],
     usual="286 s",

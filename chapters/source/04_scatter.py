@@ -86,7 +86,7 @@ print("chunk       ", [piece.tolist() for piece in nine.chunk(4)])
 print("tensor_split", [piece.tolist() for piece in nine.tensor_split(4)])
 
 # %% name="reveal_pieces" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "3 and 4",
     usual="4 and 4",
@@ -119,7 +119,7 @@ print("got ", column.view(-1).int().tolist())
 print("want", columns[rank].reshape(-1).int().tolist())
 
 # %% name="reveal_columns" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "ranks get wrong numbers",
     usual="nothing goes wrong",
@@ -155,7 +155,7 @@ for p in (8, 64):
         print(f"{p:5}{'':4}{name:8}{schedule.steps:6}{sent[0] / 1000:10.0f} parts{sum(sent) / 1000:10.0f} parts")
 
 # %% name="reveal_root" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the same in both",
     usual="tree",
@@ -191,7 +191,7 @@ print(f"scatter:           {scatter:7.3f} s")
 print(f"scattering is {broadcast / scatter:.2f} times as fast as the chain")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     broadcast / scatter,
     usual="64",
@@ -257,7 +257,7 @@ dist.all_gather(list(table.chunk(world_size)), mine)
 print(table.tolist())
 
 # %% name="reveal_together" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "broadcast",
     usual="all_to_all",
@@ -290,7 +290,7 @@ sampler = DistributedSampler(range(2 * world_size + 1), num_replicas=world_size,
 print(list(sampler))
 
 # %% name="reveal_sampler" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "3, some samples twice",
     usual="2 or 3, each sample once",

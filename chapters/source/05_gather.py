@@ -57,7 +57,7 @@ if rank == 0:
     print([tensor.item() for tensor in room])
 
 # %% name="reveal_list" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the last rank's number everywhere",
     usual="1, 2 and so on",
@@ -148,7 +148,7 @@ def learn(weights, experience):
 pay = world.run(play, 60)
 
 # %% name="reveal_pay" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 for r in (0, 5, 20, 59):
     print(f"round {r:2}: " + "  ".join(f"rank {rank} {history[r]:.2f}" for rank, history in enumerate(pay)))
 guess.reveal(
@@ -192,7 +192,7 @@ for per_rank in (100, 10_000_000):
     print(f"64 ranks, {per_rank:8} bytes from each: flat {1e3 * flat:7.3f} ms, tree {1e3 * tree:7.3f} ms")
 
 # %% name="reveal_root" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the same in both",
     usual="tree",
@@ -219,7 +219,7 @@ for k in (10, 100, 1000, 10_000):
     print(f"{k:6} actors: link {1e3 * k * (alpha + m * beta):8.1f} ms a round, GPU {1e3 * gpu_s:.0f} ms")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     actors,
     usual="some thousands",
@@ -260,7 +260,7 @@ for p in (8, 64, 512):
     print(f"{p:4} ranks: gather {gather / 1e6:6.0f} MB, reduce by a tree {reduce / 1e6:4.0f} MB")
 
 # %% name="reveal_less" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     into_root(schedules.binomial_reduce(512), m) / 1e6,
     usual="10 MB",

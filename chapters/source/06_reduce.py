@@ -59,7 +59,7 @@ dist.reduce(x, dst=0)
 print(x.item())
 
 # %% name="reveal_others" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "what they had before" if world["x"][-1].item() == world.ranks and world["x"][1].item() == 2 else "something else",
     usual="what they had before",
@@ -103,7 +103,7 @@ if mean >= 1.2:
     dist.barrier()  # the next step
 
 # %% name="reveal_stop" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "some stop, and the others wait for them",
     usual="all go on",
@@ -174,7 +174,7 @@ guess
 Player(schedules.flat_reduce(ranks=8), schedules.binomial_reduce(ranks=8))
 
 # %% name="reveal_steps" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks=6)
 print(f"8 ranks: {eight.steps} steps, 6 ranks: {six.steps}")
 guess.reveal(
@@ -250,7 +250,7 @@ for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
     print(f"{name:20} 8 bytes: {1e6 * times[0]:7.1f} µs     1 GB: {1e3 * times[1]:7.1f} ms")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     1e6 * schedules.binomial_reduce(p).price(8, alpha, beta),
     usual="5115 µs",
@@ -275,7 +275,7 @@ for schedule in (reduce, everybody):
     print(f"{schedule.collective:11} {microseconds:5.1f} µs, {len(schedule.moves):6} messages in all")
 
 # %% name="reveal_compare" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "just as long",
     usual="twice as long",
@@ -317,7 +317,7 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
     print(f"{name:11}", [f"{seconds:.2f} s" for seconds in world.run(waited_s, collective)])
 
 # %% name="reveal_wait" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "all in the all-reduce, not all in the reduce",
     usual="all wait in both",

@@ -141,7 +141,7 @@ result = dist.all_reduce(x)
 print(f"{x.item():g}, {before.item():g}, {result}")
 
 # %% name="reveal_in_place" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 PICTURE = """<svg viewBox="0 0 372 96" width="372" height="96" font-size="13" fill="currentColor">
 <text x="0" y="24" font-family="monospace">x</text><text x="0" y="66" font-family="monospace">before</text>
 <g fill="none" stroke="currentColor" stroke-width="1.6"><path d="M16 20C80 20 90 36 142 36m-8-4 8 4-8 4"/>
@@ -173,7 +173,7 @@ dist.all_reduce(x)
 print(f"{x.item():g}")
 
 # %% name="reveal_twice" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     40,
     usual="10",
@@ -236,7 +236,7 @@ print("first rank and notebook: ", percent_different(totals[0], serial))
 print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
 
 # %% name="reveal_bits" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     100 * (totals[0] != totals[-1]).float().mean().item(),
     usual="some",
@@ -313,7 +313,7 @@ below.set(ylabel="steps, one after the other", xticks=counts, xticklabels=counts
 growth
 
 # %% name="reveal_growth" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 curve.reveal(
     lambda p: 2 * (p - 1) / p,
     usual="a slope",
@@ -363,7 +363,7 @@ dist.recv(arriving, (rank - 1) % world_size)
 print(arriving.item())
 
 # %% name="reveal_send_first" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "no, all of them wait",
     usual="yes",
@@ -474,7 +474,7 @@ print(f"with 5 µs a message:  {1e3 * ring.price(n, alpha, beta):8.1f} ms")
 print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     sent,
     usual="434 GB",

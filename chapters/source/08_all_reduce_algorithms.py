@@ -89,7 +89,7 @@ guess
 Player(schedules.flat_all_reduce(ranks=8), schedules.tree_all_reduce(ranks=8))
 
 # %% name="reveal_tree" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 tree = schedules.tree_all_reduce(ranks=8)
 print(f"8 ranks: {tree.steps} steps, 1024 ranks: {2 * math.ceil(math.log2(1024))}")
 guess.reveal(
@@ -126,7 +126,7 @@ guess
 Player(schedules.recursive_doubling_all_reduce(ranks=8))
 
 # %% name="reveal_doubling" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 swaps = schedules.recursive_doubling_all_reduce(ranks=8)
 partner = next(move.dst for move in swaps.by_step[1] if move.src == 5)
 print(f"rank 5 swaps with rank {partner} in the second step")
@@ -178,7 +178,7 @@ outcome = run(doubling, ranks=6, args=(torch.ones(250),))
 print(outcome.failure)
 
 # %% name="reveal_six" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "a rank sends to a rank that isn't there",
     usual="some ranks get a wrong sum",
@@ -292,7 +292,7 @@ for name in choices:
     print(f"{name:20}{row[0]:16.2f} n{row[1]:10.2f} n")
 
 # %% name="reveal_cross" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     choices[0],
     usual="rabenseifner",
@@ -379,7 +379,7 @@ for p in (4, 24, 32, 1024):
     print(f"p = {p:4}:", ",  ".join(f"{a} | {b} {in_kb(crossing(a, b, p, alpha, beta))}" for a, b in pairs))
 
 # %% name="reveal_crossing" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "on 24 only",
     usual="on both",
@@ -398,7 +398,7 @@ for what, n in (("4 bytes", 4), ("14 GB", n_gradients)):
     print(f"{what:8} recursive doubling {1e3 * doubling_s:9.3f} ms   ring {1e3 * ring_s:9.3f} ms")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     2 * (p - 1) / lg,
     usual="2",

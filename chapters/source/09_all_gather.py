@@ -77,7 +77,7 @@ for p in (4, 1024):
     print(f"{p:5} ranks: the result has {1000 * p} numbers on every rank")
 
 # %% name="reveal_growth" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     1000 * 1024,
     usual="1000",
@@ -127,7 +127,7 @@ dist.all_gather(parts, parameter)
 print(torch.cat(parts).requires_grad)
 
 # %% name="reveal_grad" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "no, and nothing is said",
     usual="yes",
@@ -163,7 +163,7 @@ ring = schedules.ring_all_gather(ranks=4)
 Player(ring)
 
 # %% name="reveal_last" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 last = [move.chunks[0] for move in ring.moves if move.src == 0][-1]
 guess.reveal(
     f"piece {last}",
@@ -251,7 +251,7 @@ for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
     )
 
 # %% name="seen_bruck" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the same",
     usual="more bytes",
@@ -285,7 +285,7 @@ for layers in (32, 320):
     print(f"in {layers:3} calls, one a layer: {1e3 * layers * each:.1f} ms")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     moved / 1e9,
     usual="14 GB",
@@ -355,7 +355,7 @@ dist.all_gather(out, mine.cpu(), group=gloo)
 print(out)
 
 # %% name="reveal_unequal" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     choices[1],
     usual="it works",

@@ -81,7 +81,7 @@ dist.all_reduce(at_once)
 print("close:", torch.allclose(both, at_once, atol=1e-5), " same bits:", torch.equal(both, at_once))
 
 # %% name="reveal_equal" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the same bits"
     if all(torch.equal(a, b) for a, b in zip(world["both"], world["at_once"], strict=True))
@@ -109,7 +109,7 @@ ring = schedules.ring_reduce_scatter(ranks=4)
 Player(ring, schedules.ring_all_reduce(ranks=4))
 
 # %% name="reveal_first" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first = next(move.chunks[0] for move in ring.moves if move.src == 0)
 guess.reveal(
     f"chunk {first}",
@@ -199,7 +199,7 @@ for p in (8, 12):
     print(f"ring {many.steps} steps, {max(many.bytes_sent(1200)) / 1200:.2f} n")
 
 # %% name="seen_halving" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(sum(step), usual="1200", why="three steps of 400. But each step halves what is left: 400, 200, 100.")
 
 # %% [markdown] name="halving_explained"
@@ -269,7 +269,7 @@ for name, (bytes_each, volume) in stages.items():
     print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   moves (p-1)/p of the parameters, times {volume}")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     first_guess.reveal(
         16 / p * parameters / 1e9,

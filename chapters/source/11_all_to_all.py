@@ -70,7 +70,7 @@ dist.all_to_all_single(again, received)
 print(again.tolist())
 
 # %% name="reveal_again" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "what it sent at first",
     usual="the same as after one",
@@ -248,7 +248,7 @@ for build in (schedules.pairwise_all_to_all, schedules.bruck_all_to_all):
     print(f"{schedule.algorithm:14}" + "".join(f"{1e6 * t:9.0f} µs" for t in times))
 
 # %% name="reveal_winner" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "pairwise",
     usual="bruck",
@@ -297,7 +297,7 @@ ratio = exchange_s[-1] / reduce_s[-1]
 print(f"the model says 0.5, the largest size {ratio:.2f}")
 
 # %% name="reveal_ratio" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     ratio,
     usual="more than 1",
@@ -348,7 +348,7 @@ for schedule in (
     print(f"{schedule.algorithm + ' ' + schedule.collective:26} {messages:4} messages, {gigabytes:.2f} GB leave a node")
 
 # %% name="reveal_nodes" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     leaving(schedules.pairwise_all_to_all(32), 10**9, 8)[1]
     / leaving(schedules.hierarchical_all_reduce(32, 8), 10**9, 8)[1],
@@ -392,7 +392,7 @@ for to_first in (70, 280):
 print(f"{took[1] / took[0]:.1f} times")
 
 # %% name="reveal_skew" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     took[1] / took[0],
     usual="1",
@@ -461,7 +461,7 @@ if tokens > 0:
     dist.all_to_all_single(arriving, sending)
 
 # %% name="reveal_skip" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "yes: the others wait",
     usual="no",

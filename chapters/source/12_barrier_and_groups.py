@@ -57,7 +57,7 @@ waited_s = now() - came
 print(f"waited {waited_s:.1f} s")
 
 # %% name="reveal_wait" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     world["waited_s"][-1],
     usual="its own 0.3 r seconds",
@@ -92,7 +92,7 @@ dist.barrier()  # without this line?
 print(len(file.read_text().split()), "words")
 
 # %% name="reveal_file" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "sometimes a rank finds no file",
     usual="nothing",
@@ -133,7 +133,7 @@ guess
 Player(schedules.dissemination_barrier(ranks=8))
 
 # %% name="reveal_rounds" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     schedules.dissemination_barrier(ranks=1000).steps,
     usual="500",
@@ -273,7 +273,7 @@ with warnings.catch_warnings(record=True) as warned:
 print(f"{x.item():g}", *(str(w.message) for w in warned))
 
 # %% name="reveal_outsider" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "nothing: its tensor stays",
     usual="an error",
@@ -304,7 +304,7 @@ everybody = dist.new_group(list(range(world_size)), backend="gloo")
 dist.all_reduce(torch.ones(1, device="cpu"), group=everybody)
 
 # %% name="reveal_members" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "with the next group",
     usual="when this group is used",
@@ -411,7 +411,7 @@ for group in (pair, None) if rank == 1 else (None, pair):
         dist.all_reduce(x, group=group)
 
 # %% name="reveal_order" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "they wait for ever",
     usual="it works",

@@ -120,7 +120,7 @@ dist.all_reduce(x, op=dist.ReduceOp.MAX)
 print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item())
 
 # %% name="reveal_nan" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     {0: "3 on every rank", world.ranks: "NaN on every rank"}.get(
         sum(x.isnan().item() for x in world["x"]), "NaN on some"
@@ -155,7 +155,7 @@ for x in (50.0, 90.0, 1000.0):
     print(f"{x:4g}: {total:8.3g} {exps[0] / total:7.4f}")
 
 # %% name="reveal_overflow" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "x = 90",
     usual="x = 1000",
@@ -278,7 +278,7 @@ right = row.double().var(correction=0)
 print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged:12.5f}\nfloat64 {right:11.5f}")
 
 # %% name="reveal_variance" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "anything, even below 0",
     usual="1.0",
@@ -333,7 +333,7 @@ def gathered_loss(logits, target):
 
 
 # %% name="reveal_rounds" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     2,
     usual="3",
@@ -363,7 +363,7 @@ print(
 )
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     12,
     usual="some thousands",

@@ -84,7 +84,7 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
     print("set_epoch(1)", list(sampler))
 
 # %% name="reveal_epoch" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "every epoch has the same order",
     usual="every epoch has a new order",
@@ -158,7 +158,7 @@ never = runs["never averaged"]
 print(f"first and last rank, never:    {(never[0][-1] - never[-1][-1]).abs().max():.1e}")
 
 # %% name="reveal_difference" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     ranks_guess.reveal(
         options[0],
@@ -277,7 +277,7 @@ for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
     print(f"{name:8}", [(event.op, event.nbytes) for event in trace if event.rank == 0])
 
 # %% name="reveal_calls" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     sum(e.op == "all_reduce" and e.rank == 0 for e in ddp_trace),
     usual="4",
@@ -285,7 +285,7 @@ guess.reveal(
 )
 
 # %% name="ddp_player"
-Player(hand_trace, ddp_trace)
+Player(hand_trace, ddp_trace, titles=("By hand", "DDP"))
 
 # %% [markdown] name="ddp_explained"
 # Each lane is a rank, each bar a call. DDP first compares the shapes and broadcasts the weights (section 1), once. Then there is *one* all-reduce with all the gradients: it copies them into a **bucket** of about 25 MiB
@@ -367,7 +367,7 @@ for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
 # %% name="reveal_uneven" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "they wait for ever",
     usual="they finish",
@@ -414,7 +414,7 @@ for rank, heads in enumerate(world.run(two_heads, True)):
 print("zeros instead:", world.run(two_heads, False)[0])
 
 # %% name="reveal_unused" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the sum of all ranks",
     usual="the even ranks' sum",

@@ -62,7 +62,7 @@ model(torch.ones(1, 4)).sum().backward()
 print(", ".join(ready))
 
 # %% name="reveal_ready" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "layer 2",
     usual="layer 0",
@@ -99,7 +99,7 @@ work.wait()
 print(f"after wait: {x.item():g}")
 
 # %% name="reveal_async" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "nobody can say",
     usual="1",
@@ -190,7 +190,7 @@ print(f"largest difference: {difference:.1e}")
 print(f"from the barrier to the end: {1e3 * after.seconds:.0f} ms after, {1e3 * during.seconds:.0f} ms during")
 
 # %% name="one_step_player"
-Player(after, during)
+Player(after, during, titles=("After", "During"))
 
 # %% [markdown] name="one_step_explained"
 # Each lane is a rank: it shows the layers that compute, and the all-reduces. On the left these come one after the other, on the right they overlap.
@@ -242,7 +242,7 @@ for rank, (a, b) in enumerate(world.run(reduced_by_hooks)):
     print(f"rank {rank}: A {a:g}, B {b:g}")
 
 # %% name="reveal_order" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "something between 1 and 10",
     usual="1",
@@ -436,7 +436,7 @@ prices = [
 exposed_ms = {name: 1e3 * price.exposed_s for name, price in zip(choices, prices, strict=True)}
 
 # %% name="reveal_size" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     size_guess.reveal(
         min(exposed_ms, key=exposed_ms.get),

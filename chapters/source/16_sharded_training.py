@@ -85,7 +85,7 @@ for p in (8, 64):
 
 
 # %% name="reveal_capacity" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 model_guess.reveal(
     8 * 80 / 16,
     usual="5",
@@ -186,7 +186,7 @@ for name, trace, price in (
     print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
 
 # %% name="reveal_volume" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "both the same",
     usual="sharded sends more",
@@ -230,7 +230,7 @@ print({op: calls.count(op) for op in sorted(set(calls))})
 print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameters):.2f} P")
 
 # %% name="reveal_redundancy" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "3 P",
     usual="2 P",
@@ -327,7 +327,7 @@ short = {"all_gather_into_tensor": "gather", "reduce_scatter_tensor": "scatter"}
 print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.rank == 0), sep=", ")
 
 # %% name="reveal_calls" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     sum(event.op == "all_gather_into_tensor" and event.rank == 0 for event in fsdp_trace),
     usual="8",
@@ -355,7 +355,7 @@ for reshard in (None, True, False):
 
 
 # %% name="reveal_bytes" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 bytes_guess.reveal(
     1.5,
     usual="8",
@@ -518,7 +518,7 @@ def evaluate_on_rank_0():
 world.run(evaluate_on_rank_0, deadline=3)
 
 # %% name="reveal_evaluate" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "rank 0 waits for the others",
     usual="it works",

@@ -171,7 +171,7 @@ for leave_out in (False, True):
     print(f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)))
 
 # %% name="reveal_forgot" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "x, A1, B1",
     usual="all",
@@ -197,7 +197,7 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 Player(trace)
 
 # %% name="reveal_calls" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     sum(event.op == "all_reduce" and event.rank == 0 for event in trace),
     usual="2",
@@ -381,7 +381,7 @@ for what, price in (("layers cut", tensor), ("12 whole", pipeline)):
     print(f"{what}: {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     tensor_guess.reveal(
         tensor.bytes_sent / 1e9,
@@ -537,7 +537,7 @@ for pane, (name, ranks) in zip(panes, runs.items(), strict=True):
 figure
 
 # %% name="reveal_1f1b" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "less is kept for backward",
     usual="the bubble shrinks",
@@ -599,7 +599,7 @@ len(world.run(pipelined, gpipe, 8, one_by_one))
 world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
 
 # %% name="reveal_deadlock" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "only GPipe",
     usual="both",

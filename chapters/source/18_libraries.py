@@ -5,6 +5,10 @@
 # Which library carries out each call there, how do you find out, and which of the five calls gives a different result?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [All-reduce](07_all_reduce.ipynb)
+#
+# {{picture}}
+#
+# *Above:* the program. *Below:* where it must run. What is between them is this chapter.
 
 # %% name="start_world"
 import subprocess
@@ -82,7 +86,7 @@ print(f"{carried} of 5 on {world.backend}")
 Player(trace)
 
 # %% name="reveal_step" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     carried,
     usual="5",
@@ -114,7 +118,7 @@ for name, devices in sorted(dist.Backend.backend_capability.items()):
 print(f"if you name none: {dist.Backend.default_device_backend_map}")
 
 # %% name="reveal_names" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "nccl",
     usual="rccl",
@@ -191,7 +195,7 @@ p = world.ranks
 print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
 
 # %% name="reveal_written" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     found[0][1],
     usual="20",
@@ -276,7 +280,7 @@ for _ in range(8):
 print("\n".join(seen))
 
 # %% name="reveal_bool" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     str(world["flag"][0].item()),
     usual="True",
@@ -405,7 +409,7 @@ except ValueError as error:
     print(error)
 
 # %% name="reveal_variables" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     4,
     usual="2",
@@ -447,7 +451,7 @@ with tempfile.TemporaryDirectory() as folder:
         print("mpiexec: ", ran.stdout.strip())
 
 # %% name="reveal_launched" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "0 of 1 twice, under mpiexec",
     usual="0 of 2 and 1 of 2, both times",

@@ -70,7 +70,7 @@ used = {dgx.nic_of(m.src) for m in one_ring.schedule.moves if dgx.node(m.src) !=
 print(f"simulated {1e3 * one_ring.seconds:.1f} ms, formula {1e3 * formula:.1f} ms; cards used: {used}")
 
 # %% name="reveal_ring" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     len(
         {
@@ -115,7 +115,7 @@ for machine in (dgx, cloud):
     print(f"{machine.name:16} in order {1e3 * good:7.1f} ms, round robin {1e3 * bad:7.1f} ms: {bad / good:.1f} times")
 
 # %% name="reveal_robin" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 display(
     on_dgx.reveal(
         slower[dgx.name],
@@ -172,7 +172,7 @@ for machine in (dgx, cloud):
         print(f"a rank sends at most {found.bytes_per_rank / 1e9:.3f} GB")
 
 # %% name="reveal_two" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     min(ways, key=lambda name: simulate("all_reduce", name, gpus, n, cloud).seconds),
     usual="hierarchical",
@@ -360,7 +360,7 @@ for name, plan in plans.items():
     print(f"{name:24}{right!s:>7}{crossed / 1e3:10.0f}{own:17.1f} ms{one:10.1f} ms")
 
 # %% name="reveal_crossing" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the right sum, with more bytes between nodes"
     if kb["two levels, round robin"] > kb["two levels"]
@@ -457,7 +457,7 @@ for what, machine in ill.items():
     print(f"{what:14} ring {1e3 * one:6.1f} ms   two levels {1e3 * two:6.1f} ms")
 
 # %% name="reveal_broken" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     {(True, True): "both", (True, False): "the ring", (False, True): "two levels"}.get(
         tuple(

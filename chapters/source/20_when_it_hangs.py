@@ -57,7 +57,7 @@ for step in range(5):
     print(f"step {step}: {gradient.item():g}")
 
 # %% name="reveal_step" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     4,
     usual="2",
@@ -103,7 +103,7 @@ except RanksStuck as stuck:
         print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
 
 # %% name="reveal_desync" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "they wait, each in its own call",
     usual="an error",
@@ -172,7 +172,7 @@ world.fault(rank=1, kind="kill", after_s=0.5)
 world.run(training, deadline=3)
 
 # %% name="reveal_kill" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "some get an error, some may wait",
     usual="all get an error at once",
@@ -255,7 +255,7 @@ print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.
 plots.timeline(slow)
 
 # %% name="reveal_slow" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "on rank 1, the slow one",
     usual="on rank 0",
@@ -455,7 +455,7 @@ for k in counts:
 print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
 
 # %% name="reveal_small" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     measured[64] / measured[1],
     usual="1",

@@ -236,7 +236,7 @@ for way in (ddp, zero, tensor_parallel):
     print(f"{way.__name__:16}last {by_rank[0, -1]:.6f}, at most {far:.0e} from alone; between ranks {apart:.0e}")
 
 # %% name="reveal_losses" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "below 0.0001",
     usual="exactly 0",
@@ -275,7 +275,7 @@ axes.legend(loc="center right")
 figure
 
 # %% name="reveal_careless" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "the loss falls, nearly as before",
     usual="the loss does not fall",
@@ -346,7 +346,7 @@ for name, plan in planned.items():
 print(*(f"{name}: {events}" for name, events in one_step.items()), sep="\n")
 
 # %% name="reveal_byte_table" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     planned["tensor_parallel"].calls,
     usual="two for each layer",
@@ -371,7 +371,8 @@ for op, nbytes in traces["ddp"]:
 # The player shows one step of ZeRO and one of tensor parallel; each lane is a rank, each bar a call:
 
 # %% name="film"
-Player(world.trace(train, zero, 1)[1], world.trace(train, tensor_parallel, 1)[1])
+in_zero, in_tensor_parallel = (world.trace(train, way, 1)[1] for way in (zero, tensor_parallel))
+Player(in_zero, in_tensor_parallel, titles=("ZeRO", "Tensor parallel"))
 
 # %% [markdown] name="wire_intro"
 # ### What was really sent
@@ -408,7 +409,7 @@ for name, nbytes in sent.items():
     print(f"{name:16}{nbytes / 1e3:10.3f} kB, {nbytes / planned[name].bytes_sent:.3f} of the plan")
 
 # %% name="reveal_wire" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "zero",
     usual="none",
@@ -551,7 +552,7 @@ print(f"of DDP's {1e3 * seconds:.0f} ms, {1e3 * exposed:.1f} can't hide behind b
 print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * length / (3 * hidden):.2f}")
 
 # %% name="reveal_dgx" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     1e3 * rows["tensor"][0].seconds,
     usual="as long as DDP's",
@@ -595,7 +596,7 @@ print(
 )
 
 # %% name="reveal_nodes" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     simulate("all_reduce", "ring", 16, activations, machine).seconds / inside,
     usual="2",

@@ -5,6 +5,10 @@
 # which of those spends the least time on communication?**
 #
 # 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
+#
+# {{picture}}
+#
+# *Above:* what training keeps. *Below:* where it can be kept. A square is the memory of one GPU, to scale.
 
 # %% name="imports"
 import itertools
@@ -55,7 +59,7 @@ data = plan("7B", topology.uniform(5e-6, 200e9), dp=32, bucket_nbytes=25 << 20).
 print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
 
 # %% name="reveal_buckets_price" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     1e3 * data.seconds,
     usual="a little over 135.6 ms",
@@ -88,7 +92,7 @@ for stage in range(4):
     print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
 
 # %% name="reveal_stages" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "3 only",
     usual="2 and 3",
@@ -149,7 +153,7 @@ for s in (*found[:4], found[-1]):
     print(f"  {row(s)}")
 
 # %% name="reveal_best" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 first_guess.reveal(
     found[0].lost_s,
     usual="tens of seconds",
@@ -176,7 +180,7 @@ for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 
     print(f"{machine:15} batch {batch:4}: {row(fitting(machine, batch)[0])}")
 
 # %% name="reveal_other" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "with 64 sequences only",
     usual="in neither",
@@ -210,7 +214,7 @@ for machine in machines:
     print(f"{machine:16}", *(f"{kind} {price.seconds:8.3f} s  " for kind, price in split.prices.items()))
 
 # %% name="reveal_machine" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     max(tensor_s, key=tensor_s.get),
     usual="dgx-a100",
@@ -248,7 +252,7 @@ for ep in (1, 8):
     )
 
 # %% name="reveal_experts" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "fewer, and yet longer",
     usual="fewer, shorter",

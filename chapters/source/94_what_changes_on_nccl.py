@@ -5,6 +5,8 @@
 #
 # 30 minutes · no GPU needed · before it: [Point to point](02_point_to_point.ipynb)
 #
+# {{picture}}
+#
 # `World(rules="nccl")` runs the ranks on the CPU under NCCL's rules: it accepts what NCCL accepts, refuses what NCCL refuses, and lets a program hang
 # where it hangs on NCCL. The default device stands for the rank's GPU.
 
@@ -51,7 +53,7 @@ for rank, (value, call_s, read_s) in enumerate(answers):
     print(f"rank {rank}: sum {value:g}, all_reduce returned after {call_s:.2f} s, reading it took {read_s:.2f} s more")
 
 # %% name="reveal_returned" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "in .item(), where the value is needed",
     usual="in dist.all_reduce",
@@ -113,7 +115,7 @@ world.run(too_early)
 
 
 # %% name="reveal_wait" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "it may be the old value, the sum, or a mix",
     usual="the sum over all ranks",
@@ -211,7 +213,7 @@ def circle():
 world.run(circle, deadline=3)
 
 # %% name="reveal_circle" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
+# the answer: run this cell
 guess.reveal(
     "it hangs",
     usual="it works",

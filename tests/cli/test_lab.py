@@ -106,6 +106,12 @@ def test_a_learner_sees_no_menu_of_nbgrader(lab):
     assert "@jupyter/nbgrader:menu" in config["disabledExtensions"]
 
 
+def test_a_learner_meets_no_source_of_the_notebooks(lab):
+    call, _ = lab
+    names = [item["name"] for item in call("/api/contents/chapters")["content"]]
+    assert "07_all_reduce.ipynb" in names and "source" not in names
+
+
 def test_outside_of_the_course_it_says_where_to_go(tmp_path):
     # the package's own checkout is found from anywhere, so a package that lies elsewhere is imitated
     code = (

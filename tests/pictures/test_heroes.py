@@ -11,15 +11,15 @@ from pathlib import Path
 import nbformat
 import pytest
 from allranks import cost
-from allranks.pictures import hero, pictogram, scenes
+from allranks.pictures import hero, pictogram, scenes, scenes_programs
 from allranks.pictures.moves import MOVES, markdown_table
 from allranks.pictures.palette import CLASSES
 from nbconvert import HTMLExporter
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-# chapters that are lists or tools: nothing that one picture could pose
-WITHOUT = {"18_libraries", "90_player_gallery", "93_price_a_training_run", "94_what_changes_on_nccl"}
+# a gallery: each of its cells is a picture, and it asks no question that one picture could pose
+WITHOUT = {"90_player_gallery"}
 TABLES = {"91_cheatsheet", "92_which_collective"}
 
 
@@ -75,6 +75,7 @@ def test_figures_in_pictures_are_those_of_the_chapters():
     )
     sends = cost.price("all_reduce", "ring", 256, 14 * 10**9, 5e-6, 1 / 50e9)
     assert f"{float(sends):.2f} s in which" in scenes.one_step()[2]
+    assert "1,043 GB" in scenes_programs.training_run()[2], "65.2 billion parameters of 16 bytes"
 
 
 def test_a_picture_that_is_not_drawn_is_refused():

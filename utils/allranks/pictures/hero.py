@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from allranks.pictures import scenes
+from allranks.pictures import scenes, scenes_programs
 from allranks.pictures.flow import Flow, flow
 from allranks.pictures.moves import image
 from allranks.pictures.pictogram import WIDE, document, drawn, frame_of, n
@@ -62,10 +62,13 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "15_overlap_and_bucketing": scenes.one_after_the_other,
     "16_sharded_training": scenes.eight_copies,
     "17_tensor_and_pipeline_parallel": scenes.two_cuts,
+    "18_libraries": scenes_programs.libraries,
     "19_topology": scenes.machine,
     "20_when_it_hangs": scenes.one_is_missing,
     "21_capstone": scenes.three_ways,
     "22_your_own_job": scenes.one_file,
+    "93_price_a_training_run": scenes_programs.training_run,
+    "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }
 
 

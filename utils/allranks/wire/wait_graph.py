@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 
 from allranks.wire.wait import Wait
 
 _RADIUS, _NODE, _MARGIN, _ROW = 100, 17, 24, 18
-_MOST, _TEXT_NCHARS = 24, 60
+_MOST, _TEXT_NCHARS, _LINE_NCHARS = 24, 60, 36
 
 
 def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> str:
-    """Ranks on a circle with an arrow to whom each waits for (bold on `cycle`), and the list of waits beside it; "" without waits.
+    """Ranks on a circle with an arrow to whom each waits for (bold on `cycle`), and the list of waits below it; "" without waits.
 
-    Of more than 24 ranks only those of the cycle, or the first, are drawn.
+    The words are in short lines, so that the picture is narrow and a page does not shrink them. Of more than 24 ranks only those of the cycle, or the first, are drawn.
     """
     if not any(w.peers for w in waits):
         return ""
@@ -22,12 +23,11 @@ def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> st
     if len(shown) > _MOST:
         shown = [w for w in shown if w.rank in cycle or (w.peers and not cycle)][:_MOST]
     radius = max(_RADIUS, len(shown) * 3.4 * _NODE / (2 * math.pi))
-    words = [_words(w) for w in shown]
-    height = max(2 * (radius + _NODE + _MARGIN), 2 * _MARGIN + _ROW * len(shown))
-    centre = (radius + _NODE + _MARGIN, height / 2)
-    place = _places([w.rank for w in shown], radius, *centre)
-    label_x = 2 * centre[0] + 6
-    width = int(label_x + 7.2 * max(len(w) for w in words) + _MARGIN)
+    words = [line for wait in shown for line in _words(wait)]
+    ring = 2 * (radius + _NODE + _MARGIN)
+    width = max(int(ring), int(7.2 * max(map(len, words)) + 8))
+    height = ring + _ROW * len(words) + _MARGIN
+    place = _places([w.rank for w in shown], radius, width / 2, ring / 2)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" width="{width}" '
         f'height="{height:.0f}" role="img" style="max-width:100%;font:13px system-ui,sans-serif" '
@@ -45,18 +45,16 @@ def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> st
         weight = 2.5 if wait.rank in cycle else 1.2
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_NODE}" stroke-width="{weight}"{dash}/>')
         parts.append(_text(x, y + 4.5, str(wait.rank), "middle"))
-    top = height / 2 - _ROW * (len(shown) - 1) / 2
     for number, word in enumerate(words):
-        parts.append(_text(label_x, top + _ROW * number + 4, word, "start"))
+        parts.append(_text(4, ring + _ROW * (number + 0.5), word, "start"))
     parts.append("</svg>")
     return "".join(parts)
 
 
-def _words(wait: Wait) -> str:
-    if not wait.text:
-        return str(wait)
+def _words(wait: Wait) -> list[str]:
     text = wait.text if len(wait.text) <= _TEXT_NCHARS else wait.text[: _TEXT_NCHARS - 3] + "..."
-    return f"{wait}:  {text}"
+    lines = textwrap.wrap(text.strip(), _LINE_NCHARS)
+    return textwrap.wrap(str(wait), _LINE_NCHARS) + [f"\u2003{line}" for line in lines]
 
 
 def _places(ranks: list[int], radius: float, cx: float, cy: float) -> dict[int, tuple[float, float]]:

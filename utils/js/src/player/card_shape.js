@@ -18,6 +18,7 @@ import { pointAlong, ringRoute, route } from "./routes.js";
  * @property {Size} cell
  * @property {number} cellGap
  * @property {Way} way how a cell shows its contributors
+ * @property {boolean} brief whether a card has short words only
  * @property {boolean} labels whether the chunk's number stands below its cell
  * @property {Size} packet
  */
@@ -53,17 +54,19 @@ export function cardShape(playback, level = 0, widthLevel = level) {
   const cell = cellOf(way, ranks, chunks, level, widthLevel);
   const cellGap = way === "square" ? 1 : cell.w >= 30 ? 6 : cell.w >= 14 ? 4 : cell.w >= 5 ? 2 : 1;
   const across = way === "square" ? ranks : chunks;
-  const inner = chunks ? across * (cell.w + cellGap) - cellGap : 108;
+  const brief = level > 4;
+  const inner = chunks ? across * (cell.w + cellGap) - cellGap : brief && playback.transfers.length ? 76 : 108;
   const labels = way === "stripes" && cell.w >= 11;
   const tall = way === "square" ? ranks * (cell.h + cellGap) : cell.h;
   // the rank's name has "waits" or "waits for 3" beside it
   const waitsForOne = undelivered.length > 0 || bars.some((bar) => bar.op === "wait" && bar.peer !== null);
-  const least = waitsForOne ? 168 : waitBars.length ? 136 : 72;
+  const least = waitsForOne && !brief ? 168 : waitsForOne || waitBars.length ? (brief ? 112 : 136) : 80;
   return {
     card: { w: Math.max(least, inner + (cell.w >= 22 ? 22 : 14)), h: chunks ? HEAD + tall + (labels ? 19 : 8) : 68 },
     cell,
     cellGap,
     way,
+    brief,
     labels,
     packet: packetOf(way, ranks, chunks, level),
   };
@@ -103,7 +106,7 @@ function packetOf(way, ranks, chunks, level) {
     ? { w: 66, h: 48 }
     : level < 3
       ? { w: 58, h: 42 }
-      : { w: level < 7 ? 52 : 46, h: level < 5 ? 36 : level < 7 ? 30 : 26 };
+      : { w: level < 5 ? 52 : 54, h: level < 5 ? 36 : 26 };
 }
 
 /**
@@ -116,23 +119,51 @@ function packetOf(way, ranks, chunks, level) {
  * @returns {Arrangement}
  */
 export function arrange(playback, layout, room) {
-  const { links, ranks } = playback;
-  const joined = new Set(links.flatMap(([a, b]) => [a * ranks + b, b * ranks + a]));
-  const ways = (layout === "line" ? [1, 2, 3] : [1]).map((rows) => {
-    return { playback, layout, joined, places: placeRanks(layout, playback, rows) };
-  });
-  for (const [level, widthLevel] of levelsOf(wayOf(playback), links.length > 2 * ranks)) {
-    const shape = cardShape(playback, level, widthLevel);
-    for (const way of ways) {
-      const found = fit(way, shape, room);
-      if (found) return found;
-    }
-  }
+  const found = largest(playback, layout, room);
+  if (found) return found;
   const shape = cardShape(playback, SIZES.length - 1);
+  const [way] = waysOf(playback, layout, [layout === "line" ? 3 : 1]);
   for (let grown = 1.05; ; grown *= 1.05) {
-    const found = fit(ways[ways.length - 1], shape, { w: room.w * grown, h: room.h * grown });
+    const found = fit(way, shape, { w: room.w * grown, h: room.h * grown });
     if (found) return found;
   }
+}
+
+/**
+ * Null where not even the smallest have room.
+ *
+ * @param {Playback} playback
+ * @param {Layout} layout
+ * @param {Size} room
+ * @returns {Arrangement | null}
+ */
+export function largest(playback, layout, room) {
+  const rounds = layout === "line" ? [[1, 2, 3]] : layout === "ring" ? [[1], [2]] : [[1]];
+  for (const rows of rounds) {
+    const ways = waysOf(playback, layout, rows);
+    for (const [level, widthLevel] of levelsOf(wayOf(playback), playback.links.length > 2 * playback.ranks)) {
+      const shape = cardShape(playback, level, widthLevel);
+      for (const way of ways) {
+        const found = fit(way, shape, room);
+        if (found) return found;
+      }
+    }
+  }
+  return null;
+}
+
+/**
+ * Where the ranks may stand.
+ *
+ * @param {Playback} playback
+ * @param {Layout} layout
+ * @param {number[]} rows
+ * @returns {Places[]}
+ */
+function waysOf(playback, layout, rows) {
+  const { links, ranks } = playback;
+  const joined = new Set(links.flatMap(([a, b]) => [a * ranks + b, b * ranks + a]));
+  return rows.map((count) => ({ playback, layout, joined, places: placeRanks(layout, playback, count) }));
 }
 
 /**

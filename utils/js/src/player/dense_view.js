@@ -63,6 +63,11 @@ export class DenseView {
     this.show(layout);
   }
 
+  /** Whether the whole picture has room: it is drawn as large as its place is. */
+  hasRoom() {
+    return true;
+  }
+
   /** @param {Layout} layout */
   show(layout) {
     this.root.dataset.layout = layout;

@@ -2,7 +2,7 @@
 // of their own, so that a frame moves a few small groups and repaints nothing else.
 
 import { moveTo, svg } from "../common/dom.js";
-import { arrange } from "./card_shape.js";
+import { arrange, largest } from "./card_shape.js";
 import { addDots } from "./hues.js";
 import { drawPacket } from "./packet.js";
 import { RankCard } from "./rank_card.js";
@@ -14,6 +14,9 @@ import { pointAlong } from "./routes.js";
 /** @typedef {import("./playback.js").Playback} Playback */
 /** @typedef {import("./routes.js").Curve} Curve */
 /** @typedef {"busy" | "stuck" | "past"} LinkState past: the step before used it */
+
+/** @type {Layout} what needs the least room */
+const RING = "ring";
 
 export class DetailedView {
   /** How many links are in use. */
@@ -76,7 +79,8 @@ export class DetailedView {
     const { playback } = this;
     this.#layout = layout;
     this.root.dataset.layout = layout;
-    this.arrangement = arrange(playback, layout, this.#room);
+    const [fitting, room] = this.#fitting(layout);
+    this.arrangement = arrange(playback, fitting, room);
     const { box, centres, shape } = this.arrangement;
     // one unit is one pixel, so that 12 px of text are 12 px; what has no room is reached by scrolling
     const view = { viewBox: `${box.x} ${box.y} ${box.w} ${box.h}`, width: box.w, height: box.h };
@@ -86,7 +90,9 @@ export class DetailedView {
     sheet.className = "ar-sheet";
     sheet.append(this.#board, this.#air);
     this.root.replaceChildren(sheet);
-    this.root.classList.toggle("ar-scrolls", box.w > this.#room.w || box.h > this.#room.h);
+    const cut = box.w > this.#room.w || box.h > this.#room.h;
+    this.root.classList.toggle("ar-scrolls", cut);
+    if (cut) this.root.scrollLeft = (box.w - this.#room.w) / 2;
     this.#addMarks();
     const under = svg("g", {}, this.#board);
     this.#lines = new Map();
@@ -100,9 +106,38 @@ export class DetailedView {
     this.#cards = centres.map((at, rank) => new RankCard(this.#board, at, rank, playback, shape, this.uid));
     this.#packets = new Map();
     this.#drawnLinks = this.#drawnLanding = "";
-    this.#addMiddle(layout);
+    this.#addMiddle(fitting);
     this.refresh();
     return this.arrangement;
+  }
+
+  /**
+   * The layout and the room that are taken: a tree that is too wide stands round a circle, and ways that bend outwards
+   * may be clear only in a lower room.
+   *
+   * @param {Layout} layout
+   * @returns {[Layout, import("./layouts.js").Size]}
+   */
+  #fitting(layout) {
+    const { w, h } = this.#room;
+    for (const other of [layout, RING]) {
+      for (const less of [0, 24, 48]) {
+        const room = { w, h: h - less };
+        if (largest(this.playback, other, room)) return [other, room];
+      }
+    }
+    return [layout, this.#room];
+  }
+
+  /**
+   * Whether the whole picture has room in a box of this size.
+   *
+   * @param {import("./layouts.js").Size} room
+   * @param {boolean} inAnyLayout round a circle too
+   */
+  hasRoom(room, inAnyLayout = false) {
+    const layouts = inAnyLayout ? [this.#layout, RING] : [this.#layout];
+    return layouts.some((layout) => largest(this.playback, layout, room));
   }
 
   // Arrow heads, the dotted hues, and the hatching of what is counted twice.

@@ -13,7 +13,7 @@ export const LAYOUTS = ["ring", "line", "tree", "grid", "all-to-all"];
  *
  * @param {Layout} layout
  * @param {Shape} shape
- * @param {number} rows of a line, which turns back at its end as a snake does
+ * @param {number} rows of a line, which turns back at its end as a snake does; 2: a circle pressed into two columns
  * @returns {Point[]}
  */
 export function placeRanks(layout, shape, rows = 1) {
@@ -25,7 +25,7 @@ export function placeRanks(layout, shape, rows = 1) {
       Array.from({ length: ranks }, (_, r) => ({ x: r % shape.columns, y: Math.floor(r / shape.columns) })),
     );
   }
-  return stretched(round(ranks));
+  return stretched(rows > 1 && ranks > 3 ? ladder(ranks) : round(ranks));
 }
 
 /**
@@ -58,6 +58,19 @@ function round(ranks) {
     const turn = (2 * Math.PI * r) / ranks - Math.PI / 2;
     return { x: bulge(Math.cos(turn)), y: bulge(Math.sin(turn)) };
   });
+}
+
+/**
+ * Clockwise in two columns, where the room is narrow: rank 0 at the top left.
+ *
+ * @param {number} ranks
+ */
+function ladder(ranks) {
+  const right = Math.floor(ranks / 2);
+  const left = ranks - right;
+  return Array.from({ length: ranks }, (_, r) =>
+    r >= 1 && r <= right ? { x: 1, y: (r - 1) / (right - 1) } : { x: 0, y: ((ranks - r) % ranks) / (left - 1) },
+  );
 }
 
 /**

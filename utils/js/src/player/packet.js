@@ -57,17 +57,22 @@ function drawStripes(root, transfer, carried, playback, { packet: { w, h } }, ui
   const height = h - 12;
   const stripe = height / ranks;
   const name = playback.nameOf(transfer);
-  const width = name.length > 4 ? 10 : Math.min(20, w * 0.3);
-  const place = { x: -w / 2 + 7, y: -height / 2, width };
-  svg("rect", { ...place, height, class: "ar-empty" }, root);
-  for (const r of carried) {
+  const beside = h < 30;
+  const bare = beside && name.length > 3;
+  const width = bare ? 0 : beside ? 8 : name.length > 4 ? 10 : Math.min(20, w * 0.3);
+  const place = { x: -w / 2 + (bare ? 1 : 7), y: -height / 2, width };
+  if (!bare) svg("rect", { ...place, height, class: "ar-empty" }, root);
+  for (const r of bare ? [] : carried) {
     svg("rect", { ...place, y: place.y + r * stripe, height: stripe, ...hueFill(r, uid) }, root);
   }
-  svg("rect", { ...place, height, rx: 2, class: carried.length >= ranks ? "ar-load ar-done" : "ar-load" }, root);
+  const kindOf = carried.length >= ranks ? "ar-load ar-done" : "ar-load";
+  if (!bare) svg("rect", { ...place, height, rx: 2, class: kindOf }, root);
   const middle = (place.x + width + w / 2) / 2;
-  const long = name.length > 3;
-  svg("text", { x: middle, y: -2, class: long ? "ar-tag ar-long" : "ar-tag" }, root, name);
-  svg("text", { x: middle, y: h / 2 - (h > 40 ? 8 : 5), class: "ar-op" }, root, transfer.sign);
+  const long = name.length > (beside ? 2 : 3);
+  const kind = { class: long ? "ar-tag ar-long" : "ar-tag" };
+  svg("text", beside ? { x: middle - 7, y: 4.5, ...kind } : { x: middle, y: -2, ...kind }, root, name);
+  const at = beside ? { x: w / 2 - 10, y: 5 } : { x: middle, y: h / 2 - (h > 40 ? 8 : 5) };
+  svg("text", { ...at, class: "ar-op" }, root, transfer.sign);
 }
 
 /**

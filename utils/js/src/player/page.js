@@ -6,6 +6,7 @@ import { CodePanel } from "./code.js";
 import { Controls } from "./controls.js";
 import { DenseView } from "./dense_view.js";
 import { DetailedView } from "./detailed_view.js";
+import { heightFor, placeHalves } from "./halves.js";
 import { halfTitles, heading } from "./heading.js";
 import { MOST_HUES } from "./hues.js";
 import { LAYOUTS } from "./layouts.js";
@@ -141,8 +142,11 @@ export class Page {
     const room = roomAround(this.root) - 16;
     const lacking = Math.max(0, HEIGHT + (this.code ? CODE_HEIGHT : 0) - room);
     const wide = width >= NARROW;
-    const stage = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;
+    const alone = this.views.length === 1 && !wide;
+    const low = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;
+    const stage = alone ? heightFor(this.views[0], width - 26, STAGE.most) : low;
     this.root.style.setProperty("--ar-stage", `${stage}px`);
+    if (this.views.length > 1) placeHalves(this.root, this.views, width - 26, stage);
     const tooLow = wide && lacking > STAGE.most - STAGE.least;
     this.controls.fold.hidden = !tooLow && this.#folded === null;
     this.#foldTimeline(this.#folded ?? tooLow);
@@ -282,6 +286,8 @@ export class Page {
 
   // What happens in the step that is shown, in one line.
   #line() {
+    if (this.playbacks.length > 1 && this.playbacks.every(({ current, steps }) => !current && steps))
+      return "Before the first step. Play, or step with the arrow keys.";
     const titles = halfTitles(this.playbacks);
     const lines = this.playbacks.map((playback, i) => {
       const own = this.#picked && playback.transfers[this.#picked.index] === this.#picked ? this.#picked : null;

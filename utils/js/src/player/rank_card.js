@@ -107,7 +107,8 @@ export class RankCard {
     if (this.#cells.length) this.#showCells(fresh);
     else if (this.#lines.length && this.playback.transfers.length) {
       this.#lines[0].textContent = `sent ${size(this.playback.sent[this.rank])}`;
-      this.#lines[1].textContent = `received ${size(this.playback.received[this.rank])}`;
+      const got = this.shape.brief ? "got" : "received";
+      this.#lines[1].textContent = `${got} ${size(this.playback.received[this.rank])}`;
     }
   }
 
@@ -170,7 +171,13 @@ export class RankCard {
     this.root.classList.toggle("ar-forever", Boolean(wait?.forever));
     const verdicts = this.#cells.map((_, chunk) => this.playback.verdict(this.rank, chunk));
     const done = verdicts.some((v) => v === "done") && verdicts.every((v) => v === "done" || v === null);
-    this.state.textContent = wait ? (wait.peer === null ? "waits" : `waits for ${wait.peer}`) : done ? "✓" : "";
+    this.state.textContent = wait
+      ? wait.peer === null || this.shape.brief
+        ? "waits"
+        : `waits for ${wait.peer}`
+      : done
+        ? "✓"
+        : "";
     this.root.dataset.state = wait ? (wait.forever ? "waiting for ever" : "waiting") : done ? "done" : "";
   }
 

@@ -352,12 +352,13 @@ export class Timeline {
     pen.clearRect(0, top - 2, LANES_LEFT - 2, pitch * ranks + 4);
     pen.fillStyle = theme.ink;
     pen.font = `600 12px ${theme.font}`;
-    const words = tag || title.split(/[ ]/)[0];
-    let short = words;
-    while (short.length > 3 && pen.measureText(short).width > LANES_LEFT - 6) short = short.slice(0, -1);
-    const number = /\d$/.test(title) && !tag ? ` ${title.slice(-1)}` : "";
+    // letters may stand a little closer
+    const lines = inTwoLines(tag || title, (words) => pen.measureText(words).width <= 1.2 * (LANES_LEFT - 6));
     pen.textAlign = "left";
-    pen.fillText(number ? `${short.slice(0, 6)}${number}` : short, 0, top + (pitch * ranks) / 2);
+    lines.forEach((words, line) => {
+      const y = top + (pitch * ranks) / 2 + 14 * (line - (lines.length - 1) / 2);
+      pen.fillText(words, 0, y, LANES_LEFT - 6);
+    });
   }
 
   /** Only the cursor and what is in ink, every frame. */
@@ -406,6 +407,25 @@ function stopAt({ playback, rank, half }, value) {
   const position = playback.axis === "time" ? playback.positionAt(value) : value;
   const step = Math.min(playback.steps - 1, Math.max(0, Math.floor(position + 1e-9)));
   return { half, rank, step };
+}
+
+/**
+ * A title in at most two lines: its first words, and the others if they have room.
+ *
+ * @param {string} title
+ * @param {(words: string) => boolean} fits
+ */
+function inTwoLines(title, fits) {
+  const words = title.split(" ");
+  const cut = (/** @type {string} */ text) => {
+    let short = text;
+    while (short.length > 3 && !fits(`${short}…`)) short = short.slice(0, -1);
+    return fits(text) ? text : `${short}…`;
+  };
+  let first = words.shift() ?? "";
+  while (words.length && fits(`${first} ${words[0]}`)) first += ` ${words.shift()}`;
+  const others = words.join(" ");
+  return others && fits(others) ? [cut(first), others] : [cut(first)];
 }
 
 /**

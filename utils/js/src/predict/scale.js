@@ -47,7 +47,7 @@ export function ticksOf({ low, high, log, whole }) {
   return Array.from({ length: parts + 1 }, (_, i) => Number((low + (i * (high - low)) / parts).toPrecision(12)));
 }
 
-const BIGGER = { KB: "MB", MB: "GB", GB: "TB", µs: "ms", ms: "s" };
+const BIGGER = { bytes: "KB", KB: "MB", MB: "GB", GB: "TB", µs: "ms", ms: "s" };
 
 /**
  * Three digits, with commas: 1,024 and 27.1.

@@ -71,10 +71,12 @@ test("a card holds all its cells, and a name beside which its wait can stand", (
       assert.ok(chunks * (cell.w + cellGap) - cellGap <= card.w, `${chunks} chunks, level ${level}`);
     }
   }
-  const widthOf = (/** @type {object[]} */ bars) => cardShape(new Playback(animation({ ranks: 4, bars })), 8).card.w;
-  const wait = { op: "wait", step: 0 };
+  const widthOf = (/** @type {object[]} */ bars, level = 8) =>
+    cardShape(new Playback(animation({ ranks: 4, bars })), level).card.w;
+  const wait = { op: "wait", step: 0, peer: 2 };
   assert.equal(widthOf([]), 122, "the bytes' own room");
-  assert.ok(widthOf([{ ...wait, peer: 2 }]) >= 150);
+  assert.ok(widthOf([wait], 4) >= 150);
+  assert.ok(widthOf([wait]) < 150, "where room is short, it only says that it waits");
 });
 
 test("the parts of an all-to-all are named by who sends them to whom", () => {
@@ -102,6 +104,14 @@ test("up to eight ranks have room in a stage of 600 x 360, and two in half of it
       }
     }
   }
+});
+
+test("eight ranks have room in a column of 312 px, in two columns", () => {
+  const links = Array.from({ length: 8 }, (_, r) => ({ step: 0, src: r, dst: (r + 1) % 8, chunk: r }));
+  const ring = new Playback(animation({ ranks: 8, chunks: 8, messages: links }));
+  const { box, centres } = arrange(ring, "ring", { w: 312, h: 360 });
+  assert.ok(box.w <= 312 && box.h <= 360, `${box.w} x ${box.h}`);
+  assert.equal(new Set(centres.map(({ x }) => Math.round(x))).size, 2);
 });
 
 test("one line names one message and says how the others go", () => {

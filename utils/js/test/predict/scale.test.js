@@ -33,8 +33,8 @@ test("numbers are written with three digits, units under ticks grow", () => {
   assert.deepEqual([27.125, 434, 1024, 0.5].map(written), ["27.1", "434", "1,024", "0.5"]);
   assert.equal(withUnit(27.125, "GB"), "27.1 GB");
   assert.deepEqual(
-    [onTick(1000, "GB"), onTick(0, "n"), onTick(1e6, ""), onTick(10, "ms")],
-    ["1 TB", "0", "1M", "10 ms"],
+    [onTick(1000, "GB"), onTick(0, "n"), onTick(1e6, ""), onTick(10, "ms"), onTick(1e5, "bytes")],
+    ["1 TB", "0", "1M", "10 ms", "100 KB"],
   );
 });
 

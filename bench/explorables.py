@@ -1,0 +1,74 @@
+"""The explorables in headless Chromium, without a kernel: how long one answer takes while a slider moves."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from allranks.widgets import explorables
+
+from bench.common import Result, median
+
+_SPEC = importlib.util.spec_from_file_location(
+    "jupyter_lab", Path(__file__).parent.parent / "tests" / "browser" / "jupyter_lab.py"
+)
+# as many ranks as each of them allows
+SHOWN = {
+    "crossover, 1024 ranks": lambda: explorables.crossover(ranks=1024),
+    "overlap": explorables.overlap,
+    "memory, 1024 GPUs": lambda: explorables.memory(ranks=1024),
+    "placement": explorables.placement,
+    "skew": explorables.skew,
+}
+# every slider from end to end, every button; reading the height makes the browser lay out what was drawn
+_ANSWERS = """() => {
+  const root = document.querySelector(".ar-explore"), took = [];
+  const time = (act) => {
+    const began = performance.now();
+    act();
+    root.getBoundingClientRect();
+    took.push(performance.now() - began);
+  };
+  for (const input of root.querySelectorAll("input[type=range]")) {
+    const most = Number(input.max), first = input.value;
+    for (let place = 0; place <= most; place += Math.max(1, Math.floor(most / 24)))
+      time(() => { input.value = place; input.dispatchEvent(new Event("input")); });
+    input.value = first;
+    input.dispatchEvent(new Event("input"));
+  }
+  for (const button of root.querySelectorAll("button[data-key]")) time(() => button.click());
+  return took;
+}"""
+
+
+def run(rounds: int, progress: Callable[[str], None]) -> Result:
+    """Measures each explorable `rounds` times in turns."""
+    tools = importlib.util.module_from_spec(_SPEC)
+    _SPEC.loader.exec_module(tools)
+    result = Result("Explorables, headless Chromium", ("explorable", "an answer", "slowest", "answers over 16 ms"))
+    if tools.chromium_program() is None:
+        result.notes.append("Not measured: no Chromium or Chrome is installed.")
+        return result
+    found: dict[str, list[float]] = {name: [] for name in SHOWN}
+    with tempfile.TemporaryDirectory() as folder, tools.running_chromium() as browser:
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        for number in range(rounds):
+            for name, make in SHOWN.items():
+                progress(f"round {number + 1} of {rounds}: {name}")
+                shown = make()._repr_mimebundle_()[0]["text/html"]
+                path = Path(folder) / "page.html"
+                head = "<!doctype html><html lang=en><meta charset=utf-8><body data-theme=light>"
+                path.write_text(f"{head}{shown}</body></html>", encoding="utf-8")
+                page.goto(path.as_uri())
+                page.wait_for_selector(".ar-explore[data-ready]")
+                found[name] += page.evaluate(_ANSWERS)
+        page.context.close()
+    for name, took in found.items():
+        late = sum(ms > 16 for ms in took)
+        result.rows.append((name, f"{median(took):.1f} ms", f"{max(took):.1f} ms", f"{late} of {len(took)}"))
+    result.notes.append(
+        "An answer: from the reader's input to the new picture's layout, without its painting. Medians."
+    )
+    return result

@@ -42,7 +42,11 @@ def folder(tmp_path_factory):
     out = where / "out"
     out.mkdir()
     subprocess.run(
-        [sys.executable, "program.py", where / "store", out, "pair"], cwd=where, check=True, capture_output=True, timeout=150
+        [sys.executable, "program.py", where / "store", out, "pair"],
+        cwd=where,
+        check=True,
+        capture_output=True,
+        timeout=150,
     )
     return out
 

@@ -20,7 +20,7 @@ COLUMNS = (
     ("Nine moves", ()),
     ("Put together", ("08", "12", "13")),
     ("In training", ("14", "15", "16", "17")),
-    ("On machines", ("18", "19", "20")),
+    ("On machines", ("18", "19", "20", "22")),
 )
 CAPSTONE = "21"
 BESIDE = {

@@ -11,14 +11,18 @@
 
 # %% name="start_world"
 import os
+import shutil
 import signal
 import statistics
+import tempfile
+import threading
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from allranks import Player, RanksStuck, World, bench, check, plots, predict, predictions
+from allranks import Player, RanksStuck, World, bench, check, plots, predict, predictions, profiles
 from allranks.wire import run
 
 world = World()
@@ -341,33 +345,59 @@ world.reset()
 #
 # You can't look at 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says
 # how many (2000 by default, 0 is off; its older name is
-# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on a rank, that rank writes these records to a file (before torch 2.15 all ranks do;
-# in 2.15 the rank that you look for may write nothing). This is on unless
-# `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (in torch 2.15 also `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where. Then you
-# compare the files, as in section 2:
+# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on a rank, the rank writes these records to a file. This is on unless
+# `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (in torch 2.15 also `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where.
+#
+# **Not every rank writes one.** A rank that was killed can't, and a rank that is already in `destroy_process_group` doesn't (in torch 2.15, a rank that
+# waits for nothing may not either). So a missing file is a clue.
+#
+# Gloo's calls are recorded too, but nobody writes them. Here each rank writes its own, after a second, while `two_plans` from section 2 waits:
+
+
+# %% name="flight_dump"
+def recorded(folder):
+    from torch._C._distributed_c10d import _dump_fr_trace
+
+    path = folder / f"dump_rank{dist.get_rank()}"
+    threading.Timer(1, lambda: path.write_bytes(_dump_fr_trace())).start()
+    two_plans(dist.new_group(backend="gloo"))
+
+
+folder = Path(tempfile.mkdtemp())
+try:
+    world.run(recorded, folder, deadline=3)
+except RanksStuck:
+    cause = profiles.explain(profiles.read(folder)).causes[0]
+    print(cause.cause, cause.evidence, sep="\n")
+
+# %% [markdown] name="flight_explained"
+# `profiles` reads such files (in a terminal: `allranks explain FOLDER`) and asks four questions:
 #
 # 1. Which group? A job with a mesh has many.
 # 2. Which collective number is the smallest that not all ranks have begun? Which rank has not begun it? That rank is missing; find out what it does *instead*.
 # 3. If all ranks have begun it, compare operation, shape and dtype. If they differ, it is a mismatch.
 # 4. If all are equal, look at the network or a machine, not at the program.
 #
-# NCCL has a similar service, RAS (since 2.24, on by default): `ncclras` asks the running job.
+# Ranks' calls are matched by group and number, never by their place in the file: the recorder keeps the last ones only. NCCL has a similar service,
+# RAS (since 2.24, on by default): `ncclras` asks the running job. [Your own job](22_your_own_job.ipynb) reads more such files.
 
 # %% [markdown] name="profile"
 # ## 5. Slow, but not stuck: reading a trace
 #
 # Four questions for a trace of a slow job. Do communication calls take most of the time after backward? Do the ranks start each call at the same
 # time? Are there too many small collectives? Does most traffic go between nodes? `Trace` holds each call with
-# its bytes, start and end, so the first three are a few lines:
+# its bytes, start and end, its group, and its number there, so the first three are a few lines:
 
 
 # %% name="reader"
 def read(trace):
-    by_rank = [[e for e in trace if e.rank == rank] for rank in range(trace.ranks)]
-    last_came = [max(e.start for e in together) for together in zip(*by_rank, strict=True)]
-    for rank, calls in enumerate(by_rank):
+    last_came = {}  # of each call: when the last rank made it
+    for e in trace:
+        last_came[e.group, e.seq] = max(e.start, last_came.get((e.group, e.seq), e.start))
+    for rank in range(trace.ranks):
+        calls = [e for e in trace if e.rank == rank]
         inside = sum(e.end - e.start for e in calls) / trace.seconds
-        waiting = sum(came - e.start for e, came in zip(calls, last_came, strict=True)) / trace.seconds
+        waiting = sum(last_came[e.group, e.seq] - e.start for e in calls) / trace.seconds
         size = statistics.median(e.nbytes for e in calls)
         print(
             f"rank {rank}: {len(calls)} calls of {size:g} bytes; {inside:4.0%} of the time inside, {waiting:4.0%} waiting"
@@ -516,4 +546,5 @@ check(distributed_mean)
 predictions()
 
 # %% name="stop_world"
+shutil.rmtree(folder)
 world.stop()

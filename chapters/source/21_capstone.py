@@ -674,7 +674,7 @@ check(zero_sgd_step)
 # **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
 # trace and time for it, and explain the differences.
 #
-# This was the last chapter. [Price a training run](93_price_a_training_run.ipynb) plans larger runs than you can trace; [Which
+# **Next question:** how do you read the profile of a job that is yours? [Your own job](22_your_own_job.ipynb). And besides: [Price a training run](93_price_a_training_run.ipynb) plans larger runs than you can trace; [Which
 # collective?](92_which_collective.ipynb) is a quiz about the whole course.
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·

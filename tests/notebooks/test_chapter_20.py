@@ -50,6 +50,11 @@ def test_when_it_hangs(ranks):
     assert f"Rank {CULPRIT} failed to pass monitoredBarrier" in errors["monitored_run"]
     assert chapter.by_rank("monitored_run")[CULPRIT] == "passed"
 
+    told = chapter.text("flight_dump")
+    assert "made another call than" in told
+    assert "is the first that differs" in told
+    assert "broadcast" in told and "all_reduce" in told
+    assert "two_plans" not in told  # lines are told by file and number
     assert "10 steps of 0.05 s: 0.50 s" in chapter.text("slow")
     assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("slow_timeline"))
     waiting = [int(x) for x in re.findall(r"(\d+)% waiting", chapter.text("reader"))]

@@ -118,6 +118,11 @@ def test_collectives_sub_groups_and_batches_are_recorded_and_right(world):
         "send", "recv", "barrier",
     ]  # fmt: skip
     assert [e.op for e in trace if e.rank == 1].count("all_reduce") == 3
+    paired = {(e.rank, e.op, e.seq) for e in trace if e.group == "1,2"}
+    assert paired == {(1, "all_reduce", 1), (2, "all_reduce", 1)}
+    whole = [(e.op, e.seq) for e in trace if e.rank == 2 and e.group == "0,1,2,3"]
+    assert whole == [(e.op, e.seq) for e in trace if e.rank == 0 and e.group]  # the same numbers on all ranks
+    assert [seq for _, seq in whole] == [1, 2, 3, 4, 5, 6, 7]
     assert next(e.nbytes for e in trace if e.op == "all_gather") == 8
     assert all(e.end is not None for e in trace)
 

@@ -65,6 +65,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "19_topology": scenes.machine,
     "20_when_it_hangs": scenes.one_is_missing,
     "21_capstone": scenes.three_ways,
+    "22_your_own_job": scenes.one_file,
 }
 
 

@@ -301,3 +301,22 @@ def three_ways() -> Scene:
         for name, weights, state in ways
     )
     return "".join(out), 184, words + "."
+
+
+def one_file(steps: int = 3) -> Scene:
+    """Chapter 22: rank 0's profile, drawn in time, and three ranks whose files are still closed."""
+    left, high, gap, compute, call = 120.0, 64.0, 22.0, 46.0, 172.0
+    out = []
+    for rank in range(4):
+        y = rank * (high + gap)
+        out.append(box(f"r{rank}", 0, y, 104, high, 8) + text(52, y + high / 2 + 7, f"rank {rank}", f"on{rank}"))
+        if rank:
+            out.append(box("paper line", left + 1, y + 1, 678, high - 2, 4, ' stroke-width="3" stroke-dasharray="9 7"'))
+            out.append(text(left + 340, y + high / 2 + 7, "?", "ink"))
+    for step in range(steps):
+        x = left + step * (compute + call + 13)
+        out.append(box("work", x, 0, compute, high, 4))
+        out.append(box("paper inkline", x + compute + 2, 1, call - 4, high - 2, 4, ' stroke-width="2"'))
+        out.append(text(x + compute + call / 2, high / 2 + 7, "all_reduce", "ink"))
+    words = "Four ranks as lanes in time. Rank 0 computes for a short time and is in all_reduce for a long time, three times. The other ranks' lanes are empty, with a question mark."
+    return "".join(out), 4 * high + 3 * gap, words

@@ -6,6 +6,7 @@ last ones, so two files may begin at different calls.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -96,6 +97,8 @@ def _said(call: Call) -> str:
 
 
 def _at(call: Call) -> str:
+    if call.where and (cell := re.search(r"/ipykernel_\d+/\d+\.py:(\d+)$", call.where)):
+        return f" in line {cell[1]} of a notebook's cell"
     return f" at {call.where}" if call.where else ""
 
 

@@ -26,7 +26,7 @@ NO_TIMES = (
 def is_nccl_file(head: bytes) -> bool:
     """Whether the first bytes of a file look like the Inspector's or RAS's output.
 
-    >>> is_nccl_file(b'{"header": {"id": "0x7f", "rank": 2, "n_ranks": 8}, "metadata": {"inspector_output_format_version')
+    >>> is_nccl_file(b'{"header": {"id": "0x7f", "rank": 2, "n_ranks": 8}, "metadata": {"inspector_output_format_version": ')
     True
     """
     start = head.lstrip()

@@ -23,7 +23,7 @@ class RefusedError(ProfileError):
     """A file that holds more than plain data, or more of it than can be read safely."""
 
 
-class EndedError(Exception):
+class _Ended(Exception):
     """The file ends in the middle."""
 
 
@@ -57,7 +57,7 @@ def unpickle(data: bytes) -> tuple[Any, bool]:
     machine = _Machine(data)
     try:
         value, whole = machine.run(), True
-    except EndedError:
+    except _Ended:
         value, whole = machine.rest(), False
     bounded(value)
     return value, whole
@@ -116,7 +116,7 @@ class _Machine:
             self.made += 1
             if self.made > 6 * MOST_OBJECTS:
                 raise RefusedError(f"its pickle has more than {6 * MOST_OBJECTS:,} instructions")
-        raise EndedError
+        raise _Ended
 
     def rest(self) -> Any:
         """What a pickle that ended too early had built: the open lists and dicts with their complete items."""
@@ -128,14 +128,14 @@ class _Machine:
 
     def take(self, count: int) -> bytes:
         if count < 0 or self.at + count > len(self.data):
-            raise EndedError
+            raise _Ended
         self.at += count
         return self.data[self.at - count : self.at]
 
     def line(self) -> str:
         end = self.data.find(b"\n", self.at)
         if end < 0:
-            raise EndedError
+            raise _Ended
         text, self.at = self.data[self.at : end], end + 1
         return text.decode("utf-8", "replace")
 

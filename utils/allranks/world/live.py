@@ -45,8 +45,10 @@ def join(parts: list[tuple[dict, dict]]) -> Trace:
     }
     events = []
     for rank, rows in enumerate(records):
+        calls: Counter = Counter()  # of each group, so far
         for i, r in enumerate(rows):
             message = number[rank, i]
+            calls[r["group"]] += not _p2p(r)
             peer = r["peer"] if r["peer"] is not None or r["kind"] != "recv" else senders.get(message)
             events.append(
                 Event(
@@ -62,6 +64,8 @@ def join(parts: list[tuple[dict, dict]]) -> Trace:
                     line=r["line"],
                     match=message if _p2p(r) and both[message] == 2 else None,
                     tag=r["tag"],
+                    group=None if _p2p(r) else ",".join(map(str, r["group"])),
+                    seq=None if _p2p(r) else calls[r["group"]],
                 )
             )
     events.sort(key=lambda e: (e.start, e.rank))

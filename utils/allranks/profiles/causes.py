@@ -99,17 +99,28 @@ def _folded(found: list[Cause]) -> list[Cause]:
 
 
 def _waited(seen: Seen) -> dict[int, float]:
-    """For each rank, how long it waited in collectives for the last to come, and did not compute meanwhile."""
+    """For each rank, how long it waited in collectives for the last to come, and did not compute meanwhile.
+
+    Profilers do not start at one moment on all ranks: waiting counts from when the last of them recorded.
+    """
     found: dict[int, list[tuple[float, float]]] = {}
-    unsure = _unsure(seen)
+    unsure, begin = _unsure(seen), _begin(seen)
     for one in seen.matching.matches:
         if one.op in ALL_WAIT:
             for rank, waited in one.waited_us.items():
-                start = one.calls[rank].start_us or 0.0
-                found.setdefault(rank, []).append((start, start + (waited if waited > unsure else 0.0)))
+                own = (one.calls[rank].start_us or 0.0) - one.start_us[rank]  # from the common clock to the rank's
+                first, last = max(one.start_us[rank], begin), one.start_us[rank] + (waited if waited > unsure else 0.0)
+                found.setdefault(rank, []).append((first + own, max(first, last) + own))
     compute = {r.rank: r.compute for r in seen.job.records}
     waits = {rank: merged(intervals) for rank, intervals in found.items()}
     return {rank: length(w) - shared(w, compute[rank]) for rank, w in waits.items()}
+
+
+def _begin(seen: Seen) -> float:
+    """When the last rank's record begins, on the common clock."""
+    clocks = seen.matching.clocks
+    starts = [clocks[r.rank].at(r.span[0]) for r in seen.job.records if r.span is not None and r.rank in clocks]
+    return max(starts, default=float("-inf"))
 
 
 def _unsure(seen: Seen) -> float:
@@ -125,13 +136,14 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     waited = _waited(seen)
     if len(waited) < 2 or max(waited.values()) < WORTH * seen.span_us:
         return
+    unsure, begin = _unsure(seen), _begin(seen)
     peers: dict[int, set[int]] = defaultdict(set)
     often: dict[int, int] = defaultdict(int)
     late: dict[int, float] = defaultdict(float)
     for one in seen.matching.matches:
         for rank in one.calls:
             peers[rank] |= set(one.calls) - {rank}
-        if one.op in ALL_WAIT and one.late_us > _unsure(seen):
+        if one.op in ALL_WAIT and one.late_us > unsure and max(one.start_us.values()) > begin + unsure:
             often[one.last] += 1
             late[one.last] += one.late_us
     gain = {r: min(waited[p] for p in peers[r] & set(waited)) - w for r, w in waited.items() if peers[r] & set(waited)}
@@ -233,8 +245,7 @@ def _tiny(seen: Seen) -> Iterable[Cause]:
         alone = [c for c in small if id(c) not in matched]
         cost += sum(shortest.get((c.op, c.group, c.nbytes), c.duration_us or 0.0) for c in alone)
         cost, nbytes, calls = cost / ranks, sum(c.nbytes or 0 for c in small) / ranks, round(len(small) / ranks)
-        rows = [r for r in seen.rows if r.op == op]
-        alpha, beta, fitted = _latency(rows)
+        alpha, beta, fitted = _latency(seen, op)
         buckets = max(1, round(nbytes / BUCKET), max((t.steps for t in seen.times), default=0))
         after = buckets * alpha + nbytes * beta
         exposed = _exposed_share(seen, small)
@@ -250,18 +261,24 @@ def _tiny(seen: Seen) -> Iterable[Cause]:
         )  # fmt: skip
 
 
-def _latency(rows: Sequence[Collective]) -> tuple[float, float, str]:
-    """Microseconds a call and a byte, from the job's own calls, and how they were found."""
-    points = [(float(r.nbytes), r.call_us) for r in rows if r.nbytes and r.call_us]
-    low, high = min(points), max(points)
+def _latency(seen: Seen, op: str) -> tuple[float, float, str]:
+    """Microseconds a call and a byte, from the job's own calls of one operation, and how they were found."""
+    times: dict[int, list[float]] = defaultdict(list)
+    for one in seen.matching.matches:
+        nbytes = max((c.nbytes or 0 for c in one.calls.values()), default=0)
+        if one.op == op and nbytes:
+            times[nbytes].append(one.moving_us)
+    if not times:
+        for call in seen.job.calls:
+            if call.op == op and call.nbytes and call.duration_us is not None:
+                times[call.nbytes].append(call.duration_us)
+    sizes = sorted(times)
+    tenth = max(1, len(sizes) // 10)
+    low, high = ((sum(p) / len(p), median(t for n in p for t in times[n])) for p in (sizes[:tenth], sizes[-tenth:]))
     if high[0] >= 8 * low[0] and high[1] > low[1]:
         beta = (high[1] - low[1]) / (high[0] - low[0])
         return max(0.0, low[1] - beta * low[0]), beta, "fitted to its smallest and its largest calls"
-    return (
-        low[1],
-        0.0,
-        "what its smallest calls take; the time for the bytes is not in the file",
-    )
+    return low[1], 0.0, "what its smallest calls take; what a byte takes can't be told from their sizes"
 
 
 def _no_overlap(seen: Seen, told_s: float) -> Iterable[Cause]:

@@ -90,8 +90,10 @@ SHOWN = {
         "time_in_calls": ["the rank that was made slow: 4"],
         "live_straggler": ["the shortest call is rank 1's"],
         "on_recorded": [
-            f"{kind:18} {kind:18} rank"
-            for kind in ("straggler", "desync", "missing_rank", "tiny_calls", "no_overlap", "wrong_interface")
+            f"{name:18} cause {number}, rank {rank:2}, evidence"
+            for number, (name, rank) in enumerate(
+                {"straggler": 4, "desync": 2, "missing_rank": 5, "tiny_calls": -1, "no_overlap": -1}.items(), 1
+            )
         ],
     },
 }

@@ -21,7 +21,7 @@ HUNG = (Kind.DESYNC, Kind.MISSING_RANK)
 
 @pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name.lower())
 def test_a_recording_shows_the_fault_that_was_planted_in_it(kind):
-    job = recorded(kind)
+    job = recorded(kind.name.lower())
     blamed = recordings()["made"]["blamed"][kind.name.lower()]
     assert (job.answer.cause, job.answer.blamed) == (kind, blamed)
     files = {file["rank"] for file in job["files"]}
@@ -125,7 +125,7 @@ def test_the_limits_are_those_that_the_lab_says():
 def test_the_tool_tells_the_planted_jobs_right(kind):
     wrong = []
     for seed in (None, *SEEDS):
-        job = recorded(kind) if seed is None else variant(kind, f"seed {seed}")
+        job = recorded(kind.name.lower()) if seed is None else variant(kind, f"seed {seed}")
         first = explain(as_job(job)).causes[0]
         if (first.kind, -1 if first.rank is None else first.rank) != (kind.name.lower(), job.answer.blamed):
             wrong.append((seed, first.kind, first.rank, job.answer.blamed))

@@ -63,6 +63,7 @@ _MODULES = {
     "doctor": "allranks.doctor",
     "explore": "allranks.widgets.explorables",
     "plots": "allranks.plots",
+    "profiles": "allranks.profiles",
     "schedules": "allranks.schedules",
     "topology": "allranks.topology",
     "wire": "allranks.wire",

@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from statistics import median
 
 from allranks import World, check
-from allranks.profiles.planted import Kind, recorded
+from allranks.profiles import RECORDED, recorded
 
 # %% nbgrader={"grade_id": "causes", "locked": true}
 STRAGGLER = 1
@@ -56,7 +56,7 @@ NOBODY = -1  # instead of a rank, where no single rank is to blame
 # Eight jobs were recorded for you, on six live ranks, each with a fault planted in it. This is the one with a straggler:
 
 # %% name="a_recorded_job"
-job = recorded(Kind.STRAGGLER)
+job = recorded("straggler")
 print(f"{job['world_size']} ranks, {len(job['files'])} files")
 for file in job["files"]:
     print(f"rank {file['rank']} on {file['host']}: {len(file['calls'])} calls; the last one is {file['calls'][-1]}")
@@ -280,13 +280,11 @@ check(diagnose_job)
 # The eight recorded jobs, with what you say and what was planted:
 
 # %% name="on_recorded"
-for kind in Kind:
-    job = recorded(kind)
+for name in RECORDED:
+    job = recorded(name)
     cause, rank, evidence = diagnose_job(job)
-    right = cause == kind and rank == job.answer.blamed
-    print(
-        f"{kind.name.lower():18} {Kind(cause).name.lower():18} rank {rank:2}, evidence {float(evidence):12.1f}  {'right' if right else 'wrong'}"
-    )
+    right = cause == job.answer.cause and rank == job.answer.blamed
+    print(f"{name:18} cause {cause}, rank {rank:2}, evidence {float(evidence):12.1f}: {'right' if right else 'wrong'}")
 
 # %% [markdown] name="question"
 # ## In words

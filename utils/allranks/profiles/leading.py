@@ -12,8 +12,8 @@ from typing import Any
 
 from allranks.profiles.job import Call, Cause, Job, RankRecord
 from allranks.profiles.matching import Clock, Matching
-from allranks.profiles.phrases import ms, percent
-from allranks.profiles.planted_measure import LIMITS, NOBODY, Diagnosis, Figure, Kind, Measured, decide, measure, pairs
+from allranks.profiles.phrases import percent
+from allranks.profiles.planted_measure import LIMITS, NOBODY, Kind, Measured, decide, measure, pairs
 
 __all__ = ["leading"]
 
@@ -46,14 +46,7 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
     if found and found[0].kind in _ORDER[: _ORDER.index(kind.name.lower())]:
         return list(found)  # what leads already is nearer to the root
     same = [c for c in found if c.kind == kind.name.lower() and c.rank == rank]
-    first = same[0] if same else _cause(told, measured.figures[kind], measured, plain)
-    rest = [c for c in found if c is not first and c.kind != "healthy" and not _follows(c, kind)]
-    return [first, *rest]
-
-
-def _follows(cause: Cause, root: Kind) -> bool:
-    """Whether a cause only tells again what the root says: that ranks wait, without saying for whom."""
-    return cause.kind == "imbalance" or (cause.kind == root.name.lower() and cause.rank is None)
+    return [*same[:1], *(c for c in found if c not in same[:1])]
 
 
 def _waiting_us(plain: dict[str, Any]) -> float:
@@ -116,31 +109,6 @@ def _nbytes(call: Call, elements: int | None) -> int | None:
         return elements * DTYPE_NBYTES
     of = call.out_elements if call.op == "all_gather" else call.in_elements
     return round(elements * call.nbytes / of) if of else elements * DTYPE_NBYTES
-
-
-def _cause(told: Diagnosis, figure: Figure, measured: Measured, plain: dict[str, Any]) -> Cause:
-    """A cause in words that the other readers of the figures did not tell."""
-    kind, rank, others = Kind(told.cause), figure.rank, max(len(plain["files"]) - 1, 1)
-    match kind:
-        case Kind.SKEWED_ALL_TO_ALL:
-            words = f"Rank {rank} gets most of the all-to-all: the others wait until it has taken everything in."
-            said = f"over all calls it gets {figure.value:.1f} times as many bytes as the mean of the ranks"
-            return Cause(words, said, None, 0.9, kind.name.lower(), rank)
-        case Kind.WRONG_INTERFACE:
-            words = f"Every call with rank {rank} is slow: look at its network interface."
-            said = f"large calls without it move {figure.value:.1f} times as many bytes a second as those with it ({figure.evidence / 1e3:.2f} GB/s)"
-            return Cause(words, said, None, 0.9, kind.name.lower(), rank)
-        case Kind.STRAGGLER:
-            words = f"Rank {rank} is the straggler: the others wait for it."
-            said = f"in the collectives in which it comes last the others wait {ms(figure.evidence)} in all, {percent(figure.value)} of all ranks' time"
-            return Cause(words, said, figure.evidence / others / 1e6, 0.9, kind.name.lower(), rank)
-        case Kind.TINY_CALLS:
-            words = "Many small collectives: their start-up costs more than their bytes."
-            said = f"{figure.evidence:,.0f} calls of less than 64 KiB take {percent(figure.value)} of the time"
-            return Cause(words, said, None, 0.85, kind.name.lower(), None)
-    words = "The communication is not hidden behind compute."
-    said = f"{percent(measured.overlap)} of it overlaps; the rest is {percent(figure.value)} of all ranks' time"
-    return Cause(words, said, None, 0.85, kind.name.lower(), None)
 
 
 def _healthy(measured: Measured, most_s: float, span_us: float) -> Cause:

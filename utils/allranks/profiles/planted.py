@@ -18,12 +18,14 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from allranks.profiles.job import ProfileError
 from allranks.profiles.planted_measure import Diagnosis, Kind, decide, is_clear, measure
 from allranks.profiles.planted_plans import plan_of
 from allranks.profiles.planted_steps import Draw, Plan, simulate
 
-__all__ = ["PlantedJob", "recorded", "recordings", "variant"]
+__all__ = ["RECORDED", "PlantedJob", "recorded", "recordings", "variant"]
 
+RECORDED = tuple(kind.name.lower() for kind in Kind)  # the jobs that `recorded` gives
 RECORDINGS = Path(__file__).with_name("static") / "planted_jobs.json.gz"
 NOISE_WITHIN = (0.9, 1.15)  # more than this is the recording machine's other work
 TRIES = 60  # a variant that is too near a limit is drawn again
@@ -54,13 +56,17 @@ def recordings() -> dict[str, Any]:
     return found
 
 
-def recorded(kind: Kind) -> PlantedJob:
-    """The job of this kind that was recorded on live ranks; its clocks are shifted as if each half of the ranks were a host.
+def recorded(name: str) -> PlantedJob:
+    """The job with this fault that was recorded on live ranks: one of `RECORDED`, such as "straggler".
 
-    >>> recorded(Kind.HEALTHY).answer.cause.name
-    'HEALTHY'
+    Its clocks are shifted as if each half of the ranks were a host. `answer` is the diagnosis. Raises ProfileError.
+
+    >>> recorded("straggler").answer.blamed
+    4
     """
-    true = deepcopy(recordings()["jobs"][kind.name.lower()])
+    if name not in RECORDED:
+        raise ProfileError(f"there is no recorded job {name!r}; it is one of {', '.join(RECORDED)}")
+    true = deepcopy(recordings()["jobs"][name])
     shift = recordings()["made"]["shift_us"]
     return PlantedJob(_on_clocks(true, shift), decide(measure(true)), true)
 

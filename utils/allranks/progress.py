@@ -36,7 +36,7 @@ class Progress:
 
             bundle = {"text/html": self.html(), "text/plain": self.text()}
             if self._handle is None:
-                self._handle = display(bundle, raw=True, display_id=True)
+                self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
             else:
                 self._handle.update(bundle, raw=True)
         elif sys.stderr.isatty():

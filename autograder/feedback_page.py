@@ -87,7 +87,7 @@ def top_html(parts: list[Part], score: float, most: float) -> str:
     one = f"<h4>The one thing to look at</h4>{worst.shown}" if worst else ""
     rows = "".join(_row(part, part is worst) for part in parts)
     return (
-        f'{style()}{_STYLE}<div class="ar-theme ar-feedback"><div class="score"><p><strong>{score:g}</strong> of {most:g} points</p>'
+        f'{style()}{_STYLE}<div class="ar-theme ar-feedback"><div class="marks"><p><strong>{score:g}</strong> of {most:g} points</p>'
         f'<div class="bars">{bars}</div></div>{one}<h4>Exercise by exercise</h4>{rows}</div>'
     )
 
@@ -103,11 +103,12 @@ def _row(part: Part, is_above: bool) -> str:
 
 _STYLE = """<style>
 .ar-feedback{max-width:1000px;padding:4px 0 16px}
-.ar-feedback .score{display:flex;flex-wrap:wrap;gap:8px 40px;align-items:center;border-bottom:1px solid var(--ar-hair);padding-bottom:12px}
-.ar-feedback .score p{font-size:20px;color:var(--ar-soft);margin:0}
-.ar-feedback .score p strong{font-size:52px;line-height:1;color:var(--ar-ink);margin-right:10px}
+.ar-feedback .marks{display:flex;flex-wrap:wrap;gap:8px 40px;align-items:center;border-bottom:1px solid var(--ar-hair);padding-bottom:12px}
+.ar-feedback .marks p{font-size:20px;color:var(--ar-soft);margin:0}
+.ar-feedback .marks p strong{font-size:52px;line-height:1;color:var(--ar-ink);margin-right:10px}
 .ar-feedback .bars{display:flex;flex-wrap:wrap;gap:8px 3px;flex:1 1 420px;font-size:13px}
 .ar-feedback .bars>div{min-width:90px;overflow-wrap:anywhere}
+.ar-feedback .bars small{font-size:12px}
 .ar-feedback .bar{display:flex;height:24px;margin:4px 0;border-radius:4px;overflow:hidden}
 .ar-feedback .bar i{background:var(--ar-ink)}
 .ar-feedback .bar i.lost{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 7px)}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from allranks import cost
 from allranks.engines import rank as on_rank
 from allranks.errors import CourseError
+from allranks.progress import counted
 from allranks.schedules import Schedule, ScheduleError, describe
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ def sweep(
 
     Each size is timed `iterations` times, less often if that would take longer than `budget_s` seconds. The iterations are
     spread over `passes` passes through all sizes, so that other programs disturb all sizes alike. `progress` is called
-    len(nbytes) * passes times. Raises BenchError, and what `world.run` raises.
+    len(nbytes) * passes times; without it a bar shows after a second how far it has come. Raises BenchError, and what `world.run` raises.
 
     Example (needs ranks):
         >>> found = bench.sweep(world, bench.Call("broadcast"), [1024], iterations=2, warmups=1)
@@ -315,16 +316,16 @@ def sweep(
         raise BenchError(f"No size is large enough for one {call.dtype} element on each of {world.ranks} ranks.")
     found: dict[int, list[list[dict[str, Any]]]] = {count: [] for count in counts}
     passes = min(passes, iterations)
-    for number in range(passes):
+    turns = [(number, count) for number in range(passes) for count in counts]
+    for number, count in counted(turns, len(turns), f"timings of {call.collective}") if progress is None else turns:
         share = iterations // passes + (number < iterations % passes)
-        for count in counts:
-            with world.undisturbed():
-                parts = world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number)
-            found[count].append(parts)
-            if progress is not None:
-                progress()
-        for _ in range(len(nbytes) - len(counts) if progress is not None else 0):
+        with world.undisturbed():
+            parts = world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number)
+        found[count].append(parts)
+        if progress is not None:
             progress()
+    for _ in range((len(nbytes) - len(counts)) * passes if progress is not None else 0):
+        progress()
     rows = tuple(_row(call, count, world.ranks, parts) for count, parts in found.items())
     first = found[next(iter(counts))][0][0]
     return Sweep(call, world.ranks, world.backend, rows, {"torch": first["torch"], "device": first["device"]})

@@ -21,6 +21,7 @@ from allranks.checking.in_rank import driver
 from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
 from allranks.engines.usercode import by_value
+from allranks.progress import counted
 from allranks.wire import Failure, FailureKind, Program, Ranks, Rules, values
 from allranks.wire.router import Pieces
 from allranks.wire.values import raw
@@ -294,7 +295,7 @@ def run_cases(runner: CaseRunner) -> list[CaseResult]:
     over_a_limit = 0
     not_run: Reason | None = None  # why the cases that are left are not run
     setups = [(g.name, s.drawn(runner.secret)) for g in runner.exercise.groups for s in g.setups]
-    for group, setup in setups:
+    for group, setup in counted(setups, len(setups), "cases"):
         name = f"{group}: {runner.exercise.label(setup)}"
         if not_run is None and runner.left_s <= 0:
             not_run = Reason("not run: the time for this check is used up", ("not run",))

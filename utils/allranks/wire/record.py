@@ -139,9 +139,7 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
         if op is None:
             continue  # computing is no idling
         peer = op.partner.rank if op.partner is not None else op.peer
-        events.append(
-            Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=outermost(line))
-        )
+        events.append(Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=line))
     for work in times.work:
         events.append(Event(work.rank, "compute", start=float(work.start), end=float(work.end)))
     events.sort(key=lambda e: (e.start is None, e.start or 0.0))

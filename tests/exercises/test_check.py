@@ -128,7 +128,7 @@ def test_the_verdict_as_html_escapes_and_as_json_is_closed():
     cases = (Case("a: <b>", False, "x < y", "a"), Case("a: c", True, "", "a"))
     verdict = Verdict("ring_all_reduce", False, 0.5, cases, "x < y & z")
     page = verdict._repr_mimebundle_()["text/html"]
-    assert "<b>&lt;b&gt;</b>" in page
+    assert "<strong>&lt;b&gt;</strong>" in page and "<b>: x" not in page
     assert "x &lt; y &amp; z" in page
     assert "var(--ar-lost)" in page  # in both themes
     assert set(verdict.to_dict()) == {"exercise", "passed", "score", "cases", "reason"}
@@ -153,12 +153,12 @@ def test_strange_numbers_are_wrong_and_no_accident(number):
 
 
 LEAKS = {
-    "a text": "raise ValueError(f'inputs {tensor.tolist()}')",
-    "an import's text": "raise ImportError(f'inputs {tensor.tolist()}')",
-    "an exception's name": "raise type(f'inputs {tensor.tolist()}', (Exception,), {})()",
-    "a type's name": "return type(f'inputs {tensor.tolist()}', (), {})()",
-    "a print": "print(f'inputs {tensor.tolist()}')",
-    "an exit's text": "raise SystemExit(f'inputs {tensor.tolist()}')",
+    "a text": "raise ValueError('inp' f'uts {tensor.tolist()}')",
+    "an import's text": "raise ImportError('inp' f'uts {tensor.tolist()}')",
+    "an exception's name": "raise type('inp' f'uts {tensor.tolist()}', (Exception,), {})()",
+    "a type's name": "return type('inp' f'uts {tensor.tolist()}', (), {})()",
+    "a print": "print('inp' f'uts {tensor.tolist()}')",
+    "an exit's text": "raise SystemExit('inp' f'uts {tensor.tolist()}')",
 }
 
 

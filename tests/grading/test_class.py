@@ -64,19 +64,19 @@ KINDS = {  # who hands in what; the page says the words
     "blank": (blank_lines, "blank lines are left out of the page"),
     "colab": (colab, "distributed_mean: passed"),
     "secretless": (lambda course: course.answers(), "distributed_mean: passed"),
-    "escapes": (lambda course: mean_is(course, ESCAPES), "distributed_mean: not passed"),
+    "escapes": (lambda course: mean_is(course, ESCAPES), "distributed_mean: not yet"),
     "backdated": (lambda course: course.answers(), "distributed_mean: passed"),
-    "pandas": (lambda course: mean_is(course, PANDAS), "distributed_mean: not passed"),
+    "pandas": (lambda course: mean_is(course, PANDAS), "distributed_mean: not yet"),
     "magics": (
         lambda course: course.answers(lambda g, s: MAGICS + s if g == "distributed_mean" else s),
         "ring_all_reduce: ",
     ),
     "endless": (
         lambda course: mean_is(course, "def distributed_mean(t):\n    while True:\n        pass"),
-        "not passed",
+        "not yet",
     ),
-    "deadlock": (lambda course: mean_is(course, DEADLOCK), "not passed"),
-    "forged": (forged, "not passed"),
+    "deadlock": (lambda course: mean_is(course, DEADLOCK), "not yet"),
+    "forged": (forged, "not yet"),
     "junk": (None, "is not a notebook"),
 }
 

@@ -80,7 +80,7 @@ class RankTimes:
 def rank_times(record: RankRecord) -> RankTimes | None:
     """The figures of one rank, or None if its file does not say when the rank computed.
 
-    >>> work = RankRecord(0, "", "kineto", compute=((0, 4),), communication=((3, 6),), span=(0, 10))
+    >>> work = profiles.RankRecord(0, "", "kineto", compute=((0, 4),), communication=((3, 6),), span=(0, 10))
     >>> found = rank_times(work)
     >>> found.exposed_us, found.idle_us, round(found.overlap, 3)
     (2.0, 4.0, 0.333)
@@ -141,8 +141,8 @@ class Collective:
 def collectives(job: Job, matching: Matching) -> list[Collective]:
     """A row for each operation, group and size, the longest time first.
 
-    >>> call = Call(0, "all_reduce", "0", group_size=2, start_us=0.0, end_us=10.0, nbytes=10_000)
-    >>> (row,) = collectives(Job((RankRecord(0, "", "kineto", 2, (call,)),)), Matching((), {}))
+    >>> call = profiles.Call(0, "all_reduce", "0", group_size=2, start_us=0.0, end_us=10.0, nbytes=10_000)
+    >>> (row,) = collectives(profiles.Job((profiles.RankRecord(0, "", "kineto", 2, (call,)),)), Matching((), {}))
     >>> row.algbw_gb_per_s, row.wait_us
     (1.0, None)
     """
@@ -228,7 +228,7 @@ def device_link_gb_per_s(job: Job) -> float | None:
 
     It holds between GPUs of one machine that are linked; the files do not say whether the ranks are on one.
 
-    >>> device_link_gb_per_s(Job((RankRecord(0, "", "kineto", facts={"device": "NVIDIA A100-SXM4-80GB"}),)))
+    >>> device_link_gb_per_s(profiles.Job((profiles.RankRecord(0, "", "kineto", facts={"device": "NVIDIA A100-SXM4-80GB"}),)))
     240.0
     """
     names = {str(r.facts["device"]) for r in job.records if "device" in r.facts}

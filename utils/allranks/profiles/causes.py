@@ -51,7 +51,7 @@ class Seen:
 def causes(seen: Seen) -> list[Cause]:
     """The causes that the times show, what gains most first; "healthy" if there is none.
 
-    >>> [c.kind for c in causes(Seen(Job(()), Matching((), {}), (), ()))]
+    >>> [c.kind for c in causes(Seen(profiles.Job(()), Matching((), {}), (), ()))]
     ['no_times']
     """
     if seen.span_us <= 0:

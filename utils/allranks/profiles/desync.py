@@ -44,9 +44,9 @@ def desync(job: Job) -> tuple[Cause, ...]:
     """The causes that the recorders' files show, the root first: calls that differ, ranks that never came, missing files.
 
     >>> def dump(rank, *ops):
-    ...     calls = (Call(rank, op, group="0 default_pg", seq=i, state="scheduled") for i, op in enumerate(ops, 1))
-    ...     return RankRecord(rank, f"dump_{rank}", "flight recorder", world_size=3, calls=tuple(calls))
-    >>> job = Job((dump(0, "barrier", "all_reduce"), dump(1, "barrier", "broadcast"), dump(2, "barrier", "all_reduce")))
+    ...     calls = (profiles.Call(rank, op, group="0 default_pg", seq=i, state="scheduled") for i, op in enumerate(ops, 1))
+    ...     return profiles.RankRecord(rank, f"dump_{rank}", "flight recorder", world_size=3, calls=tuple(calls))
+    >>> job = profiles.Job((dump(0, "barrier", "all_reduce"), dump(1, "barrier", "broadcast"), dump(2, "barrier", "all_reduce")))
     >>> desync(job)[0].cause
     'Rank 1 made another call than ranks 0 and 2: broadcast, where they made all_reduce.'
     """

@@ -32,7 +32,7 @@ class Explanation:
     Printed, it is a report; `to_dict` gives what `allranks explain --json` prints. docs/explain.md defines each figure.
 
     >>> from allranks.profiles import Job, RankRecord
-    >>> explain(Job((RankRecord(0, "a.json", "kineto", compute=((0, 9),), span=(0, 10)),))).causes[0].kind
+    >>> profiles.explain(profiles.Job((profiles.RankRecord(0, "a.json", "kineto", compute=((0, 9),), span=(0, 10)),))).causes[0].kind
     'no_communication'
     """
 
@@ -133,7 +133,7 @@ class Explanation:
 def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Explanation:
     """Explains a job: what `read` gave, or the paths of its files and folders. Raises ProfileError.
 
-    >>> explain("/nowhere")
+    >>> profiles.explain("/nowhere")
     Traceback (most recent call last):
     allranks.profiles.job.ProfileError: there is no file /nowhere
     """

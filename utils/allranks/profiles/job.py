@@ -32,7 +32,7 @@ class Call:
     for all_gather, all of the input for reduce_scatter and all_to_all. `where` is file:line of the user's program. `state`
     is "completed", "started" or "scheduled"; only a flight recorder tells the last two.
 
-    >>> Call(0, "all_reduce", start_us=5.0, end_us=9.0).duration_us
+    >>> profiles.Call(0, "all_reduce", start_us=5.0, end_us=9.0).duration_us
     4.0
     """
 
@@ -72,7 +72,7 @@ class RankRecord:
     steps. `groups` are the ranks of each group that the file names. `facts` may have backend, device, host, pid, versions,
     base_ns. `notes` are sentences on what the file does not say.
 
-    >>> RankRecord(0, "rank0.json", "kineto").calls
+    >>> profiles.RankRecord(0, "rank0.json", "kineto").calls
     ()
     """
 
@@ -100,7 +100,7 @@ class RankRecord:
 class Skipped:
     """A file, or a part of it, of which nothing is told, and the sentence that says why.
 
-    >>> Skipped("a.json", "it is empty").why
+    >>> profiles.Skipped("a.json", "it is empty").why
     'it is empty'
     """
 
@@ -116,7 +116,7 @@ class Cause:
     "missing_rank", "tiny_calls", "no_overlap", "wrong_interface", "skewed_all_to_all", "waiting", "idle", "healthy", ...
     `rank` is the one whose fault it is, where there is one.
 
-    >>> Cause("Rank 3 comes last.", "in 9 of 10 calls", 0.5, 0.9, "straggler", 3).rank
+    >>> profiles.Cause("Rank 3 comes last.", "in 9 of 10 calls", 0.5, 0.9, "straggler", 3).rank
     3
     """
 
@@ -132,7 +132,7 @@ class Cause:
 class Job:
     """All that the files say of one job: a record a file, in order of the ranks, and what was skipped.
 
-    >>> Job((RankRecord(0, "a.json", "kineto", world_size=2),)).missing
+    >>> profiles.Job((profiles.RankRecord(0, "a.json", "kineto", world_size=2),)).missing
     (1,)
     """
 

@@ -22,8 +22,8 @@ def lanes(job: Job, matching: Matching | None = None, waits: bool = False) -> Tr
     its own.
 
     >>> from allranks.profiles.job import Call, RankRecord
-    >>> call = Call(0, "barrier", "0", start_us=5e6, end_us=6e6)
-    >>> lanes(Job((RankRecord(0, "", "kineto", calls=(call,)),))).events[0].end
+    >>> call = profiles.Call(0, "barrier", "0", start_us=5e6, end_us=6e6)
+    >>> lanes(profiles.Job((profiles.RankRecord(0, "", "kineto", calls=(call,)),))).events[0].end
     1.0
     """
     matching = matching or match(job)

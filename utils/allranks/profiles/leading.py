@@ -25,7 +25,7 @@ DTYPE_NBYTES = 4
 def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]:
     """The causes with the root in front; as they were if too few collectives have the files of all their ranks.
 
-    >>> leading(Job(()), Matching((), {}), [])
+    >>> leading(profiles.Job(()), Matching((), {}), [])
     []
     """
     plain = _plain(job, matching)

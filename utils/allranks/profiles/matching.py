@@ -108,8 +108,8 @@ Pairs = list[tuple[Call, Call]]
 def match(job: Job) -> Matching:
     """Matches the calls of the job's ranks, and aligns their clocks.
 
-    >>> ends = [Call(rank, "barrier", "0", end_us=9.0, start_us=float(rank)) for rank in (0, 1)]
-    >>> found = match(Job(tuple(RankRecord(c.rank, "", "kineto", 2, (c,)) for c in ends)))
+    >>> ends = [profiles.Call(rank, "barrier", "0", end_us=9.0, start_us=float(rank)) for rank in (0, 1)]
+    >>> found = match(profiles.Job(tuple(profiles.RankRecord(c.rank, "", "kineto", 2, (c,)) for c in ends)))
     >>> found.matches[0].last, found.matches[0].waited_us
     (1, {0: 1.0, 1: 0.0})
     """

@@ -25,7 +25,8 @@ from allranks.profiles.planted_steps import Draw, Plan, simulate
 
 __all__ = ["RECORDED", "PlantedJob", "recorded", "recordings", "variant"]
 
-RECORDED = tuple(kind.name.lower() for kind in Kind)  # the jobs that `recorded` gives
+# The names of the jobs that `recorded` gives, one for each fault.
+RECORDED = tuple(kind.name.lower() for kind in Kind)
 RECORDINGS = Path(__file__).with_name("static") / "planted_jobs.json.gz"
 NOISE_WITHIN = (0.9, 1.15)  # more than this is the recording machine's other work
 TRIES = 60  # a variant that is too near a limit is drawn again
@@ -61,7 +62,7 @@ def recorded(name: str) -> PlantedJob:
 
     Its clocks are shifted as if each half of the ranks were a host. `answer` is the diagnosis. Raises ProfileError.
 
-    >>> recorded("straggler").answer.blamed
+    >>> profiles.recorded("straggler").answer.blamed
     4
     """
     if name not in RECORDED:

@@ -30,7 +30,7 @@ def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Jo
     Several large files are read in as many processes as there are cores. Raises ProfileError if a path does not exist, or no
     file says anything of a job.
 
-    >>> read("/nowhere")
+    >>> profiles.read("/nowhere")
     Traceback (most recent call last):
     allranks.profiles.job.ProfileError: there is no file /nowhere
     """

@@ -34,7 +34,11 @@
  * @property {() => void} save_changes
  */
 
-/** @typedef {{first: number, shown: number, lines: string[]}} Code `first`: its first line as transfers count; `shown`: as read */
+/**
+ * `first`: its first line as transfers count; `shown`: as read.
+ *
+ * @typedef {{first: number, shown: number, lines: string[]}} Code
+ */
 
 /**
  * An animation. Contributions are folded in Python; here they are numbers, looked up in `contributions`.

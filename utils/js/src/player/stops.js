@@ -5,7 +5,8 @@
 /** @typedef {{half: number, rank: number, step: number}} Stop half: which animation; step: counted from 0 */
 
 /**
- * What the rank does in the step: the message that it gets, or else the one that it sends; undefined where it does neither.
+ * What the rank does in the step: the message that it gets, or else the one that it sends; undefined where it does
+ * neither.
  *
  * @param {Playback} playback
  * @param {number} rank

@@ -147,7 +147,7 @@ def test_the_points_stand_where_nbgrader_looks_for_them(course, graded):
     assert [o.output_type for o in outputs] == ["display_data", "execute_result"]
     assert float(outputs[1].data["text/plain"]) == course.scores("sends_first")[RING]
     shown = outputs[0].data["text/plain"]
-    assert "ring_all_reduce: not yet" in shown and "wait" in shown
+    assert "ring_all_reduce: not passed" in shown and "wait" in shown
 
 
 def test_only_graded_cells_have_outputs(course, graded):

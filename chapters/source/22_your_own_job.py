@@ -353,6 +353,8 @@ profiles.explain(profiles.read(mine))
 # different ranks belong together by group and number. In dumps, the first difference is the latest place of the mistake, and a missing file is a clue.
 # **First who, then how long, then how much it would gain.**
 #
+# **Now you:** [Lab 11](../labs/lab11_your_own_job/your_own_job.ipynb) asks for your own `diagnose_job`: eight kinds of jobs, one function.
+#
 # **Next question:** what would this job cost on other machines? [Price a training run](93_price_a_training_run.ipynb) · [Which collective?](92_which_collective.ipynb)
 #
 # **Sources.** [PyTorch, torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html) ·

@@ -122,22 +122,22 @@ print(f"the shortest call is rank {took.index(min(took))}'s; all of them, in ms:
 #
 # Your function returns `(cause, rank, evidence)`: one of the causes above, the rank to blame or `NOBODY`, and a number. Calls **match** if they have one
 # group and one number. A matched call is **whole** if the files of all its group's ranks have it. Its **bytes** are the largest `in_bytes` or
-# `out_bytes` of any of its ranks. It **moves bytes** from its last rank's start to its last rank's end, on one clock. The **total time** is the sum over
+# `out_bytes` of any of its ranks. It **moves bytes** from the latest start to the latest end of its ranks, on one clock. The **total time** is the sum over
 # all files of the time from the file's first start to its last end, of calls and compute.
 #
 # A fault brings the signs of others with it: a rank with too many tokens is late too, and small calls hide nothing. So ask in this order, and
-# **the first that holds is the cause**:
+# **the first that holds is the cause** (return its constant from the top of this notebook, not its row):
 #
-# | | the cause | holds if | rank | evidence | within |
-# |---|---|---|---|---|---|
-# | 1 | `DESYNC` | some calls never ended, and of matched calls one differs from most of the others: in its operation, or (all_to_all aside) in its bytes | whose call differs | the number (`seq`) of that call | exact |
-# | 2 | `MISSING_RANK` | some calls never ended, and matched calls don't differ | the member without a file of the group whose call began first, of those that never ended | that call's number | exact |
-# | 3 | `SKEWED_ALL_TO_ALL` | over all its all_to_all calls one rank gets at least 2 times as many bytes as the mean of the files | that rank | how many times as many | 1 % |
-# | 4 | `WRONG_INTERFACE` | whole calls of at least 1,000,000 bytes *without* a rank move at least 2 times as many bytes a microsecond (all bytes over all time) as those *with* it | the one with the largest ratio | bytes a microsecond of the calls with it | 10 % |
-# | 5 | `STRAGGLER` | the time that others wait for the rank that starts last, summed over the whole calls in which it is the last, is at least 15 % of the total time | the one with the largest sum | that sum, in µs | 5 % |
-# | 6 | `TINY_CALLS` | whole calls of less than 65,536 bytes move bytes in at least 20 % of the total time (each call counts once for each of its ranks) | `NOBODY` | how many such calls there are | exact |
-# | 7 | `NO_OVERLAP` | less than 10 % of the time in calls lies inside of compute, and the rest is at least 20 % of the total time (union of intervals, in each file, added) | `NOBODY` | that rest, in µs | 1 % |
-# | 8 | `HEALTHY` | nothing above does | `NOBODY` | 0 | exact |
+# | the cause | holds if | rank | evidence | within |
+# |---|---|---|---|---|
+# | `DESYNC` | some calls never ended, and of matched calls one differs from most of the others: in its operation, or (all_to_all aside) in its bytes | whose call differs | the number (`seq`) of the first such call | exact |
+# | `MISSING_RANK` | some calls never ended, and matched calls don't differ | the member without a file of the group whose call began first, of those that never ended | that call's number | exact |
+# | `SKEWED_ALL_TO_ALL` | over all its all_to_all calls one rank gets at least 2 times as many bytes as the mean of the files | that rank | how many times as many | 1 % |
+# | `WRONG_INTERFACE` | whole calls of at least 1,000,000 bytes *without* a rank move at least 2 times as many bytes a microsecond (all bytes over all time) as those *with* it | the one with the largest ratio | bytes a microsecond of the calls with it | 10 % |
+# | `STRAGGLER` | the time that others wait for the rank that starts last, summed over the whole calls in which it is the last, is at least 15 % of the total time | the one with the largest sum | that sum, in µs | 5 % |
+# | `TINY_CALLS` | whole calls of less than 65,536 bytes move bytes in at least 20 % of the total time (each call counts once for each of its ranks) | `NOBODY` | how many such calls there are, a matched call counted once | exact |
+# | `NO_OVERLAP` | less than 10 % of the time in calls lies inside of compute, and the rest is at least 20 % of the total time (union of intervals, in each file, added) | `NOBODY` | that rest, in µs | 1 % |
+# | `HEALTHY` | nothing above does | `NOBODY` | 0 | exact |
 #
 # No job is near a limit. But a healthy job has small calls too, a rank that is often last by a little, one that is very late once, or a lost file. And in
 # a job that stands still, two files may be absent, of which one rank was alive.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from allranks.checking.cases import Args, Expected, Oracle, Setup
@@ -15,6 +16,7 @@ from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake
 from allranks.profiles.planted import PlantedJob, variant
 from allranks.profiles.planted_measure import (
+    LIMITS,
     NOBODY,
     SMALL_NBYTES,
     Diagnosis,
@@ -33,6 +35,9 @@ OFF = {  # how far the evidence may be off, as a share of it
     Kind.NO_OVERLAP: 0.01,
 }
 Tell = Callable[[PlantedJob], Diagnosis | None]  # what a mistake would tell of a job; None: what is right
+
+# the order in which the lab's text asks
+_ORDER = (Kind.DESYNC, Kind.MISSING_RANK, *LIMITS, Kind.HEALTHY)
 
 # the second job of a healthy pair is not healthy: else an answer that calls every job healthy would be right
 _OTHERS = {Kind.HEALTHY: (Kind.STRAGGLER, Kind.NO_OVERLAP)}
@@ -61,6 +66,17 @@ def _told(tell: Tell, job: PlantedJob) -> Diagnosis | None:
 def _expected(told: Diagnosis) -> Expected:
     off = OFF.get(Kind(told.cause), 0.0) * abs(told.evidence or 0.0)
     return Expected(told, {}, (0.0, 0.0, off))
+
+
+def _row_of_the_table(job: PlantedJob) -> Diagnosis | None:
+    """The cause's place in the order of asking, in the place of its number."""
+    place = _ORDER.index(Kind(job.answer.cause)) + 1
+    return None if place == job.answer.cause else job.answer._replace(cause=place)
+
+
+def _row_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each row's evidence may be as far off as the right cause's."""
+    return [replace(_expected(job.answer), returns=_row_of_the_table(job) or job.answer) for (job,) in args]
 
 
 def _other_pairs(key: Callable[[Mapping[str, Any]], Pairs]) -> Tell:
@@ -111,9 +127,19 @@ def _later(job: PlantedJob) -> Diagnosis | None:
 
 
 def _many_small(job: PlantedJob) -> Diagnosis | None:
+    if job.answer.cause == Kind.TINY_CALLS:
+        return None  # the cause is right: it was no mistake to count them
     made = [nbytes_of(calls) for calls in pairs(job).values()]
     many = sum(n < SMALL_NBYTES for n in made) > len(made) / 4
     return Diagnosis(Kind.TINY_CALLS, NOBODY, None) if many else None
+
+
+def _small_calls_of_each_rank(job: PlantedJob) -> Diagnosis | None:
+    if job.answer.cause != Kind.TINY_CALLS:
+        return None
+    small = [c for c in pairs(job).values() if nbytes_of(c) < SMALL_NBYTES]
+    whole = [calls for calls in small if len(calls) == len(next(iter(calls.values()))["ranks"])]
+    return job.answer._replace(evidence=float(sum(map(len, whole))))
 
 
 def _scaled(factor: Callable[[PlantedJob], float], *kinds: Kind) -> Tell:
@@ -151,6 +177,7 @@ EXERCISE = Exercise(
     oracle=_oracle_from(lambda job: job.answer),
     allow=frozenset(),
     mistakes=(
+        Mistake("the cause is its row in the list of causes: return its constant, as STRAGGLER", _row_oracle),
         Mistake(
             "the rank with the longest collectives waits for the others: the straggler's are the shortest",
             _oracle_from(_longest),
@@ -190,6 +217,10 @@ EXERCISE = Exercise(
         Mistake(
             "a job is healthy only if all calls ended and no figure reaches its limit",
             _oracle_from(lambda job: Diagnosis(Kind.HEALTHY, NOBODY, None)),
+        ),
+        Mistake(
+            "a small call was counted once for each of its ranks: the evidence counts each matched call once",
+            _oracle_from(_small_calls_of_each_rank),
         ),
         Mistake(
             "the evidence is the mean of the files: it must be their sum",

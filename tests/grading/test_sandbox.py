@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from allranks.wire import Program, Ranks
 
 from autograder import sandbox as sandbox_module
 from autograder import seccomp
@@ -543,3 +545,21 @@ def test_each_rank_draws_random_numbers_of_its_own(sandbox):
     body = "import numpy, random, torch\nsay(torch.rand(1).item(), random.random(), numpy.random.rand())"
     drawn = [word for _ in range(3) for word in said(sandbox, body)[0].split()]
     assert len(set(drawn)) == 9
+
+
+def test_large_arguments_messages_and_results_get_through(sandbox):
+    """They lie in shared memory, which a rank reads by a call that the filter must allow."""
+    text = (
+        "import torch\nimport torch.distributed as dist\n"
+        "def pass_on(x):\n"
+        "    got = torch.empty_like(x)\n"
+        "    sent = dist.isend(x, 1 - dist.get_rank())\n"
+        "    dist.recv(got, 1 - dist.get_rank())\n"
+        "    sent.wait()\n"
+        "    return got\n"
+    )
+    inputs = [torch.full((1 << 19,), float(rank)) for rank in range(2)]  # 2 MiB
+    with Ranks(2, spawner=sandbox) as ranks:
+        outcome = ranks.run(Program(text, "pass_on", "answer.py"), ranks=2, per_rank=[[(x,)] for x in inputs], calls=1)
+    assert outcome.failure is None, outcome.failure
+    assert [torch.equal(got, inputs[1 - rank]) for rank, (got,) in enumerate(outcome.results)] == [True, True]

@@ -9,7 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
-from allranks.checking.common import LAYOUTS, SIZES, many_ranks
+from allranks.checking.common import LAYOUTS, RING_RANKS, SIZES, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
@@ -147,7 +147,7 @@ EXERCISE = Exercise(
             (*_k(1, Setup(3, 4)), *_k(5, Setup(3, 2)), *_k(6, Setup(3, 2)), *_k(3, Setup(4, 1)), *_k(0, Setup(3, 4))),
         ),
         Group("any rank count", 1, _k(3, Setup(1, 4), Setup(5, 3), Setup(8, 4))),
-        many_ranks(k=(3, 4), size=SIZES),
+        many_ranks(ranks=RING_RANKS, k=(3, 4), size=SIZES),
         Group("ties", 4, _k(3, *_case("ties", Setup(2, 2), Setup(3, 4)))),
         Group(
             "negative and NaN",

@@ -75,7 +75,10 @@ def test_the_list_names_algorithms_and_presets():
         (("--bytes", "-5"), "The bytes are -5; they can't be negative."),
         (("--bytes", "many"), "'many' is not a number of bytes;"),
         (("--bytes", "0.5"), "'0.5' is not a whole number of bytes."),
-        (("--topology", "dgx"), "There is no topology 'dgx'; there are dgx-a100, dgx-h100, nvl72, cloud-ethernet."),
+        (
+            ("--topology", "dgx"),
+            "There is no topology 'dgx'; there are dgx-a100, dgx-h100, nvl72, cloud-ethernet, and files that end with .json.",
+        ),
         (("--algorithm", "bogus"), "There is no algorithm 'bogus' for all_reduce; there are ring, flat,"),
         (("--collective", "allreduce"), "There is no collective 'allreduce'; there are broadcast,"),
         (("--bandwidth", "0"), "The bandwidth of the link is 0.0 bytes/s; it must be above 0"),

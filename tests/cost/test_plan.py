@@ -143,7 +143,7 @@ def test_experts_and_machines_that_do_not_fit():
         plan("Mixtral 8x7B", "dgx-h100", dp=4, ep=8)
     with pytest.raises(WorkloadError, match="there is no model 'GPT-9'; there are 7B"):
         plan("GPT-9", "dgx-h100")
-    with pytest.raises(WorkloadError, match="there is no machine 'abacus'"):
+    with pytest.raises(WorkloadError, match="there is no topology 'abacus'"):
         plan("7B", "abacus")
     with pytest.raises(WorkloadError, match="one node of 8 ranks, not 16"):
         plan("7B", Topology("lonely", 8, H100.inside), dp=16)

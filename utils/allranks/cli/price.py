@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from allranks.cli._shared import Size
+from allranks.cli._shared import CommandError, Size
+
+if TYPE_CHECKING:
+    from allranks.cost import workload
 
 
 def _common_options(function: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that all workloads have."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        click.option("--alpha", "alpha_s", type=float, default=0.0, show_default=True, help="Seconds a message."),
+        click.option("--alpha", "alpha_s", type=float, help="Seconds a message. Default: 0."),
+        click.option("--bandwidth", type=float, help="Bytes/s and direction (busbw). Default: 200e9."),
         click.option(
-            "--bandwidth", type=float, default=200e9, show_default=True, help="Bytes/s and direction (busbw)."
+            "--topology", metavar="PRESET|FILE", help="Take both from a preset, or a file that `allranks fit` wrote."
         ),
         click.option("--ranks", type=int, default=32, show_default=True),
     ):
@@ -43,10 +47,10 @@ def command() -> None:
 @click.option("--backward-seconds", "backward_s", type=float, help="Of the backward pass, for what it can hide.")
 @click.option("--compute-seconds", "compute_s", type=float, help="Of the whole step, for the efficiency.")
 @_common_options
-def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, bandwidth, alpha_s, as_json) -> None:
+def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, topology, bandwidth, alpha_s, as_json) -> None:
     """Data parallel: one all_reduce for each bucket."""
     options = {"dtype": dtype, "bucket_nbytes": bucket or None, "backward_s": backward_s, "compute_s": compute_s}
-    _show("ddp", (parameters,), options, ranks, bandwidth, alpha_s, as_json)
+    _show("ddp", (parameters,), options, ranks, topology, bandwidth, alpha_s, as_json)
 
 
 @command.command()
@@ -56,10 +60,12 @@ def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, bandwidth, alph
 @click.option("--gradient-dtype", help="Default: that of the parameters.")
 @click.option("--keep-after-forward", is_flag=True, help="Stage 3 without resharding after forward.")
 @_common_options
-def zero(stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, bandwidth, alpha_s, as_json) -> None:
+def zero(
+    stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, topology, bandwidth, alpha_s, as_json
+) -> None:
     """ZeRO and FSDP."""
     options = {"dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward}
-    _show("zero", (stage, parameters), options, ranks, bandwidth, alpha_s, as_json)
+    _show("zero", (stage, parameters), options, ranks, topology, bandwidth, alpha_s, as_json)
 
 
 @command.command()
@@ -72,11 +78,11 @@ def zero(stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, ba
 @click.option("--sequence-parallel", is_flag=True)
 @_common_options
 def tensor(
-    layers, batch, sequence, hidden, dtype, recompute, sequence_parallel, ranks, bandwidth, alpha_s, as_json
+    layers, batch, sequence, hidden, dtype, recompute, sequence_parallel, ranks, topology, bandwidth, alpha_s, as_json
 ) -> None:
     """Tensor parallel."""
     options = {"dtype": dtype, "recompute": recompute, "sequence_parallel": sequence_parallel}
-    _show("tensor_parallel", (layers, batch, sequence, hidden), options, ranks, bandwidth, alpha_s, as_json)
+    _show("tensor_parallel", (layers, batch, sequence, hidden), options, ranks, topology, bandwidth, alpha_s, as_json)
 
 
 @command.command()
@@ -86,10 +92,10 @@ def tensor(
 @_SHAPE[0]
 @_DTYPE
 @_common_options
-def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, bandwidth, alpha_s, as_json) -> None:
+def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, topology, bandwidth, alpha_s, as_json) -> None:
     """Pipeline parallel, one stage a rank."""
     arguments = (microbatches, microbatch, sequence, hidden)
-    _show("pipeline_parallel", arguments, {"dtype": dtype}, ranks, bandwidth, alpha_s, as_json)
+    _show("pipeline_parallel", arguments, {"dtype": dtype}, ranks, topology, bandwidth, alpha_s, as_json)
 
 
 @command.command()
@@ -112,6 +118,7 @@ def expert(
     capacity,
     forward_only,
     ranks,
+    topology,
     bandwidth,
     alpha_s,
     as_json,
@@ -121,7 +128,7 @@ def expert(
         "layers": layers, "dispatch_dtype": dispatch_dtype, "combine_dtype": combine_dtype, "capacity": capacity,
         "training": not forward_only,
     }  # fmt: skip
-    _show("expert_parallel", (tokens, top_k, hidden), options, ranks, bandwidth, alpha_s, as_json)
+    _show("expert_parallel", (tokens, top_k, hidden), options, ranks, topology, bandwidth, alpha_s, as_json)
 
 
 def _show(
@@ -129,13 +136,15 @@ def _show(
     arguments: tuple[float, ...],
     options: dict[str, Any],
     ranks: int,
-    bandwidth: float,
-    alpha_s: float,
+    topology: str | None,
+    bandwidth: float | None,
+    alpha_s: float | None,
     as_json: bool,
 ) -> None:
     from allranks.cost import workload
 
-    cluster = workload.Cluster(ranks, bandwidth, alpha_s)
+    cluster = _cluster(ranks, topology, bandwidth, alpha_s, to_all=name == "expert_parallel")
+    bandwidth, alpha_s = cluster.bytes_per_s, cluster.alpha_s
     found = getattr(workload, name)(*arguments, cluster=cluster, **options)
     if as_json:
         click.echo(json.dumps(found.to_dict() | {"ranks": ranks, "bytes_per_s": bandwidth, "alpha_s": alpha_s}))
@@ -156,3 +165,17 @@ def _show(
         )
     if found.efficiency is not None:
         click.echo(f"  scaling efficiency: {found.efficiency:.1%}")
+
+
+def _cluster(
+    ranks: int, topology: str | None, bandwidth: float | None, alpha_s: float | None, to_all: bool
+) -> workload.Cluster:
+    """The links that the ranks share: as said, or those of a machine. Raises CommandError."""
+    from allranks.cost import plan, workload
+    from allranks.topology import preset
+
+    if topology is None:
+        return workload.Cluster(ranks, 200e9 if bandwidth is None else bandwidth, alpha_s or 0.0)
+    if bandwidth is not None or alpha_s is not None:
+        raise CommandError("Give --topology, or --bandwidth and --alpha; not both.")
+    return plan.links_of_group(preset(topology), ranks, 1, ranks, to_all)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allranks.cli import _nccl
+from allranks.cli import _nccl, _own
 from allranks.cli._shared import CommandError, Size
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--bytes", "nbytes", type=Size(), default="1MiB", show_default=True, help="The full vector: 25MB, 1GiB, ..."
 )
-@click.option("--topology", "name", metavar="PRESET", help="dgx-a100, dgx-h100, ...; --list shows all.")
+@click.option("--topology", "name", metavar="PRESET|FILE", help="dgx-a100, ... (--list), or a file of `allranks fit`.")
 @click.option("--bandwidth", type=float, help="Bytes/s and direction of every link, instead of a preset.")
 @click.option("--alpha", type=float, help="Seconds a message; with --bandwidth. Default: 0.")
 @click.option("--gamma", type=float, default=0.0, help="Seconds a byte reduced.")
@@ -97,6 +97,23 @@ def command(
         return
     if floor is not None:
         raise CommandError("--floor goes with --algorithm nccl.")
+    described = (
+        bandwidth,
+        alpha,
+        root,
+        segments,
+        ranks_per_node,
+        columns,
+        nodes_per_leaf,
+        oversubscription,
+        method,
+        trace,
+        chrome,
+    )
+    if _asks_for_measured(algorithm, name, collective, described, gamma, straggler, background, fail, rails):
+        own = _own.priced(collective, nbytes, name, nodes, ranks)
+        click.echo(json.dumps(own) if as_json else _own.in_words(own, _time))
+        return
     try:
         machine = _machine(name, bandwidth, alpha)
         ranks = _ranks(ranks, nodes, machine)
@@ -120,6 +137,23 @@ def command(
     except OSError as error:
         raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
     click.echo(json.dumps(found.to_dict()) if as_json else _report(found))
+
+
+def _asks_for_measured(algorithm: str | None, name: str | None, collective: str, *described: object) -> bool:
+    """Whether nothing was said of how to simulate, and the topology is a file in which this collective was measured."""
+    if algorithm == "measured":
+        if any(value not in (None, (), False) and value for options in described for value in _flat(options)):
+            raise CommandError(
+                "--algorithm measured takes --collective, --bytes, --topology FILE, --nodes and --ranks."
+            )
+        return True
+    if algorithm is not None or any(value for options in described for value in _flat(options)):
+        return False
+    return _own.has(name, collective)
+
+
+def _flat(options: object) -> tuple[object, ...]:
+    return options if isinstance(options, tuple) else (options,)
 
 
 def _machine(name: str | None, bandwidth: float | None, alpha: float | None) -> Topology:

@@ -16,6 +16,8 @@ from allranks.cost.formulas import FORMULAS, Formula, best_segments, formula, pr
 from allranks.cost.nccl import NcclOption, nccl_choice, nccl_options
 from allranks.cost.nccl_machines import MACHINES, NcclMachine
 from allranks.cost.nccl_price import NcclPrice, nccl_price
+from allranks.cost.nccl_tests import Measured, read_measured, read_measured_file
+from allranks.cost.own_cluster import FittedSweep, OwnCluster, OwnPrice, fit_measured, fit_sweep
 from allranks.cost.skew import dropped_share, skewed_exchange_s
 from allranks.cost.terms import CostError, Terms
 
@@ -26,10 +28,14 @@ __all__ = [
     "CostError",
     "Estimate",
     "Fit",
+    "FittedSweep",
     "Formula",
+    "Measured",
     "NcclMachine",
     "NcclOption",
     "NcclPrice",
+    "OwnCluster",
+    "OwnPrice",
     "Terms",
     "algbw_gb_per_s",
     "best_segments",
@@ -37,12 +43,16 @@ __all__ = [
     "busbw_gb_per_s",
     "dropped_share",
     "fit",
+    "fit_measured",
+    "fit_sweep",
     "formula",
     "lower_bound",
     "nccl_choice",
     "nccl_options",
     "nccl_price",
     "price",
+    "read_measured",
+    "read_measured_file",
     "skewed_exchange_s",
     "student_t",
     "terms",

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from allranks.cost import workload
 from allranks.cost.workload import Cluster, Price, Traffic, WorkloadError
 from allranks.schedules import MAX_RANKS
-from allranks.topology import PRESETS, Topology
+from allranks.topology import Topology, TopologyError, preset
 
 __all__ = [
     "MODELS",
     "Model",
     "Plan",
     "custom_model",
+    "links_of_group",
     "plan",
 ]
 
-Named = TypeVar("Named", "Model", Topology)
 # a parameter's float32 copy, momentum and variance: Adam in mixed precision (arXiv:1910.02054, section 3.1)
 OPTIMIZER_NBYTES = 12
 
@@ -215,29 +215,8 @@ class Plan:
         return 0.0 if efficiency is None else 1 - efficiency
 
     def group(self, stride: int, size: int, to_all: bool = False) -> Cluster:
-        """The links of a group of `size` ranks whose numbers are `stride` apart, as equal links for `workload`.
-
-        They have the bandwidth of the slowest link between the ranks of the group. Groups that use the same bridge or the same
-        network cards share them. A group with several ranks in a node uses the cards of all these ranks; `to_all` says that it
-        runs an all_to_all. Then each rank gets an equal share of the cards, and the price counts all bytes as sent to other
-        nodes.
-        """
-        machine = self.machine
-        node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
-        rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
-        if machine.host is not None and island < node and not _stays_within(stride, size, island, self.ranks):
-            rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
-            alphas.append(machine.host.alpha_s)
-        if machine.nic is not None and not _stays_within(stride, size, node, self.ranks):
-            cards = machine.nics_per_node * machine.nic.bytes_per_s
-            rates.append(cards / (node if to_all else min(stride, node)))
-            alphas.append(machine.nic.alpha_s)
-            leaf_nodes = machine.nodes_per_leaf or 0
-            leaf = node * leaf_nodes
-            if leaf and not _stays_within(stride, size, leaf, self.ranks):
-                uplinks = cards * leaf_nodes / machine.oversubscription
-                rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
-        return Cluster(size, min(rates), max(alphas))
+        """The links of a group of `size` ranks whose numbers are `stride` apart: see `links_of_group`."""
+        return links_of_group(self.machine, self.ranks, stride, size, to_all)
 
     @property
     def _parameters(self) -> tuple[float, float]:
@@ -274,15 +253,50 @@ class Plan:
             raise WorkloadError(f"{what} is {whole}, which {by_what} = {by} does not divide; it must, so that {so}")
 
 
+def links_of_group(machine: Topology, ranks: int, stride: int, size: int, to_all: bool = False) -> Cluster:
+    """The links of a group of `size` ranks whose numbers are `stride` apart, as equal links for `workload`.
+
+    They have the bandwidth of the slowest link between the ranks of the group. Groups that use the same bridge or the same
+    network cards share them. A group with several ranks in a node uses the cards of all these ranks; `to_all` says that it
+    runs an all_to_all. Then each rank gets an equal share of the cards, and the price counts all bytes as sent to other
+    nodes. Raises WorkloadError where several nodes are needed and the machine has no network.
+
+    >>> links_of_group(preset("dgx-h100"), ranks=16, stride=8, size=2).bytes_per_s
+    50000000000.0
+    """
+    node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
+    if machine.nic is None and ranks > node:
+        raise WorkloadError(f"{machine.name} is one node of {node} ranks, not {ranks}")
+    rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
+    if machine.host is not None and island < node and not _stays_within(stride, size, island, ranks):
+        rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
+        alphas.append(machine.host.alpha_s)
+    if machine.nic is not None and not _stays_within(stride, size, node, ranks):
+        cards = machine.nics_per_node * machine.nic.bytes_per_s
+        rates.append(cards / (node if to_all else min(stride, node)))
+        alphas.append(machine.nic.alpha_s)
+        leaf_nodes = machine.nodes_per_leaf or 0
+        leaf = node * leaf_nodes
+        if leaf and not _stays_within(stride, size, leaf, ranks):
+            uplinks = cards * leaf_nodes / machine.oversubscription
+            rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
+    return Cluster(size, min(rates), max(alphas))
+
+
 def plan(model: str | Model, machine: str | Topology, **split: Any) -> Plan:
-    """A plan by the names of a model (`MODELS`) and of a machine (`topology.PRESETS`). Raises WorkloadError.
+    """A plan by the names of a model (`MODELS`) and of a machine: a preset, or your own topology file. Raises WorkloadError.
 
     `split` is the fields of `Plan`.
 
     >>> plan("7B", "dgx-h100", dp=4, tp=8).ranks
     32
     """
-    return Plan(_named("model", model, MODELS), _named("machine", machine, PRESETS), **split)
+    if isinstance(machine, str):
+        try:
+            machine = preset(machine)
+        except TopologyError as error:
+            raise WorkloadError(str(error)) from None
+    return Plan(_model(model), machine, **split)
 
 
 def custom_model(model: Model, **figures: Any) -> Model:
@@ -294,13 +308,13 @@ def custom_model(model: Model, **figures: Any) -> Model:
     return replace(model, name="own figures", source="", **figures)
 
 
-def _named(what: str, wanted: str | Named, there: dict[str, Named]) -> Named:
-    if not isinstance(wanted, str):
+def _model(wanted: str | Model) -> Model:
+    if isinstance(wanted, Model):
         return wanted
     try:
-        return there[wanted]
+        return MODELS[wanted]
     except KeyError:
-        raise WorkloadError(f"there is no {what} {wanted!r}; there are {', '.join(there)}") from None
+        raise WorkloadError(f"there is no model {wanted!r}; there are {', '.join(MODELS)}") from None
 
 
 def _stays_within(stride: int, size: int, unit: int, ranks: int) -> bool:

@@ -19,7 +19,6 @@ __all__ = [
     "Link",
     "Topology",
     "TopologyError",
-    "preset",
     "round_robin",
     "uniform",
 ]
@@ -368,15 +367,3 @@ PRESETS: dict[str, Topology] = {
         ),
     )
 }  # fmt: skip
-
-
-def preset(name: str) -> Topology:
-    """A preset by its name. Raises TopologyError, which lists the names that exist.
-
-    >>> topology.preset("dgx-h100").nic.name
-    'InfiniBand 4x NDR'
-    """
-    try:
-        return PRESETS[name.lower()]
-    except KeyError:
-        raise TopologyError(f"there is no topology {name!r}; there are {', '.join(PRESETS)}") from None

@@ -1,0 +1,94 @@
+"""`allranks fit` as an administrator types it, and the other commands with the file that it wrote."""
+
+import json
+
+import pytest
+from allranks.cli import main
+from click.testing import CliRunner
+
+HEAD = """# Collective test starting: all_reduce_perf
+#  Rank  0 Group  0 Pid 1 on a device 0 [0x07] NVIDIA H100
+#  Rank  1 Group  0 Pid 2 on a device 1 [0x08] NVIDIA H100
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+"""
+
+
+def output(rows=range(10, 28)):
+    return HEAD + "".join(
+        f"  {2**k}  {2**k // 4}  float  sum  -1  {12 + 2**k / 100e3:.2f}  0  0  0  {12 + 2**k / 100e3:.2f}  0  0  0\n"
+        for k in rows
+    )
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    (tmp_path / "all_reduce.txt").write_text(output())
+    ran = run("fit", tmp_path / "all_reduce.txt", "--out", tmp_path / "mine.json")
+    assert ran.exit_code == 0, ran.output
+    return tmp_path / "mine.json", ran
+
+
+def test_the_report_names_what_was_fitted(fitted):
+    file, ran = fitted
+    assert "mine: nodes of 2 ranks" in ran.stdout and "held-out error" in ran.stdout
+    assert json.loads(file.read_text())["measured"][0]["collective"] == "all_reduce"
+
+
+def test_simulate_says_what_was_measured(fitted):
+    file, _ = fitted
+    found = json.loads(run("simulate", "--topology", file, "--bytes", 2**20, "--json").stdout)
+    assert found["algorithm"] == "measured" and found["extrapolated"] == []
+    assert found["seconds"] == pytest.approx(22.49e-6, rel=0.01)
+    assert found["low_seconds"] < found["seconds"] < found["high_seconds"]
+    beyond = run("simulate", "--topology", file, "--bytes", "1TB")
+    assert "extrapolated: 1000000000000 bytes, where 1024 to 134217728 were measured" in beyond.stdout
+
+
+def test_an_algorithm_by_name_is_simulated_on_the_fitted_links(fitted):
+    file, _ = fitted
+    found = json.loads(run("simulate", "--topology", file, "--algorithm", "ring", "--ranks", 2, "--json").stdout)
+    assert found["algorithm"] == "ring" and found["topology"] == "mine"
+    other = json.loads(run("simulate", "--topology", file, "--collective", "broadcast", "--ranks", 2, "--json").stdout)
+    assert other["algorithm"] == "binomial"
+
+
+def test_price_takes_the_file(fitted):
+    file, _ = fitted
+    found = json.loads(run("price", "ddp", "--topology", file, "--ranks", 2, "--json").stdout)
+    assert found["bytes_per_s"] == pytest.approx(99e9, rel=0.02)
+    assert run("price", "ddp", "--topology", file, "--bandwidth", 1e9).exit_code == 2
+
+
+def test_the_file_is_written_whole_or_not_at_all(fitted, tmp_path):
+    file, _ = fitted
+    before = file.read_text()
+    assert run("fit", tmp_path / "nothing.txt", "-o", file).exit_code == 2
+    (tmp_path / "bad.txt").write_text("hello\n")
+    assert run("fit", tmp_path / "bad.txt", "-o", file).exit_code == 2
+    assert file.read_text() == before and not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("missing.txt",), "can't be read"),
+        (("all_reduce.txt", "-o", "mine.yaml"), "must end with .json"),
+        (("all_reduce.txt", "-o", "no/such/mine.json"), "can't be written"),
+        (("binary.txt",), "no text"),
+        ((".",), "can't be read"),
+    ],
+)
+def test_one_sentence_for_a_mistake(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all_reduce.txt").write_text(output())
+    (tmp_path / "binary.txt").write_bytes(b"\0\1")
+    ran = run("fit", *arguments)
+    assert ran.exit_code == 2 and words in ran.stderr and len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_measured_needs_a_file():
+    assert "needs --topology FILE" in run("simulate", "--algorithm", "measured").stderr

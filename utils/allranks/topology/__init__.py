@@ -1,0 +1,21 @@
+"""Machines: their links, presets with sources, and topology files of your own.
+
+>>> topology.preset("dgx-h100").nics_per_node
+8
+"""
+
+from allranks.topology.files import is_file_name, load_topology, preset, read_topology_file
+from allranks.topology.machines import PRESETS, Link, Topology, TopologyError, round_robin, uniform
+
+__all__ = [
+    "PRESETS",
+    "Link",
+    "Topology",
+    "TopologyError",
+    "is_file_name",
+    "load_topology",
+    "preset",
+    "read_topology_file",
+    "round_robin",
+    "uniform",
+]

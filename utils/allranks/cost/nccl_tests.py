@@ -32,9 +32,10 @@ class Measured:
 
     `nodes` is None where the output does not tell.
 
-    >>> found = cost.read_measured("# all_reduce (gloo's own), 2 ranks, gloo\\n#  size count type redop root time\\n  8 2 float sum -1 10.0\\n")
-    >>> found[0].collective, found[0].ranks, found[0].points
-    ('all_reduce', 2, [(8, 1e-05)])
+    >>> printed = "# all_reduce (gloo's own), 2 ranks, gloo\\n#  size count type redop root time\\n  8 2 float sum -1 10.0\\n"
+    >>> found = cost.read_measured(printed)[0]
+    >>> found.collective, found.ranks, [nbytes for nbytes, _ in found.points]
+    ('all_reduce', 2, [8])
     """
 
     collective: str
@@ -52,6 +53,10 @@ def read_measured(
 
     Sizes with wrong elements are left out and named in `wrong`. Raises CostError where there is no sweep in it, or where
     nothing says which collective ran, or on how many ranks.
+
+    >>> printed = "#  size count type redop root time\\n  8 2 float sum -1 10.0\\n"
+    >>> cost.read_measured(printed, collective="all_gather", ranks=4)[0].ranks
+    4
     """
     stripped = text.lstrip()
     if stripped.startswith("{"):
@@ -65,6 +70,12 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     """`read_measured` of a file. Where neither text nor `known` names the collective, the file's name may.
 
     Raises CostError, also for a file that can't be read.
+
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "all_gather.txt")
+    >>> _ = file.write_text("#  size count type redop root time\\n  8 2 float sum -1 10.0\\n")
+    >>> cost.read_measured_file(file, ranks=4)[0].collective
+    'all_gather'
     """
     path = Path(path)
     try:

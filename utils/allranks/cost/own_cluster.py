@@ -23,8 +23,8 @@ from allranks.cost.fits import TEXTBOOK
 from allranks.cost.formulas import terms
 from allranks.cost.nccl_tests import Measured
 from allranks.cost.terms import CostError, check_collective, check_size
-from allranks.topology import Link, Topology, load_topology, read_topology_file
-from allranks.topology.files import FORMAT
+from allranks.topology import Link, Topology, load_topology
+from allranks.topology.files import FORMAT, read_topology_file
 
 SMALL_NBYTES = 4096  # up to here a call's time is its latency
 _SOURCE = "fitted by `allranks fit`"
@@ -68,7 +68,12 @@ class FittedSweep:
 
 @dataclass(frozen=True)
 class OwnPrice:
-    """A prediction of an own cluster. `beyond` says in words what of it was not measured; it is empty if all was."""
+    """A prediction of an own cluster. `beyond` says in words what of it was not measured; it is empty if all was.
+
+    >>> sweep = cost.fit_sweep("all_reduce", 8, [(2**k, 1e-5 + 2**k / 1e9) for k in range(10, 28)])
+    >>> cost.OwnPrice(sweep.seconds(2**20), sweep, beyond=()).error < 0.05
+    True
+    """
 
     seconds: float
     sweep: FittedSweep
@@ -187,7 +192,12 @@ class OwnCluster:
 def fit_sweep(
     collective: str, ranks: int, points: Iterable[tuple[int, float]], nodes: int = 1, held_out: bool = True
 ) -> FittedSweep:
-    """Fits (bytes, seconds) of a collective; several times of one size count as their median. Raises CostError below 3 sizes."""
+    """Fits (bytes, seconds) of a collective; several times of one size count as their median. Raises CostError below 3 sizes.
+
+    >>> sweep = cost.fit_sweep("all_gather", 4, [(2**k, 1e-5 + 2**k / 1e9) for k in range(10, 28)], nodes=2)
+    >>> sweep.measured(2**20), sweep.measured(2**30)
+    (True, False)
+    """
     check_collective(collective)
     check_size(ranks, 0)
     if nodes < 1 or ranks % nodes:
@@ -217,6 +227,11 @@ def fit_measured(measured: Iterable[Measured], nodes: int | None = None) -> tupl
     """A fit for each collective and world size, and notes in words on what was left out or taken together.
 
     `nodes` is taken where an output does not tell; else one node.
+
+    >>> points = [(2**k, 1e-5 + 2**k / 1e9) for k in range(10, 28)]
+    >>> sweeps, notes = cost.fit_measured([cost.Measured("all_reduce", 8, 1, points, wrong=[2**28])])
+    >>> len(sweeps), notes[0][:46]
+    (1, 'all_reduce has wrong elements at 268435456 byt')
     """
     groups: dict[tuple[str, int, int], list[Measured]] = defaultdict(list)
     notes: list[str] = []

@@ -4,7 +4,7 @@
 8
 """
 
-from allranks.topology.files import is_file_name, load_topology, preset, read_topology_file
+from allranks.topology.files import is_file_name, load_topology, preset
 from allranks.topology.machines import PRESETS, Link, Topology, TopologyError, round_robin, uniform
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "is_file_name",
     "load_topology",
     "preset",
-    "read_topology_file",
     "round_robin",
     "uniform",
 ]

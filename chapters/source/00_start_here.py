@@ -57,7 +57,7 @@ guess.reveal(
 # | **rank** | one process of the job, and its number, from 0 | the rows of the table above |
 # | **world** | all ranks together | the variable `world` |
 # | **world size** $p$ | the number of ranks | `world_size` |
-# | **backend** | the library that moves the bytes: NCCL between GPUs, Gloo between CPU processes | last column of the table |
+# | **backend** | the library that moves the bytes: NCCL for tensors on GPUs, Gloo for tensors in the CPU's memory | last column of the table |
 # | **collective** | an operation that every rank of a group calls together | `dist.all_reduce` |
 
 # %% [markdown] name="magic"

@@ -335,6 +335,9 @@ figure
 # The limit in the second range comes from data parallelism with one all-reduce after the backward pass. The rise at the end comes from the *ring*. An
 # algorithm with $2\lg p$ steps (the logarithm to base 2) instead of $2(p-1)$, and as few bytes, moves the rise far to the right and makes the second
 # range longer. That is why a library has several algorithms.
+#
+# The model splits the work into as many parts as you like. Data parallelism can't: a sample is its smallest part. $2^{21}$ tokens are 1024 sequences
+# of 2048, so from 1025 GPUs on, other kinds of parallelism must split a sequence, a layer or the model ([Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)).
 
 # %% [markdown] name="model_size"
 # ### A larger model?

@@ -423,6 +423,7 @@ plots.fit(points, alpha, beta)
 # | NVLink 5 (B200) | GPUs of a node or a rack | 900 | 1.8 TB/s, both directions |
 # | PCIe 5 ×16 | GPU, CPU and network card | 63 | 128 GB/s, both directions |
 # | InfiniBand NDR | nodes | 50 | 400 Gb/s, bits |
+# | InfiniBand XDR | nodes | 100 | 800 Gb/s, bits |
 # | 100 Gb Ethernet | nodes | 12.5 | 100 Gb/s, bits |
 #
 # (PCIe and Ethernet follow from their line rates; the others are vendors' figures.) Latencies are of the order of a few µs; with TCP, where the operating system takes part, some tens of µs.

@@ -476,8 +476,10 @@ for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", 
 # that adds), **NVLS** and NVLSTree (an NVSwitch that adds). Recursive doubling and Rabenseifner are not among them. Each comes in up to three
 # *protocols*: LL and LL128 send flags with the data, so no rank waits for a separate signal, but they have less bandwidth; Simple has full bandwidth.
 #
-# Before each call a **tuner** predicts a time for every enabled pair and takes the smallest: latency plus bytes over bandwidth, your
+# For a call that its ordinary kernels serve, a **tuner** predicts a time for every enabled pair and takes the smallest: latency plus bytes over bandwidth, your
 # $\alpha$ and $\beta$. Its constants are in `src/graph/tuning.cc`; here are those for GPUs on NVLink and protocol LL, in µs.
+#
+# (The tuner does not see every call. Buffers that the program registered in *symmetric windows*, and copies that the GPU's copy engines make, go another way before it.)
 
 
 # %% name="tuner"

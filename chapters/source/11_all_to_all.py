@@ -117,6 +117,9 @@ print(f"{len(inbox)} tokens for expert {rank}\n{inbox.tolist()}")
 # %% [markdown] name="uneven"
 # All tokens are now with their expert, and some experts have more work than others. Each rank sent only six tokens; but the router decides how many a rank *receives*. Section 6 needs this.
 #
+# (On a GPU `.tolist()` makes the CPU wait until the GPU has counted: it must know the sizes before it can queue the exchange. Libraries avoid this
+# wait with a fixed capacity for each expert, or with kernels that read the sizes on the GPU.)
+#
 # ### Send them back
 #
 # Below, the first exchange is given. **Write the way back** (three or four lines) at the mark: one exchange, then put each result into the place of
@@ -308,6 +311,7 @@ first_guess.reveal(
 
 # %% [markdown] name="measure_explained"
 # Inside one machine the opposite of the common belief is true. For long tensors the ratio may even be below 0.5, because the all-reduce also *adds* ($\gamma$).
+# The 0.5 is that of a *ring*: where a switch adds (NVLS), an all-reduce sends each byte once, and the ratio comes nearer to 1.
 #
 # For short tensors the model's time is too long. In the model the $p-1$ steps come one after the other. But no part depends on another, so Gloo
 # starts all sends and receives at once and then waits for all of them (`gloo/alltoall.cc`). In a ring that is impossible, because a rank sends in

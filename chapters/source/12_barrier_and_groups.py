@@ -388,6 +388,9 @@ check(hierarchical_all_reduce)
 # ```python
 #     place = [dist.new_group(list(range(first, p, g))) for first in range(g)][rank % g]
 # ```
+#
+# The groups are made inside of the function only because `check` calls it on worlds of several sizes. A program makes its groups once, at the
+# start: `new_group` is itself a collective, and on NCCL each group has a communicator with buffers of its own.
 # </details>
 #
 # ## 6. Two groups, one order
@@ -444,7 +447,8 @@ guess.reveal(
 #
 # <details><summary>3. You add a barrier before each all-reduce "to be safe". What has changed?</summary>
 #
-# Only the time. The all-reduce waits anyway, and if a rank does not call it, the program now hangs one line earlier.
+# Only the time. The all-reduce waits anyway, and if a rank does not call it, the program now hangs one line earlier. On GPUs it costs more than its
+# messages: the CPU waits in the barrier, so it can't queue the next kernels ahead, and the GPU is idle until it has done so.
 # </details>
 
 # %% [markdown] name="recap"

@@ -334,16 +334,21 @@ print(f"the flat bucket is {many / flat:.1f} times as fast")
 # In the model nearly all the time of the 100 calls is $\alpha$; this is the main point, whatever the factor on your machine. If ranks share cores,
 # the factor is hard to predict: each of the hundred calls waits until the slowest of $p$ processes is awake.
 #
-# With buckets nearly all of DDP's communication time is for bytes. This time is added to each step: 14 GB of bfloat16 gradients (7 billion parameters) at an assumed
+# Now a step of a real size: 14 GB of bfloat16 gradients (7 billion parameters), in one call or in DDP's 535 buckets of 25 MiB, at an assumed
 # 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. How large is the efficiency, compute over total, if nothing overlaps?
 
 # %% name="efficiency_shown"
 for p in (2, 8, 32, 128, 1024):
-    comm = 2 * (p - 1) * 5e-6 + 2 * (p - 1) / p * 14e9 / 200e9
-    print(f"{p:5} GPUs: {1e3 * comm:6.1f} ms of communication, efficiency {0.5 / (0.5 + comm):.0%}")
+    parts = []
+    for calls, name in ((1, "one call"), (535, "535 buckets")):
+        comm = calls * 2 * (p - 1) * 5e-6 + 2 * (p - 1) / p * 14e9 / 200e9
+        parts.append(f"{name} {1e3 * comm:7.1f} ms, efficiency {0.5 / (0.5 + comm):4.0%}")
+    print(f"{p:5} GPUs: {'; '.join(parts)}")
 
 # %% [markdown] name="efficiency_explained"
-# With a ring this time hardly depends on $p$. That is why data parallelism works with so many GPUs (*weak* scaling: each rank keeps its 16 samples,
+# In one call the time hardly depends on $p$: nearly all of it is for bytes. In buckets every call pays the ring's $2(p-1)$ messages again, and on
+# 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree with $2\lg p$ steps for vectors of such a size
+# ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its 16 samples,
 # so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
 # shows how.
 

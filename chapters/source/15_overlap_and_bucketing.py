@@ -581,7 +581,9 @@ for (kind, mib), (alone, both, comm) in rows.items():
 # - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients are stored in
 #   the buckets: one copy less), `static_graph=True` (find unused parameters once, then rebuild the buckets).
 # - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
-# - **Tensor parallelism** can hide little: the next product *needs* the all-reduced activations. (In backward, Megatron-LM all-reduces the gradient of the input while it computes that of the weight.)
+# - **Tensor parallelism** hides less: the next product *needs* the all-reduced activations. In backward, Megatron-LM all-reduces the gradient of the
+#   input while it computes that of the weight. Its `tp_comm_overlap`, and torchtitan's async TP, also cut a product in pieces and send each piece while
+#   they compute the next.
 #
 # With **gradient accumulation** DDP would reduce after each backward. Here are the all-reduces of a step of 4 micro-batches in one bucket, without
 # `no_sync()` and with `no_sync()` around the first three.

@@ -238,8 +238,8 @@ guess.reveal(
 )
 
 # %% [markdown] name="redundancy_explained"
-# (DeepSpeed's
-# first stage 1 also used an all-reduce.) This saves memory as promised and is easy to use, but sends one and a half times as many bytes. **The volume
+# (DeepSpeed's stages 1 and 2 also all-reduce each bucket, and each rank keeps its part: `use_multi_rank_bucket_allreduce` is on by default. They
+# send 3 P too.) This saves memory as promised and is easy to use, but sends one and a half times as many bytes. **The volume
 # depends on the implementation, not on the name.**
 #
 # ## 3. Stage 2: don't keep gradients either
@@ -625,7 +625,7 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # Y. Zhao et al., *PyTorch FSDP: experiences on scaling fully sharded data parallel*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·
 # [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) ·
 # [PyTorch, ZeroRedundancyOptimizer](https://docs.pytorch.org/docs/stable/distributed.optim.html) ·
-# [DeepSpeed, issue 264](https://github.com/deepspeedai/DeepSpeed/issues/264) (an all-reduce in stage 1) ·
+# [DeepSpeed, stage_1_and_2.py](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) (an all-reduce in stages 1 and 2) ·
 # [Gloo in PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp)
 
 # %% name="what_you_knew"

@@ -361,7 +361,7 @@ for name, bytes_per_s in links.items():
 
 # %% [markdown] name="share_explained"
 # Data parallelism can hide its all-reduce behind the whole backward pass. Here the next product *needs* the result, so most of these bytes are on the critical path, in every layer. **That is why tensor
-# parallelism stays inside the node.** It is also limited to the ranks of a node: with 64 ranks the pieces of each product would be small, and small
+# parallelism stays where the links are fast**: inside the NVLink domain, which is a node or a whole rack. It also stays at few ranks: with 64 the pieces of each product would be small, and small
 # products use a GPU badly (Narayanan et al. 2021).
 #
 # (A part can be hidden. In backward the input's gradient can be sent while the weight's is computed, as in Megatron-LM; newer kernels cut a product

@@ -483,7 +483,7 @@ guess.reveal(
 #
 # ## 9. Where you meet it
 #
-# Tensor parallelism communicates in every layer, so it stays inside the node; expert parallelism's all-to-all can also have two levels; pipeline and
+# Tensor parallelism communicates in every layer, so it stays inside the NVLink domain; expert parallelism's all-to-all can also have two levels; pipeline and
 # data parallelism go between nodes, because they send few bytes or can hide them. HSDP uses section 4 for weights: shards inside a node, copies
 # between nodes. A [device mesh](12_barrier_and_groups.ipynb) assumes that ranks with neighbouring numbers are on one node.
 #

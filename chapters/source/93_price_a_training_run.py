@@ -163,7 +163,7 @@ first_guess.reveal(
 # %% [markdown] name="best_explained"
 # The winner *sends* for 33 s: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. But computing hides nearly all of it,
 # if a layer's gather runs while the layer before is computed. Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
-# of the computing time. Nothing hides tensor parallelism's all-reduces.
+# of the computing time. In this price nothing hides tensor parallelism's all-reduces (Megatron-LM's `tp_comm_overlap` and torchtitan's async TP hide a part).
 #
 # The next cell has the same 64 GPUs with a batch of 64 sequences, then nodes with one Ethernet card for eight GPUs.
 

@@ -101,3 +101,75 @@ def in_a_group(schedule, members, numel):
 def test_the_group_must_have_the_schedules_ranks(pool):
     outcome = pool.run(program, ranks=3, args=(ALGORITHMS["ring_all_reduce"](4), NUMEL))
     assert "the schedule is for 4 ranks; this group has 3" in outcome.failure.message
+
+
+def into(schedule, numel):
+    """One executor, three calls: into a tensor of its own, twice, and in place where that goes."""
+    import torch.distributed as dist
+    from allranks.bench.executor import Executor
+
+    rank, run = dist.get_rank(), Executor(schedule)
+    vector = torch.arange(numel, dtype=torch.int64) + 1000 * rank
+    before = vector.clone()
+    fresh = run(vector)
+    if fresh is None:
+        return None, all(run(vector, out=torch.empty(3)) is None for _ in range(2))  # as often as ranks with a result
+    out = torch.full_like(fresh, -1)
+    memory = out.data_ptr()
+    kept = []
+    for _ in range(2):
+        out.fill_(-1)
+        again = run(vector, out=out)
+        kept.append(again.data_ptr() == memory and torch.equal(again, fresh) and torch.equal(out, fresh))
+    unchanged = torch.equal(vector, before)
+    if schedule.collective in ("all_reduce", "broadcast", "all_gather") and run._whole:
+        run(vector, out=vector)
+        kept.append(torch.equal(vector, fresh))
+    return out, unchanged and all(kept)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_result_goes_where_it_is_wanted_and_memory_is_kept(pool, name):
+    for p in (1, 3, 4):
+        schedule = ALGORITHMS[name](p)
+        outcome = pool.run(into, ranks=p, args=(schedule, NUMEL))
+        assert outcome.failure is None, outcome.failure
+        check(schedule, outcome.results, NUMEL)
+
+
+def refused(how):
+    from allranks.bench.executor import Executor
+    from allranks.schedules import ScheduleError
+
+    x = torch.zeros(12)
+    schedule = ALGORITHMS["ring_reduce_scatter" if how == "part in place" else "ring_all_reduce"](2)
+    out = {
+        "too short": torch.zeros(11), "other type": torch.zeros(12, dtype=torch.int64), "gaps": torch.zeros(24)[::2],
+        "part in place": x[:6], "overlap": torch.zeros(20)[4:16],
+    }[how]  # fmt: skip
+    tensor = out.as_strided((12,), (1,), 0) if how == "overlap" else x
+    try:
+        Executor(schedule)(tensor, out=out)
+    except ScheduleError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("how", ["too short", "other type", "gaps", "part in place", "overlap"])
+def test_an_out_that_does_not_fit_is_refused(pool, how):
+    outcome = pool.run(refused, ranks=2, args=(how,))
+    assert outcome.failure is None and all("out" in said for said in outcome.results)
+
+
+def test_two_calls_allocate_nothing_large(pool):
+    outcome = pool.run(second_call, ranks=2, args=(ALGORITHMS["ring_all_reduce"](2),))
+    assert outcome.failure is None and outcome.results == [True, True]
+
+
+def second_call(schedule):
+    from allranks.bench.executor import Executor
+
+    run, x = Executor(schedule), torch.ones(1 << 12)
+    run(x, out=x)
+    before = {name: memory.data_ptr() for name, memory in run._memory.items()}
+    run(x, out=x)
+    return before == {name: memory.data_ptr() for name, memory in run._memory.items()} and x[0].item() == 4

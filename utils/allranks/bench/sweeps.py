@@ -475,7 +475,10 @@ def _runner(
         from allranks.bench.executor import Executor
 
         execute = Executor(schedule)
-        return lambda: execute(vector)
+        if call.collective in ("all_reduce", "broadcast"):  # in place, as the backend's own
+            return lambda: execute(vector, out=vector)
+        first = execute(vector)
+        return lambda: execute(vector, out=first)
     op, root = getattr(dist.ReduceOp, {"prod": "product"}.get(call.op, call.op).upper()), call.root
     part = vector.numel() // ranks
     own = vector[rank * part : (rank + 1) * part]

@@ -236,3 +236,15 @@ def test_seats_that_are_no_order_of_the_ranks_are_refused(seats):
 def test_where_ranks_have_parts_of_their_own_they_stay_in_place():
     with pytest.raises(ScheduleError, match="all_gather can't be placed otherwise"):
         schedules.ring_all_gather(4).placed([1, 0, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "two_nodes", "four_nodes"),
+    [("rabenseifner", 2, 6), ("rabenseifner far first", 16, 24), ("recursive doubling", 16, 32), ("ring", 3.75, 7.5)],
+)
+def test_the_order_of_partners_decides_what_crosses_the_nodes_borders(name, two_nodes, four_nodes):
+    """Vectors that cross, on 16 ranks: with the published order the largest pieces go to the nearest rank."""
+    schedule = find("all_reduce", name)(16)
+    for per_node, wanted in ((8, two_nodes), (4, four_nodes)):
+        crossing = sum(len(m.chunks) for m in schedule.moves if m.src // per_node != m.dst // per_node)
+        assert crossing / schedule.chunks == wanted

@@ -268,12 +268,13 @@ for p in (8, 12):
 #
 # If $p$ is not a power of two, the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
 #
-# By the formulas this is faster than the ring at every size, for powers of two. **So why do people use rings?** The formula assumes that any two
+# By the formulas this is faster than the ring at every size, for powers of two. But the formula assumes that any two
 # ranks can send at full speed, even while others send. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which algorithm do the fewest
-# bytes go from the first machine to the second? (In the last column the ranks are placed alternately on the two machines.)
+# bytes go from the first machine to the second? (In the last column the ranks are placed alternately on the two machines. *Far first* is the same
+# algorithm with its partners in the other order: rank 0 begins with rank 8, not with rank 1.)
 
 # %% name="guess_cross"
-choices = ["ring", "recursive doubling", "rabenseifner", "double binary tree"]
+choices = ["ring", "recursive doubling", "rabenseifner", "rabenseifner far first", "double binary tree"]
 guess = predict(
     "Ranks 0 to 7 on one machine, 8 to 15 on another: with which do the fewest bytes cross?",
     choices=choices,
@@ -282,27 +283,36 @@ guess = predict(
 guess
 
 # %% name="crossing"
-print(f"{'16 ranks':20}{'ranks 0-7 | 8-15':>18}{'even | odd':>12}")
+print(f"{'16 ranks':24}{'ranks 0-7 | 8-15':>16}{'even | odd':>12}")
 for name in choices:
     schedule, row = schedules.find("all_reduce", name)(16), []
     sizes = schedule.chunk_nbytes(2**20)
     for machine in (lambda r: r // 8, lambda r: r % 2):
         crossing = [m for m in schedule.moves if (machine(m.src), machine(m.dst)) == (0, 1)]
         row.append(sum(sizes[c] for m in crossing for c in m.chunks) / 2**20)
-    print(f"{name:20}{row[0]:16.2f} n{row[1]:10.2f} n")
+    print(f"{name:24}{row[0]:14.2f} n{row[1]:10.2f} n")
 
 # %% name="reveal_cross" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    choices[0],
-    usual="rabenseifner",
-    why="it has the bytes of the ring in fewer steps. But it starts with the farthest partner and the largest pieces; of the ring only one link goes to the other machine.",
+    choices[2],
+    usual="ring",
+    why="only one link of the ring goes to the other machine, but nearly 2 n go over it. Rabenseifner swaps its large pieces with near partners; when its partner is far, the pieces are small.",
 )
 
 # %% [markdown] name="crossing_explained"
-# If neighbours are on one machine, only one link of the ring goes to the other machine: 1.88 $n$. Rabenseifner starts with the farthest partner and
-# the largest pieces, so 8 $n$ go between the machines. With alternate placement it is the opposite: 1 $n$ and 15 $n$. **How good an algorithm is
-# depends on the placement.** The double tree is next.
+# Rabenseifner starts with the nearest partner and the largest pieces; only pieces of $n/16$ go to the other machine, 1 $n$ in all. One link of the ring goes
+# there, with 1.88 $n$. In the other order, or with the other placement, it is the opposite: 8 $n$ go between the machines. **How good an
+# algorithm is depends on the placement.**
+#
+# **So why do people use rings?** Not for their bytes.
+#
+# - A rank of a ring has the same two neighbours in every step: two connections, two buffers. Partners that change need $\lg p$ of each.
+# - All links are busy all the time. In a step of Rabenseifner either every rank uses the network between the machines, or nobody does. And the ring's
+#   steps can overlap: while a piece is added, the one before is on its way. In Rabenseifner each step needs the whole step before.
+# - It takes any $p$, without a fold.
+#
+# The double tree is next.
 
 # %% [markdown] name="double_tree"
 # ### Two trees

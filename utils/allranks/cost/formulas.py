@@ -212,6 +212,10 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
         "p = 2^k; else q for p, and 2α + 2nβ + nγ for the fold", _rabenseifner,
     ),
     (
+        "all_reduce", "rabenseifner far first", "2 lg p·α + 2n(p-1)/p·β + n(p-1)/p·γ", "the same steps in the other order",
+        "p = 2^k; else q for p, and 2α + 2nβ + nγ for the fold", _rabenseifner,
+    ),
+    (
         "all_reduce", "ring", "2(p-1)α + 2n(p-1)/p·β + n(p-1)/p·γ", PATARASUK, "any p",
         lambda p, n: Terms(Fraction(2 * (p - 1)), 2 * _share(p, n), _share(p, n)),
     ),

@@ -29,6 +29,7 @@ from allranks.schedules.broadcasts import (
 from allranks.schedules.core import COLLECTIVES, MAX_RANKS, Move, Number, Schedule, ScheduleError, ceil_lg
 from allranks.schedules.doubling import (
     rabenseifner_all_reduce,
+    rabenseifner_far_first_all_reduce,
     rabenseifner_reduce,
     recursive_doubling_all_gather,
     recursive_doubling_all_reduce,
@@ -60,6 +61,7 @@ ALGORITHMS: dict[str, Callable[..., Schedule]] = {
         tree_all_reduce,
         recursive_doubling_all_reduce,
         rabenseifner_all_reduce,
+        rabenseifner_far_first_all_reduce,
         binary_tree_all_reduce,
         double_binary_tree_all_reduce,
         hierarchical_all_reduce,

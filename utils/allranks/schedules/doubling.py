@@ -119,17 +119,41 @@ def recursive_halving_reduce_scatter(ranks: int) -> Schedule:
 
 
 def rabenseifner_all_reduce(ranks: int) -> Schedule:
-    """Rabenseifner's all-reduce: recursive halving reduce-scatter, then recursive doubling all-gather.
+    """Rabenseifner's all-reduce: a reduce-scatter in which the pieces halve, then an all-gather in which they double.
 
-    2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two. For other p the fold of `recursive_doubling_all_reduce` adds
-    2a + 2nb + ng (Thakur et al. 2005).
+    The nearest partner comes first, with halves of the vector, as in MPICH (allreduce_intra_reduce_scatter_allgather.c): so
+    the largest pieces go to the nearest rank. 2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two. For other p the fold of
+    `recursive_doubling_all_reduce` adds 2a + 2nb + ng (Thakur et al. 2005).
 
     >>> schedules.rabenseifner_all_reduce(8)
     <Schedule rabenseifner all_reduce: 8 ranks, 8 chunks, 6 steps, 48 messages>
+    >>> move = schedules.rabenseifner_all_reduce(8).moves[0]
+    >>> move.dst, len(move.chunks)
+    (1, 4)
+    """
+    fold = _fold(ranks)
+    near, rounds = [], fold.rounds
+    for bit in range(rounds):  # in step `bit` the pieces are split by bit `bit` of the rank's number
+        for i, rank in enumerate(fold.active):
+            other = i ^ (1 << bit)
+            near.append(Move(bit, rank, fold.active[other], _piece(other, bit, rounds), reduce=True))
+    back = [Move(rounds - 1 - m.step, m.dst, m.src, m.chunks) for m in near]  # the same pieces, the last ones first
+    moves = in_sequence(fold.into(_whole(fold)), near, back, fold.back(_whole(fold)))
+    return Schedule("all_reduce", "rabenseifner", ranks, fold.q, tuple(moves))
+
+
+def rabenseifner_far_first_all_reduce(ranks: int) -> Schedule:
+    """Rabenseifner's all-reduce in the other order: the farthest partner comes first, and gets the largest pieces.
+
+    The same steps and bytes as `rabenseifner_all_reduce`, with other partners. It is good where far ranks are on one machine.
+
+    >>> move = schedules.rabenseifner_far_first_all_reduce(8).moves[0]
+    >>> move.dst, len(move.chunks)
+    (4, 4)
     """
     fold = _fold(ranks)
     moves = in_sequence(fold.into(_whole(fold)), _halve(fold), _double(fold), fold.back(_whole(fold)))
-    return Schedule("all_reduce", "rabenseifner", ranks, fold.q, tuple(moves))
+    return Schedule("all_reduce", "rabenseifner far first", ranks, fold.q, tuple(moves))
 
 
 def rabenseifner_reduce(ranks: int, root: int = 0) -> Schedule:
@@ -155,6 +179,13 @@ def rabenseifner_reduce(ranks: int, root: int = 0) -> Schedule:
     moves = in_sequence(fold.into(_whole(fold)), _halve(fold), up)
     named = tuple(Move(m.step, names[m.src], names[m.dst], m.chunks, m.reduce) for m in moves)
     return Schedule("reduce", "rabenseifner", ranks, fold.q, named, root)
+
+
+def _piece(i: int, bit: int, rounds: int) -> tuple[int, ...]:
+    """The chunks that the i-th active rank keeps in step `bit`, if each step splits by the next bit of its number."""
+    length = 1 << (rounds - 1 - bit)
+    first = sum(length << (bit - b) for b in range(bit + 1) if i >> b & 1)
+    return tuple(range(first, first + length))
 
 
 def _whole(fold: _Fold) -> tuple[int, ...]:

@@ -95,6 +95,9 @@ def symmetric_schedule(
         case "reduce_scatter", "recursive halving" if power:
             return schedule(p, _halving(p), "xor")
         case "all_reduce", "rabenseifner" if power:
+            near = [_xor(1 << k, p >> (k + 1), True) for k in range(ceil_lg(p))]
+            return schedule(p, [*near, *(_xor(1 << k, p >> (k + 1)) for k in reversed(range(ceil_lg(p))))], "xor")
+        case "all_reduce", "rabenseifner far first" if power:
             return schedule(p, [*_halving(p), *_doubling(p)], "xor")
         case ("all_reduce", "hierarchical") | ("all_reduce", "torus"):
             g = group_size(p, size)

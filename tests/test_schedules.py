@@ -102,6 +102,7 @@ def test_rules_in_short_are_the_moves_of_the_schedule(name):
         "bruck",
         "recursive",
         "rabenseifner_all",
+        "rabenseifner_far",
         "hierarchical",
         "torus",
         "dissemination",

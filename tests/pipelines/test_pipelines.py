@@ -229,6 +229,8 @@ def test_the_picture_has_a_box_for_each_action_and_only_the_themes_colours():
     assert len(titles) == 3 * 8 + 3 * 16 + 3 * 12
     assert "F0 of stage 0: forward, 0 to 1" in titles
     assert "ZB-H1: 14 long" in tree.attrib["aria-label"]
+    hatches = {re.search(r'id="([^"]+)"', one.svg())[1] for one in (drawn, picture(timeline(orders("zb-h1", 3, 4))))}
+    assert len(hatches) == 2  # a hidden picture on the page must not hide the hatching of another
     page = drawn._repr_html_()
     assert "ar-theme" in page
     assert not re.findall(r"#[0-9a-f]{3,6}", drawn.svg())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
@@ -48,21 +49,21 @@ class Picture:
         unit = min(UNIT, WIDEST / longest) if longest else UNIT
         body, y = [], 0.0
         for one in self.timelines:
-            body.append(f'<g transform="translate(0 {y:g})">{_panel(one, unit, longest)}</g>')
+            body.append(f'<g transform="translate(0 {y:g})">{_panel(one, unit)}</g>')
             y += HEAD + one.orders.ranks * (ROW + GAP) + GAP
-        body.append(
-            _legend(y, any(s.action.stage >= one.orders.ranks for one in self.timelines for r in one.spans for s in r))
-        )
+        body.append(_legend(y, any(one.orders.stages_per_rank > 1 for one in self.timelines)))
         width, height = math.ceil(LEFT + max(longest * unit + 2, 580)), math.ceil(y + FOOT)
         words = "; ".join(map(str, self.timelines))
+        # an id of its own: what a hidden picture on the same page defines is not drawn
+        name = f"ar-hatch-{zlib.crc32(words.encode())}"
         hatch = (
-            '<defs><pattern id="ar-pipeline-hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+            '<defs><pattern id="HATCH" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
             '<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>'
         )
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
             f'aria-label="{escape(words, quote=True)}">{hatch}{"".join(body)}</svg>'
-        )
+        ).replace("HATCH", name)
 
     def _repr_html_(self) -> str:
         return f'<div class="ar-theme ar-pipeline" tabindex="0">{theme.style()}<style>{STYLE}</style>{self.svg()}</div>'
@@ -84,7 +85,7 @@ def picture(*timelines: Timeline) -> Picture:
 # ------------------------------------------------------------------------------------------------------------- SVG
 
 
-def _panel(one: Timeline, unit: float, longest: float) -> str:
+def _panel(one: Timeline, unit: float) -> str:
     parts = [f'<text class="title" x="0" y="19">{escape(str(one))}</text>']
     for rank, spans in enumerate(one.spans):
         y = HEAD + rank * (ROW + GAP)
@@ -117,7 +118,7 @@ def _box(span: Span, y: float, unit: float, turn: int) -> str:
 def _half(kind: str, x: float, y: float, wide: float) -> str:
     made = f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{wide:g}" height="{ROW}"/>'
     if kind == "W":
-        made += f'<rect fill="url(#ar-pipeline-hatch)" x="{x:g}" y="{y:g}" width="{wide:g}" height="{ROW}"/>'
+        made += f'<rect fill="url(#HATCH)" x="{x:g}" y="{y:g}" width="{wide:g}" height="{ROW}"/>'
     return made
 
 

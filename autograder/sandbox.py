@@ -38,7 +38,7 @@ LIMITS |= {"SIGPENDING": 0, "MEMLOCK": 0}
 
 
 # parts of the package that know right answers; `checking/in_rank`, which calls the student's answer, knows none
-HIDDEN = ("exercises", "checking", "bench", "profiles")
+HIDDEN = ("exercises", "checking", "bench", "profiles", "pipelines")
 SHOWN = ("checking/__init__.py", "checking/in_rank")
 
 

@@ -16,7 +16,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, plots, predict, predictions, schedules, wire, workload
+from allranks import Player, World, check, pipelines, predict, predictions, schedules, wire, workload
 
 world = World()
 world
@@ -523,18 +523,8 @@ for name, ranks in runs.items():
     print(f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}")
 
 # %% name="figure"
-figure, panes = plots.chart("seconds", "", size=(9, 4.5), rows=2)
-for pane, (name, ranks) in zip(panes, runs.items(), strict=True):
-    zero = min(log[0][2] for log, _ in ranks)
-    for rank, (log, _) in enumerate(ranks):
-        for what, i, start, end, _ in log:
-            colour, words = (plots.SOFT, "white") if what == "F" else (plots.WORK, "black")
-            pane.barh(rank, end - start, left=start - zero, color=colour, edgecolor="white")
-            pane.text((start + end) / 2 - zero, rank, i, ha="center", va="center", color=words, fontsize=9)
-    pane.set_title(f"{name}, measured: forward dark, backward light", fontsize=10)
-    pane.set_yticks(range(len(ranks)), [f"rank {r}" for r in range(len(ranks))])
-    pane.invert_yaxis()
-figure
+names = ("gpipe", "1f1b", "zb-h1")
+pipelines.picture(*(pipelines.timeline(pipelines.orders(name, p, 8)) for name in names))
 
 # %% name="reveal_1f1b" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -545,9 +535,14 @@ guess.reveal(
 )
 
 # %% [markdown] name="figure_explained"
-# The white area is the bubble, and it is the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
-# for any $m$. This is the advantage: memory no longer limits $m$. (To make the bubble smaller, give each rank several short stages: *interleaved*
-# schedules have $v$ times less idle time for $v$ times the messages.)
+# The figure is computed, for forward passes that take 1 and backward passes that take 2. Compare its share of idle time with what you measured. The empty area is
+# the bubble, and GPipe and 1F1B have the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
+# for any $m$. This is the advantage: memory no longer limits $m$.
+#
+# Two ways make the bubble smaller. Give each rank several short stages: *interleaved* schedules have $v$ times less idle time for $v$ times the messages. Or
+# look into backward: it makes the gradient of the *input*, for which the rank before waits, and the gradient of the *weights*, for which nobody waits.
+# **ZB-H1** runs the second later, where the rank would be idle. If all three parts take 1, a third of the bubble is left; but a rank keeps a micro-batch until its
+# weights' gradient is made, so every rank keeps up to $p$. `pipelines.orders` has all these, and [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) asks you for one.
 #
 # Are the gradients right?
 
@@ -677,7 +672,8 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # parallelism costs bytes, the pipeline costs waiting.**
 #
 # **Now you:** the last layer is split too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss
-# over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
+# over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves, and for the order of
+# a pipeline.
 #
 # **Next question:** a library carries out all these calls. Which library, and what does it promise? [Libraries](18_libraries.ipynb)
 #
@@ -687,6 +683,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # D. Narayanan et al., *Memory-efficient pipeline-parallel DNN training*, [arXiv:2006.09503](https://arxiv.org/abs/2006.09503) (1F1B with a flush, as here) ·
 # V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) (sequence parallelism) ·
 # Y. Huang et al., *GPipe*, [arXiv:1811.06965](https://arxiv.org/abs/1811.06965) ·
+# P. Qi et al., *Zero bubble pipeline parallelism*, [arXiv:2401.10241](https://arxiv.org/abs/2401.10241) (ZB-H1) ·
 # [NVIDIA, Megatron-LM, tensor_parallel/layers.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/layers.py) (what it overlaps and gathers again) ·
 # [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) ·
 # [PyTorch, pipeline parallelism](https://docs.pytorch.org/docs/stable/distributed.pipelining.html)

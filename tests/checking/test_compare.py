@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from allranks.checking.cases import GUARD, AllOrNothing, Expected, Parameter, View, views
+from allranks.checking.cases import GUARD, AllOrNothing, Expected, Parameter, Text, Texts, View, views
 from allranks.checking.compare import difference, faults, same
 from allranks.checking.exercise import FaultKind, Result
 
 NAN, INF = float("nan"), float("inf")
 VECTOR = torch.tensor([1.0, 2.0, 3.0])
+WORDS = Texts("a list of words", lambda texts: "lacks F0" if "F0" not in texts else None)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ VECTOR = torch.tensor([1.0, 2.0, 3.0])
         ((1, VECTOR), [1, VECTOR], None),
         ((1.0, 2.5), (1.0, 2.0), (0.0, 0.5)),
         ([], (), None),
+        ([Text("B0"), Text("F0")], WORDS, None),
+        ((Text("F0"),), WORDS, None),
     ],
 )
 def test_right(got, wanted, atol):
@@ -47,6 +50,13 @@ def test_right(got, wanted, atol):
         (3.0, VECTOR, None, "returned", "it is a float; it must be a tensor"),
         ("ndarray", VECTOR, None, "returned", "it is of type ndarray; it must be a tensor"),
         ("a secret", VECTOR, None, "returned", "it is of a type of its own; it must be a tensor"),
+        (Text("a secret"), VECTOR, None, "returned", "it is of type str; it must be a tensor"),
+        (Text("F0"), WORDS, None, "returned", "it is of type str; it must be a list of words"),
+        (None, WORDS, None, "returned", "it is None; it must be a list of words"),
+        ([Text("F0"), None], WORDS, None, "returned", "it has an item that is None; it must be a list of words"),
+        ([Text("F0"), "bytes"], WORDS, None, "returned", "it has an item that is of type bytes; it must be a list of words"),
+        ([VECTOR], WORDS, None, "returned", "it has an item that is a tensor of shape (3,); it must be a list of words"),
+        ([Text("a secret")], WORDS, None, "values", "it lacks F0"),
         (VECTOR.double(), VECTOR, None, "dtype", "it has dtype float64; it must be float32"),
         (VECTOR.reshape(1, 3), VECTOR, None, "shape", "it has shape (1, 3); it must be (3,)"),
         (VECTOR + 1, VECTOR, None, "values", "it has 3 of 3 elements wrong, the first at index 0"),

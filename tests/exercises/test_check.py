@@ -157,6 +157,7 @@ LEAKS = {
     "an import's text": "raise ImportError('inp' f'uts {tensor.tolist()}')",
     "an exception's name": "raise type('inp' f'uts {tensor.tolist()}', (Exception,), {})()",
     "a type's name": "return type('inp' f'uts {tensor.tolist()}', (), {})()",
+    "a returned text": "return 'inp' f'uts {tensor.tolist()}'",
     "a print": "print('inp' f'uts {tensor.tolist()}')",
     "an exit's text": "raise SystemExit('inp' f'uts {tensor.tolist()}')",
 }

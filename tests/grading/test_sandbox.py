@@ -80,14 +80,14 @@ def test_can_not_ask_an_oracle(sandbox):
     body = """
 import allranks, allranks.checking.in_rank.driver, importlib, pathlib
 package = pathlib.Path(allranks.__file__).parent
-rooms = ("bench", "checking", "exercises")
+rooms = ("bench", "checking", "exercises", "pipelines")
 say(*sorted(str(p.relative_to(package)) for room in rooms for p in (package / room).rglob("*.py")))
 for room in rooms:
     try:
         (package / room / "mine.py").write_text("x = 1")
     except OSError as error:
         say(type(error).__name__)
-for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "bench.execute"):
+for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "bench.execute", "pipelines.orders"):
     try:
         importlib.import_module(f"allranks.{name}")
         say("imported")
@@ -96,7 +96,7 @@ for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "ben
 """
     seen, *refused = said(sandbox, body)
     assert seen.split() == ["checking/__init__.py", "checking/in_rank/__init__.py", "checking/in_rank/driver.py"]
-    assert refused == ["OSError"] * 3 + ["ModuleNotFoundError"] * 4
+    assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 5
 
 
 def test_refuses_to_start_where_a_hidden_room_has_moved(monkeypatch):

@@ -89,7 +89,9 @@ def test_tensor_and_pipeline_parallel(ranks, answered):
     assert bubbles == [(str(m), f"{100 * (ranks - 1) / (m + ranks - 1):.0f}") for m in (1, 2, 4, 8)]
     kept = [eval(line[line.index("[") :]) for line in chapter.text("one_f_one_b").splitlines() if "[" in line]
     assert kept == [[8] * ranks, [ranks - rank for rank in everyone]]
-    assert "ar-figure" in chapter.outputs("figure")[-1].data["text/html"]
+    assert "ar-pipeline" in chapter.outputs("figure")[-1].data["text/html"]
+    lengths = [float(x) for x in re.findall(r"([\d.]+) long", chapter.text("figure"))]
+    assert lengths == [3 * (7 + ranks), 3 * (7 + ranks), 24 + ranks - 1]  # of ZB-H1 a third of the bubble is left
     assert all(off_by(line) < 1e-4 for line in chapter.text("pipeline_check").splitlines())
 
     assert chapter.text("blocking_gpipe") == str(ranks)

@@ -74,6 +74,8 @@ SHOWN = {
         "columns_alone": ["columns and relu, largest difference: 0.0", "rows, largest difference: 0.0"],
         "try_linear": ["the same as alone: True", "rank 0: [('all_reduce', 48)]"],
         "bytes": ["   29.4 MB  column, then row", "  146.8 MB  row, then row"],
+        "gpipe_picture": ["GPipe: 33 long, 27% idle, keeps at most 8, 8, 8, 8"],
+        "try_order": ["mine: 33 long, 27% idle, keeps at most 4, 3, 2, 1"],
     },
     "lab10_debugging": {
         "run_mean_loss": ["[tensor([1.8333]), tensor([1.8333]), tensor([1.8333]), tensor([0.5455])]"],

@@ -62,6 +62,7 @@ _MODULES = {
     "cost": "allranks.cost",
     "doctor": "allranks.doctor",
     "explore": "allranks.widgets.explorables",
+    "pipelines": "allranks.pipelines",
     "plots": "allranks.plots",
     "profiles": "allranks.profiles",
     "schedules": "allranks.schedules",

@@ -137,7 +137,8 @@ class Setup:
 
 def _count(number: int, unit: str) -> str:
     first, _, rest = unit.partition(" ")  # the plural of "token a rank" is "tokens a rank"
-    return f"{number} {first}{'' if number == 1 else 's'}{' ' if rest else ''}{rest}"
+    plural = "" if number == 1 else "es" if first.endswith("ch") else "s"
+    return f"{number} {first}{plural}{' ' if rest else ''}{rest}"
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,22 @@ def views(arg: Arg, path: tuple = ()) -> list[tuple[tuple, View]]:
         case list() | tuple():
             return [pair for i, item in enumerate(arg) for pair in views(item, (*path, i))]
     return []
+
+
+class Text(str):
+    """A text that a rank returned. It may carry anything, so no sentence shows it; a plain str in its place names a type."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A returned list of texts, of which several may be right: `fault` says what is wrong with one, or None.
+
+    `name` says what it must be. What `fault` says follows "what rank 0 returned" and has no full stop; it must not quote a
+    text that it did not parse.
+    """
+
+    name: str
+    fault: Callable[[Sequence[str]], str | None]
 
 
 @dataclass(frozen=True)

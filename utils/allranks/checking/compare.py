@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allranks.checking.cases import GUARD, AllOrNothing, Args, Expected, View, views
+from allranks.checking.cases import GUARD, AllOrNothing, Args, Expected, Text, Texts, View, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault
 
 _KNOWN_TYPES = (
@@ -123,6 +123,8 @@ def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:
         if found is None or found.kind is FaultKind.RETURNED:
             return found
         return Difference(FaultKind.VALUES, f"is not the {wanted.name}")
+    if isinstance(wanted, Texts):
+        return _texts_difference(got, wanted)
     if isinstance(wanted, torch.Tensor):
         return _tensor_difference(got, wanted, atol)
     if isinstance(wanted, tuple | list):
@@ -133,6 +135,17 @@ def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:
         return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be a number")
     equal = got == wanted or (got != got and wanted != wanted) or _near(got, wanted, atol)
     return None if equal else Difference(FaultKind.VALUES, "is not the right number")
+
+
+def _texts_difference(got: Any, wanted: Texts) -> Difference | None:
+    if not isinstance(got, tuple | list):
+        return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be {wanted.name}")
+    strange = next((item for item in got if not isinstance(item, Text)), None)
+    if strange is not None or None in got:
+        words = f"has an item that is {_type_in_words(strange)}; it must be {wanted.name}"
+        return Difference(FaultKind.RETURNED, words)
+    fault = wanted.fault(got)
+    return Difference(FaultKind.VALUES, fault) if fault else None
 
 
 def _tensor_difference(got: Any, wanted: torch.Tensor, atol: Any) -> Difference | None:
@@ -231,6 +244,8 @@ def _type_in_words(value: Any) -> str:
             return f"a tensor of shape {tuple(value.shape)}"
         case tuple() | list():
             return f"a {'list' if isinstance(value, list) else 'tuple'} of {len(value)}"
+        case Text():
+            return "of type str"
         case str():  # the type's name, which the rank chose: it must not carry anything else
             return f"of type {value}" if value in _KNOWN_TYPES else "of a type of its own"
     return f"a {type(value).__name__}"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from allranks.checking import causes, compare, factor, rules
-from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Tied, View, views
+from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Text, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
@@ -283,7 +283,7 @@ def _read_returned(value: Any, depth: int = 0) -> Any:
     if kind in ("list", "tuple") and isinstance(inner, list | tuple):
         items = [_read_returned(item, depth + 1) for item in inner]
         return tuple(items) if kind == "tuple" else items
-    return inner
+    return Text(inner[: driver.LONGEST_TEXT]) if kind == "text" and isinstance(inner, str) else inner
 
 
 # ----------------------------------------------------------------------------------------------------- all cases

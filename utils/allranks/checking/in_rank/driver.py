@@ -16,6 +16,7 @@ from allranks.wire.endpoint import take_piece
 from allranks.wire.values import from_raw
 
 WRAPPER = "__allranks_call__"
+LONGEST_TEXT = 40  # more of a returned text is not read
 _TAIL = """
 def {wrapper}(case):
     from allranks.checking.in_rank.driver import call
@@ -117,7 +118,7 @@ def _state(handle: tuple) -> list:
 
 
 def _plain(value: Any) -> Any:
-    """The returned value as plain data: ["tensor", t], ["list", [...]], ["number", n], or ["other", its type's name]."""
+    """The returned value as plain data: ["tensor", t], ["list", [...]], ["number", n], ["text", s], or ["other", its type's name]."""
     if isinstance(value, torch.Tensor):
         return ["tensor", value.detach().cpu().clone()]
     if isinstance(value, tuple | list):
@@ -126,4 +127,6 @@ def _plain(value: Any) -> Any:
         return ["number", value]
     if isinstance(value, numbers.Real):  # such as NumPy's
         return ["number", int(value) if isinstance(value, numbers.Integral) else float(value)]
+    if isinstance(value, str):
+        return ["text", str(value[:LONGEST_TEXT])]
     return ["other", type(value).__name__]

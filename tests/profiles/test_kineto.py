@@ -208,3 +208,57 @@ def test_the_text_of_a_file_is_never_whole_in_memory(tmp_path):
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert path.stat().st_size > 20e6 and most < 12 << 20
+
+
+def explained(profile, path):
+    from allranks.profiles import explain
+
+    return explain([profile.save(path)])
+
+
+@pytest.mark.parametrize("world", [10**9, 10**30, -3, 0])
+def test_a_world_size_that_can_not_be_is_said_and_takes_no_memory(tmp_path, world):
+    """Ranks that are missing are listed: a damaged number would fill the memory."""
+    one = record(Profile(world=2).call("allreduce", 10, 30), tmp_path / "a.json")
+    assert one.world_size == 2
+    profile = Profile().call("allreduce", 10, 30)
+    profile.header["distributedInfo"]["world_size"] = world
+    found = explained(profile, tmp_path / "b.json")
+    assert found.job.world_size is None and found.job.missing == ()
+
+
+def test_a_group_too_large_to_be_is_not_listed(tmp_path):
+    said = {"Group size": 10**9, "Global rank start": 0, "Global rank stride": 1, "Process Group Ranks": "[0, 1, ...]"}
+    said["Process Group Name"] = "9"
+    (call,) = record(Profile().call("allreduce", 10, 30, **said), tmp_path / "a.json").calls
+    assert call.group_ranks is None
+
+
+def test_a_rank_that_can_not_be_is_refused(tmp_path):
+    profile = Profile(rank=10**30).call("allreduce", 10, 30)
+    with pytest.raises(ProfileError, match="no job has such a rank"):
+        record(profile, tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(("start", "length"), [(1e300, 5), (0, 1e308), (0, 10**40)])
+def test_times_beyond_all_clocks_are_left_out(tmp_path, start, length):
+    profile = Profile().call("allreduce", 10, 30).compute(0, 10)
+    profile.add("kernel", "gemm", start, length, stream=7)
+    assert record(profile, tmp_path / "a.json").span[1] < 1e6
+
+
+def test_what_a_file_that_is_cut_off_lacks_is_no_proof(tmp_path):
+    """Without a call in what is left, it is not sure that the ranks do not communicate."""
+    whole = Profile().compute(0, 100).compute(200, 300).compute(400, 500).save(tmp_path / "a.json")
+    (cause,) = [c for c in _causes(whole) if c.kind == "no_communication"]
+    assert cause.sure == 1
+    text = whole.read_text()
+    (tmp_path / "b.json").write_text(text[: text.rindex("}", 0, text.rindex("]"))])
+    (cause,) = [c for c in _causes(tmp_path / "b.json") if c.kind == "no_communication"]
+    assert cause.sure < 0.5 and "not whole" in cause.evidence
+
+
+def _causes(path):
+    from allranks.profiles import explain
+
+    return explain([path]).causes

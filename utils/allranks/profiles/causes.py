@@ -58,11 +58,10 @@ def causes(seen: Seen) -> list[Cause]:
         words = "What the files have in common does not differ between the ranks, and they have no times that would say more."
         return [Cause("The files do not say what costs the time.", words, None, 0.5, "no_times")]
     if not seen.rows and not any(t.communication_us for t in seen.times):
-        found = [
-            Cause(
-                "The ranks do not communicate.", "no file has a collective or a message", None, 1.0, "no_communication"
-            )
-        ]
+        words, sure = "no file has a collective or a message", 1.0
+        if any("in the middle" in note or "damaged" in note for r in seen.job.records for note in r.notes):
+            words, sure = f"{words}; but a file is not whole, and may have lost them", 0.3
+        found = [Cause("The ranks do not communicate.", words, None, sure, "no_communication")]
     else:
         straggling = _straggler(seen)
         tiny = _tiny(seen)

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from allranks.profiles.formats import Format
-from allranks.profiles.job import Call, ProfileError, RankRecord
+from allranks.profiles.job import MOST_US, Call, ProfileError, RankRecord, is_time
 from allranks.profiles.names import operation, rank_list
 from allranks.profiles.plain import bounded, content, unpickle
 
@@ -288,9 +288,9 @@ def _call(rank: int, entry: dict[str, Any], groups: dict[str, tuple[int, ...]]) 
     dtype, width = _dtype(entry.get("input_dtypes")) or _dtype(entry.get("output_dtypes")) or (None, None)
     counted = outside if op == "all_gather" else inside
     created, took = _int(entry.get("time_created_ns")), entry.get("duration_ms")
-    start = None if created is None else created / 1000
+    start = None if created is None or abs(created) > 1000 * MOST_US else created / 1000
     end = None
-    if start is not None and isinstance(took, (int, float)) and not isinstance(took, bool) and math.isfinite(took):
+    if start is not None and isinstance(took, (int, float)) and not isinstance(took, bool) and is_time(took):
         end = start + 1000 * took
     p2p = op in ("send", "recv")
     return Call(

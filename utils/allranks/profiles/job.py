@@ -16,10 +16,22 @@ __all__ = ["Call", "Cause", "Interval", "Job", "ProfileError", "RankRecord", "Sk
 
 Interval = tuple[float, float]  # start and end, in microseconds
 STATES = ("completed", "started", "scheduled")
+MAX_RANKS = 1 << 20  # larger numbers come from damaged files; ranks are counted, so that they would take all memory
+MOST_US = 1e18  # 30,000 years; clocks in files are at most nanoseconds since 1970
 
 
 class ProfileError(CourseError, ValueError):
     """A file that holds nothing of a job, or a job of which nothing can be said."""
+
+
+def is_time(*microseconds: float) -> bool:
+    """Whether these can be times of a job: finite, and not beyond all clocks.
+
+    >>> from allranks.profiles.job import is_time
+    >>> is_time(3.5), is_time(float("nan")), is_time(1e300)
+    (True, False, False)
+    """
+    return all(abs(time) <= MOST_US for time in microseconds)  # NaN is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,14 @@ class RankRecord:
     facts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     rank_from: str = "the file"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < MAX_RANKS:
+            raise ProfileError(f"it says that it is of rank {str(self.rank)[:20]}, and no job has such a rank")
+        if self.world_size is not None and not 0 < self.world_size <= MAX_RANKS:
+            note = f"it says that the world has {str(self.world_size)[:20]} ranks, which can't be"
+            object.__setattr__(self, "world_size", None)
+            object.__setattr__(self, "notes", (*self.notes, note))
 
     def with_notes(self, *sentences: str) -> RankRecord:
         """The same record with these notes added."""

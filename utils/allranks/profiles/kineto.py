@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.profiles.formats import Format
-from allranks.profiles.job import Call, Interval, ProfileError, RankRecord, merged
+from allranks.profiles.job import Call, Interval, ProfileError, RankRecord, is_time, merged
 from allranks.profiles.kineto_calls import Calls
 from allranks.profiles.names import group_name, is_communication, rank_list
 from allranks.profiles.scan import EventFile
@@ -106,7 +106,7 @@ class _Events:
             start = _number(start)
         if type(length) is not int and type(length) is not float:
             length = _number(length)
-        if start is None or length is None or not (length >= 0 and math.isfinite(length) and math.isfinite(start)):
+        if start is None or length is None or not (length >= 0 and is_time(start, length)):
             self.no_times += 1
             return
         self.taken += 1

@@ -7,6 +7,7 @@ are the times, and the c10d operators say what was called.
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_right
 from collections import defaultdict
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from allranks.profiles.job import Call
+from allranks.profiles.job import MAX_RANKS, Call
 from allranks.profiles.names import UNKNOWN, bytes_of, dtype_bytes, elements, group_name, operation, rank_list
 
 __all__ = ["Calls"]
@@ -189,8 +190,14 @@ def _ranks_of(args: Mapping[str, Any]) -> tuple[int, ...] | None:
     if ranks is not None and (size is None or size == len(ranks)):
         return ranks
     start, stride = _count(args.get("Global rank start")), _count(args.get("Global rank stride"))
-    if start is None or not stride or not size:
+    if start is None or not stride or not size or size > MAX_RANKS:
         return None
+    return _strided(start, stride, size)
+
+
+@functools.lru_cache(maxsize=16)
+def _strided(start: int, stride: int, size: int) -> tuple[int, ...]:
+    """One tuple for the many calls of a large group."""
     return tuple(range(start, start + stride * size, stride))
 
 

@@ -63,6 +63,11 @@ def test_the_report_shows_the_missing_call_and_the_line_to_blame():
 HANGS = """%%ranks --deadline 2.5
 if rank != 0:
     dist.all_reduce(torch.ones(2))"""
+DIFFERS = """%%ranks --deadline 2.5
+if rank == 0:
+    dist.broadcast(torch.ones(4), src=0)
+else:
+    dist.all_reduce(torch.ones(2))"""
 FAILS = """%%ranks
 if rank == 2:
     1 / 0
@@ -77,7 +82,7 @@ print("ended")"""
 @pytest.mark.timeout(180)
 def test_a_notebook_shows_where_each_rank_is_and_then_the_report():
     start = "from allranks import World\nimport torch, torch.distributed as dist\nworld = World(ranks=3)"
-    cells = [nbformat.v4.new_code_cell(text) for text in (start, HANGS, FAILS, ENDS, "world.stop()")]
+    cells = [nbformat.v4.new_code_cell(text) for text in (start, HANGS, FAILS, ENDS, DIFFERS, "world.stop()")]
     shown: dict[int, list[str]] = {}
 
     class Client(nbclient.NotebookClient):
@@ -98,5 +103,10 @@ def test_a_notebook_shows_where_each_rank_is_and_then_the_report():
     assert "raised ZeroDivisionError in line 3" in shown[2][-1]
     assert "<mark>    1 / 0</mark>" in shown[2][-1]
     assert any("computing" in page or "line 3" in page for page in shown[3][:-1])
+    differs = re.sub("<[^>]*>", "", shown[4][-1])
+    assert (
+        "Rank 0 waits in broadcast, and ranks 1 and 2 in all_reduce: calls with one number that do not match."
+        in differs
+    )
     assert "ar-hang" not in shown[3][-1]
     assert shown[3][-1].count("ended") == 3

@@ -186,12 +186,20 @@ class Call:
         reached = next((s.line for s in (inside or statuses) if s.line and s.waits), None)
         if not absent:
             return panels.report(said, "", drawn, {}, self.source, None, reached)
-        together = [s.rank for s in inside if s.collective == inside[0].collective]
+        first = inside[0]
+        together = [s.rank for s in inside if (s.op, s.collective) == (first.op, first.collective)]
         wait = "waits" if len(together) == 1 else "wait"
         headline = (
-            f"{capital(name_ranks(absent))} never came to the {inside[0].op or 'collective'} that "
+            f"{capital(name_ranks(absent))} never came to the {first.op or 'collective'} that "
             f"{name_ranks(together)} {wait} in."
         )
+        other = next((s.op for s in inside if s.collective == first.collective and s.op != first.op), None)
+        if other:  # nobody is late: they called different collectives
+            there = [s.rank for s in inside if (s.op, s.collective) == (other, first.collective)]
+            headline = (
+                f"{capital(name_ranks(together))} {wait} in {first.op}, and {name_ranks(there)} in {other}: "
+                "calls with one number that do not match."
+            )
         blamed = self._blamed(absent, reached)
         counted = {s.rank: s.seq or 0 for s in inside}
         return panels.report(headline, self._absence(absent, statuses), drawn, counted, self.source, blamed, reached)

@@ -94,10 +94,11 @@ for (const button of document.querySelectorAll("[data-path]")) {
   });
 }
 
-// what a chapter needs, while it is pointed at
+// what a chapter needs, while it is pointed at; one chapter's at a time
 for (const element of map.querySelectorAll("[data-needs]")) {
   const show = (on) => {
-    for (const number of element.dataset.needs.split(" ").filter(Boolean)) card(number)?.classList.toggle("need", on);
+    for (const other of map.querySelectorAll(".need")) other.classList.remove("need");
+    if (on) for (const number of element.dataset.needs.split(" ").filter(Boolean)) card(number)?.classList.add("need");
   };
   element.addEventListener("pointerenter", () => show(true));
   element.addEventListener("pointerleave", () => show(false));

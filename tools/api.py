@@ -226,8 +226,10 @@ def call_of(entry: Entry) -> str:
     if issubclass(entry.value, BaseException):
         base = next(base for base in entry.value.__mro__[1:] if not base.__name__.startswith("_"))
         return f"class {entry.address}({base.__name__})"
-    if "__init__" in vars(entry.value) and not is_dataclass(entry.value):
-        return signature(entry.value.__init__, entry.address, skip_first=True)
+    # the nearest class that says how it is made: `inspect` prefers a library's `__new__(*args)` in some versions of Python
+    maker = next((base for base in entry.value.__mro__ if "__init__" in vars(base)), None)
+    if maker and maker.__module__.split(".")[0] == "allranks" and not is_dataclass(entry.value):
+        return signature(maker.__init__, entry.address, skip_first=True)
     return signature(entry.value, entry.address)
 
 

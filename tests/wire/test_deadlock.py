@@ -200,6 +200,14 @@ def test_the_drawing_is_a_legible_svg(pool, program, ranks):
     assert failure.message in bundle["text/plain"]
 
 
+def test_a_rank_that_has_returned_is_drawn_too(pool, program):
+    failure = pool.run(program("dist.recv(torch.zeros(1), 1) if r == 0 else None"), 3).failure
+    svg = ET.fromstring(failure.svg())
+    texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert [t for t in texts if t.isdigit()] == ["0", "1", "2"]
+    assert any("rank 1 has returned" in t for t in texts)
+
+
 def test_a_failure_without_waits_draws_nothing(pool, program):
     outcome = pool.run(program("raise ValueError('<b>&')"), 1)
     assert outcome.failure.svg() == ""

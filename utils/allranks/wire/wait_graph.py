@@ -52,7 +52,8 @@ def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> st
 
 
 def _words(wait: Wait) -> list[str]:
-    text = wait.text if len(wait.text) <= _TEXT_NCHARS else wait.text[: _TEXT_NCHARS - 3] + "..."
+    text = wait.text or ""  # a rank that has returned is at no line
+    text = text if len(text) <= _TEXT_NCHARS else text[: _TEXT_NCHARS - 3] + "..."
     lines = textwrap.wrap(text.strip(), _LINE_NCHARS)
     return textwrap.wrap(str(wait), _LINE_NCHARS) + [f"\u2003{line}" for line in lines]
 

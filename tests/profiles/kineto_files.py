@@ -63,7 +63,7 @@ class Profile:
 
     def save(self, path):
         text = self.text().encode()
-        path.write_bytes(gzip.compress(text) if path.name.endswith(".gz") else text)
+        path.write_bytes(gzip.compress(text, mtime=0) if path.name.endswith(".gz") else text)
         return path
 
 

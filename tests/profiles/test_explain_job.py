@@ -268,3 +268,12 @@ def test_a_notebook_shows_the_lanes_and_the_words(tmp_path):
     assert "<svg" in shown and "is the straggler" in shown and "rank 1" in shown
     chart = found.picture()
     assert [t.get_text() for t in chart.axes[0].get_yticklabels()] == ["rank 0", "rank 1"]
+
+
+def test_the_links_column_is_left_out_where_no_link_is_known():
+    from allranks.profiles.explaining import _CALLS, _table
+
+    rows = [("all_reduce", "0", "6", "1 KB", "1 ms", "?", "2 ms", "3 ms", "0.1", "0.2", "?")]
+    assert "waiting" in _table(_CALLS, rows)[0] and "link" not in _table(_CALLS, rows)[0]
+    known = [(*rows[0][:10], "25"), rows[0]]
+    assert "link GB/s" in _table(_CALLS, known)[0] and _table(_CALLS, known)[2].endswith("?")

@@ -187,8 +187,10 @@ def _call_row(c: Collective) -> tuple[str, ...]:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows under their heads; the bandwidths are GB/s."""
-    heads = [f"{h} GB/s" if h in ("algbw", "busbw", "link") else h for h in head]
+    """The rows under their heads; the bandwidths are GB/s. The links' are left out where they are unknown, as on the CPU."""
+    known = [i for i, name in enumerate(head) if name != "link" or any(row[i] != "?" for row in rows)]
+    heads = [f"{h} GB/s" if h in ("algbw", "busbw", "link") else h for h in (head[i] for i in known)]
+    rows = [[row[i] for i in known] for row in rows]
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
     left = 2 if head is _CALLS else 0
     return [

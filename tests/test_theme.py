@@ -2,6 +2,7 @@
 
 import re
 
+from allranks import theme
 from allranks.theme import DARK, LIGHT, style
 
 
@@ -14,3 +15,8 @@ def test_both_themes_have_every_colour():
 def test_the_style_sheet_has_no_comment_and_both_themes():
     assert "/*" not in style()
     assert LIGHT["lost"] in style() and DARK["lost"] in style()
+
+
+def test_a_bare_page_has_the_same_dark_colours():
+    """The sheet says them twice: a media query can't share a rule with selectors."""
+    assert theme._colours(theme._BLOCKS[2]) == theme._colours(theme._BLOCKS[1])

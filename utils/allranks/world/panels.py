@@ -37,11 +37,11 @@ color:var(--ar-ink)!important;padding:0;font-variant-ligatures:none}
 .ar-fill>i,.ar-call.ar-waits{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 7px)}
 .ar-fill>i{display:block;height:100%}
 .ar-report{border:1px solid var(--ar-line);border-left:5px solid var(--ar-lost);border-radius:10px;padding:16px 20px;
-background:var(--ar-paper)}
+background:var(--ar-paper);overflow-wrap:anywhere}
 .ar-report h4{margin:0 0 6px!important;font:600 20px/1.3 var(--jp-ui-font-family,system-ui,sans-serif)!important;color:var(--ar-ink)!important}
 .ar-report h4+p{margin:0 0 12px!important;color:var(--ar-soft)}
 .ar-sides{display:flex;flex-wrap:wrap;gap:12px 40px;align-items:flex-start}
-.ar-sides>*{min-width:0;max-width:100%}
+.ar-sides>*{min-width:0;max-width:100%;overflow-x:auto}
 .ar-hang .ar-calls{display:block;overflow-x:auto}
 .ar-calls{border-spacing:4px;border-collapse:separate;margin:0!important;font-size:13px}
 .ar-calls td,.ar-calls th{padding:0 4px!important;text-align:left!important;background:none!important;border:0!important;font-weight:400}

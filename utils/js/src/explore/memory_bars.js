@@ -24,7 +24,6 @@ export function drawMemory(picture, frame, { held, total, limit, machine }) {
   for (const [i, part] of PARTS.entries()) {
     const wide = held[part] * scale;
     sketch.box(`ar-part-${i}`, x, top, wide - 2, BAR, { "data-part": part, "data-bytes": String(held[part]) });
-    label(sketch, `ar-on-part-${i}`, x, top, wide, part, tenths(held[part]));
     if (part === "other" && wide < 80)
       sketch.text(
         "ar-tick ar-middle",
@@ -36,6 +35,7 @@ export function drawMemory(picture, frame, { held, total, limit, machine }) {
   }
   const edge = limit * scale;
   if (over) sketch.box("ar-over", edge, top, x - edge, BAR, { style: `fill:url(#${frame.uid}-over)` });
+  nameParts(sketch, top, scale, edge, held);
   sketch.line("ar-limit", edge, top - 22, edge, top + BAR + 12);
   const said = over ? `${gigabytes(total - limit)} too much` : `${gigabytes(limit - total)} to spare`;
   const gpu = width - edge > 130 ? `${gigabytes(limit)}, ${machine.gpu}` : gigabytes(limit);
@@ -55,6 +55,27 @@ export function drawMemory(picture, frame, { held, total, limit, machine }) {
     "aria-label",
     `Memory of one GPU: ${PARTS.map((part) => `${part} ${gigabytes(held[part])}`).join(", ")}; ${said}.`,
   );
+}
+
+/**
+ * The names of the parts, above the hatching: where that lies below, a plate of the part's colour keeps them legible.
+ *
+ * @param {Sketch} sketch
+ * @param {number} top
+ * @param {number} scale pixels a byte
+ * @param {number} edge where the GPU's memory ends
+ * @param {Found["held"]} held
+ */
+function nameParts(sketch, top, scale, edge, held) {
+  let x = 0;
+  for (const [i, part] of PARTS.entries()) {
+    const wide = held[part] * scale;
+    const amount = tenths(held[part]);
+    const plate = Math.max(part.length * 8.2, amount.length * 8) + 14;
+    if (wide > plate + 6 && x + plate > edge) sketch.box(`ar-part-${i}`, x + 4, top + 16, plate, 54);
+    label(sketch, `ar-on-part-${i}`, x, top, wide, part, amount);
+    x += wide;
+  }
 }
 
 /**

@@ -122,14 +122,13 @@ function ring({ size, alpha, rate }, passes, calls, nbytes) {
  * @param {Split} split
  * @param {number} microbatches
  * @param {number} bucket
+ * @param {number} layers of a pipeline stage; stages 2 and 3 send one at a time
  */
-function dataSeconds(parameters, group, { zero_stage: stage }, microbatches, bucket) {
+function dataSeconds(parameters, group, { zero_stage: stage }, microbatches, bucket, layers) {
   const nbytes = parameters * ELEMENT;
-  if (stage === 0) {
-    const calls = Math.ceil(nbytes / Math.min(bucket, nbytes));
-    return ring(group, 2, calls, nbytes / calls);
-  }
-  const once = ring(group, 1, 1, nbytes);
+  const calls = stage >= 2 ? layers : Math.ceil(nbytes / Math.min(bucket, nbytes));
+  const once = ring(group, 1, calls, nbytes / calls);
+  if (stage === 0) return 2 * once;
   if (stage === 1) return 2 * once;
   return stage === 2 ? microbatches * once + once : 3 * microbatches * once;
 }
@@ -187,7 +186,7 @@ export function pricesOf(model, machine, split, assumed) {
   const { dense, expert } = parametersOf(model, split);
   /** @param {number} count @param {Group} among */
   const shared = (count, among) =>
-    count && among.size > 1 ? dataSeconds(count, among, split, m, assumed.bucket_nbytes) : 0;
+    count && among.size > 1 ? dataSeconds(count, among, split, m, assumed.bucket_nbytes, layers) : 0;
   const activation = tokens * model.hidden * ELEMENT;
   const found = { data: 0, tensor: 0, context: 0, pipeline: 0, expert: 0 };
   if (dp * cp > 1) {

@@ -30,19 +30,49 @@ export function valueAt({ low, high, log, whole }, place) {
   return Number((Math.round((low + place * (high - low)) / digit) * digit).toPrecision(12));
 }
 
+// of a line that is 300 px long, as in the narrowest card: a letter, and the room between two labels
+const LETTER = 7 / 300;
+const ROOM = 10 / 300;
+
 /**
- * @param {Scale} scale
+ * The ticks, so few that their labels don't touch: both ends, and what has room between them.
+ *
+ * @param {Scale & {unit?: string}} scale
  * @returns {number[]}
  */
-export function ticksOf({ low, high, log, whole }) {
-  if (log) {
-    const decades = Math.round(Math.log10(high / low));
-    const every = Math.max(1, Math.ceil(decades / 4));
-    const ticks = [];
-    for (let value = low; value <= high * 1.0001; value *= 10 ** every) ticks.push(Number(value.toPrecision(3)));
-    if (placeOf({ low, high, log, whole }, ticks[ticks.length - 1]) < 0.85) ticks.push(high);
-    return ticks;
-  }
+export function ticksOf(scale) {
+  const { low, high, log, whole, unit = "" } = scale;
+  const ticks = log ? decadesOf(low, high) : partsOf(low, high, whole);
+  const half = (/** @type {number} */ value) => (onTick(value, unit).length * LETTER) / 2;
+  const fits = (/** @type {number} */ one, /** @type {number} */ other) =>
+    placeOf(scale, other) - placeOf(scale, one) >= half(one) + half(other) + ROOM;
+  const last = ticks[ticks.length - 1];
+  const kept = [ticks[0]];
+  for (const tick of ticks.slice(1, -1)) if (fits(kept[kept.length - 1], tick) && fits(tick, last)) kept.push(tick);
+  return [...kept, last];
+}
+
+/**
+ * Every power of ten from the low end on, or every second one, and the high end.
+ *
+ * @param {number} low
+ * @param {number} high
+ */
+function decadesOf(low, high) {
+  const every = Math.max(1, Math.ceil(Math.round(Math.log10(high / low)) / 4));
+  const ticks = [];
+  for (let value = low; value <= high * 1.0001; value *= 10 ** every) ticks.push(Number(value.toPrecision(3)));
+  return ticks[ticks.length - 1] < high * 0.999 ? [...ticks, high] : ticks;
+}
+
+/**
+ * Both ends, and whole parts between them.
+ *
+ * @param {number} low
+ * @param {number} high
+ * @param {boolean} whole
+ */
+function partsOf(low, high, whole) {
   const parts = [4, 5, 3, 2].find((n) => !whole || (high - low) % n === 0) ?? 1;
   return Array.from({ length: parts + 1 }, (_, i) => Number((low + (i * (high - low)) / parts).toPrecision(12)));
 }

@@ -27,6 +27,8 @@ test("ticks stand at decades, or at equal distances that are whole", () => {
   assert.deepEqual(ticksOf(messages), [0, 4, 8, 12, 16]);
   assert.deepEqual(ticksOf({ low: 0, high: 5, log: false, whole: true }), [0, 1, 2, 3, 4, 5]);
   assert.equal(ticksOf({ low: 0.01, high: 1e6, log: true, whole: false }).length, 5);
+  // 100,000 tokens and 1M tokens have no room beside each other
+  assert.deepEqual(ticksOf({ low: 10, high: 1e6, log: true, whole: true, unit: "tokens" }), [10, 1000, 1e6]);
 });
 
 test("numbers are written with three digits, units under ticks grow", () => {

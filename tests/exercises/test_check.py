@@ -136,6 +136,36 @@ def test_the_verdict_as_html_escapes_and_as_json_is_closed():
     assert "not yet, 50%" in verdict._repr_mimebundle_()["text/plain"]
 
 
+def test_the_card_tells_the_last_checks_of_this_notebook(monkeypatch):
+    monkeypatch.setattr("allranks.exercises._checks", {})
+
+    def distributed_mean(tensor):
+        return tensor
+
+    first = check(distributed_mean)
+    assert "Your last checks" not in first.html()
+
+    def distributed_mean(tensor):
+        dist.all_reduce(tensor)
+        return tensor
+
+    second = check(distributed_mean)
+    assert [words for _, words in second.history] == [first.brief(), "wrong values"]
+    assert second.brief() == "the sum instead of the mean"  # folded on its card
+    assert "2 different mistakes: that is progress" in second.html()
+    same = check(distributed_mean)
+    assert [words for _, words in same.history][1:] == ["wrong values"] * 2 and "progress" not in same.html()
+
+    def distributed_mean(tensor):
+        total = tensor.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total / dist.get_world_size()
+
+    good = check(distributed_mean)
+    assert [words for _, words in good.history] == [second.brief(), second.brief(), "passed"]
+    assert "Your last checks" in good.html() and "progress" not in good.html()
+
+
 def test_inputs_follow_from_the_secret():
     exercise, setup = get("ring_all_reduce"), Setup(3, 8, values="random")
 

@@ -155,6 +155,21 @@ def _rule(case: Mapping[str, Any]) -> str:
     return f'<div class="rule"><i class="bad" aria-label="broken"></i><div>{name}{why}</div></div>'
 
 
+def last_checks(history: Sequence[tuple[str, str]]) -> str:
+    """A row with what the last checks of this exercise said, (time, words); nothing where there is only one.
+
+    >>> "deadlock" in last_checks([("13:41", "deadlock"), ("13:55", "whole vectors")])
+    True
+    """
+    if len(history) < 2:
+        return ""
+    row = "".join(f"<span><i></i><small>{_say(at)}</small> {_say(words)}</span>" for at, words in history)
+    words = [said for _, said in history]
+    different = len(set(words)) == len(words) and words[-1] != "passed"
+    praise = f"<small>{len(words)} different mistakes: that is progress</small>" if different else ""
+    return f'<div class="last"><strong>Your last checks</strong>{row}{praise}</div>'
+
+
 _STYLE = """<style>
 .ar-verdict{border:1px solid var(--ar-line);border-left:5px solid var(--ar-lost);border-radius:10px;padding:14px 20px;max-width:1000px}
 .ar-verdict.good{border-left-color:var(--ar-ink)}
@@ -191,6 +206,9 @@ padding:0 12px 0 0!important;border:0!important;background:none!important}
 .ar-verdict .unmet{margin:6px 0;border-collapse:collapse;font-size:14px}
 .ar-verdict .unmet caption{text-align:left;color:var(--ar-soft)}
 .ar-verdict .unmet td{padding:0 1em 0 0;text-align:left;color:var(--ar-ink);background:none}
+.ar-verdict .last{display:flex;flex-wrap:wrap;gap:4px 28px;align-items:baseline;margin-top:12px;border-top:1px solid var(--ar-hair);padding-top:10px}
+.ar-verdict .last i{width:12px;height:12px;border-radius:6px;background:var(--ar-you);border:2px solid var(--ar-ink);margin-right:8px;transform:translateY(1px)}
+.ar-verdict .last>small{margin-left:auto}
 .ar-verdict small,.ar-verdict .hint{color:var(--ar-soft);font-size:13px}
 .ar-verdict .cycle svg,.ar-verdict .cycle img{max-width:100%;height:auto}
 </style>"""

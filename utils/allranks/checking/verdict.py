@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from allranks.checking.card import card
+from allranks.checking.card import card, last_checks
 from allranks.notebook import in_notebook
 from allranks.schedules import Schedule
 from allranks.trace import Trace
@@ -88,7 +89,7 @@ class Verdict:
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
-    no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
+    no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `history` are the reader's last checks of this exercise, (time, words), this one last. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -115,6 +116,7 @@ class Verdict:
     rows: tuple[tuple[str, ...], ...] = ()
     fault: dict[str, Any] | None = field(default=None, compare=False)
     expected: Schedule | None = field(default=None, compare=False)
+    history: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -151,6 +153,21 @@ class Verdict:
             return [("reason", self.reason)] if self.reason else []
         parts = [("reason", self.seen), ("question", self.question), ("cause", self.cause)]
         return [part for part in parts if part[1]]
+
+    def brief(self, cause: bool = True) -> str:
+        """The verdict in a few words, such as "deadlock". Without `cause`, only what was seen, as above the folded cause."""
+        if self.passed:
+            return "passed"
+        match self.code:
+            case ("result", str(mistake), *_) if cause:
+                return _first_words(mistake)
+            case ("failure", "desync", *_):
+                return "calls that don't match"
+            case ("failure" | "rule", what, *_):
+                return _first_words(str(what))
+            case ("result", _, kind, *_):
+                return f"wrong {kind}" if kind in ("dtype", "shape", "values") else str(kind)
+        return "not yet"
 
     def text(self) -> str:
         """The verdict for a terminal."""
@@ -212,7 +229,14 @@ class Verdict:
         shown = f" ({html.escape(self.shown)})" if self.shown else ""
         hinted = f'<p class="hint">Your own messages{shown}: <code>Player(verdict.trace)</code></p>'
         foot = hinted + _players(self) if hint and self.trace is not None and len(self.trace) else ""
+        foot += last_checks(self.history)
         return card(self.card(), picture=self.svg or "", foot=foot)
+
+
+def _first_words(text: str) -> str:
+    """The first part of a sentence, at most 40 characters."""
+    part = re.split(r"[:;,(]| because ", text)[0].strip()
+    return part if len(part) <= 40 else part[:40].rpartition(" ")[0] + " ..."
 
 
 _MOST_PLAYED = 2000  # events: of more the output would be large

@@ -11,7 +11,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from allranks.errors import CourseError
@@ -66,4 +69,17 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         raise ExerciseError(f'{why}: name the exercise, check(fn, exercise="ring_all_reduce").')
     from allranks.checking.judging import judge
 
-    return judge(get(name), function, **options)
+    return _noted(judge(get(name), function, **options))
+
+
+_LAST = 3
+_checks: dict[str, deque[tuple[str, Verdict]]] = {}  # what this process has said of each exercise, and when
+
+
+def _noted(verdict: Verdict) -> Verdict:
+    """The verdict with the last ones on the same exercise, of this notebook."""
+    history = _checks.setdefault(verdict.exercise, deque(maxlen=_LAST))
+    history.append((time.strftime("%H:%M"), replace(verdict, trace=None, expected=None)))  # without what is large
+    # the cause of this one is folded on the card: an equal one before it must not tell
+    told = tuple((at, one.brief(cause=one.code != verdict.code)) for at, one in history)
+    return replace(verdict, history=told)

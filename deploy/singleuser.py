@@ -7,11 +7,15 @@ learner's engines. All of it runs with the person's own rights, so root does not
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
 import resource
 import shutil
+import socket
 import sys
+import time
 from pathlib import Path
 
 DEPLOY = Path(__file__).resolve().parent
@@ -19,6 +23,7 @@ CHECKOUT = DEPLOY.parent
 HOME = Path.home()
 COURSE = HOME / "allranks"
 ON_SHARED_MACHINE = "ALLRANKS_HUB_ROLE" in os.environ  # jupyterhub_config.py sets it; a pod does not have it
+STARTING_S = 600  # after that a kernel has started, or never will
 MAX_PROCESSES = 2048  # and threads, of one person
 
 
@@ -80,6 +85,38 @@ def settings(role: str) -> None:
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(map(str, layers))
     os.environ["JUPYTER_RUNTIME_DIR"] = str(HOME / ".jr")  # short: a socket's path may have 107 bytes
     (HOME / ".jr").mkdir(mode=0o700, exist_ok=True)
+    sweep(HOME / ".jr")
+
+
+def sweep(folder: Path) -> None:
+    """Removes what servers and kernels that were killed have left in Jupyter's runtime directory."""
+    for path in sorted(folder.iterdir()):
+        if path.is_socket() and not _answers(path):
+            path.unlink(missing_ok=True)
+    for path in sorted(folder.glob("kernel-*.json")):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            about = json.loads(path.read_text(encoding="utf-8"))
+            # a kernel that is just starting has no sockets yet
+            old = time.time() - path.stat().st_mtime > STARTING_S
+            if old and about.get("transport") == "ipc" and not list(folder.glob(f"{Path(about['ip']).name}-*")):
+                path.unlink(missing_ok=True)
+    for path in sorted(folder.glob("jpserver-*")):
+        pid = path.name.split("-")[1].partition(".")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            path.unlink(missing_ok=True)
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # its queue is full, or the path is too long to ask
+            return True
+    return True
 
 
 def warm_engines() -> None:

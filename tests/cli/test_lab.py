@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from allranks.cli.lab import private_kernels
 from allranks.engines import ports
 from jupyter_client import BlockingKernelClient
 
@@ -27,9 +28,9 @@ with World(ranks=2) as world:
 
 
 @pytest.fixture
-def lab(no_ghosts, tmp_path):
+def lab(no_ghosts, tmp_path, short_path):
     """A running `allranks lab`: a function that calls its REST interface, and the directory of its kernels' files."""
-    env = {**os.environ, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
+    env = {**os.environ, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(short_path)}
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"):
         env[name] = str(tmp_path / name.lower())
     [held] = ports.hold(1, "127.0.0.1")
@@ -54,7 +55,7 @@ def lab(no_ghosts, tmp_path):
             with urllib.request.urlopen(request, timeout=30) as reply:
                 return read(reply.read() or b"null")
 
-        yield call, tmp_path / "runtime"
+        yield call, short_path, tmp_path / "lab.log"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) is not None
     finally:
@@ -84,7 +85,7 @@ def run(runtime: Path, kernel: str, code: str) -> str:
 
 
 def test_two_notebooks_share_one_fork_server_and_nothing_is_left(lab):
-    call, runtime = lab
+    call, runtime, log = lab
     assert call("/api/contents/chapters/00_start_here.ipynb?content=0")["type"] == "notebook"
     settings = call("/lab/api/settings/@jupyter-widgets/jupyterlab-manager:plugin")
     assert settings["schema"]["properties"]["saveState"]["default"] is True
@@ -94,11 +95,13 @@ def test_two_notebooks_share_one_fork_server_and_nothing_is_left(lab):
     assert len(servers) == 1 and servers != {"None"}
     assert all(a.split()[3] == "None" for a in answers), "a kernel started a fork server of its own"
     assert {a.split()[4] for a in answers} == servers, "a kernel was launched and not forked"
-    assert "WARNING" not in (runtime.parent / "lab.log").read_text()  # nor of the kernels
+    assert "WARNING" not in log.read_text()  # nor of the kernels
+    about = [json.loads(path.read_text()) for path in runtime.glob("kernel-*.json")]
+    assert len(about) == 2 and {a["transport"] for a in about} == {"ipc"}  # on TCP other accounts could read along
 
 
 def test_a_learner_sees_no_menu_of_nbgrader(lab):
-    call, _ = lab
+    call, *_ = lab
     page = call("/lab", read=bytes.decode)
     config = json.loads(
         re.search(r'<script id="jupyter-config-data" type="application/json">(.*?)</script>', page, re.S)[1]
@@ -107,9 +110,16 @@ def test_a_learner_sees_no_menu_of_nbgrader(lab):
 
 
 def test_a_learner_meets_no_source_of_the_notebooks(lab):
-    call, _ = lab
+    call, *_ = lab
     names = [item["name"] for item in call("/api/contents/chapters")["content"]]
     assert "07_all_reduce.ipynb" in names and "source" not in names
+
+
+def test_where_sockets_would_have_too_long_names_kernels_use_tcp(monkeypatch):
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", "/home/ada/.local/share/jupyter/runtime")
+    assert private_kernels() == ["--KernelManager.transport=ipc"]
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", "/home/" + "a" * 60)
+    assert private_kernels() == []
 
 
 def test_outside_of_the_course_it_says_where_to_go(tmp_path):

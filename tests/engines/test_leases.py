@@ -1,6 +1,7 @@
 """Leases of pretend GPUs by real processes: never two owners, never one lost, whoever is killed and when."""
 
 import errno
+import heapq
 import json
 import os
 import random
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from allranks.engines.devices import DeviceError, Gpu, Inventory
-from allranks.engines.leases import LeaseError, Ledger
+from allranks.engines.leases import LeaseError, Ledger, in_turn
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases are kept on GPU servers, which run Linux")
 
@@ -215,6 +216,39 @@ def test_the_queue_is_served_in_order_and_says_the_place(ledger):
             assert earlier.stdout.readline() == "have 0 1\n"
         earlier.kill()
     assert told[0][0] == 2 and 0 < told[0][1] <= 60
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 5])
+def test_who_opens_more_notebooks_gets_no_more_turns(gpus):
+    """10,000 leases of six people who always want one more, one of them with nine notebooks."""
+    draw, numbers = random.Random(gpus), iter(range(10**6))
+    people = dict.fromkeys(range(6), 1) | {5: 9}
+    tickets = [(uid, next(numbers), f"{uid}") for uid, notebooks in people.items() for _ in range(notebooks)]
+    held, last, busy, got, now = dict.fromkeys(people, 0), {}, [], dict.fromkeys(people, 0), 0.0
+    for _ in range(10_000):
+        while len(busy) >= gpus:
+            now, uid = heapq.heappop(busy)
+            held[uid] -= 1
+            last[uid] = now
+            tickets.append((uid, next(numbers), f"{uid}"))
+        uid = int(in_turn(tickets, held, last)[0])
+        tickets.remove(next(ticket for ticket in sorted(tickets, key=lambda t: t[1]) if ticket[0] == uid))
+        held[uid] += 1
+        last[uid] = now
+        got[uid] += 1
+        heapq.heappush(busy, (now + draw.uniform(1, 20), uid))
+    assert all(0.9 * 10_000 / 6 < turns < 1.1 * 10_000 / 6 for turns in got.values()), got
+
+
+def test_a_person_who_had_a_gpu_waits_behind_one_who_had_none(ledger, monkeypatch):
+    assert ledger._last_use(os.getuid()) == 0
+    with ledger.acquire(1):
+        began = ledger._last_use(os.getuid())
+        assert began > 0
+        time.sleep(0.02)
+    assert ledger._last_use(os.getuid()) > began
+    (ledger.directory / "last-4242").write_text("")  # not that user's: says nothing
+    assert ledger._last_use(4242) == 0
 
 
 def test_mig_devices_of_different_gpus_come_first(tmp_path):

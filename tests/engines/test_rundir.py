@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from allranks.engines.rundir import RunDirError, run_dir, sweep
@@ -34,6 +35,32 @@ def test_a_link_is_refused(short_path, monkeypatch):
     monkeypatch.setenv("ALLRANKS_RUN_DIR", str(short_path / "r"))
     with pytest.raises(RunDirError, match="not a directory"):
         run_dir()
+
+
+def test_a_name_that_another_user_has_taken_stops_nobody(short_path, monkeypatch):
+    monkeypatch.delenv("ALLRANKS_RUN_DIR", raising=False)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    monkeypatch.setenv("HOME", str(short_path / "home"))
+    (short_path / "home").mkdir()
+    usual = short_path / f"allranks-{os.getuid()}"
+    assert run_dir() == usual
+    usual.rmdir()
+    uid = os.getuid()
+    usual.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)  # to this process the directory is another user's now
+    other = short_path / f"allranks-{uid + 1}"
+    other.mkdir(mode=0o700)
+    with pytest.raises(RunDirError, match="belongs to another user"):
+        run_dir()  # so is the home, here
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    usual.rmdir()
+    usual.symlink_to(short_path / "home")
+    if uid == 0:
+        os.chown(usual, 65534, 65534, follow_symlinks=False)
+        found = run_dir()
+        assert found.parent == short_path / "home" and found.name.startswith(".allranks-")
+        assert found.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_path_too_long_for_sockets_is_refused(short_path, monkeypatch):

@@ -1,7 +1,10 @@
 """What deploy/singleuser.py does before the server: in a pod and a container as on one machine."""
 
 import importlib.util
+import json
 import os
+import socket
+import subprocess
 import traceback
 from pathlib import Path
 
@@ -76,3 +79,28 @@ def test_ones_own_home_is_closed(singleuser):
     singleuser.close_home()
     assert os.umask(before) == 0o077
     assert singleuser.HOME.stat().st_mode & 0o7777 == 0o700
+
+
+def test_what_killed_servers_left_is_swept_and_nothing_else(singleuser, short_path):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(short_path / "kernel-live-ipc-1"))
+        listening.listen()
+        for name in ("live", "dead", "new"):
+            about = {"transport": "ipc", "ip": str(short_path / f"kernel-{name}-ipc"), "shell_port": 1}
+            (short_path / f"kernel-{name}.json").write_text(json.dumps(about))
+            os.utime(short_path / f"kernel-{name}.json", *([] if name == "new" else [(1, 1)]))
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.bind(str(short_path / "kernel-dead-ipc-1"))
+        (short_path / "kernel-broken.json").write_text("{")
+        (short_path / "notes.txt").write_text("mine")
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        for pid in (os.getpid(), dead.pid):
+            (short_path / f"jpserver-{pid}.json").write_text("{}")
+            (short_path / f"jpserver-{pid}-open.html").write_text("")
+        singleuser.sweep(short_path)
+    kept = {"kernel-live-ipc-1", "kernel-live.json", "kernel-new.json", "kernel-broken.json", "notes.txt"}
+    assert {p.name for p in short_path.iterdir()} == kept | {
+        f"jpserver-{os.getpid()}.json",
+        f"jpserver-{os.getpid()}-open.html",
+    }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import click
 
+MAX_SOCKET = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on a Mac
 FIRST_CHAPTER = Path("chapters/00_start_here.ipynb")
 # Lab's settings for the course, layered below the user's own: players are saved with their notebooks
 SETTINGS = Path(__file__).resolve().parent.parent / "jupyter"
@@ -23,6 +25,17 @@ def course_directory() -> Path:
         f"There is no {FIRST_CHAPTER} in {here} or above it. Run this in the course's directory; if the notebooks are "
         "not built yet, `make notebooks` builds them."
     )
+
+
+def private_kernels() -> list[str]:
+    """The option by which kernels talk over Unix sockets: on TCP every account of the machine could read along.
+
+    Empty where the sockets' paths would be too long, or there are none.
+    """
+    from jupyter_core.paths import jupyter_runtime_dir
+
+    longest = os.fsencode(os.path.join(jupyter_runtime_dir(), f"kernel-{'0' * 36}-ipc-5"))
+    return ["--KernelManager.transport=ipc"] if hasattr(socket, "AF_UNIX") and len(longest) <= MAX_SOCKET else []
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -52,7 +65,8 @@ def command(no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
 
     from jupyterlab.labapp import LabApp
 
-    argv = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST_CHAPTER.as_posix()}", *jupyter_args]
+    argv = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST_CHAPTER.as_posix()}"]
+    argv += [*private_kernels(), *jupyter_args]
     if not any("log_level" in argument or argument == "--debug" for argument in jupyter_args):
         argv.append("--Application.log_level=ERROR")  # the address is printed at any level
     if no_browser:

@@ -6,7 +6,8 @@ is a shared flock on that file and an exclusive flock on a second file, one for 
 one user or in shares.
 
 A process that waits holds a ticket, which is also a locked file. The next ticket is the one whose user has the fewest
-GPUs and earlier tickets; among equals, the oldest. No process runs in the background. What another user wrote into a
+GPUs and earlier tickets; among equals, that of the user who has had none for the longest time. So people take turns,
+however many notebooks each of them opens. No process runs in the background. What another user wrote into a
 file is not trusted: a file without a lock counts as free, whatever its text says.
 """
 
@@ -23,7 +24,7 @@ import stat
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,6 +85,8 @@ class Lease:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
             os.close(descriptor)
+        if descriptors:
+            self._ledger.note_use()
 
     def forget(self) -> None:
         """Closes the lock files in a forked process, which would otherwise also hold the GPUs until it ends."""
@@ -193,6 +196,7 @@ class Ledger:
                 for _, descriptors in taken:
                     _write(descriptors[-1], asdict(holder))
                 undo.pop_all()
+            self.note_use()
             held = [descriptor for _, descriptors in taken for descriptor in descriptors]
             return place, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
 
@@ -249,13 +253,23 @@ class Ledger:
             elif sweep:
                 with contextlib.suppress(OSError):
                     path.unlink()  # its process has ended; we can't remove another user's, which counts for nothing
-        tickets.sort(key=lambda t: t[1])
-        before: Counter[int] = Counter()
-        ranked = []
-        for uid, number, name in tickets:
-            ranked.append((held[uid] + before[uid], number, name))
-            before[uid] += 1
-        return [name for _, _, name in sorted(ranked)]
+        return in_turn(tickets, held, {uid: self._last_use(uid) for uid, _, _ in tickets})
+
+    def note_use(self) -> None:
+        """Notes that this user has had a GPU until now: the kernel's time of a change (ctime), which nobody can set."""
+        with contextlib.suppress(OSError):  # a full disk: then this user waits less than is fair
+            path = self.directory / f"last-{os.getuid()}"
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            os.utime(descriptor)
+            os.close(descriptor)
+
+    def _last_use(self, uid: int) -> int:
+        """When this user last got a GPU or gave one back, in nanoseconds since the epoch; 0: never."""
+        with contextlib.suppress(OSError):
+            found = (self.directory / f"last-{uid}").lstat()
+            if found.st_uid == uid:  # else another user wrote it
+                return found.st_ctime_ns
+        return 0
 
     @contextlib.contextmanager
     def _ticket(self, count: int) -> Iterator[str]:
@@ -339,6 +353,25 @@ class Ledger:
         with contextlib.suppress(OSError, ValueError, TypeError):
             return kind(**json.loads(path.read_text(encoding="utf-8")))
         return kind("?", *([0] * (len(fields(kind)) - 1)))
+
+
+def in_turn(tickets: Iterable[tuple[int, int, str]], held: Mapping[int, int], last: Mapping[int, int]) -> list[str]:
+    """The names of tickets (user, number, name) in the order in which they are served.
+
+    `held` is how many GPUs a user has now, and `last` when the user last had one. People are ranked, not tickets: who opens
+    more notebooks gets no more turns.
+
+    Example:
+        >>> from allranks.engines.leases import in_turn
+        >>> in_turn([(7, 1, "ada's first"), (7, 2, "ada's second"), (8, 3, "bob's")], {7: 0}, {7: 500})
+        ["bob's", "ada's first", "ada's second"]
+    """
+    before: Counter[int] = Counter()
+    ranked = []
+    for uid, number, name in sorted(tickets, key=lambda ticket: ticket[1]):
+        ranked.append((held.get(uid, 0) + before[uid], last.get(uid, 0), number, name))
+        before[uid] += 1
+    return [name for *_, name in sorted(ranked)]
 
 
 def _write(descriptor: int, data: dict[str, Any]) -> None:

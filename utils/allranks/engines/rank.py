@@ -70,7 +70,7 @@ def join(
     import torch
     import torch.distributed as dist
 
-    from allranks.engines import older_torch, watch
+    from allranks.engines import older_torch, strangers, watch
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
@@ -88,6 +88,7 @@ def join(
         torch.cuda.set_device(device)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
         torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
+    before = strangers.sockets(os.getpid())
     dist.init_process_group(
         backend,
         init_method=meet,
@@ -102,6 +103,8 @@ def join(
     # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
     wait_for_gpu()
+    strangers.refuse(before)
+    strangers.watch_groups(before)
     watch.count_from_here()
     return describe()
 

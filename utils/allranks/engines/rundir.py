@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
 import tempfile
 from pathlib import Path
@@ -20,8 +21,9 @@ class RunDirError(CourseError, RuntimeError):
 def run_dir() -> Path:
     """The directory; made if missing. It belongs to this user, and no other user can open it (mode 0700).
 
-    It is `ALLRANKS_RUN_DIR`, else `$XDG_RUNTIME_DIR/allranks`, else `/tmp/allranks-UID`. Raises RunDirError if it
-    belongs to another user, is open to other users, or can't be written; the message says how to fix it.
+    It is `ALLRANKS_RUN_DIR`, else `$XDG_RUNTIME_DIR/allranks`, else `/tmp/allranks-UID`, and where another user has taken
+    that name, `~/.allranks-HOST`. Raises RunDirError if it belongs to another user, is open to other users, or can't be
+    written; the message says how to fix it.
     """
     named = os.environ.get("ALLRANKS_RUN_DIR")
     if named:
@@ -30,6 +32,9 @@ def run_dir() -> Path:
         path = Path(os.environ["XDG_RUNTIME_DIR"]) / "allranks"
     else:
         path = Path(tempfile.gettempdir()) / f"allranks-{os.getuid()}"
+        if _is_taken(path):
+            # with the host's name: machines may share homes, and each sweeps what its own processes have left
+            path = Path.home() / f".allranks-{platform.node().partition('.')[0][:12]}"
     if len(os.fsencode(path.absolute())) > MAX_PATH:
         raise RunDirError(
             f"The run directory {path} has a path longer than {MAX_PATH} bytes, too long for sockets. "
@@ -50,6 +55,14 @@ def run_dir() -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise RunDirError(f"The run directory {path} can't be written. {fix}")
     return path.absolute()
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether another user has made it: in /tmp everybody may, and only they can remove it."""
+    try:
+        return path.lstat().st_uid != os.getuid()
+    except OSError:
+        return False
 
 
 def sweep(directory: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from allranks.engines import gpu_processes
+from allranks.engines import gpu_processes, strangers
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Placement
 from allranks.engines.forkserver import ForkServer, ForkServerError, describe_exit, forking_is_safe
@@ -28,6 +28,8 @@ from allranks.errors import CourseError
 
 START_TIMEOUT_S = 90.0
 STALL_S = 0.5
+STARTS = 3  # how often ranks are started before other accounts that take a rank's place are too many
+LOOK_S = 0.2  # between two looks at who is connected, while ranks meet
 LEAVE_S = 20.0  # how long ranks that were ended may hold a GPU
 KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else the controller keeps everything that was sent, up to 1 GiB
 _numbers = itertools.count()
@@ -60,17 +62,19 @@ class Engines:
         self._launchers: dict = {}
         self._changing = threading.RLock()  # the idle thread may call `stop` too
         self._cancelled = False
+        self.notes: list[str] = []  # what went wrong at the start, and was mended
 
     def start(self, progress: Callable[[str], None]) -> None:
         """Starts everything and joins the ranks into one group. Raises WorldError, and then leaves nothing behind."""
         with self._changing:
             self._cancelled = False
+            self.notes = []
             told: queue.SimpleQueue = queue.SimpleQueue()
             failure: list[BaseException] = []
 
             def work() -> None:
                 try:
-                    self._start(told.put)
+                    self._start_alone(told.put)
                 except BaseException as error:
                     failure.append(self._in_words(error))
                     self._stop()
@@ -103,6 +107,21 @@ class Engines:
             )
         log = self._last_words() if isinstance(error, WorldError) else ""
         return WorldError(f"{error} {log}") if log else error
+
+    def _start_alone(self, progress: Callable[[str], None]) -> None:
+        """Starts everything; anew if another account took a rank's place, which `notes` says then."""
+        for left in reversed(range(STARTS)):
+            try:
+                self._start(progress)
+                return
+            except strangers.StrangerError as error:
+                self._stop()
+                if not left:
+                    raise WorldError(
+                        f"{error} It happened {STARTS} times, so the ranks were not started. Tell who administers this machine."
+                    ) from None
+                self.notes.append(f"{error} So the ranks were started anew.")
+                progress(self.notes[-1])
 
     def _start(self, progress: Callable[[str], None]) -> None:
         ranks, deadline = self.placement.ranks, time.monotonic() + START_TIMEOUT_S
@@ -216,7 +235,12 @@ class Engines:
             )
             for rank, view in enumerate(self._views)
         ]
+        before = frozenset().union(*map(strangers.sockets, self._processes()))
+        look = time.monotonic()
         while not all(p.ready() for p in pending):
+            if time.monotonic() >= look:  # a rank whose place is taken never joins
+                look = time.monotonic() + LOOK_S
+                strangers.refuse(before, self._processes)
             for rank, p in enumerate(pending):
                 if p.ready() and not p.successful():
                     self._refused(rank, p)
@@ -229,6 +253,8 @@ class Engines:
             pending.get(0)
         except Exception as error:
             words = getattr(error, "evalue", None) or str(error)
+            if getattr(error, "ename", None) == strangers.StrangerError.__name__:
+                raise strangers.StrangerError(words) from None
             raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
         raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group.")
 
@@ -262,6 +288,14 @@ class Engines:
     def pids(self) -> list[int]:
         """The process id of each rank."""
         return [d["pid"] for d in self.described]
+
+    def _processes(self) -> list[int]:
+        """The process id of each rank that was started here, before the ranks have said them."""
+        children = [
+            getattr(launcher, "child", None) or getattr(launcher, "process", None)
+            for launcher in self._launchers.values()
+        ]
+        return [child.pid for child in children if child is not None]
 
     def dead(self) -> dict[int, str]:
         """The ranks whose process has ended, and how: {2: "was killed by SIGKILL"}. Empty after `stop`."""

@@ -218,7 +218,7 @@ class World:
             raise
         seconds = time.monotonic() - began
         backend = self.backend if self.rules is None else f"{self.backend} under {RULES[self.rules]} rules"
-        self._ready = " ".join([f"ready in {seconds:.1f} s ({backend}).", *self._notes])
+        self._ready = " ".join([f"ready in {seconds:.1f} s ({backend}).", *self._notes, *self._engines.notes])
         line.say(self._ready)
         self.why_stopped = None
         self._idle.start()

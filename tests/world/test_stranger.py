@@ -1,0 +1,163 @@
+"""Another account that takes a rank's place in gloo's mesh: it is found, and the ranks are started anew. Needs root, to become it."""
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+import torch
+import torch.distributed as dist
+from allranks import RanksError, World, WorldError
+from allranks.engines import strangers
+from allranks.world.cluster import Engines
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user"),
+]
+
+# connects to every port of loopback that the account `uid` opens from now on, and says gloo's first word (the number of the pair)
+INTRUDER = """
+import os, socket, struct, sys, time
+uid, end = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
+held, met = [], set()
+def listening():
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in open(path).read().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and int(words[7]) == uid:
+                yield int(words[1].rpartition(":")[2], 16)
+met.update(listening())
+print("ready", flush=True)
+while time.monotonic() < end:
+    for port in set(listening()) - met:
+        met.add(port)
+        for number in range(4):
+            s = socket.socket()
+            s.settimeout(1)
+            try:
+                s.connect(("127.0.0.1", port))
+                s.sendall(struct.pack("=q", number))
+                held.append(s)
+            except OSError:
+                pass
+"""
+
+
+@contextmanager
+def intruder(seconds: float):
+    """A process of the user nobody that runs INTRUDER."""
+    nobody = pwd.getpwnam("nobody")
+    process = subprocess.Popen(
+        ["/usr/bin/python3", "-c", INTRUDER, str(os.getuid()), str(seconds)],
+        user=nobody.pw_uid,
+        group=nobody.pw_gid,
+        extra_groups=[],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def test_the_accounts_at_both_ends_are_known():
+    listener = socket.create_server(("127.0.0.1", 0))
+    nobody = pwd.getpwnam("nobody").pw_uid
+    with subprocess.Popen(
+        [
+            "/usr/bin/python3",
+            "-c",
+            f"import socket, time; s = socket.create_connection(('127.0.0.1', {listener.getsockname()[1]})); time.sleep(60)",
+        ],
+        user=nobody,
+    ) as other:
+        mine, _ = listener.accept()
+        assert strangers.strangers([os.getpid()]) == {nobody}
+        assert strangers.strangers([os.getpid()], strangers.sockets(os.getpid())) == frozenset()
+        with pytest.raises(strangers.StrangerError, match="The account nobody of this machine had connected to a rank"):
+            strangers.refuse(frozenset())
+        other.kill()
+        mine.close()
+    own = socket.create_connection(listener.getsockname())
+    accepted, _ = listener.accept()
+    assert strangers.strangers([os.getpid()]) == frozenset()
+    for one in (own, accepted, listener):
+        one.close()
+
+
+def test_ranks_whose_place_was_taken_are_started_anew(monkeypatch):
+    start, starts = Engines._start, []
+
+    def counted(self, progress):
+        if starts:
+            other.kill()
+        starts.append(time.monotonic())
+        return start(self, progress)
+
+    monkeypatch.setattr(Engines, "_start", counted)
+    for _ in range(10):  # on a busy machine the intruder may come too late
+        starts.clear()
+        with intruder(600) as other, World(ranks=3) as world:
+            assert world.run(dist.get_world_size) == [3, 3, 3]
+            if len(starts) == 2:
+                assert "The account nobody" in world._ready and "started anew" in world._ready
+                return
+    pytest.fail("the intruder never came in time")
+
+
+def test_who_takes_places_for_ever_is_named(monkeypatch):
+    def refuse(known, pids=None):
+        raise strangers.StrangerError("The account nobody had connected to a rank.")
+
+    monkeypatch.setattr(strangers, "refuse", refuse)
+    with pytest.raises(WorldError, match=r"The account nobody .* 3 times, so the ranks were not started. Tell who"):
+        World(ranks=2)
+
+
+def test_a_later_group_is_looked_at_too():
+    def grouped(meets):
+        if meets and dist.get_rank() == 1:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                kept.append(listener.accept())
+        return dist.get_world_size(dist.new_group([0, 1]))
+
+    kept: list = []
+    with World(ranks=2) as world:
+        assert world.run(grouped, False) == [2, 2]
+        with intruder(600), pytest.raises(RanksError, match="The account nobody of this machine"):
+            world.run(grouped, True)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_nobody_is_in_a_world_that_has_started():
+    """The intruder wins some of these races, and none of the worlds. (gloo's ports stay open: it may knock there later.)"""
+
+    def added():
+        total = torch.full((1,), float(dist.get_rank()))
+        dist.all_reduce(total)
+        return total.item()
+
+    anew = 0
+    with intruder(600):
+        for _ in range(10):
+            began = time.monotonic()
+            try:
+                with World(ranks=4) as world:
+                    assert world.run(added) == [6.0] * 4  # who sat in a rank's place could not add
+                    anew += bool(world._engines.notes)
+            except WorldError as error:
+                assert "The account nobody" in str(error)
+                anew += 1
+            assert time.monotonic() - began < 80
+    assert anew

@@ -401,7 +401,7 @@ print("bytes of weights by rank, FSDP", [nbytes for _, nbytes in fsdp])
 for p in (8, 32, 128, 1024):
     cluster = workload.Cluster(p, bytes_per_s=200e9, alpha_s=5e-6)
     ddp = workload.ddp(7e9, cluster, bucket_nbytes=None).seconds
-    layer = workload.zero(3, 7e9 / 32, cluster).seconds
+    layer = workload.zero(3, 7e9 / 32, cluster, bucket_nbytes=None).seconds  # one call a layer
     memory = [7 * bytes_per_parameter(stage, p) for stage in (0, 3)]
     print(
         f"{p:5} GPUs: all-reduce {1e3 * ddp:4.0f} ms, ZeRO-3 {32e3 * layer:4.0f} ms, ratio {32 * layer / ddp:.2f}",

@@ -563,8 +563,8 @@ guess.reveal(
 # %% [markdown] name="dgx_explained"
 # (State: 2 bytes for the weight, 2 for its gradient, 12 for float32 weight and moments. The row shows ZeRO-1, which keeps whole gradients; ZeRO-2, which frees each at once, needs a third less, 24 GB.)
 #
-# (DDP and ZeRO-1 send the same bytes. The 14 ms between them are the $\alpha$ of 492 buckets of 25 MiB. DDP does not split a matrix, so it would make
-# fewer buckets; ZeRO is priced here as two calls, while an implementation makes more.)
+# (DDP and ZeRO-1 take equally long: they send the same bytes in the same 492 buckets of 25 MiB, whose $\alpha$ takes 14 ms. DDP does not split a
+# matrix, so it would make fewer buckets.)
 #
 # Our CPUs could not show three of these facts. DDP's state does not fit into a GPU of 80 GB. DDP's bytes hide behind backward, but most of tensor
 # parallel's do not, because the next matrix waits for them. And the ratio of their bytes depends only on $bs/3h$, not on the machine: that is why

@@ -101,8 +101,9 @@ guess.reveal(
 
 # %% [markdown] name="stages_explained"
 # Look at the price of stage 3. Here a replica processes its 32 sequences one at a time, and the shards are sent again for each of them: in stage 3 two gathers and a
-# reduce-scatter, 96 calls of 130 GB; in stage 2 the reduce-scatter, 32 calls. (Stages 0 and 1 send the same bytes; stage 0 pays 3.1 s of $\alpha$ for its 4975
-# buckets, where stage 1 is priced as two calls.)
+# reduce-scatter of each of the 80 layers, 7680 calls of 1.6 GB; in stage 2 the reduce-scatters, 2560 calls. (Stages 0 and 1 take equally long: a bucket's
+# reduce-scatter and all-gather send what its all-reduce sends. DeepSpeed still all-reduces in stages 1 and 2, unless told otherwise:
+# `plan(..., all_reduce_gradients=True)` has its price.)
 #
 # With more sequences at a time (`microbatch`) there are fewer gathers, but more activations in memory.
 #
@@ -157,13 +158,13 @@ for s in (*found[:4], found[-1]):
 first_guess.reveal(
     found[0].lost_s,
     usual="tens of seconds",
-    why="its ZeRO stage 3 sends for 33 s. But nearly all of that goes on while the layer before is computed.",
+    why="its ZeRO stage 3 sends for 36 s. But nearly all of that goes on while the layer before is computed.",
 )
 
 # %% [markdown] name="best_explained"
-# The winner *sends* for 33 s: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. But computing hides nearly all of it,
+# The winner *sends* for 36 s: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. But computing hides nearly all of it,
 # if a layer's gather runs while the layer before is computed. Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
-# of the computing time. In this price nothing hides tensor parallelism's all-reduces (Megatron-LM's `tp_comm_overlap` and torchtitan's async TP hide a part).
+# of the computing time. In this price nothing hides tensor parallelism's all-reduces (Megatron-LM's `tp_comm_overlap` and torchtitan's async TP hide a part: `training_step(..., tensor_overlap=True)`).
 #
 # The next cell has the same 64 GPUs with a batch of 64 sequences, then nodes with one Ethernet card for eight GPUs.
 
@@ -232,7 +233,7 @@ guess.reveal(
 #
 # Most of Mixtral's 47 billion parameters are in experts: each layer has eight, and a token uses two of them. With **expert parallel** (EP) 8 a rank
 # holds one expert of each layer: tokens are sent (an all-to-all there, one back, and both again in the backward pass), weights are not. An expert has
-# 8 times fewer replicas, so fewer ranks all-reduce its gradients.
+# 8 times fewer replicas, so fewer ranks share its gradients. The next cell sends them in one call, so that nearly all of the time is for bytes.
 
 # %% name="guess_experts"
 guess = predict(
@@ -244,7 +245,7 @@ guess
 
 # %% name="experts_price"
 for ep in (1, 8):
-    split = plan("Mixtral 8x7B", "dgx-h100", dp=32, ep=ep, zero_stage=1, batch=512)
+    split = plan("Mixtral 8x7B", "dgx-h100", dp=32, ep=ep, zero_stage=1, batch=512, bucket_nbytes=None)
     for kind, price in split.prices.items():
         print(f"EP {ep}, {kind:6} parallel: {price.bytes_sent / 1e9:6.1f} GB, {price.seconds:.3f} s")
     print(
@@ -262,6 +263,8 @@ guess.reveal(
 # %% [markdown] name="experts_explained"
 # An eighth of the gradients takes most of the time that all of them took. The replicas of one expert are now in different machines, one in each, and
 # a rank there uses only one network card of 50 GB/s; before, eight ranks of one group used eight cards together. The advantage of EP is the memory.
+#
+# In buckets of 25 MiB it is the other way round: without EP, rings of 32 ranks then pay 1.1 s of $\alpha$ for 7126 calls, and EP 8 is faster. **Try** `bucket_nbytes=25 << 20`.
 #
 # ## 6. What the price leaves out
 #

@@ -136,3 +136,11 @@ def test_every_machine_gets_slower_with_bytes_and_has_a_choice(name):
 def test_what_the_tuner_does_not_know_is_one_sentence(call, words):
     with pytest.raises(CostError, match=words):
         call()
+
+
+def test_without_nvls_the_tuner_takes_a_ring_or_a_tree():
+    for nodes in (1, 2, 8):
+        options = cost.nccl_options("all_reduce", 2**30, "dgx-h100", nodes=nodes, nvls=False)
+        assert {option.algorithm for option in options} == {"ring", "tree"}
+    off = cost.nccl_price("all_reduce", 2**30, "dgx-h100", nvls=False)
+    assert off.option.algorithm == "ring" and off.seconds > cost.nccl_price("all_reduce", 2**30, "dgx-h100").seconds

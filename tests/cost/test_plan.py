@@ -60,9 +60,21 @@ def test_what_is_sharded_moves_once_a_microbatch():
         split = plan("7B", EQUAL, dp=8, zero_stage=stage, batch=64, microbatch=microbatch)
         return {part.what: part.calls for part in split.prices["data"].parts}
 
-    assert calls(1, 1) == calls(1, 8) == {"gradients": 1, "parameters": 1}
-    assert calls(2, 1) == {"gradients": 8, "parameters": 1}
-    assert calls(3, 2) == {"parameters for forward": 4, "parameters for backward": 4, "gradients": 4}
+    assert calls(1, 1) == calls(1, 8) == {"gradients": 535, "parameters": 535}  # DDP's buckets
+    assert calls(2, 1) == {"gradients": 8 * 32, "parameters": 32}  # layers
+    each = 4 * 32
+    assert calls(3, 2) == {"parameters for forward": each, "parameters for backward": each, "gradients": each}
+
+
+def test_stage_1_takes_as_long_as_ddp_and_deepspeed_s_way_half_as_long_again():
+    ways = ({"zero_stage": 0}, {"zero_stage": 1}, {"zero_stage": 1, "all_reduce_gradients": True})
+    plain, sharded, deepspeed = (plan("7B", "dgx-h100", dp=16, **way).prices["data"] for way in ways)
+    assert sharded.seconds == pytest.approx(plain.seconds)
+    assert deepspeed.bytes_sent == pytest.approx(1.5 * plain.bytes_sent)
+    with pytest.raises(WorkloadError, match="stages 1 and 2"):
+        plan("7B", "dgx-h100", dp=16, zero_stage=3, all_reduce_gradients=True)
+    with pytest.raises(WorkloadError, match="stages 1 and 2"):
+        workload.zero(3, 7e9, Cluster(8, 25e9), all_reduce_gradients=True)
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,13 @@ def test_a_capacity_bounds_the_time_and_drops_the_rest():
     for bad in ({"hottest": 0.1}, {"hottest": 1.1}, {"hottest": 0.5, "capacity": 0.5}):
         with pytest.raises(cost.CostError):
             cost.skewed_exchange_s(8, 800, alpha=1, beta=1, **bad)
+
+
+def test_tensor_parallel_sending_hides_behind_the_multiplications_it_is_cut_with():
+    split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=8, zero_stage=1, batch=2048)
+    bare, hidden = training_step(split), training_step(split, tensor_overlap=True)
+    whole = bare.spent["tensor"]
+    assert hidden.spent["tensor"] == pytest.approx(max(whole / 8, whole - bare.spent["useful"] / 0.62 * 7 / 8))
+    assert hidden.seconds < bare.seconds
+    nothing = plan("7B", "dgx-h100", dp=8)
+    assert training_step(nothing, tensor_overlap=True).spent == training_step(nothing).spent

@@ -14,7 +14,13 @@ _ALSO = {"nvl72": "gb200-nvl72"}  # the topology's name, and the machine's in NC
 
 
 def priced(
-    collective: str, nbytes: int, topology: str | None, nodes: int | None, ranks: int | None, floor_us: float | None
+    collective: str,
+    nbytes: int,
+    topology: str | None,
+    nodes: int | None,
+    ranks: int | None,
+    floor_us: float | None,
+    nvls: bool = True,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
     from allranks.cost.nccl_machines import machine
@@ -24,7 +30,7 @@ def priced(
     nodes = _nodes(nodes, ranks, where.gpus_per_node)
     ranks = nodes * where.gpus_per_node if ranks is None else ranks
     collective = collective.lower().replace("-", "_")
-    price = nccl_price(collective, nbytes, where, nodes=nodes, ranks=ranks, floor_us=floor_us)
+    price = nccl_price(collective, nbytes, where, nodes=nodes, ranks=ranks, floor_us=floor_us, nvls=nvls)
     return {
         "collective": collective,
         "topology": where.name,
@@ -33,7 +39,7 @@ def priced(
         "bytes": nbytes,
         **_choice(price),
         **_ring(collective, ranks, nbytes, price),
-        "lower_bound_seconds": _bound_s(collective, ranks, nodes, nbytes, where),
+        "lower_bound_seconds": _bound_s(collective, ranks, nodes, nbytes, where, nvls),
         "seconds": price.seconds,
         "low_seconds": price.low_s,
         "high_seconds": price.high_s,
@@ -77,13 +83,14 @@ def _ring(collective: str, ranks: int, nbytes: int, price: NcclPrice) -> dict[st
     return {"steps": int(found.messages), "bytes_per_rank": float(found.nbytes)}
 
 
-def _bound_s(collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMachine) -> float:
+def _bound_s(collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMachine, nvls: bool) -> float:
     """What must move, over all links at once; where switches add, an all_reduce sends each byte once."""
     from allranks.cost import bus_factor
 
     here = where.graphs(ranks // nodes, nodes)
-    inside = here.nvls or here.ring
-    factor = 1.0 if here.nvls and collective == "all_reduce" else float(bus_factor(collective, ranks))
+    switch = here.nvls if nvls else None
+    inside = switch or here.ring
+    factor = 1.0 if switch and collective == "all_reduce" else float(bus_factor(collective, ranks))
     bound = nbytes * factor / (1e9 * max(inside.channels * inside.inside, here.ring.channels * here.ring.inside))
     if nodes > 1:
         between = float(bus_factor(collective, nodes)) * nbytes / (1e9 * here.ring.channels * here.ring.between)

@@ -59,12 +59,18 @@ def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, topology, bandw
 @_DTYPE
 @click.option("--gradient-dtype", help="Default: that of the parameters.")
 @click.option("--keep-after-forward", is_flag=True, help="Stage 3 without resharding after forward.")
+@click.option("--bucket", type=Size(), default="25MiB", show_default=True, help="As for ddp.")
+@click.option("--all-reduce", is_flag=True, help="Stages 1 and 2 all_reduce gradients: DeepSpeed's default.")
 @_common_options
 def zero(
-    stage, parameters, dtype, gradient_dtype, keep_after_forward, ranks, topology, bandwidth, alpha_s, as_json
-) -> None:
+    stage, parameters, dtype, gradient_dtype, keep_after_forward, bucket, all_reduce, ranks, topology, bandwidth, alpha_s,
+    as_json,
+) -> None:  # fmt: skip
     """ZeRO and FSDP."""
-    options = {"dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward}
+    options = {
+        "dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward,
+        "bucket_nbytes": bucket or None, "all_reduce_gradients": all_reduce,
+    }  # fmt: skip
     _show("zero", (stage, parameters), options, ranks, topology, bandwidth, alpha_s, as_json)
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @click.option("--collective", default="all_reduce", show_default=True, help="In torch's spelling.")
 @click.option(
     "--algorithm",
-    help="ring, recursive-doubling, ...; --list shows all. nccl: what NCCL would choose. Default: the textbook's.",
+    help="ring, recursive-doubling, ...; --list shows all. nccl: what NCCL would choose. Default: the textbook's, "
+    "on several nodes a ring over every card at once (ring-channels).",
 )
 @click.option("--ranks", type=int, help="In all. Default: 8, or what fills --nodes.")
 @click.option("--nodes", type=click.IntRange(min=1), help="How many nodes of the preset.")
@@ -57,17 +58,17 @@ if TYPE_CHECKING:
 @click.option("--trace", type=click.Path(path_type=Path), help="Write the trace, for the player and Trace.load.")
 @click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
+@click.option("--no-nvls", is_flag=True, help="NVLink's switches do not add; with --algorithm nccl.")
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, as_list, as_json,
+    straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, as_list, as_json,
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
     Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 if nothing can be simulated.
     """
-    from allranks.cost import TEXTBOOK
     from allranks.simulator import simulate
 
     if as_list:
@@ -92,11 +93,13 @@ def command(
                 "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks and --floor: NCCL's tuner sees no "
                 "single message, so that nothing can be slowed down or traced."
             )
-        priced = _nccl.priced(collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor)
+        priced = _nccl.priced(
+            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls
+        )
         click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
         return
-    if floor is not None:
-        raise CommandError("--floor goes with --algorithm nccl.")
+    if floor is not None or no_nvls:
+        raise CommandError(f"{'--no-nvls' if no_nvls else '--floor'} goes with --algorithm nccl.")
     described = (
         bandwidth,
         alpha,
@@ -126,7 +129,7 @@ def command(
         machine = _disturbed(machine, straggler, background, fail)
         options = {"root": root, "segments": segments, "ranks_per_node": ranks_per_node, "columns": columns}
         options = {key: value for key, value in options.items() if value is not None}
-        wanted = algorithm or TEXTBOOK.get(collective.lower().replace("-", "_"), "ring")
+        wanted = algorithm or _default(collective, ranks, machine, method or trace or chrome or options)
         if trace or chrome:
             method = method or "events"
         found = simulate(collective, wanted, ranks, nbytes, machine, gamma=gamma, method=method, **options)
@@ -137,6 +140,16 @@ def command(
     except OSError as error:
         raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
     click.echo(json.dumps(found.to_dict()) if as_json else _report(found))
+
+
+def _default(collective: str, ranks: int, machine: Topology, by_message: object) -> str:
+    """The textbook's algorithm; on several nodes, where no single message is asked for, its ring over every card."""
+    from allranks.cost import TEXTBOOK
+    from allranks.simulator import channels
+
+    name = collective.lower().replace("-", "_")
+    every_card = name in channels.ROUNDS and machine.nodes(ranks) > 1 and not by_message
+    return channels.NAME if every_card else TEXTBOOK.get(name, "ring")
 
 
 def _asks_for_measured(algorithm: str | None, name: str | None, collective: str, *described: object) -> bool:
@@ -216,7 +229,8 @@ def _report(found: Simulation) -> str:
     ]
     if found.busbw_gb_per_s is not None:
         words.append(f"  bandwidth    algbw {found.algbw_gb_per_s:.2f} GB/s, busbw {found.busbw_gb_per_s:.2f} GB/s")
-    how = "one of several equal parts of the machine" if found.method == "symmetry" else "message by message"
+    ways = {"symmetry": "one of several equal parts of the machine", "one step": "one step: all are alike"}
+    how = ways.get(found.method, "message by message")
     return "\n".join([*words, f"  simulated    {how}"])
 
 
@@ -260,4 +274,5 @@ def _in_words(catalogue: dict[str, list[dict[str, Any]]]) -> str:
         links = ", ".join(f"{x['link']} {x['bytes_per_s'] / 1e9:g} GB/s" for x in t["links"])
         lines.append(f"{t['topology']:<15}{t['ranks_per_node']} ranks a node: {links}")
     names = ", ".join(m["topology"] for m in catalogue["nccl_machines"])
-    return "\n".join([*lines, f"with --algorithm nccl: {names}"])
+    every_card = "with --algorithm ring-channels (all_reduce, all_gather, reduce_scatter): a ring over every card of a node at once"
+    return "\n".join([*lines, every_card, f"with --algorithm nccl: {names}"])

@@ -43,11 +43,18 @@ class NcclOption:
 
 
 def nccl_options(
-    collective: str, nbytes: float, on: str | NcclMachine = "dgx-h100", *, nodes: int = 1, ranks: int | None = None
+    collective: str,
+    nbytes: float,
+    on: str | NcclMachine = "dgx-h100",
+    *,
+    nodes: int = 1,
+    ranks: int | None = None,
+    nvls: bool = True,
 ) -> list[NcclOption]:
     """All that the tuner may choose from, best first. `ranks` is in all (default: every GPU of `nodes` nodes).
 
-    `nbytes` is the *full* vector, as nccl-tests counts it. Raises CostError for another collective, for ranks that do not
+    `nbytes` is the *full* vector, as nccl-tests counts it. Without `nvls`, NVLink's switches do not add, as with
+    NCCL_NVLS_ENABLE=0. Raises CostError for another collective, for ranks that do not
     divide evenly, or where NCCL's search on that machine is not known.
 
     >>> [(o.algorithm, o.protocol) for o in cost.nccl_options("all_gather", 2**30)][:2]
@@ -67,13 +74,19 @@ def nccl_options(
         job.option(algorithm, protocol, nbytes)
         for algorithm in _OF[collective]
         for protocol in tables.PROTOCOLS
-        if job.allows(algorithm, protocol)
+        if job.allows(algorithm, protocol) and (nvls or not algorithm.startswith("nvls"))
     ]
     return sorted(found, key=lambda option: (option.us, NCCL_ALGORITHMS.index(option.algorithm)))
 
 
 def nccl_choice(
-    collective: str, nbytes: float, on: str | NcclMachine = "dgx-h100", *, nodes: int = 1, ranks: int | None = None
+    collective: str,
+    nbytes: float,
+    on: str | NcclMachine = "dgx-h100",
+    *,
+    nodes: int = 1,
+    ranks: int | None = None,
+    nvls: bool = True,
 ) -> NcclOption:
     """The option that the tuner takes: the one with the least time. Arguments and errors as `nccl_options`.
 
@@ -81,7 +94,7 @@ def nccl_choice(
     >>> small.algorithm, small.protocol, round(small.us, 1)
     ('ring', 'LL', 15.0)
     """
-    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks)
+    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks, nvls=nvls)
     if not options:
         raise CostError("one rank alone has nothing to communicate")
     return options[0]

@@ -57,6 +57,7 @@ def nccl_price(
     nodes: int = 1,
     ranks: int | None = None,
     floor_us: float | None = None,
+    nvls: bool = True,
 ) -> NcclPrice:
     """What NCCL takes on a machine. Arguments and errors as `nccl_options`; all_to_all too, with `nbytes` that one rank sends.
 
@@ -72,7 +73,7 @@ def nccl_price(
     if collective == "all_to_all":
         us, hops = _exchange_us(where, nodes, ranks, nbytes), (nodes > 1) * (ranks - ranks // max(nodes, 1))
     else:
-        option = nccl_choice(collective, nbytes, where, nodes=nodes, ranks=ranks)
+        option = nccl_choice(collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls)
         us, hops = option.us, _hops(option.algorithm, collective, nodes)
     network = hops * where.small_hop_us
     if collective != "all_to_all":  # its messages leave side by side

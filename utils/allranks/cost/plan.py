@@ -67,7 +67,7 @@ class Plan:
 
     `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages, `cp` of context
     parallel ranks, which have equal parts of each sequence; `ep` of the `dp` ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
-    computes batch / dp of them, `microbatch` at a time. Raises WorkloadError if these numbers do not fit together.
+    computes batch / dp of them, `microbatch` at a time. `all_reduce_gradients` is DeepSpeed's way in stages 1 and 2. Raises WorkloadError if these numbers do not fit together.
 
     >>> split = plan("7B", "dgx-h100", dp=4, tp=8)
     >>> split.ranks, list(split.prices)
@@ -83,6 +83,7 @@ class Plan:
     cp: int = 1
     zero_stage: int = 0
     bucket_nbytes: float | None = workload.DDP_BUCKET_NBYTES
+    all_reduce_gradients: bool = False
     batch: int = 256
     microbatch: int = 1
     dtype: str = "bfloat16"
@@ -100,6 +101,8 @@ class Plan:
             )
         if self.zero_stage not in (0, 1, 2, 3):
             raise WorkloadError(f"there is no ZeRO stage {self.zero_stage!r}; there are 1, 2 and 3, and 0 is plain DDP")
+        if self.all_reduce_gradients and self.zero_stage not in (1, 2):
+            raise WorkloadError(f"all_reduce_gradients is for ZeRO stages 1 and 2; this is stage {self.zero_stage}")
         if self.ranks > MAX_RANKS:
             raise WorkloadError(f"dp x tp x pp x cp is {self.ranks} ranks; it must be at most {MAX_RANKS}")
         workload.nbytes_of(self.dtype)
@@ -238,13 +241,26 @@ class Plan:
         return Price(f"ZeRO-{self.zero_stage}" if self.zero_stage else "DDP", tuple(parts))
 
     def _shared(self, parameters: float, group: Cluster) -> list[Traffic]:
-        """What replicas send for `parameters`. What is sharded is gathered or reduced again for each microbatch."""
+        """What replicas send for `parameters`: stages 0 and 1 in buckets, once a step, stages 2 and 3 in layers.
+
+        What is sharded is gathered or reduced again for each microbatch.
+        """
         if self.zero_stage == 0:
             return list(workload.ddp(parameters, group, self.dtype, self.bucket_nbytes).parts)
-        price = workload.zero(self.zero_stage, parameters, group, self.dtype)
-        again = {1: (), 2: ("reduce_scatter",), 3: ("reduce_scatter", "all_gather")}[self.zero_stage]
+        again = {"reduce_scatter", "all_reduce"} | ({"all_gather"} if self.zero_stage == 3 else set())
+        layers = self.model.layers // self.pp
+        pieces, bucket = (layers, None) if self.zero_stage >= 2 else (1, self.bucket_nbytes)
+        price = workload.zero(
+            self.zero_stage,
+            parameters / pieces,
+            group,
+            self.dtype,
+            bucket_nbytes=bucket,
+            all_reduce_gradients=self.all_reduce_gradients,
+        )
+        often = self.microbatches if self.zero_stage >= 2 else 1
         return [
-            Price("", (part,)).times(self.microbatches if part.collective in again else 1).parts[0]
+            Price("", (part,)).times(pieces * (often if part.collective in again else 1)).parts[0]
             for part in price.parts
         ]
 

@@ -80,14 +80,20 @@ class TrainingStep:
 
 
 def training_step(
-    plan: Plan, flop_per_s: float | None = None, kernels: float = KERNELS, other_nbytes: float = OTHER_NBYTES
+    plan: Plan,
+    flop_per_s: float | None = None,
+    kernels: float = KERNELS,
+    other_nbytes: float = OTHER_NBYTES,
+    tensor_overlap: bool = False,
 ) -> TrainingStep:
     """The memory and the seconds of a step.
 
     A parameter and token take 6 operations (Kaplan et al., arXiv:2001.08361); a token uses only its `top_k` experts.
     Kernels reach the share `kernels` of the peak, `flop_per_s`: by default that of the machine's GPU, or of an H100.
     Pipeline stages wait (pp-1)/m of the time that their microbatches take. Communication of data parallelism hides behind the
-    computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest.
+    computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest,
+    unless `tensor_overlap` says that matrices are multiplied in tp pieces while others are sent (Megatron's tp_comm_overlap,
+    torchtitan's asynchronous tensor parallelism): then all but the first piece hides, as far as the computing lasts.
 
     >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
     >>> max(found.memory, key=found.memory.get)
@@ -101,6 +107,8 @@ def training_step(
     compute = useful / kernels
     seconds = {kind: price.seconds for kind, price in plan.prices.items()}
     tensor, context, expert = (seconds.get(kind, 0.0) for kind in ("tensor", "context", "expert"))
+    if tensor_overlap:
+        tensor = max(tensor - compute * (1 - 1 / plan.tp), tensor / plan.tp)
     busy = compute + tensor + context + expert
     spent = {
         "useful": useful,

@@ -83,8 +83,8 @@ class Price:
     `exposed_s` is the seconds that no computing can hide; None if the backward pass was not given. `efficiency` is
     computing over computing plus exposed seconds.
 
-    >>> workload.zero(1, 1e9, workload.Cluster(8, 25e9)).bytes_sent
-    3500000000.0
+    >>> round(workload.zero(1, 1e9, workload.Cluster(8, 25e9)).bytes_sent)
+    3500000000
     """
 
     name: str
@@ -149,10 +149,8 @@ def ddp(
     0.98
     """
     total = _positive("parameters", parameters) * nbytes_of(dtype)
-    bucket = total if bucket_nbytes is None else min(_positive("bucket_nbytes", bucket_nbytes), total)
-    calls = math.ceil(total / bucket)
-    part = _collective("gradients", "all_reduce", calls, total / calls, cluster)
-    return _overlapped(f"DDP, {calls} buckets", part, backward_s, compute_s)
+    part = _in_buckets("gradients", "all_reduce", total, bucket_nbytes, cluster)
+    return _overlapped(f"DDP, {part.calls} buckets", part, backward_s, compute_s)
 
 
 def zero(
@@ -162,12 +160,15 @@ def zero(
     dtype: str = "bfloat16",
     gradient_dtype: str | None = None,
     reshard_after_forward: bool = True,
+    bucket_nbytes: float | None = DDP_BUCKET_NBYTES,
+    all_reduce_gradients: bool = False,
 ) -> Price:
     """ZeRO and FSDP (Rajbhandari et al., arXiv:1910.02054).
 
     Stages 1 and 2: reduce_scatter of the gradients and all_gather of the parameters. Stage 3: all_gather before the forward
-    pass, again before the backward pass if `reshard_after_forward`, and reduce_scatter of the gradients. Raises
-    WorkloadError.
+    pass, again before the backward pass if `reshard_after_forward`, and reduce_scatter of the gradients. All go in buckets,
+    as in `ddp`. With `all_reduce_gradients`, stages 1 and 2 all_reduce the gradients, as DeepSpeed does by default
+    (`use_multi_rank_bucket_allreduce`): 3 times the parameters' bytes instead of 2. Raises WorkloadError.
 
     >>> [part.collective for part in workload.zero(3, 7e9, workload.Cluster(8, 25e9)).parts]
     ['all_gather', 'all_gather', 'reduce_scatter']
@@ -176,13 +177,16 @@ def zero(
         raise WorkloadError(f"there is no ZeRO stage {stage!r}; there are 1, 2 and 3")
     count = _positive("parameters", parameters)
     weights, gradients = count * nbytes_of(dtype), count * nbytes_of(gradient_dtype or dtype)
-    scatter = _collective("gradients", "reduce_scatter", 1, gradients, cluster)
-    parts: tuple[Traffic, ...]
-    if stage < 3:
-        parts = (scatter, _collective("parameters", "all_gather", 1, weights, cluster))
-    else:
-        gathers = ["parameters for forward", "parameters for backward"][: 2 if reshard_after_forward else 1]
-        parts = (*(_collective(what, "all_gather", 1, weights, cluster) for what in gathers), scatter)
+    if all_reduce_gradients and stage == 3:
+        raise WorkloadError("all_reduce_gradients is for the stages 1 and 2; in stage 3 no rank keeps all gradients")
+    kind = "all_reduce" if all_reduce_gradients else "reduce_scatter"
+    scatter = _in_buckets("gradients", kind, gradients, bucket_nbytes, cluster)
+    names = ["parameters for forward", "parameters for backward"][: 2 if reshard_after_forward else 1]
+    gathers = [
+        _in_buckets(what, "all_gather", weights, bucket_nbytes, cluster)
+        for what in (["parameters"] if stage < 3 else names)
+    ]
+    parts = (scatter, *gathers) if stage < 3 else (*gathers, scatter)
     return Price(f"ZeRO-{stage}", parts)
 
 
@@ -312,6 +316,13 @@ def _collective(what: str, collective: str, calls: int, nbytes: float, cluster: 
     sent = calls * float(terms.nbytes) * nbytes
     seconds = calls * float(terms.messages) * cluster.alpha_s + sent / cluster.bytes_per_s
     return Traffic(what, collective, calls, nbytes, sent, seconds)
+
+
+def _in_buckets(what: str, collective: str, total: float, bucket_nbytes: float | None, cluster: Cluster) -> Traffic:
+    """One call for each bucket; None is one for all."""
+    bucket = total if bucket_nbytes is None else min(_positive("bucket_nbytes", bucket_nbytes), total)
+    calls = math.ceil(total / bucket)
+    return _collective(what, collective, calls, total / calls, cluster)
 
 
 def _overlapped(name: str, part: Traffic, backward_s: float | None, compute_s: float | None) -> Price:

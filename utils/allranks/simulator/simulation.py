@@ -18,6 +18,7 @@ from allranks import cost
 from allranks.errors import CourseError
 from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
 from allranks.schedules.symmetric import SymmetricSchedule, symmetric_schedule
+from allranks.simulator import channels
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
 from allranks.topology import Topology, TopologyError
 from allranks.trace import Event, Trace
@@ -53,7 +54,15 @@ class TopologyNetwork:
         return self.topology.links(src, dst)
 
     def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> float:
-        """Seconds of the textbook algorithm, if all its links were as slow as the slowest between neighbours in `members`."""
+        """Seconds of the textbook algorithm, if all its links were as slow as the slowest between neighbours in `members`.
+
+        all_reduce, all_gather and reduce_scatter use every card of the members at once, as `simulate` with "ring channels".
+        """
+        for known, rounds in channels.ROUNDS.items():
+            if name.startswith(known) and len(members) > 1:
+                # all_gather's bytes are those of one rank's part
+                part = nbytes if known == "all_gather" else nbytes / len(members)
+                return rounds * (len(members) - 1) * channels.step_seconds(self.topology, members, part)
         ring = [(a, b) for a, b in zip(members, (*members[1:], members[0]), strict=True) if a != b]
         alpha = max((self.topology.seconds(a, b, 0) for a, b in ring), default=0.0)
         beta = max(
@@ -68,7 +77,7 @@ class Simulation:
 
     `nbytes` is as in `cost`, `bytes_per_rank` what the busiest rank sends. `method` is "events" (message by message) or
     "symmetry" (one unit for all); with "symmetry", `schedule` and `timeline` are None, and chunks are rounded up to the size
-    of the largest one.
+    of the largest one. "one step" is the method of "ring channels".
 
     >>> from allranks.topology import uniform
     >>> found = simulate("all_reduce", "ring", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
@@ -110,7 +119,7 @@ class Simulation:
         """Every message with its times. Raises SimulateError if the method was "symmetry"."""
         if self.schedule is None or self.timeline is None:
             raise SimulateError(
-                f"{self.ranks} ranks were simulated by symmetry, so that there is no list of messages; ask for "
+                f"{self.ranks} ranks were simulated by {self.method}, so that there is no list of messages; ask for "
                 f"method='events', which goes up to {MAX_EVENT_RANKS} ranks"
             )
         events, plain = [], self.schedule.trace(self.nbytes)
@@ -165,7 +174,8 @@ def simulate(
 ) -> Simulation:
     """Runs an algorithm, by the names of `schedules.find`, on a topology.
 
-    `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
+    The algorithm "ring channels" has a ring for each card of a node (all_reduce, all_gather, reduce_scatter); "ring" is one
+    ring through one card. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
     default the best number up to 64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes).
     `method` is "events" (message by message), "symmetry" (one unit for all), or None: "symmetry" for more than 64 ranks,
     if it is possible. Raises SimulateError, ScheduleError or TopologyError.
@@ -174,13 +184,13 @@ def simulate(
     >>> simulate("all_reduce", "hierarchical", 16384, 1 << 30, preset("dgx-h100")).method
     'symmetry'
     """
+    wanted = " ".join(algorithm.lower().replace("-", " ").replace("_", " ").split())
+    if wanted == channels.NAME:
+        return _on_channels(collective, ranks, nbytes, topology, gamma, method, options)
     known = describe(collective, algorithm)
-    if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
-        raise SimulateError(f"the bytes are {nbytes!r}; they are a whole number, 0 or more")
+    _check_figures(nbytes, gamma)
     if method not in (None, "events", "symmetry"):
         raise SimulateError(f"the method is {method!r}; it is 'events' or 'symmetry'")
-    if not 0 <= gamma < math.inf:
-        raise SimulateError(f"gamma is {gamma!r} seconds a byte; it is 0 or more, and finite")
     _check_world(ranks, topology)
     if unknown := sorted(set(options) - set(known.options)):
         raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
@@ -312,6 +322,39 @@ def _chosen_options(
         if name in known.options and name not in chosen and g < ranks and ranks % g == 0:
             chosen[name] = g
     return chosen
+
+
+def _on_channels(
+    collective: str,
+    ranks: int,
+    nbytes: int,
+    topology: Topology,
+    gamma: float,
+    method: str | None,
+    options: Mapping[str, int | None],
+) -> Simulation:
+    """All steps of these rings are alike, so that one of them says what all take."""
+    name = collective.lower().replace("-", "_")
+    if name not in channels.ROUNDS:
+        raise SimulateError(f"{channels.NAME} are for {', '.join(channels.ROUNDS)}, not for {collective!r}")
+    if method is not None or any(value is not None for value in options.values()):
+        raise SimulateError(f"{channels.NAME} have no options, and no messages one by one: name another algorithm")
+    _check_figures(nbytes, gamma)
+    _check_world(ranks, topology)
+    steps, part = channels.ROUNDS[name] * (ranks - 1), nbytes / ranks
+    adding = 0.0 if name == "all_gather" else (ranks - 1) * part * gamma
+    seconds = steps * channels.step_seconds(topology, range(ranks), part) + adding
+    bound = lower_bound_seconds(name, ranks, nbytes, topology, gamma)
+    return Simulation(
+        name, channels.NAME, ranks, nbytes, topology, seconds, steps, round(steps * part), bound, "one step"
+    )
+
+
+def _check_figures(nbytes: int, gamma: float) -> None:
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
+        raise SimulateError(f"the bytes are {nbytes!r}; they are a whole number, 0 or more")
+    if not 0 <= gamma < math.inf:
+        raise SimulateError(f"gamma is {gamma!r} seconds a byte; it is 0 or more, and finite")
 
 
 def _check_world(ranks: int, topology: Topology) -> None:

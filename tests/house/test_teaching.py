@@ -40,3 +40,13 @@ def test_every_chapter_and_lab_has_its_week():
     assert {path.stem[:2] for path in CHAPTERS if path.stem < "22"} <= numbers
     labs = re.findall(r"\.\./labs/(\w+)/", semester)
     assert sorted(labs) == sorted(path.name for path in (ROOT / "labs").iterdir() if path.is_dir())
+
+
+def test_the_plan_for_training_has_ten_weeks_of_chapters_that_are_there():
+    plan = GUIDE.split("## Distributed training in ten weeks")[1]
+    weeks = re.findall(r"^\| (\d+) \| ([\d, ]+) \| ([^|]*) ?\|$", plan, flags=re.M)
+    assert [int(week) for week, _, _ in weeks] == list(range(1, 11))
+    numbers = [n for _, chapters, _ in weeks for n in re.findall(r"\d\d", chapters)]
+    assert len(numbers) == len(set(numbers)) and set(numbers) <= {path.stem[:2] for path in CHAPTERS}
+    assert {"14", "15", "16", "17", "23"} <= set(numbers)
+    assert all((ROOT / "labs" / lab).is_dir() for lab in re.findall(r"\.\./labs/(\w+)/", plan))

@@ -87,6 +87,12 @@ SHOWN = {
         ],
         "run_repaired": ["rank 1: {'mirror': 20.0, 'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"],
     },
+    "lab13_context_parallel": {
+        "zigzag_places": ["rank 1: [2, 3, 12, 13]"],
+        "try_zigzag": ["chunks: [[0.0, 7.0], [1.0, 6.0], [2.0, 5.0], [3.0, 4.0]]"],
+        "try_ring": ["largest difference below 1e-5: True", "rank 0 sends 864 bytes"],
+        "try_ulysses": ["largest difference below 1e-5: True"],
+    },
     "lab11_your_own_job": {
         "a_recorded_job": ["6 ranks, 6 files", "'op': 'all_reduce', 'group': '0'"],
         "time_in_calls": ["the rank that was made slow: 4"],

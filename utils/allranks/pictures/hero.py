@@ -67,6 +67,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "20_when_it_hangs": scenes.one_is_missing,
     "21_capstone": scenes.three_ways,
     "22_your_own_job": scenes.one_file,
+    "23_context_parallel": scenes.triangle,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

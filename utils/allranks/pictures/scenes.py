@@ -320,3 +320,21 @@ def one_file(steps: int = 3) -> Scene:
         out.append(text(x + compute + call / 2, high / 2 + 7, "all_reduce", "ink"))
     words = "Four ranks as lanes in time. Rank 0 computes for a short time and is in all_reduce for a long time, three times. The other ranks' lanes are empty, with a question mark."
     return "".join(out), 4 * high + 3 * gap, words
+
+
+def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
+    """The chapter on context parallelism: each token's row of scores with the tokens before it, a quarter of the rows a rank."""
+    count, side = ranks * tokens, 18.0
+    left, out = 300.0, []
+    for row in range(count):
+        for column in range(row + 1):
+            kind = f"r{row // tokens}"
+            out.append(box(kind, left + side * column, side * row, side - 2, side - 2, 2))
+    for rank in range(ranks):
+        out.append(text(left - 20, side * tokens * (rank + 0.5) + 7, f"rank {rank}", anchor="end"))
+    out.append(text(left + side * count / 2, side * count + 30, "keys"))
+    words = (
+        f"A triangle of {count} rows: token i attends to the tokens 0 to i. Each of {ranks} ranks has {tokens} rows, rank 0 the "
+        "shortest ones and the last rank the longest."
+    )
+    return "".join(out), side * count + 42, words

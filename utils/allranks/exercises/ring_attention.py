@@ -1,0 +1,212 @@
+"""ring_attention(q, k, v, positions) -> Tensor: causal attention over a sequence that is split over the ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+
+WIDTH = 3  # of a head: enough to tell values apart
+POSITION_NBYTES = 8
+
+
+def places(setup: Setup) -> list[list[int]]:
+    """The positions of each rank's tokens in the sequence, by the setup's `order`."""
+    p, n = setup.ranks, setup.size
+    match setup.option("order", "rank"):
+        case "rank":
+            return [list(range(r * n, (r + 1) * n)) for r in range(p)]
+        case "reversed":
+            return [list(range((p - 1 - r) * n, (p - r) * n)) for r in range(p)]
+        case "striped":
+            return [list(range(r, p * n, p)) for r in range(p)]
+        case _:  # zigzag: chunk r of 2p, and chunk 2p-1-r
+            half = n // 2
+            ends = [(r, 2 * p - 1 - r) for r in range(p)]
+            return [[c * half + i for c in pair for i in range(half)] for pair in ends]
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    made: list[Args] = []
+    for rank, where in enumerate(places(setup)):
+        own = rng.of_rank(rank)
+        scale = setup.option("scale", 1)
+        tensors = [draw(setup, own, setup.size, WIDTH) for _ in range(3)]
+        tensors[0] = tensors[0] * scale
+        made.append((*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where))))
+    return made
+
+
+def attention(
+    setup: Setup,
+    args: Sequence[Args],
+    sees: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda mine, theirs: theirs <= mine,
+    keep: Callable[[int, int], bool] = lambda rank, other: True,
+    scale: float = 1 / math.sqrt(WIDTH),
+) -> list[Expected]:
+    """Attention of each rank's queries: `sees(positions of queries, of keys)` is the mask, `keep(rank, other)` the blocks."""
+    made = []
+    for rank, own in enumerate(args):
+        others = [a for other, a in enumerate(args) if keep(rank, other)]
+        q = plain(own[0]).double()
+        k, v = (torch.cat([plain(a[i]) for a in others]).double() for i in (1, 2))
+        mine, theirs = plain(own[3])[:, None], torch.cat([plain(a[3]) for a in others])[None, :]
+        scores = (q @ k.T * scale).masked_fill(~sees(mine, theirs), float("-inf"))
+        result = (torch.softmax(scores, -1) @ v).to(own[0].base.dtype)
+        made.append(Expected(result, {}, _atol(own[0].base.dtype)))
+    return made
+
+
+def _atol(kind: torch.dtype) -> float:
+    return {torch.float64: 1e-10, torch.bfloat16: 1.5e-1, torch.float16: 3e-2}.get(kind, 2e-4)
+
+
+def _by_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The mask made from the order of ranks, as if rank r held the r-th part of the sequence."""
+    straight = places(Setup(setup.ranks, setup.size))
+    swapped = [(*a[:3], View.of(torch.tensor(where))) for a, where in zip(args, straight, strict=True)]
+    return attention(setup, swapped)
+
+
+def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The outputs of the blocks added, each with a softmax of its own."""
+    total: list[torch.Tensor] = []
+    for _rank, own in enumerate(args):
+        parts = []
+        for other in range(setup.ranks):
+            block = attention(setup, [own, args[other]], keep=lambda r, o, other=other: o == 1)[0]  # type: ignore[misc]
+            parts.append(torch.nan_to_num(block.returns.double()))
+        total.append(sum(parts[1:], parts[0]).to(own[0].base.dtype))
+    return [Expected(t, {}, _atol(t.dtype)) for t in total]
+
+
+def _masked_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """NaN in the rows of queries that see nothing of some block: minus infinity minus minus infinity."""
+    made = []
+    for own, right in zip(args, attention(setup, args), strict=True):
+        blind = torch.stack([(plain(a[3])[None] > plain(own[3])[:, None]).all(1) for a in args]).any(0)
+        made.append(Expected(right.returns.masked_fill(blind[:, None], float("nan")), {}, right.atol))
+    return made
+
+
+def _needed(run: Run, call: int, rank: int) -> int:
+    """The keys and values of all other ranks, without their positions."""
+    return (run.ranks - 1) * 2 * rules.nbytes_of(run, call, rank)
+
+
+def _no_more_bytes(run: Run) -> str | None:
+    """Every rank must send p-1 blocks of keys, values and positions, and no more."""
+    block = 2 * rules.nbytes_of(run) + POSITION_NBYTES * run.setup.size
+    enough = run.setup.times * (run.ranks - 1) * block
+    for rank, sent in enumerate(run.bytes_sent()):
+        if sent > enough:
+            longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
+            return About(
+                f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but p-1 blocks of keys, values and positions have "
+                f"{enough}: pass on the block that you received last, and keep queries and results at home",
+                longest,
+            )
+    return None
+
+
+def _case(ranks: int, size: int, order: str = "rank", **more: object) -> Setup:
+    return Setup(ranks, size, **more).with_options(order=order)  # type: ignore[arg-type]
+
+
+EXERCISE = Exercise(
+    name="ring_attention",
+    promise="returns causal attention of this rank's queries over the keys and values of all ranks",
+    groups=(
+        Group("right attention", 3, (_case(2, 4), _case(3, 2), _case(4, 4))),
+        Group("zigzag and other orders", 3, (_case(3, 4, "zigzag"), _case(4, 2, "reversed"), _case(2, 4, "striped"))),
+        Group("any rank count", 1, (_case(1, 4), _case(5, 2, "zigzag"), _case(8, 2))),
+        Group(
+            "many ranks",
+            2,
+            (_case(9, 2).with_choices(ranks=(9, 11), order=("rank", "zigzag", "striped")),),
+        ),
+        Group("any size", 1, (_case(3, 1), _case(2, 7))),
+        Group("stable", 2, (_case(3, 4, "zigzag").with_options(scale=1000), _case(2, 4).with_options(scale=-1000))),
+        Group(
+            "any dtype and layout",
+            1,
+            (
+                _case(3, 4, "zigzag", dtype="float64", values="random"),
+                _case(2, 4, dtype="bfloat16", values="random"),
+                _case(3, 4, layout="transposed"),
+                _case(3, 4, layout="strided"),
+            ),
+        ),
+        Group(
+            "any circumstances",
+            1,
+            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 2, delivery="shuffled")),
+        ),
+    ),
+    inputs=_inputs,
+    oracle=attention,
+    allow=P2P,
+    rules=(
+        Rule("ring neighbours only", 4, lambda run: rules.no_messages(run) or rules.ring_neighbours(run)),
+        Rule("p-1 blocks of keys and values", 4, _no_more_bytes),
+        # keys, values and positions may be three messages of a step
+        rules.in_rounds(lambda p: 3 * (p - 1), "3(p-1)", 5),
+        rules.carried(_needed, _needed),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        Mistake(
+            "every query sees all keys: it must see only keys whose position is not behind its own",
+            lambda s, a: attention(s, a, lambda mine, theirs: torch.ones_like(mine <= theirs)),
+        ),
+        Mistake(
+            "a query does not see its own key: the key at the query's own position counts too",
+            lambda s, a: attention(s, a, lambda mine, theirs: theirs < mine),
+        ),
+        Mistake(
+            "the mask is turned round: a query sees keys at its own position and *before* it",
+            lambda s, a: attention(s, a, lambda mine, theirs: theirs >= mine),
+        ),
+        Mistake(
+            "the mask comes from the order of the ranks: a token's place in the sequence is in `positions`, which travels with the keys",
+            _by_index,
+        ),
+        Mistake(
+            "attention over this rank's own keys only: the blocks of the other ranks are missing",
+            lambda s, a: attention(s, a, keep=lambda rank, other: rank == other),
+        ),
+        Mistake(
+            "the blocks' outputs were added, each with a softmax of its own: merge them with their maxima and sums",
+            _block_softmaxes,
+        ),
+        Mistake(
+            "NaN where a query sees nothing of a block: its maximum there is minus infinity, and minus infinity minus itself is NaN",
+            _masked_nan,
+        ),
+        Mistake(
+            "the scores are not divided by the root of the head's width",
+            lambda s, a: attention(s, a, scale=1.0),
+        ),
+        Mistake(
+            "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others",
+            lambda s, a: attention(s, a, keep=lambda rank, other: (rank - other) % s.ranks != s.ranks - 1),
+        ),
+        Mistake(
+            "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others",
+            lambda s, a: attention(s, a, keep=lambda rank, other: (other - rank) % s.ranks != s.ranks - 1),
+        ),
+    ),
+    unit="token a rank",
+    collective="all_gather",
+    algorithm="ring",
+    chunking="rank",
+    demo_setup=_case(4, 4, "zigzag"),
+    forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
+)

@@ -1,0 +1,151 @@
+"""ulysses_attention(q, k, v) -> Tensor: causal attention of many heads; an all-to-all turns split tokens into split heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+
+WIDTH = 2  # of a head
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    heads = setup.option("heads_a_rank", 1) * setup.ranks
+    shape = (setup.size, heads, WIDTH)
+    return [
+        tuple(View.of(draw(setup, rng.of_rank(rank), *shape), setup.layout) for _ in range(3))
+        for rank in range(setup.ranks)
+    ]
+
+
+def _atol(kind: torch.dtype) -> float:
+    return {torch.float64: 1e-10, torch.bfloat16: 1.5e-1, torch.float16: 3e-2}.get(kind, 2e-4)
+
+
+def _oracle(
+    setup: Setup,
+    args: Sequence[Args],
+    causal: bool = True,
+    tokens: Callable[[list[torch.Tensor]], torch.Tensor] = torch.cat,
+    scale: float = 1 / math.sqrt(WIDTH),
+) -> list[Expected]:
+    """Attention of every head over the whole sequence, cut back into the ranks' tokens."""
+    kind, n = args[0][0].base.dtype, setup.size
+    q, k, v = (tokens([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
+    scores = q @ k.transpose(1, 2) * scale
+    if causal:
+        later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    whole = (torch.softmax(scores, -1) @ v).transpose(0, 1).to(kind)
+    return [Expected(whole[r * n : (r + 1) * n].contiguous(), {}, _atol(kind)) for r in range(setup.ranks)]
+
+
+def _own_tokens(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank attends to its own tokens only."""
+    return [_oracle(Setup(1, setup.size), [own])[0] for own in args]
+
+
+def _moved_heads(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The result with the heads of another rank in each place."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        share = setup.option("heads_a_rank", 1)
+        return [Expected(e.returns.roll(step * share, 1), {}, e.atol) for e in _oracle(setup, args)]
+
+    return oracle
+
+
+def _interleaved(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The heads put together in the wrong order: head i of each rank side by side."""
+    share, p = setup.option("heads_a_rank", 1), setup.ranks
+    order = [r * share + i for i in range(share) for r in range(p)]
+    return [Expected(e.returns[:, order].contiguous(), {}, e.atol) for e in _oracle(setup, args)]
+
+
+def _four_small(run: Run) -> str | None:
+    """Queries, keys, values and results: each rank sends (p-1)/p of each, and no more."""
+    p, nbytes = run.ranks, rules.nbytes_of(run)
+    enough = 4 * nbytes * (p - 1) // p
+    for call in range(run.setup.times):
+        for rank, row in enumerate(rules.between(run, call)):
+            sent = sum(n for peer, n in enumerate(row) if peer != rank)
+            if sent > enough:
+                worst = max((e for e in run.collectives if e.rank == rank), key=lambda e: e.nbytes)
+                return About(
+                    f"rank {rank} sends {sent} bytes{run.at(worst.line)}, but queries, keys, values and results need only "
+                    f"4 (p-1)/p n = {enough}: each rank needs its own heads of the others' tokens, no more",
+                    worst,
+                )
+    return None
+
+
+def _needed(run: Run, call: int, rank: int) -> int:
+    return 4 * rules.nbytes_of(run, call, rank) * (run.ranks - 1) // run.ranks
+
+
+def _case(ranks: int, size: int, heads: int = 1, **more: object) -> Setup:
+    return Setup(ranks, size, **more).with_options(heads_a_rank=heads)  # type: ignore[arg-type]
+
+
+EXERCISE = Exercise(
+    name="ulysses_attention",
+    promise="returns causal attention of this rank's tokens over the whole sequence, in every head",
+    groups=(
+        Group("right attention", 3, (_case(2, 3), _case(3, 2), _case(4, 2))),
+        Group("several heads a rank", 3, (_case(2, 3, 2), _case(3, 2, 3))),
+        Group("any rank count", 1, (_case(1, 4, 2), _case(5, 2), _case(8, 1))),
+        Group("many ranks", 2, (_case(9, 1).with_choices(ranks=(9, 11), heads_a_rank=(1, 2)),)),
+        Group("any size", 1, (_case(3, 1, 2), _case(2, 7))),
+        Group(
+            "any dtype and layout",
+            1,
+            (
+                _case(3, 2, 2, dtype="float64", values="random"),
+                _case(2, 4, dtype="bfloat16", values="random"),
+                _case(3, 2, 2, layout="strided"),
+                _case(2, 3, 2, layout="transposed"),
+            ),
+        ),
+        Group("any circumstances", 1, (_case(3, 2, 2, times=2), _case(3, 2, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=frozenset({"all_to_all", "all_to_all_single"}),
+    rules=(
+        Rule("4 (p-1)/p of the bytes", 6, lambda run: rules.no_messages(run) or _four_small(run)),
+        rules.carried(_needed, _needed),
+    ),
+    mistakes=(
+        Mistake(
+            "every token sees all tokens: it must see only those that are not behind it",
+            lambda s, a: _oracle(s, a, False),
+        ),
+        Mistake(
+            "attention over this rank's own tokens only: the keys of the other ranks are missing",
+            _own_tokens,
+            lambda run: not run.collectives,
+        ),
+        Mistake("the scores are not divided by the root of the head's width", lambda s, a: _oracle(s, a, scale=1.0)),
+        Mistake(
+            "the heads come back in the wrong places: rank r computed the r-th share of the heads", _moved_heads(1)
+        ),
+        Mistake(
+            "the heads come back in the wrong places: rank r computed the r-th share of the heads", _moved_heads(-1)
+        ),
+        Mistake(
+            "the heads come back in the wrong order: a rank's heads lie side by side, not one of each rank in turn",
+            _interleaved,
+        ),
+    ),
+    unit="token a rank",
+    collective="all_to_all",
+    chunking="none",
+    demo_setup=_case(4, 2),
+    forbidden_advice="all_to_all or all_to_all_single is all that it needs: tokens of all heads become all tokens of some heads, and back.",
+)

@@ -6,66 +6,87 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
 from allranks import RanksError, World, WorldError
 from allranks.engines import strangers
-from allranks.world.cluster import Engines
+from allranks.world.cluster import Engines, NotMetError
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user"),
 ]
 
-# connects to every port of loopback that the account `uid` opens from now on, and says gloo's first word (the number of the pair)
+# connects to each port of loopback that it is told, and says gloo's first word (the number of the pair)
 INTRUDER = """
-import os, socket, struct, sys, time
-uid, end = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
-held, met = [], set()
-def listening():
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in open(path).read().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and int(words[7]) == uid:
-                yield int(words[1].rpartition(":")[2], 16)
-met.update(listening())
+import socket, struct, sys
+held = []
 print("ready", flush=True)
-while time.monotonic() < end:
-    for port in set(listening()) - met:
-        met.add(port)
-        for number in range(4):
-            s = socket.socket()
-            s.settimeout(1)
-            try:
-                s.connect(("127.0.0.1", port))
-                s.sendall(struct.pack("=q", number))
-                held.append(s)
-            except OSError:
-                pass
+for line in sys.stdin:
+    for number in range(4):
+        s = socket.socket()
+        s.settimeout(1)
+        try:
+            s.connect(("127.0.0.1", int(line)))
+            s.sendall(struct.pack("=q", number))
+            held.append(s)
+        except OSError:
+            pass
 """
 
 
+def listening() -> set[int]:
+    """The ports that this process and its children listen on: worlds of other tests, which run beside it, stay in peace."""
+    pids = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
+    ours = frozenset().union(*map(strangers.sockets, pids))
+    lines = [line for path in strangers._TABLES for line in Path(path).read_text().splitlines()[1:]]
+    return {
+        int(words[1].rpartition(":")[2], 16)
+        for words in map(str.split, lines)
+        if words[3] == "0A" and int(words[9]) in ours
+    }
+
+
 @contextmanager
-def intruder(seconds: float):
-    """A process of the user nobody that runs INTRUDER."""
+def intruder():
+    """A process of the user nobody that runs INTRUDER on every port that this test opens from now on."""
     nobody = pwd.getpwnam("nobody")
     process = subprocess.Popen(
-        ["/usr/bin/python3", "-c", INTRUDER, str(os.getuid()), str(seconds)],
+        ["/usr/bin/python3", "-c", INTRUDER],
         user=nobody.pw_uid,
         group=nobody.pw_gid,
         extra_groups=[],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd="/",
     )
+    met, over = listening(), threading.Event()
+
+    def tell():
+        while not over.is_set():
+            for port in listening() - met:
+                met.add(port)
+                with suppress(OSError):  # it has been killed
+                    process.stdin.write(f"{port}\n")
+                    process.stdin.flush()
+
+    teller = threading.Thread(target=tell)
     try:
         assert process.stdout.readline() == "ready\n"
+        teller.start()
         yield process
     finally:
+        over.set()
+        if teller.ident:
+            teller.join()
         process.send_signal(signal.SIGKILL)
         process.wait()
 
@@ -107,7 +128,7 @@ def test_ranks_whose_place_was_taken_are_started_anew(monkeypatch):
     monkeypatch.setattr(Engines, "_start", counted)
     for _ in range(10):  # on a busy machine the intruder may come too late
         starts.clear()
-        with intruder(600) as other, World(ranks=3) as world:
+        with intruder() as other, World(ranks=3) as world:
             assert world.run(dist.get_world_size) == [3, 3, 3]
             if len(starts) == 2:
                 assert "The account nobody" in world._ready and "started anew" in world._ready
@@ -124,6 +145,27 @@ def test_who_takes_places_for_ever_is_named(monkeypatch):
         World(ranks=2)
 
 
+@pytest.mark.parametrize(("times", "words"), [(1, "started anew"), (9, "could not join the gloo group")])
+def test_a_connection_that_breaks_while_ranks_meet_is_made_anew(monkeypatch, times, words):
+    """Who knocks at a port and goes away can't be named any more; a start that it broke must not be the learner's."""
+    join, left = Engines._join, list(range(times))
+
+    def breaking(self, deadline):
+        if left:
+            left.pop()
+            raise NotMetError("Rank 1 could not join the gloo group: Read error: Connection reset by peer.")
+        return join(self, deadline)
+
+    monkeypatch.setattr(Engines, "_join", breaking)
+    if times > 3:
+        with pytest.raises(WorldError, match=words):
+            World(ranks=2)
+    else:
+        with World(ranks=2) as world:
+            assert world.run(dist.get_world_size) == [2, 2]
+            assert words in world._ready
+
+
 def test_a_later_group_is_looked_at_too():
     def grouped(meets):
         if meets and dist.get_rank() == 1:
@@ -134,7 +176,7 @@ def test_a_later_group_is_looked_at_too():
     kept: list = []
     with World(ranks=2) as world:
         assert world.run(grouped, False) == [2, 2]
-        with intruder(600), pytest.raises(RanksError, match="The account nobody of this machine"):
+        with intruder(), pytest.raises(RanksError, match="The account nobody of this machine"):
             world.run(grouped, True)
 
 
@@ -149,7 +191,7 @@ def test_nobody_is_in_a_world_that_has_started():
         return total.item()
 
     anew = 0
-    with intruder(600):
+    with intruder():
         for _ in range(10):
             began = time.monotonic()
             try:

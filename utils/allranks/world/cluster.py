@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import queue
+import re
 import shutil
 import sys
 import threading
@@ -29,6 +30,9 @@ from allranks.errors import CourseError
 START_TIMEOUT_S = 90.0
 STALL_S = 0.5
 STARTS = 3  # how often ranks are started before other accounts that take a rank's place are too many
+BROKEN = re.compile(
+    r"Connection (reset|refused|closed)|Broken pipe|Socket closed", re.I
+)  # what gloo says of a peer that left
 LOOK_S = 0.2  # between two looks at who is connected, while ranks meet
 LEAVE_S = 20.0  # how long ranks that were ended may hold a GPU
 KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else the controller keeps everything that was sent, up to 1 GiB
@@ -37,6 +41,10 @@ _numbers = itertools.count()
 
 class WorldError(CourseError):
     """The world can't be started or used; the message says what to do."""
+
+
+class NotMetError(WorldError):
+    """A rank could not join the group of all."""
 
 
 class Engines:
@@ -109,7 +117,7 @@ class Engines:
         return WorldError(f"{error} {log}") if log else error
 
     def _start_alone(self, progress: Callable[[str], None]) -> None:
-        """Starts everything; anew if another account took a rank's place, which `notes` says then."""
+        """Starts everything; anew if another account took a rank's place or a connection broke, which `notes` says then."""
         for left in reversed(range(STARTS)):
             try:
                 self._start(progress)
@@ -121,7 +129,13 @@ class Engines:
                         f"{error} It happened {STARTS} times, so the ranks were not started. Tell who administers this machine."
                     ) from None
                 self.notes.append(f"{error} So the ranks were started anew.")
-                progress(self.notes[-1])
+            except NotMetError as error:
+                self._stop()
+                # who knocks at a port of gloo and leaves again breaks the start of all, and can't be named any more
+                if not left or self.placement.backend != "gloo" or BROKEN.search(str(error)) is None:
+                    raise
+                self.notes.append("A connection between the ranks broke while they met. So they were started anew.")
+            progress(self.notes[-1])
 
     def _start(self, progress: Callable[[str], None]) -> None:
         ranks, deadline = self.placement.ranks, time.monotonic() + START_TIMEOUT_S
@@ -255,8 +269,8 @@ class Engines:
             words = getattr(error, "evalue", None) or str(error)
             if getattr(error, "ename", None) == strangers.StrangerError.__name__:
                 raise strangers.StrangerError(words) from None
-            raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
-        raise WorldError(f"Rank {rank} could not join the {self.placement.backend} group.")
+            raise NotMetError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
+        raise NotMetError(f"Rank {rank} could not join the {self.placement.backend} group.")
 
     def _expect_alive(self, deadline: float, verb: str) -> None:
         if self._cancelled:

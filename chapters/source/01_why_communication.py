@@ -337,7 +337,7 @@ figure
 # range longer. That is why a library has several algorithms.
 #
 # The model splits the work into as many parts as you like. Data parallelism can't: a sample is its smallest part. $2^{21}$ tokens are 1024 sequences
-# of 2048, so from 1025 GPUs on, other kinds of parallelism must split a sequence, a layer or the model ([Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)).
+# of 2048, so from 1025 GPUs on, other kinds of parallelism must split a sequence, a layer or the model ([Tensor parallel](17_tensor_parallel.ipynb), [Pipelines](24_pipelines.ipynb)).
 
 # %% [markdown] name="model_size"
 # ### A larger model?

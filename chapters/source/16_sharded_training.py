@@ -619,7 +619,7 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 #
 # **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb).
 #
-# **Next question:** even sharded, every rank *computes* with the whole layer. What if one layer is too large for one GPU? [Tensor and pipeline parallelism](17_tensor_and_pipeline_parallel.ipynb).
+# **Next question:** even sharded, every rank *computes* with the whole layer. What if one layer is too large for one GPU? [Tensor parallel](17_tensor_parallel.ipynb).
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, SC 2020, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP: experiences on scaling fully sharded data parallel*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·

@@ -1,28 +1,26 @@
 # %% [markdown] name="title"
-# # Tensor and pipeline parallel
+# # Tensor parallel
 #
-# **A transformer of 96 layers and width 12,288 does not fit on one GPU. You can give every GPU an eighth of *each* layer, or 12 whole layers. Which
-# of the two sends more bytes, and in which do GPUs wait more?**
+# **A transformer of 96 layers and width 12,288 does not fit on one GPU. You give each of eight GPUs an eighth of *every* layer. How often must they
+# talk in one layer, how many bytes do they send, and which links can carry that?**
 #
-# 50 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
+# 60 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
 #
 # {{picture}}
 #
-# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number.
+# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number. This chapter is the left one, [Pipelines](24_pipelines.ipynb) the right one.
 
 # %% name="start_world"
-import time
-
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, pipelines, predict, predictions, schedules, wire, workload
+from allranks import Player, World, check, predict, predictions, schedules, workload
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# A layer of width $h$ has about $12h^2$ weights. Section 6 has the answer.
+# A layer of width $h$ has about $12h^2$ weights. Section 5 has the answer.
 
 # %% name="question"
 parameters = 96 * 12 * 12_288**2
@@ -35,10 +33,7 @@ tensor_guess = predict(
     log=True,
     title="GB sent with layers cut",
 )
-pipeline_guess = predict(
-    "And with 12 whole layers on each?", low=0.01, high=1000, unit="GB", log=True, title="GB sent with whole layers"
-)
-display(tensor_guess, pipeline_guess)
+tensor_guess
 
 # %% [markdown] name="cut"
 # ## 1. Two ways to split a product
@@ -358,6 +353,15 @@ for name, bytes_per_s in links.items():
     step = workload.tensor_parallel(96, 1, 2048, 12_288, workload.Cluster(8, bytes_per_s, 5e-6))
     share = step.seconds / (step.seconds + compute_s)
     print(f"{name:8} computing {compute_s:.2f} s, {step.calls} all-reduces {step.seconds:.2f} s: {share:.0%}")
+print(f"a GPU sends {step.bytes_sent / 1e9:.2f} GB")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell
+tensor_guess.reveal(
+    step.bytes_sent / 1e9,
+    usual="less than 1 GB",
+    why="the activations of one sequence are only 50 MB. But they are all-reduced four times in each of 96 layers.",
+)
 
 # %% [markdown] name="share_explained"
 # Data parallelism can hide its all-reduce behind the whole backward pass. Here the next product *needs* the result, so most of these bytes are on the critical path, in every layer. **That is why tensor
@@ -367,274 +371,8 @@ for name, bytes_per_s in links.items():
 # (A part can be hidden. In backward the input's gradient can be sent while the weight's is computed, as in Megatron-LM; newer kernels cut a product
 # in pieces and send each while they compute the next.)
 
-# %% [markdown] name="pipeline"
-# ## 6. Whole layers: the pipeline
-#
-# Now rank $r$ keeps some layers whole, a **stage**, receives activations from rank $r-1$ and sends its own to rank $r+1$; in backward, gradients go
-# the other way. First the answer to the opening question.
-
-# %% name="answer"
-cluster = workload.Cluster(8, links["NVLink"], 5e-6)
-tensor = workload.tensor_parallel(96, 1, 2048, 12_288, cluster)
-pipeline = workload.pipeline_parallel(1, 1, 2048, 12_288, cluster)
-for what, price in (("layers cut", tensor), ("12 whole", pipeline)):
-    print(f"{what}: {price.bytes_sent / 1e9:.2f} GB in {price.calls} calls")
-
-# %% name="reveal_answer" jupyter={"source_hidden": true}
-# the answer: run this cell
-display(
-    tensor_guess.reveal(
-        tensor.bytes_sent / 1e9,
-        usual="less than 1 GB",
-        why="the activations of one sequence are only 50 MB. But they are all-reduced four times in each of 96 layers.",
-    ),
-    pipeline_guess.reveal(
-        pipeline.bytes_sent / 1e9,
-        usual="as much as with layers cut",
-        why="the same activations must get from layer to layer. But eleven of twelve layers have their neighbour on the same GPU, and a stage sends its activations once.",
-    ),
-)
-
-# %% [markdown] name="stage_intro"
-# So why do people split layers at all? Watch when the ranks *work*. The layers below are real; a sleep replaces a GPU's computing time (20 ms
-# forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what backward needs. Between two pieces of work a rank sends what
-# it has made and receives what it needs next, both in one batch, so that it doesn't matter who is first.
-
-
-# %% name="stage"
-class Stage:
-    def __init__(self):
-        self.rank, self.p, self.kept, self.log = dist.get_rank(), dist.get_world_size(), {}, []
-        torch.manual_seed(self.rank)
-        self.layer = torch.nn.Linear(16, 16)
-
-    def peer(self, what, way):
-        """The rank from which the input of this work comes (way -1), or to which its output goes (1)."""
-        other = self.rank + way if what == "F" else self.rank - way
-        return other if 0 <= other < self.p else None
-
-    def work(self, what, i):
-        start = time.monotonic()
-        time.sleep({"F": 0.02, "B": 0.04}[what])
-        self.log.append((what, i, start, time.monotonic(), len(self.kept)))
-
-
-# %% name="forward_backward"
-def forward(stage, i, x):
-    x.requires_grad_()
-    stage.kept[i] = x, torch.tanh(stage.layer(x))
-    stage.work("F", i)
-    return stage.kept[i][1].detach()
-
-
-def backward(stage, i, gradient):
-    x, y = stage.kept[i]
-    stage.work("B", i)
-    y.backward(gradient)
-    del stage.kept[i]
-    return x.grad
-
-
-def in_one_batch(made, to, needed, source):  # a peer is None if there is nothing to send or to receive
-    calls = [dist.P2POp(dist.isend, made, to)] if to is not None else []
-    if source is not None:
-        calls.append(dist.P2POp(dist.irecv, needed, source))
-    for work in dist.batch_isend_irecv(calls) if calls else []:
-        work.wait()
-    if source is not None:
-        needed[0, 0].item()  # on a GPU, waits until it is here
-
-
-# %% [markdown] name="orders_intro"
-# A list gives the order of a rank's work. **GPipe**: all $m$ micro-batches forward, then all backward. A batch in one piece is GPipe with $m = 1$.
-
-
-# %% name="gpipe"
-def gpipe(rank, p, m):
-    return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
-
-
-def pipelined(order, m, exchange=in_one_batch):
-    stage, made, to = Stage(), None, None
-    torch.manual_seed(100)
-    batch = torch.randn(m, 8, 16)
-    peers = [r for r in (stage.rank - 1, stage.rank + 1) if 0 <= r < stage.p]
-    hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
-    for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
-        work.wait()
-    dist.barrier()
-    for what, i in order(stage.rank, stage.p, m):
-        # the loss is the sum of the last stage's outputs, so that its gradient is 1
-        needed = batch[i].clone() if what == "F" else torch.ones(8, 16)
-        exchange(made, to, needed, stage.peer(what, -1))
-        made = forward(stage, i, needed) if what == "F" else backward(stage, i, needed)
-        to = stage.peer(what, 1)
-    exchange(made, to, None, None)
-    return stage.log, stage.layer.weight.grad
-
-
-# %% [markdown] name="guess_bubble_intro"
-# Of all ranks' time, what percentage is *not* work, with $m = 1$ and with $m = 8$?
-
-
-# %% name="bubbles"
-def idle(logs):
-    flat = [entry for log in logs for entry in log]
-    span = max(end for *_, end, _ in flat) - min(start for _, _, start, _, _ in flat)
-    return 1 - sum(end - start for _, _, start, end, _ in flat) / (len(logs) * span)
-
-
-p = world.ranks
-for m in (1, 2, 4, 8):
-    logs = [log for log, _ in world.run(pipelined, gpipe, m)]
-    print(f"m = {m}: idle {idle(logs):.0%}, formula {(p - 1) / (m + p - 1):.0%}")
-
-# %% [markdown] name="bubble_explained"
-# **The bubble.** The last stage can't begin before its first micro-batch has passed the $p-1$ others; at the end it waits for the gradients to pass back through them. In units of one micro-batch (forward
-# and backward) the whole takes $m + p - 1$, of which each rank works $m$:
-#
-# $$\text{idle} = \frac{p-1}{m+p-1}$$
-#
-# (Some papers give $\frac{p-1}{m}$: the bubble divided by the *ideal* time. Always say which one you mean.) If you measured more, the rest is messages and your machine.
-#
-# Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates.
-
-# %% name="guess_1f1b"
-guess = predict(
-    "1F1B instead of GPipe, with the same micro-batches: what does that change?",
-    choices=["the bubble shrinks", "less is kept for backward", "both"],
-    title="1F1B instead of GPipe",
-)
-guess
-
-
-# %% name="one_f_one_b"
-def one_f_one_b(rank, p, m):
-    ahead = min(p - 1 - rank, m)
-    order = [("F", i) for i in range(ahead)]
-    for i in range(m - ahead):
-        order += [("F", ahead + i), ("B", i)]
-    return order + [("B", i) for i in range(m - ahead, m)]
-
-
-runs = {order.__name__: world.run(pipelined, order, 8) for order in (gpipe, one_f_one_b)}
-for name, ranks in runs.items():
-    logs = [log for log, _ in ranks]
-    print(f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}")
-
-# %% name="figure"
-names = ("gpipe", "1f1b", "zb-h1")
-pipelines.picture(*(pipelines.timeline(pipelines.orders(name, p, 8)) for name in names))
-
-# %% name="reveal_1f1b" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "less is kept for backward",
-    usual="the bubble shrinks",
-    why="ranks alternate instead of waiting. But the first micro-batch must still pass all stages, and its gradient must come back: the bubble stays, the memory shrinks.",
-)
-
-# %% [markdown] name="figure_explained"
-# The figure is computed, for forward passes that take 1 and backward passes that take 2. Compare its share of idle time with what you measured. The empty area is
-# the bubble, and GPipe and 1F1B have the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
-# for any $m$. This is the advantage: memory no longer limits $m$.
-#
-# Two ways make the bubble smaller. Give each rank several short stages: *interleaved* schedules have $v$ times less idle time for $v$ times the messages. Or
-# look into backward: it makes the gradient of the *input*, for which the rank before waits, and the gradient of the *weights*, for which nobody waits.
-# **ZB-H1** runs the second later, where the rank would be idle. If all three parts take 1, a third of the bubble is left; but a rank keeps a micro-batch until its
-# weights' gradient is made, so every rank keeps up to $p$. `pipelines.orders` has all these, and [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) asks you for one.
-#
-# Are the gradients right?
-
-
-# %% name="pipeline_check"
-def alone(p, m):
-    layers = []
-    for rank in range(p):
-        torch.manual_seed(rank)
-        layers.append(torch.nn.Linear(16, 16))
-    torch.manual_seed(100)
-    x = torch.randn(m, 8, 16)
-    for layer in layers:
-        x = torch.tanh(layer(x))
-    x.sum().backward()
-    return [layer.weight.grad for layer in layers]
-
-
-right = world.run(alone, p, 8)[0]
-for name, ranks in runs.items():
-    error = max(((g - r).norm() / r.norm()).item() for (_, g), r in zip(ranks, right, strict=True))
-    print(f"{name:12} off by {error:.0e}")
-
-# %% [markdown] name="deadlock"
-# ### Which order works with blocking sends?
-#
-# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver.
-
-# %% name="guess_deadlock"
-guess = predict(
-    "First `send`, then `recv`, and `send` waits for its receiver. Which of the two orders ends?",
-    choices=["both", "only GPipe", "only 1F1B", "neither"],
-    title="With blocking sends",
-)
-guess
-
-
-# %% name="blocking_gpipe"
-def one_by_one(made, to, needed, source):
-    if to is not None:
-        dist.send(made, to)
-    if source is not None:
-        dist.recv(needed, source)
-
-
-len(world.run(pipelined, gpipe, 8, one_by_one))
-
-# %% tags=["raises-exception", "not-on-nccl"] name="blocking_1f1b"
-world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
-
-# %% name="reveal_deadlock" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "only GPipe",
-    usual="both",
-    why="both orders are right, and each stage only talks to its neighbours. But in 1F1B one rank sends an activation forward while the next sends a gradient back, and each waits for the other.",
-)
-
-# %% name="wire_deadlock"
-wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlock
-
-# %% [markdown] name="deadlock_explained"
-# In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
-# $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: NCCL keeps 512 bytes in a buffer until the receiver comes, so no rank
-# waits. Real activations have megabytes and may not fit: then it hangs. The wire, where each send waits for its receiver, shows the
-# deadlock at any size. `isend` does not help on NCCL, where a rank's single messages queue one behind the other; the send and the receive must be one
-# batch, as above (Megatron-LM's `send_forward_recv_backward`). `torch.distributed.pipelining` has these schedules ready made.
-
-# %% [markdown] name="axes"
-# ## 7. All three at once
-#
-# Large runs use all three: 512 GPUs as 8 (tensor) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches.
-# Which of them sends most for each GPU and step?
-
-# %% name="axes_table"
-print(f"{'':10}{'calls':>7}{'GB sent':>9}{'s on NVLink':>13}{'s on network':>14}")
-prices = {}
-for bytes_per_s in links.values():
-    c = workload.Cluster(8, bytes_per_s, 5e-6)
-    prices.setdefault("tensor", []).append(workload.tensor_parallel(12, 1, 2048, 12_288, c).times(32))
-    prices.setdefault("pipeline", []).append(workload.pipeline_parallel(32, 1, 2048, 12_288, c))
-    prices.setdefault("data", []).append(workload.ddp(parameters / 64, c))
-for what, (nvlink, network) in prices.items():
-    print(f"{what:10}{nvlink.calls:7}{nvlink.bytes_sent / 1e9:9.1f}{nvlink.seconds:13.2f}{network.seconds:14.2f}")
-print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
-
-# %% [markdown] name="axes_explained"
-# So **tensor** parallelism is innermost, on the fastest links, because it sends most and little of it can be hidden. **Data** parallelism can hide
-# behind backward, and sends once a step, for any number of micro-batches. **Pipeline** parallelism sends little, only between neighbours, and is best
-# between nodes; it costs idle time (the bubble), not bytes.
-#
-# ## 8. Check yourself
+# %% [markdown] name="quiz"
+# ## 6. Check yourself
 #
 # <details><summary>1. Each rank drops out different units of the <i>hidden</i> layer between A and B. Is that a bug? And after g?</summary>
 #
@@ -642,23 +380,18 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # become different. (With sequence parallelism they hold different tokens again.)
 # </details>
 #
-# <details><summary>2. p = 4 stages: how many micro-batches for less than 10 % idle?</summary>
-#
-# $3/(m+3) < 0.1$, so $m > 27$: 28.
-# </details>
-#
-# <details><summary>3. Gradient clipping needs the norm of all gradients. You add the squares over the tensor-parallel ranks. How often is each parameter counted?</summary>
+# <details><summary>2. Gradient clipping needs the norm of all gradients. You add the squares over the tensor-parallel ranks. How often is each parameter counted?</summary>
 #
 # The shards of A and B once, as they should be; layer norms and the second bias are on every rank, so $p$ times. Count those on one rank only.
 # </details>
 #
-# <details><summary>4. The same model generates text on the 8 GPUs, one token at a time. What limits its tensor parallelism now?</summary>
+# <details><summary>3. The same model generates text on the 8 GPUs, one token at a time. What limits its tensor parallelism now?</summary>
 #
 # There are two all-reduces a layer, of $2h = 24.6$ kB: very few bytes. But $2 \cdot 96 \cdot 14$ messages one after the other, at 5 µs, are 13 ms for
 # each token. The latency is the limit, so libraries use other algorithms here.
 # </details>
 #
-# <details><summary>5. Is it true that tensor parallelism all-reduces after each parallel product?</summary>
+# <details><summary>4. Is it true that tensor parallelism all-reduces after each parallel product?</summary>
 #
 # No: after each pair of a column-parallel and a row-parallel product. A layer has two all-reduces forward and two backward.
 # </details>
@@ -668,25 +401,19 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 #
 # If a pair of products is split by columns, then by rows, it needs one all-reduce forward and, for its input, one backward. Sequence parallelism
 # replaces each by a reduce-scatter and an all-gather, and saves memory with the same bytes. These bytes are activations, in every layer, and the next
-# product waits for them. A pipeline sends far less but has a bubble of $\frac{p-1}{m+p-1}$, and 1F1B limits what each rank keeps. **Tensor
-# parallelism costs bytes, the pipeline costs waiting.**
+# product waits for them. **So tensor parallelism belongs where links are fast.**
 #
 # **Now you:** the last layer is split too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss
-# over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves, and for the order of
-# a pipeline.
+# over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
 #
-# **Next question:** a library carries out all these calls. Which library, and what does it promise? [Libraries](18_libraries.ipynb)
+# **Next question:** what if each GPU keeps whole layers instead? [Pipelines](24_pipelines.ipynb). And a library carries out all these calls: which
+# one, and what does it promise? [Libraries](18_libraries.ipynb)
 #
 # **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
-# D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (interleaving, the bubble) ·
-# A. Harlap et al., *PipeDream*, [arXiv:1806.03377](https://arxiv.org/abs/1806.03377) (1F1B) ·
-# D. Narayanan et al., *Memory-efficient pipeline-parallel DNN training*, [arXiv:2006.09503](https://arxiv.org/abs/2006.09503) (1F1B with a flush, as here) ·
+# D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (which axis on which links) ·
 # V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) (sequence parallelism) ·
-# Y. Huang et al., *GPipe*, [arXiv:1811.06965](https://arxiv.org/abs/1811.06965) ·
-# P. Qi et al., *Zero bubble pipeline parallelism*, [arXiv:2401.10241](https://arxiv.org/abs/2401.10241) (ZB-H1) ·
 # [NVIDIA, Megatron-LM, tensor_parallel/layers.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/layers.py) (what it overlaps and gathers again) ·
-# [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) ·
-# [PyTorch, pipeline parallelism](https://docs.pytorch.org/docs/stable/distributed.pipelining.html)
+# [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html)
 
 # %% name="what_you_knew"
 predictions()

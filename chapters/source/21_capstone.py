@@ -4,7 +4,7 @@
 # **The same small transformer trains on the same ranks in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
 # (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
+# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -192,8 +192,8 @@ def zero(model):
 # %% [markdown] name="tensor_intro"
 # **Tensor parallel.** Every rank sees the whole batch and has a part of each matrix: some heads, some columns of the perceptron. The results of the
 # parts must be *added* before they are used: `leave` does this. `enter` does the opposite: forward every rank already has $x$, so there is nothing to
-# do; backward each rank has only its own part's gradient of $x$, and these gradients are added. (They are $g$ and $f$ of [Tensor and pipeline
-# parallel](17_tensor_and_pipeline_parallel.ipynb).)
+# do; backward each rank has only its own part's gradient of $x$, and these gradients are added. (They are $g$ and $f$ of [Tensor
+# parallel](17_tensor_parallel.ipynb).)
 
 
 # %% name="enter_leave"

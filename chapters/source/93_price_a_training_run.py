@@ -4,7 +4,7 @@
 # **65 billion parameters, 64 H100s with 80 GB each, 4 million tokens a step. Which ways to split the model fit into the memory, and
 # which of those spends the least time on communication?**
 #
-# 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
+# 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb), [Pipelines](24_pipelines.ipynb)
 #
 # {{picture}}
 #

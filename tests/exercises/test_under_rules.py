@@ -38,9 +38,16 @@ UNBATCHED = {
     "ring_all_reduce/own_chunk_last",
     "ring_all_reduce/padded",
     "ring_all_reduce/registry",
+    "ring_attention/gathered_round_the_ring",
+    "ring_attention/log_sum_exp",
+    "ring_attention/row_by_row",
     "ring_reduce_scatter/isend_recv",
     "ring_reduce_scatter/travelling_sum",
     "ring_shift/isend_recv",
+    "run_pipeline/sends_wait_at_the_end",
+    "run_pipeline/with_autograd",
+    "to_zigzag/even_then_odd",
+    "to_zigzag/receives_first",
 }
 
 

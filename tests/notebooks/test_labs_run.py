@@ -74,8 +74,6 @@ SHOWN = {
         "columns_alone": ["columns and relu, largest difference: 0.0", "rows, largest difference: 0.0"],
         "try_linear": ["the same as alone: True", "rank 0: [('all_reduce', 48)]"],
         "bytes": ["   29.4 MB  column, then row", "  146.8 MB  row, then row"],
-        "gpipe_picture": ["GPipe: 33 long, 27% idle, keeps at most 8, 8, 8, 8"],
-        "try_order": ["mine: 33 long, 27% idle, keeps at most 4, 3, 2, 1"],
     },
     "lab10_debugging": {
         "run_mean_loss": ["[tensor([1.8333]), tensor([1.8333]), tensor([1.8333]), tensor([0.5455])]"],
@@ -86,6 +84,12 @@ SHOWN = {
             "mean_loss: nothing to report",
         ],
         "run_repaired": ["rank 1: {'mirror': 20.0, 'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"],
+    },
+    "lab14_pipelines": {
+        "gpipe_picture": ["GPipe: 33 long, 27% idle, keeps at most 8, 8, 8, 8"],
+        "try_order": ["mine: 33 long, 27% idle, keeps at most 4, 3, 2, 1"],
+        "try_zero": ["mine: 27 long, 11% idle, keeps at most 4, 4, 4, 4"],
+        "try_run": ["the same as alone: True", "messages of each rank: [8, 16, 16, 8]"],
     },
     "lab13_context_parallel": {
         "zigzag_places": ["rank 1: [2, 3, 12, 13]"],

@@ -70,9 +70,7 @@ def test_figures_in_pictures_are_those_of_the_chapters():
     """Chapter 15 asks about 136 ms, chapter 16 about 80 GB that are full, chapter 17 about 12 layers of 96."""
     assert "136 ms" in scenes.one_after_the_other()[2] and "136 ms" in first_cell("15_overlap_and_bucketing")
     assert "the same 80 GB" in scenes.eight_copies()[2]
-    assert "12 whole layers" in scenes.two_cuts()[2] and "12 whole layers" in first_cell(
-        "17_tensor_and_pipeline_parallel"
-    )
+    assert "12 whole layers" in scenes.two_cuts()[2] and "12 whole layers" in first_cell("17_tensor_parallel")
     sends = cost.price("all_reduce", "ring", 256, 14 * 10**9, 5e-6, 1 / 50e9)
     assert f"{float(sends):.2f} s in which" in scenes.one_step()[2]
     assert "1,043 GB" in scenes_programs.training_run()[2], "65.2 billion parameters of 16 bytes"

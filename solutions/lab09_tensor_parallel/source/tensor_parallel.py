@@ -1,16 +1,15 @@
 # %% [markdown] name="title"
-# # Lab 9: tensor and pipeline parallel
+# # Lab 9: tensor parallel
 #
 # **Two matrices are too large for one GPU. Split them so that each of $p$ GPUs does a $p$-th of the work, and the GPUs communicate only once. How
-# do you split the first matrix, and how the second? And if each GPU has whole layers, in which order does it work, so that it waits little and keeps little?**
+# do you split the first matrix, and how the second?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
 # | `column_row_linear` | medium | 30 | 6 |
-# | `pipeline_order` | medium | 40 | 6 |
 # | one answer in words | medium | 15 | 2 |
 #
-# CPU ok. The chapter *Tensor and pipeline parallel* has the pictures; in this notebook you write the code.
+# CPU ok. The chapter *Tensor parallel* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** `column_row_linear` is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
@@ -24,7 +23,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import World, check, pipelines
+from allranks import World, check
 
 # %% [markdown] name="live"
 # ## A world to try things in
@@ -144,55 +143,6 @@ for way, numbers in ways.items():
 # the sum over the ranks of (G B_r^T where x A_r > 0) A_r^T: one all_reduce, the reverse of the forward pass, which copies x and sums the result. (1 point for A_r and B_r
 # alone, 1 for the all_reduce of the gradient of x, with the reason that x was used by all.)
 
-# %% [markdown] name="pipeline"
-# ## 3. The order of a pipeline
-#
-# Now each of $p$ ranks has one *stage*, some whole layers, and a batch passes the stages in $m$ micro-batches. `F3` is the forward pass of micro-batch 3
-# on a rank, `B3` its backward pass, which takes twice as long. A rank keeps what `F3` computed until `B3` is over. The simplest order is
-# GPipe: all forward passes, then all backward passes. **Before you run the cell:** how many activations does rank 0 keep at most?
-
-# %% name="gpipe_picture"
-gpipe = pipelines.timeline(pipelines.orders("gpipe", ranks=4, micro_batches=8))
-print(gpipe)
-pipelines.picture(gpipe)
-
-# %% [markdown] name="pipeline_task"
-# Return the actions of one rank, in their order, as a list of texts such as `["F0", "B0"]`. Every rank calls the function, with its own `rank`; $m \geq p$.
-#
-# - Each micro-batch passes forward once and backward once on each rank.
-# - The ranks' lists together must not deadlock. A rank waits for `F3` of the rank before it and for `B3` of the rank behind it; messages take no time.
-# - The pipeline must be no longer than 1F1B (one forward, one backward in turn): $3(m+p-1)$, if forward takes 1 and backward 2.
-# - Rank $r$ keeps at most $\min(p-r, m)$ activations.
-#
-# No messages are needed. Think of the last rank first: what can it do after `F0`? Then of the rank before it.
-
-
-# %% nbgrader={"grade_id": "pipeline_order", "solution": true}
-def pipeline_order(rank: int, stages: int, micro_batches: int) -> list[str]:
-    """Returns the actions of this rank, "F0", "B0" and so on, in their order."""
-    ### BEGIN SOLUTION
-    order: list[str] = []
-    begun = 0
-    for done in range(micro_batches):
-        while begun < micro_batches and begun - done < stages - rank:
-            order.append(f"F{begun}")
-            begun += 1
-        order.append(f"B{done}")
-    return order
-    ### END SOLUTION
-
-
-# %% name="check_order"
-check(pipeline_order)
-
-# %% [markdown] name="order_picture_intro"
-# Your order in virtual time, with the one above for comparison:
-
-# %% name="try_order"
-mine = pipelines.read([pipeline_order(rank, 4, 8) for rank in range(4)], micro_batches=8, name="mine")
-print(pipelines.check(mine) or pipelines.timeline(mine))
-None if pipelines.check(mine) else pipelines.picture(gpipe, pipelines.timeline(mine))
-
 # %% [markdown] name="marking"
 # ## Marking
 #
@@ -201,13 +151,9 @@ None if pipelines.check(mine) else pipelines.picture(gpipe, pipelines.timeline(m
 # %% nbgrader={"grade_id": "column_row_linear-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "column_row_linear"}
 round(6 * check(column_row_linear).score, 2)
 
-# %% nbgrader={"grade_id": "pipeline_order-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "pipeline_order"}
-round(6 * check(pipeline_order).score, 2)
-
 # %% [markdown] name="recap"
 # A split by columns gives complete columns, a split by rows gives summands, and columns followed by rows need a single all-reduce for two matrices
-# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split so that the first product gives each rank what its second product needs.** A pipeline
-# that turns to backward as soon as it can is as long as GPipe, but keeps at most $p$ micro-batches for any $m$. In the next lab programs are broken on purpose.
+# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split so that the first product gives each rank what its second product needs.** In the next lab programs are broken on purpose.
 
 # %% name="stop_world"
 world.stop()

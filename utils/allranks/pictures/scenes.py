@@ -338,3 +338,25 @@ def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
         "shortest ones and the last rank the longest."
     )
     return "".join(out), side * count + 42, words
+
+
+def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
+    """The chapter on pipelines: all micro-batches forward, then all backward, which takes twice as long; the rest is idle."""
+    unit, high, left, out = 30.0, 44.0, 106.0, []
+    turn = micro_batches + ranks - 1
+    for rank in range(ranks):
+        y = rank * (high + 8)
+        out.append(text(left - 16, y + high / 2 + 7, f"GPU {rank}", anchor="end"))
+        out.append(box("panel", left, y, 3 * turn * unit, high, 3))
+        for i in range(micro_batches):
+            x = left + (rank + i) * unit
+            out.append(
+                box("words", x + 1, y, unit - 2, high, 3) + text(x + unit / 2, y + high / 2 + 7, str(i), "paper")
+            )
+            x = left + (turn + 2 * (ranks - 1 - rank + i)) * unit
+            out.append(box("work", x + 1, y, 2 * unit - 2, high, 3) + text(x + unit, y + high / 2 + 7, str(i)))
+    words = (
+        f"{ranks} GPUs, a row each, time to the right: {micro_batches} micro-batches pass forward from the first GPU to the last, "
+        "then backward from the last to the first. A GPU is idle before its first, between the two, and after its last."
+    )
+    return "".join(out), ranks * (high + 8) + 4, words

@@ -14,7 +14,7 @@ from allranks.verify.steps import Context, Step, StepFailed, StepSkipped
 CHAPTERS = (
     "02_point_to_point",
     "20_when_it_hangs",
-    "17_tensor_and_pipeline_parallel",
+    "17_tensor_parallel",
     "12_barrier_and_groups",
     "16_sharded_training",
     "15_overlap_and_bucketing",

@@ -1,0 +1,220 @@
+# %% [markdown] name="title"
+# # Lab 14: pipelines
+#
+# **Each of $p$ GPUs has a stage of a model, and a batch passes the stages in $m$ micro-batches. In which order does each GPU work, so that it waits little
+# and keeps little? And what does the loop that carries out such an order look like, so that no two GPUs wait for each other?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `pipeline_order` | medium | 40 | 6 |
+# | `zero_bubble_order` | hard | 45 | 6 |
+# | `run_pipeline` | hard | 45 | 8 |
+#
+# CPU ok. The chapter *Pipelines* has the pictures; in this notebook you write the code.
+
+# %% [markdown] name="rules"
+# **How it is marked.** The two orders are put together from all ranks and run in virtual time: they must be complete, free of deadlock, short, and keep
+# little. `run_pipeline` is a plain function on the default group, with `send`, `recv`, `isend`, `irecv` and `batch_isend_irecv`; every message is
+# counted, and every send may wait for its receiver. `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check, pipelines
+
+# %% [markdown] name="live"
+# ## A world to try things in
+#
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU.
+
+# %% name="start_world"
+world = World()
+world
+
+# %% [markdown] name="predict"
+# `F3` is the forward pass of micro-batch 3 on a rank, `B3` its backward pass, which takes twice as long. A rank keeps what `F3` computed until `B3` is
+# over. The simplest order is GPipe: all forward passes, then all backward passes. **Before you run the next two cells:** how long does it take with 4
+# ranks and 8 micro-batches, if a forward pass takes 1? And how many activations does rank 0 keep at most?
+
+# %% name="prediction"
+prediction = [0, 0]
+
+# %% name="gpipe_picture"
+gpipe = pipelines.timeline(pipelines.orders("gpipe", ranks=4, micro_batches=8))
+print(gpipe)
+pipelines.picture(gpipe)
+
+# %% [markdown] name="pipeline_task"
+# ## 1. Keep little
+#
+# Return the actions of one rank, in their order, as a list of texts such as `["F0", "B0"]`. Every rank calls the function, with its own `rank`; $m \geq p$.
+#
+# - Each micro-batch passes forward once and backward once on each rank.
+# - The ranks' lists together must not deadlock. A rank waits for `F3` of the rank before it and for `B3` of the rank behind it; messages take no time.
+# - The pipeline must be no longer than 1F1B (one forward, one backward in turn): $3(m+p-1)$, if forward takes 1 and backward 2.
+# - Rank $r$ keeps at most $\min(p-r, m)$ activations.
+#
+# No messages are needed. Think of the last rank first: what can it do after `F0`? Then of the rank before it.
+
+
+# %% nbgrader={"grade_id": "pipeline_order", "solution": true}
+def pipeline_order(rank: int, stages: int, micro_batches: int) -> list[str]:
+    """Returns the actions of this rank, "F0", "B0" and so on, in their order."""
+    ### BEGIN SOLUTION
+    order: list[str] = []
+    begun = 0
+    for done in range(micro_batches):
+        while begun < micro_batches and begun - done < stages - rank:
+            order.append(f"F{begun}")
+            begun += 1
+        order.append(f"B{done}")
+    return order
+    ### END SOLUTION
+
+
+# %% name="check_order"
+check(pipeline_order)
+
+# %% [markdown] name="order_picture_intro"
+# Your order in virtual time, with the one above for comparison:
+
+# %% name="try_order"
+mine = pipelines.read([pipeline_order(rank, 4, 8) for rank in range(4)], micro_batches=8, name="mine")
+print(pipelines.check(mine) or pipelines.timeline(mine))
+None if pipelines.check(mine) else pipelines.picture(gpipe, pipelines.timeline(mine))
+
+# %% [markdown] name="zero_task"
+# ## 2. Wait less
+#
+# Backward has two parts: `I3` makes the gradient of the *input*, for which the rank before waits, and `W3` that of the *weights*, for which nobody waits.
+# `F`, `I` and `W` take 1 each. Return the actions of one rank again, now with `F`, `I` and `W`; $m \geq p$.
+#
+# - On each rank every micro-batch has its `F`, then its `I`, then its `W`, once each.
+# - A rank waits for `F3` of the rank before it and for `I3` of the rank behind it. The lists together must not deadlock.
+# - The pipeline must take at most $3m + p - 1$: a third of the bubble above.
+# - A rank keeps what `F3` computed until `W3` is over, and keeps at most $\min(p, m)$ activations.
+#
+# Keep the `F` and the `I` where `F` and `B` were. On which rank may a `W` come at once, and on which one is the rank before it waiting?
+
+
+# %% nbgrader={"grade_id": "zero_bubble_order", "solution": true}
+def zero_bubble_order(rank: int, stages: int, micro_batches: int) -> list[str]:
+    """Returns the actions of this rank, "F0", "I0", "W0" and so on, in their order."""
+    ### BEGIN SOLUTION
+    order: list[str] = []
+    begun = late = 0
+    for turned in range(micro_batches):
+        while begun < micro_batches and begun - turned < stages - rank:
+            order.append(f"F{begun}")
+            begun += 1
+        order.append(f"I{turned}")
+        if turned >= rank:  # later ranks put their weights' gradients off, since the ranks before them wait for I
+            order.append(f"W{late}")
+            late += 1
+    return order + [f"W{i}" for i in range(late, micro_batches)]
+    ### END SOLUTION
+
+
+# %% name="check_zero"
+check(zero_bubble_order)
+
+# %% name="try_zero"
+zero = pipelines.read([zero_bubble_order(rank, 4, 8) for rank in range(4)], micro_batches=8, name="mine")
+print(pipelines.check(zero) or pipelines.timeline(zero))
+None if pipelines.check(zero) else pipelines.picture(pipelines.timeline(zero))
+
+# %% [markdown] name="run_task"
+# ## 3. Carry it out
+#
+# Now write the loop. This rank's stage has one vector `weight`, and computes `output = input * weight`. `batch` has a micro-batch in each row; only rank
+# 0's counts, and its row $i$ is the input of `F` number $i$. The loss is the sum of all outputs of the last stage, in which micro-batch $i$ counts $i + 1$
+# times: so the gradient of its output there is $i + 1$ everywhere.
+#
+# - Carry out `order`, such as `["F0", "F1", "B0", "B1"]`, action by action; it may be 1F1B's, GPipe's or another one.
+# - `F` sends its output to the next stage, `B` sends the gradient of its *input* to the stage before, each in a message of its own.
+# - Return the gradient of `weight`, added over all micro-batches. $\partial(x w)/\partial w = x$, so keep $x$ until its `B`.
+# - A send may wait until it is received. In 1F1B a rank sends forward while the next one sends back: what must not happen then?
+
+
+# %% nbgrader={"grade_id": "run_pipeline", "solution": true}
+def run_pipeline(batch: torch.Tensor, weight: torch.Tensor, order: list[str]) -> torch.Tensor:
+    """Carries out this rank's order and returns the gradient of its weight; every rank calls it."""
+    ### BEGIN SOLUTION
+    rank, p = dist.get_rank(), dist.get_world_size()
+    kept: dict[int, torch.Tensor] = {}
+    gradient = torch.zeros_like(weight)
+    made, to = weight, -1  # what the last action made, and to whom it goes
+
+    def exchange(source: int) -> torch.Tensor:
+        """Sends what was made and receives what is needed in one batch, so that nobody waits for the other."""
+        needed, calls = torch.empty_like(weight), []
+        if 0 <= to < p:
+            calls.append(dist.P2POp(dist.isend, made, to))
+        if 0 <= source < p:
+            calls.append(dist.P2POp(dist.irecv, needed, source))
+        for work in dist.batch_isend_irecv(calls) if calls else []:
+            work.wait()
+        return needed
+
+    for action in order:
+        i = int(action[1:])
+        if action[0] == "F":
+            needed = exchange(rank - 1)
+            kept[i] = needed if rank else batch[i]
+            made, to = kept[i] * weight, rank + 1
+        else:
+            needed = exchange(rank + 1)
+            of_output = needed if rank < p - 1 else torch.full_like(weight, i + 1)
+            gradient += kept.pop(i) * of_output
+            made, to = of_output * weight, rank - 1
+    exchange(-1)
+    return gradient
+    ### END SOLUTION
+
+
+# %% name="check_run"
+check(run_pipeline)
+
+# %% [markdown] name="run_live"
+# On the live world, in your own order of task 1, against one process that has all stages:
+
+
+# %% name="try_run"
+def pipeline_of_ranks(orders):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)  # the same numbers on every rank, so that we can compare
+    batch, weights = torch.randn(8, 4), torch.rand(p, 4) + 0.5
+    gradient = run_pipeline(batch, weights[rank], orders[rank])
+    alone = weights.clone().requires_grad_()
+    (batch * alone.prod(0) * torch.arange(1, 9)[:, None]).sum().backward()
+    return torch.allclose(gradient, alone.grad[rank], atol=1e-3)
+
+
+orders = [pipeline_order(rank, world.ranks, 8) for rank in range(world.ranks)]
+results, trace = world.trace(pipeline_of_ranks, orders)
+print("the same as alone:", all(results))
+print("messages of each rank:", [sum(e.rank == r and "send" in e.op for e in trace) for r in range(world.ranks)])
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These cells give each exercise's points times the score that `check` gives; you can run them too.
+
+# %% nbgrader={"grade_id": "pipeline_order-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "pipeline_order"}
+round(6 * check(pipeline_order).score, 2)
+
+# %% nbgrader={"grade_id": "zero_bubble_order-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "zero_bubble_order"}
+round(6 * check(zero_bubble_order).score, 2)
+
+# %% nbgrader={"grade_id": "run_pipeline-graded", "grade": true, "locked": true, "points": 8} allranks={"exercise": "run_pipeline"}
+round(8 * check(run_pipeline).score, 2)
+
+# %% [markdown] name="recap"
+# A pipeline that turns to backward as soon as it can is as long as GPipe, but keeps at most $p$ micro-batches for any $m$. **What others wait for comes
+# first; what nobody waits for fills the holes.** And the loop that carries out an order must never send first and receive later.
+
+# %% name="stop_world"
+world.stop()

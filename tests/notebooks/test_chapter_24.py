@@ -1,0 +1,93 @@
+"""The chapter on pipelines: its bubbles against the formula, the orders against one process, and what torch has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_chapters import RANKS, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "24_pipelines"
+ORDERS = ("gpipe", "one_f_one_b", "zb_h1")
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def off_by(text: str) -> float:
+    """The number after "off by"."""
+    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_pipelines(ranks):
+    chapter = execute(read(CHAPTER, ranks))
+    everyone = range(ranks)
+    errors = chapter.errors()
+    assert set(errors) == {"blocking_1f1b"}
+    assert chapter.text("answer") == "0.10 GB in 2 calls; GPUs work 12.5% of the time"
+
+    bubbles = re.findall(r"m = (\d): idle \d+%, formula (\d+)%", chapter.text("bubbles"))
+    assert bubbles == [(str(m), f"{100 * (ranks - 1) / (m + ranks - 1):.0f}") for m in (1, 2, 4, 8)]
+    kept = [eval(line[line.index("[") :]) for line in chapter.text("one_f_one_b").splitlines() if "[" in line]
+    assert kept == [[8] * ranks, [ranks - rank for rank in everyone]]
+    assert "ar-pipeline" in chapter.outputs("figure")[-1].data["text/html"]
+    lengths = [float(x) for x in re.findall(r"([\d.]+) long", chapter.text("figure"))]
+    assert lengths == [3 * (7 + ranks)] * 2
+    assert all(off_by(line) < 1e-4 for line in chapter.text("pipeline_check").splitlines())
+
+    assert chapter.text("blocking_gpipe") == str(ranks)
+    last = ranks - 1
+    assert f"rank {last - 1}: in dist.send to rank {last}, float32[8, 16]" in errors["blocking_1f1b"]
+    assert f"rank {last}: in dist.send to rank {last - 1}, float32[8, 16]" in errors["blocking_1f1b"]
+    assert chapter.text("wire_deadlock").startswith("Deadlock")
+    assert "<svg" in chapter.outputs("wire_deadlock")[0].data["text/html"]
+
+    rows = [line.split() for line in chapter.text("axes_table").splitlines()[1:4]]
+    assert [row[0] for row in rows] == ["tensor", "pipeline", "data"]
+    sent = [float(row[2]) for row in rows]
+    assert sent == pytest.approx([135.3, 3.2, 9.5])
+
+    shares = [[int(x) for x in re.findall(r"(\d+)%", line)] for line in chapter.text("zb_h1").splitlines()[:2]]
+    assert [computed for _, computed in shares] == [
+        round(100 * (ranks - 1) * 3 / (3 * (7 + ranks))),
+        round(100 * (ranks - 1) / (24 + ranks - 1)),
+    ]
+    assert float(chapter.text("zb_h1").split()[-1]) < 1e-5
+    m = 2 * ranks
+    made = re.findall(r"([\d.]+) long", chapter.text("shorter_figure"))
+    assert [float(x) for x in made] == [3 * (m + ranks - 1), 3 * m + 1.5 * (ranks - 1), 3 * m + ranks - 1]
+    assert len(set(re.findall(r"([\d.]+) long", chapter.text("zero_figure")))) == 1
+    assert "as long" in chapter.text("reveal_zero")
+    torchs = dict(line.split(":", 1) for line in chapter.text("of_torch").splitlines())
+    assert set(torchs) == {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}
+    assert f" {3 * m + 0.5 * (ranks - 1):g} long" in torchs["ZBVZeroBubble"]
+    listed = chapter.text("torch_1f1b")
+    assert listed == "nothing is wrong" or f"rank {ranks - 1} runs F{m} of stage {ranks - 1}, but" in listed
+    counted, computed = chapter.text("counted").splitlines()
+    assert counted.split(maxsplit=1)[1] == computed.split(maxsplit=1)[1]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_the_orders_end_where_a_send_waits_for_its_receiver(ranks):
+    """The batches hold without any buffer, so with messages of any size on NCCL too."""
+    import time
+
+    import torch
+    import torch.distributed as dist
+    from allranks import pipelines, wire
+
+    names = {"pipelines": pipelines, "time": time, "torch": torch, "dist": dist}
+    for name in ("stage", "forward_backward", "halves", "gpipe"):
+        exec(source(name), names)
+    exec(source("one_f_one_b").partition("runs =")[0], names)
+    exec(source("zb_h1").partition("runs[")[0], names)
+    for order in ORDERS:
+        outcome = wire.run(names["pipelined"], ranks=ranks, args=(names[order], 4))
+        assert outcome.failure is None
+        kept = [max(entry[4] for entry in log) for log, _ in outcome.results]
+        few = {"one_f_one_b": [min(ranks - rank, 4) for rank in range(ranks)], "zb_h1": [min(ranks, 4)] * ranks}
+        assert kept == few.get(order, [4] * ranks)

@@ -1,0 +1,183 @@
+"""run_pipeline(batch, weight, order) -> Tensor: carries out one rank's order of a pipeline, and returns its weight's gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks import pipelines
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+
+WIDTH = 3  # numbers in a micro-batch
+NAMES = ("1f1b", "gpipe")
+
+
+def _order(setup: Setup, rank: int) -> list[str]:
+    schedule = setup.option("schedule", "1f1b")
+    return [action.short for action in pipelines.order(schedule, rank, setup.ranks, setup.size)]
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    made: list[Args] = []
+    for rank in range(setup.ranks):
+        own = rng.of_rank(rank)
+        batch, weight = draw(setup, own, setup.size, WIDTH), draw(setup, own, WIDTH)
+        # so that the product of all ranks' weights stays exact
+        weight = torch.where(weight > 0, 2, -1).to(weight.dtype) if setup.values == "small" else weight
+        made.append((View.of(batch, setup.layout), View.of(weight), _order(setup, rank)))
+    return made
+
+
+def _gradients(
+    setup: Setup,
+    args: Sequence[Args],
+    *,
+    micro_batches: slice = slice(None),
+    later: bool = True,
+    own_batch: bool = False,
+    weighted: bool = True,
+) -> list[Expected]:
+    """The gradient of each rank's weight, of the sum of the last stage's outputs, in which micro-batch i counts i + 1 times."""
+    weights = [plain(a[1]).double() for a in args]
+    made = []
+    for rank in range(setup.ranks):
+        batch = plain(args[rank if own_batch else 0][0]).double()
+        counts = 1 + torch.arange(setup.size).double()[:, None]
+        batch = (batch * counts)[micro_batches] if weighted else batch
+        before = [] if own_batch else weights[:rank]
+        after = weights[rank + 1 :] if later else []
+        gradient = batch.sum(0)
+        for other in (*before, *after):
+            gradient = gradient * other
+        made.append(Expected(gradient.to(args[rank][1].base.dtype), {}, 1e-4 if setup.values != "small" else 0))
+    return made
+
+
+def _needed(run: Run, call: int, rank: int) -> int:
+    """Activations from the rank before, gradients from the rank behind."""
+    return ((rank > 0) + (rank < run.ranks - 1)) * rules.nbytes_of(run, call, rank)
+
+
+def _sends_of(run: Run, rank: int) -> list[tuple[str, int]]:
+    """What a rank must send in one call, in the order of its work: (action, to)."""
+    wanted = []
+    for action in _order(run.setup, rank):
+        peer = rank + (1 if action[0] == "F" else -1)
+        if 0 <= peer < run.ranks:
+            wanted.append((action, peer))
+    return wanted
+
+
+def _one_message_an_action(run: Run) -> str | None:
+    """Each action's result goes to one neighbour, once, and nothing else is sent."""
+    one = rules.nbytes_of(run) // max(run.setup.size, 1)
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = [e for e in run.sends if e.rank == rank and e.call == call]
+            stray = next((e for e in mine if e.peer is None or abs(e.peer - rank) != 1), None)
+            if stray is not None:
+                return About(
+                    f"rank {rank} sends to rank {stray.peer}{run.at(stray.line)}: a stage only talks to the ranks before and behind it",
+                    stray,
+                )
+            large = next((e for e in mine if e.nbytes > one), None)
+            if large is not None:
+                return About(
+                    f"rank {rank} sends {large.nbytes} bytes at once{run.at(large.line)}, but the result of one action has {one}: "
+                    "send each when it is made, so that the next stage can begin",
+                    large,
+                )
+            if len(mine) > len(_sends_of(run, rank)):
+                return About(
+                    f"rank {rank} sends {len(mine)} messages, but its order has {len(_sends_of(run, rank))} results that a neighbour needs",
+                    mine[-1],
+                )
+    return None
+
+
+def _in_its_order(run: Run) -> str | None:
+    """The results must leave in the order of the actions: a rank that works in another order keeps more, or makes others wait."""
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = sorted((e for e in run.sends if e.rank == rank and e.call == call), key=lambda e: e.index)
+            for sent, (action, peer) in zip(mine, _sends_of(run, rank), strict=False):
+                if sent.peer != peer:
+                    return About(
+                        f"rank {rank} sends to rank {sent.peer}{run.at(sent.line)} where its order has {action}, whose result goes to "
+                        f"rank {peer}: carry out the actions in the order that you were given",
+                        sent,
+                        f"to rank {sent.peer}",
+                        f"{action} to rank {peer}",
+                    )
+    return None
+
+
+def _case(ranks: int, micro_batches: int, schedule: str = "1f1b", **more: object) -> Setup:
+    return Setup(ranks, micro_batches, **more).with_options(schedule=schedule)  # type: ignore[arg-type]
+
+
+EXERCISE = Exercise(
+    name="run_pipeline",
+    promise="carries out this rank's order of a pipeline and returns the gradient of its weight",
+    groups=(
+        Group("right gradients", 3, (_case(2, 4), _case(3, 5), _case(4, 8))),
+        Group("GPipe's order too", 1, (_case(2, 3, "gpipe"), _case(4, 5, "gpipe"))),
+        Group("any rank count", 1, (_case(1, 3), _case(5, 6), _case(8, 8))),
+        Group("many ranks", 2, (_case(9, 12).with_choices(ranks=(9, 11), size=(12, 13), schedule=NAMES),)),
+        Group("one micro-batch", 0.5, (_case(3, 1, "gpipe"),)),
+        Group(
+            "any dtype and layout",
+            1,
+            (
+                _case(3, 4, dtype="float64", values="random"),
+                _case(3, 4, layout="transposed"),
+                _case(2, 4, layout="strided"),
+            ),
+        ),
+        Group(
+            "any circumstances",
+            1,
+            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 6, delivery="shuffled")),
+        ),
+    ),
+    inputs=_inputs,
+    oracle=_gradients,
+    allow=P2P,
+    rules=(
+        Rule("one message an action, to a neighbour", 3, _one_message_an_action),
+        Rule("in the order that was given", 4, _in_its_order),
+        rules.carried(_needed, _needed),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        Mistake(
+            "a stage's output gets the gradient of the loss on every rank; only on the last one that is right: the others receive theirs",
+            lambda s, a: _gradients(s, a, later=False),
+        ),
+        Mistake(
+            "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations",
+            lambda s, a: _gradients(s, a, own_batch=True, later=False),
+        ),
+        Mistake(
+            "every micro-batch counts once, but micro-batch i counts i + 1 times in the loss",
+            lambda s, a: _gradients(s, a, weighted=False),
+        ),
+        Mistake(
+            "the gradient of the last micro-batch alone: those of all micro-batches are added",
+            lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
+        ),
+        Mistake(
+            "the gradient of the first micro-batch alone: those of all micro-batches are added",
+            lambda s, a: _gradients(s, a, micro_batches=slice(0, 1)),
+        ),
+    ),
+    unit="micro-batch",
+    chunking="none",
+    demo_setup=_case(4, 6),
+    forbidden_advice=P2P_ONLY,
+    peer_advice="The first stage receives no activations, the last one no gradients.",
+)

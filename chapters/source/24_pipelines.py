@@ -59,7 +59,7 @@ pipeline_guess.reveal(
 #
 # If the batch is cut into **micro-batches**, stage 1 can work on the first while stage 0 works on the second. Watch when the ranks *work*. The layers
 # below are real; a sleep replaces a GPU's computing time (20 ms forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what
-# backward needs. Between two pieces of work a rank sends what it has made and receives what it needs next, both in one batch, so that it doesn't matter who is first.
+# backward needs. Between two pieces of work a rank sends what it has made and receives what it needs next, both in one batch, so that it doesn't matter who is first. It waits for what it needs, and for its sends only at the end.
 
 
 # %% name="stage"
@@ -100,10 +100,11 @@ def in_one_batch(made, to, needed, source):  # a peer is None if there is nothin
     calls = [dist.P2POp(dist.isend, made, to)] if to is not None else []
     if source is not None:
         calls.append(dist.P2POp(dist.irecv, needed, source))
-    for work in dist.batch_isend_irecv(calls) if calls else []:
-        work.wait()
+    works = dist.batch_isend_irecv(calls) if calls else []
     if source is not None:
+        works[-1].wait()  # for what is needed now; what was sent is waited for at the end
         needed[0, 0].item()  # on a GPU, waits until it is here
+    return [(work, made) for work in works[: to is not None]]
 
 
 # %% [markdown] name="halves_intro"
@@ -136,7 +137,8 @@ def gpipe(rank, p, m):
 
 
 def pipelined(order, m, exchange=in_one_batch):
-    stage, made, to, run = Stage(), None, None, {"F": forward, "B": backward, "I": of_input, "W": of_weights}
+    stage, made, to, under_way = Stage(), None, None, []
+    run = {"F": forward, "B": backward, "I": of_input, "W": of_weights}
     torch.manual_seed(100)
     batch = torch.randn(m, 8, 16)
     peers = [r for r in (stage.rank - 1, stage.rank + 1) if 0 <= r < stage.p]
@@ -147,9 +149,11 @@ def pipelined(order, m, exchange=in_one_batch):
     for what, i in order(stage.rank, stage.p, m):
         # the loss is the sum of the last stage's outputs, so that its gradient is 1
         needed = batch[i].clone() if what == "F" else torch.ones(8, 16)
-        exchange(made, to, needed, stage.peer(what, -1))
+        under_way += exchange(made, to, needed, stage.peer(what, -1))
         made, to = run[what](stage, i, needed), stage.peer(what, 1)
-    exchange(made, to, None, None)
+    under_way += exchange(made, to, None, None)
+    for work, _ in under_way:
+        work.wait()
     return stage.log, stage.layer.weight.grad
 
 
@@ -263,6 +267,7 @@ def one_by_one(made, to, needed, source):
         dist.send(made, to)
     if source is not None:
         dist.recv(needed, source)
+    return []
 
 
 len(world.run(pipelined, gpipe, 8, one_by_one))
@@ -319,6 +324,9 @@ pipelines.picture(*shorter)
 # A third of 1F1B's bubble is left with ZB-H1, if the three parts take equally long: $(p-1)(F+I-W)$ instead of $(p-1)(F+I+W)$. A rank keeps a
 # micro-batch until its weights' gradient is made, so now every rank keeps $p$, not only the first.
 #
+# (Let `in_one_batch` wait for all its works, and ZB-H1 is as slow as 1F1B: gloo's send waits for its receiver, so a rank stands in a wait where it
+# should run a `W`.)
+#
 # There is a **ZB-H2** that runs more forward passes ahead, up to $2p-1$ on rank 0, and has no hole in any rank's row.
 
 # %% name="guess_zero"
@@ -367,9 +375,9 @@ for one in ready:
 pipelines.picture(*ready[2:])
 
 # %% [markdown] name="torch_explained"
-# A rank's two stages together take as long as one stage above, so the lengths are comparable. ZBV has no hole inside a row, and keeps no more than 1F1B's rank 0. DualPipeV looks worse, because
-# this clock has no communication to hide: its boxes run forward and backward of *two* micro-batches together, so that the all-to-all of one hides
-# behind the other's computing ([DualPipe](https://github.com/deepseek-ai/DualPipe)).
+# A rank's two stages together take as long as one stage above, so the lengths are comparable. ZBV has no hole inside a row, and keeps no more than 1F1B's rank 0.
+# DualPipeV has another aim, which this clock can't show, since messages take no time on it: some of its boxes run forward and backward of *two*
+# micro-batches together, so that the all-to-all of one hides behind the other's computing ([DualPipe](https://github.com/deepseek-ai/DualPipe)).
 #
 # Check what you are given, too:
 

@@ -17,7 +17,7 @@ LETTERS = 11.0  # a box that is narrower holds no number
 COLUMNS = 400  # of the picture in characters; a finer time is not drawn
 # dark: what makes activations. Grey and hatched are the two halves of backward, and B is both, one after the other.
 STYLE = (
-    ".ar-pipeline{overflow-x:auto;padding:8px}.ar-pipeline svg{display:block}"
+    ".ar-pipeline{overflow-x:auto;padding:8px}.ar-pipeline svg{display:block;max-width:none}"
     ".ar-pipeline text{font:12px var(--ar-font);fill:var(--ar-ink)}.ar-pipeline .title{font-weight:600}"
     ".ar-pipeline .F{fill:var(--ar-soft)}.ar-pipeline .I{fill:var(--ar-work)}.ar-pipeline .W{fill:var(--ar-paper)}"
     ".ar-pipeline .hatch{stroke:var(--ar-soft);stroke-width:1}.ar-pipeline .edge{fill:none;stroke:var(--ar-soft)}"

@@ -206,6 +206,24 @@ class Backward:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """A function argument `compute(block, whole)`: the passes of a model's blocks, forward from the first to the last, then back.
+
+    Each takes `seconds` of virtual time. `gradients` are those of each block's output: backward returns whole * gradient, forward
+    None. No rank has a gradient before its turn: the router hands them out.
+    """
+
+    gradients: tuple[View, ...]
+    seconds: float
+
+    @property
+    def order(self) -> list[int]:
+        """The blocks in the order of their turns."""
+        count = len(self.gradients)
+        return [*range(count), *reversed(range(count))]
+
+
+@dataclass(frozen=True)
 class Function:
     """A function argument, made inside the rank: x * scale + shift, elementwise."""
 
@@ -216,7 +234,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | int | float | list of these
 Args = tuple[Arg, ...]
 
 

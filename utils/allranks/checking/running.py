@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from allranks.checking import causes, compare, factor, rules
-from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Text, Tied, View, views
+from allranks.checking.cases import Arg, Args, Backward, Blocks, Function, Parameter, Setup, Text, Tied, View, views
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
@@ -213,19 +213,28 @@ def _before_the_work(args: Args) -> Args:
 
 
 def _pieces(calls: Sequence[Sequence[Args]]) -> Pieces | None:
-    """For each rank and call what its `Backward` makes, in order; None if there is none."""
+    """For each rank and call what its `Backward` or `Blocks` make, in order; None if there is none."""
     made: Pieces = [[] for _ in calls[0]]
     for args in calls:
-        for rank, (parameters, *others) in enumerate(args):
-            works = [arg for arg in others if isinstance(arg, Backward)]
-            made[rank].append(
-                [
-                    (seconds, bytes(raw(parameters[place].grad.tensor().contiguous())))
-                    for work in works
-                    for place, seconds in zip(work.order, work.seconds, strict=True)
-                ]
-            )
+        for rank, own in enumerate(args):
+            made[rank].append([piece for arg in own for piece in _made_by(arg, own)])
     return made if any(pieces for rank in made for pieces in rank) else None
+
+
+def _made_by(arg: Arg, args: Args) -> list[tuple[float, bytes]]:
+    """The pieces of work of an argument: virtual seconds, and the bytes of the result."""
+    match arg:
+        case Backward():
+            grads = [args[0][place].grad for place in arg.order]
+            return [(seconds, _raw(grad)) for grad, seconds in zip(grads, arg.seconds, strict=True)]
+        case Blocks():
+            forward = [(arg.seconds, b"")] * len(arg.gradients)
+            return [*forward, *((arg.seconds, _raw(gradient)) for gradient in reversed(arg.gradients))]
+    return []
+
+
+def _raw(view: View) -> bytes:
+    return bytes(raw(view.tensor().contiguous()))
 
 
 def _describe(arg: Arg) -> list:
@@ -240,6 +249,8 @@ def _describe(arg: Arg) -> list:
             return ["tied", arg.place]
         case Backward():
             return ["backward", list(arg.order)]
+        case Blocks():
+            return ["blocks", arg.order, [view.tensor().numel() for view in arg.gradients]]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

@@ -80,6 +80,8 @@ def _build(spec: list, handles: list, before: list) -> Any:
     if kind == "backward":
         gradients = [window for _, which, _, window in handles if which == "grad"]
         return _backward(before[0], gradients, *rest)
+    if kind == "blocks":
+        return _blocks(*rest)
     if kind == "function":
         scale, shift = rest
         return lambda x: x * scale + shift
@@ -102,6 +104,27 @@ def _backward(parameters: list, gradients: list, order: list[int]) -> Callable:
             ready(place)
 
     return backward
+
+
+def _blocks(order: list[int], sizes: list[int]) -> Callable:
+    """The function that computes one block after the other, in virtual time: forward, then backward with its gradient."""
+    turns = iter(enumerate(order))
+
+    def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
+        turn, wanted = next(turns, (0, None))
+        if wanted is None:
+            raise ValueError("every block has been computed forward and backward")
+        if block != wanted:
+            way = "forward" if turn < len(sizes) else "backward"
+            raise ValueError(f"compute({block}, ...) was called, but block {wanted} is next, {way}")
+        if whole.numel() != sizes[wanted]:
+            raise ValueError(f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}")
+        result = take_piece().read()
+        if turn < len(sizes):
+            return None
+        return whole * from_raw(result, whole.dtype, (sizes[wanted],)).to(whole.device)
+
+    return compute
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:

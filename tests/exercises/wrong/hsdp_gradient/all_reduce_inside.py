@@ -1,0 +1,18 @@
+"""All-reduces inside the node and cuts.
+
+Must get: calls all_reduce inside its node
+"""
+
+import torch.distributed as dist
+
+
+def hsdp_gradient(gradient, ranks_per_node):
+    rank, p, g = dist.get_rank(), dist.get_world_size(), ranks_per_node
+    nodes = [dist.new_group(list(range(first, first + g))) for first in range(0, p, g)]
+    across = [dist.new_group(list(range(local, p, g))) for local in range(g)]
+    chunk = gradient.new_empty(gradient.numel() // g)
+    whole = gradient.contiguous().clone()
+    dist.all_reduce(whole, group=nodes[rank // g])
+    chunk = whole.view(g, -1)[rank % g].clone()
+    dist.all_reduce(chunk, group=across[rank % g])
+    return chunk / p

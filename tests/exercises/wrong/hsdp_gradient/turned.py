@@ -1,0 +1,17 @@
+"""Scatters between nodes and reduces inside.
+
+Must get: between nodes
+"""
+
+import torch.distributed as dist
+
+
+def hsdp_gradient(gradient, ranks_per_node):
+    rank, p, g = dist.get_rank(), dist.get_world_size(), ranks_per_node
+    nodes = [dist.new_group(list(range(first, first + g))) for first in range(0, p, g)]
+    across = [dist.new_group(list(range(local, p, g))) for local in range(g)]
+    whole = gradient.contiguous().clone()
+    dist.all_reduce(whole, group=across[rank % g])
+    chunk = gradient.new_empty(gradient.numel() // g)
+    dist.reduce_scatter_single(chunk, whole, group=nodes[rank // g])
+    return chunk / p

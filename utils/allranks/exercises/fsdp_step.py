@@ -1,0 +1,228 @@
+"""fsdp_step(shards, compute) -> list of Tensor: a step in which no rank ever has more than two whole blocks of the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
+from allranks.checking.common import MANY_RANKS
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.trace import Event
+
+BLOCK_S = 64.0  # of virtual time; with alpha = 1 a gather among p ranks takes p-1
+SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
+GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
+MOST_WHOLE = 2
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    sizes = setup.option("_sizes")  # of each block's shard, no two alike: so one sees which block a message is of
+    made: list[Args] = []
+    for rank in range(setup.ranks):
+        own = rng.of_rank(rank)
+        shards = [View.of(draw(setup, own, n)) for n in sizes]
+        gradients = tuple(View.of(draw(setup, own, n * setup.ranks)) for n in sizes)
+        made.append((shards, Blocks(gradients, BLOCK_S)))
+    return made
+
+
+def _gradients(divide: int = 1, own: bool = False, shift: int = 0) -> Oracle:
+    """Each rank's shards of the gradients, summed over the ranks and divided by p^`divide`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        p, made = setup.ranks, []
+        totals = []
+        for block in range(len(args[0][0])):
+            whole = torch.cat([plain(a[0][block]).double() for a in args])
+            parts = [whole * a[1].gradients[block].tensor().double() for a in args]
+            totals.append((parts, torch.stack(parts).sum(0) / p**divide))
+        kind = args[0][0][0].base.dtype
+        atol = 64 * torch.finfo(kind).eps * p if setup.values != "small" else 1e-3
+        for rank in range(p):
+            shards = [
+                (parts[rank] / p**divide if own else total).chunk(p)[(rank + shift) % p].to(kind)
+                for parts, total in totals
+            ]
+            made.append(Expected(shards, {}, (atol,) * len(shards)))
+        return made
+
+    return oracle
+
+
+def _turns(run: Run, rank: int, call: int) -> list[Event]:
+    """The times in which a rank computes in one call."""
+    works = [e for e in run.outcome.trace if e.op == "compute" and e.rank == rank]
+    count = len(works) // run.setup.times
+    return works[call * count : (call + 1) * count]
+
+
+def _events(run: Run, rank: int, call: int) -> list[Event]:
+    """The collectives that a rank launched in one call, in their order."""
+    events = [e for e in run.outcome.trace if e.rank == rank and e.op in GATHERS | SCATTERS]
+    counts = Counter(e.call for e in run.collectives if e.rank == rank)
+    before = sum(counts[k] for k in range(call))
+    return events[before : before + counts[call]]
+
+
+def _blocks_of(run: Run, call: int) -> dict[int, int]:
+    """The block of each shard, by its bytes."""
+    return {v.tensor().numel() * v.base.element_size(): i for i, v in enumerate(run.args[call][0][0])}
+
+
+def _each_block(run: Run) -> str | None:
+    """Every message must be one block's: its weights gathered once forward and once backward, its gradients scattered once."""
+    for call in range(run.setup.times):
+        known = _blocks_of(run, call)
+        count = len(known)
+        for rank in range(run.ranks):
+            if len(_turns(run, rank, call)) != 2 * count:
+                return (
+                    f"rank {rank} computes {len(_turns(run, rank, call))} times, but {count} blocks have 2 turns each, "
+                    f"{2 * count} in all"
+                )
+            seen: Counter[tuple[bool, int]] = Counter()
+            for entry in [e for e in run.collectives if e.rank == rank and e.call == call]:
+                gathers = entry.op in GATHERS
+                block = known.get(entry.nbytes if gathers else entry.nbytes // run.ranks)
+                if block is None:
+                    what = "all_gathers" if gathers else "reduce_scatters"
+                    return About(
+                        f"rank {rank} {what} {entry.nbytes} bytes{run.at(entry.line)}, which is no single block: one call a block, so "
+                        "that only one needs to be whole",
+                        entry,
+                    )
+                seen[gathers, block] += 1
+                if seen[gathers, block] > 1 + gathers:
+                    what = "gathers the weights" if gathers else "scatters the gradients"
+                    enough = "forward and backward, twice in all, are" if gathers else "once is"
+                    return About(
+                        f"rank {rank} {what} of block {block} {seen[gathers, block]} times{run.at(entry.line)}: {enough} enough",
+                        entry,
+                    )
+    return None
+
+
+def _whole_blocks(run: Run) -> str | None:
+    """No rank may have more than two whole blocks, counted from the launch of the all_gather to the end of its last use."""
+    for call in range(run.setup.times):
+        known = _blocks_of(run, call)
+        order = run.args[call][0][1].order
+        for rank in range(run.ranks):
+            turns = _turns(run, rank, call)
+            gathers = [(known[e.nbytes], e) for e in _events(run, rank, call) if e.op in GATHERS]
+            lives = []
+            for block, event in gathers:
+                again = [e for b, e in gathers if b == block]
+                uses = [turn.end for b, turn in zip(order, turns, strict=True) if b == block]
+                # gathered twice: the first copy is for forward, the second for backward
+                last = uses[0] if len(again) == 2 and event is again[0] else uses[-1]
+                lives.append((event.start, last, block, event, len(again)))
+            for start, _, _, event, _ in lives:
+                alive = [life for life in lives if life[0] <= start < life[1]]
+                if len(alive) <= MOST_WHOLE:
+                    continue
+                names = ", ".join(str(life[2]) for life in alive)
+                kept = next((life[2] for life in alive if life[4] == 1 and life[2] != len(known) - 1), None)
+                why = (
+                    "launch the next all_gather when the block before it begins to compute, not earlier"
+                    if kept is None
+                    else f"block {kept} is gathered only once, so it stays from forward to backward; free it, and gather it again"
+                )
+                return About(
+                    f"rank {rank} has {len(alive)} whole blocks at a time, {names}{run.at(event.line)}, but {MOST_WHOLE} are "
+                    f"enough, the one that computes and the next: {why}",
+                    event,
+                )
+    return None
+
+
+def _no_pause(run: Run) -> str | None:
+    """After its first turn a rank must compute without a pause: all messages but the first and the last can hide."""
+    for call in range(run.setup.times):
+        order = run.args[call][0][1].order
+        for rank in range(run.ranks):
+            turns = _turns(run, rank, call)
+            for number, (before, after) in enumerate(pairwise(turns), 1):
+                if after.start - before.end <= 1e-9:
+                    continue
+                waits = [
+                    e for e in run.outcome.trace
+                    if e.op == "wait" and e.rank == rank and e.end > before.end and e.start < after.start
+                ]  # fmt: skip
+                slow = max(waits, key=lambda e: e.end - e.start, default=None)
+                way = "forward" if number < len(order) // 2 else "backward"
+                words = (
+                    f"rank {rank} computes nothing for {after.start - before.end:g} before block {order[number]} {way}"
+                    f"{run.at(slow.line) if slow else ''}"
+                )
+                return About(
+                    f"{words}: launch the next block's all_gather with async_op=True before a block computes, and wait for a "
+                    "reduce_scatter only at the end",
+                    slow,
+                )
+    return None
+
+
+def _if_blocks_right(rule) -> object:
+    """The rule, for runs whose messages are one block's each; the rule on those tells of the others."""
+    return lambda run: None if _each_block(run) else rule(run)
+
+
+def _needed(run: Run, call: int, rank: int) -> int:
+    """The others' shards, and of this rank's shards the others' gradients."""
+    nbytes = sum(v.tensor().numel() * v.base.element_size() for v in run.args[call][rank][0])
+    return (run.ranks - 1) * nbytes
+
+
+def _given(run: Run, call: int, rank: int) -> int:
+    return _needed(run, call, rank) // max(run.ranks - 1, 1)
+
+
+def _case(ranks: int, sizes: tuple[int, ...], dtype: str = "float32", **more: object) -> Setup:
+    note = "shards of " + ", ".join(map(str, sizes))
+    return Setup(ranks, len(sizes), dtype, note=note, **more).with_options(_sizes=sizes)  # type: ignore[arg-type]
+
+
+FOUR = (3, 2, 5, 4)
+EXERCISE = Exercise(
+    name="fsdp_step",
+    promise="computes all blocks forward and backward, and returns this rank's shard of each block's mean gradient",
+    groups=(
+        Group("right gradients", 3, (_case(2, FOUR), _case(3, FOUR), _case(4, (2, 1, 4, 3, 5)))),
+        Group("any rank count", 1, (_case(1, FOUR), _case(5, FOUR), _case(8, (2, 3, 1)))),
+        Group("any number of blocks", 1, (_case(2, (3,)), _case(3, (2, 4)), _case(2, (7, 1, 6, 2, 5, 3)))),
+        Group(
+            "many ranks",
+            2,
+            (_case(9, FOUR).with_choices(ranks=MANY_RANKS, _sizes=((3, 2, 5, 4), (1, 4, 3, 2, 6), (2, 5, 1, 3))),),
+        ),
+        Group("any dtype", 1, (_case(3, FOUR, "float64", values="random"), _case(2, FOUR, values="random"))),
+        Group("any circumstances", 1, (_case(3, FOUR, times=2), _case(3, FOUR, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_gradients(),
+    allow=GATHERS | SCATTERS,
+    rules=(
+        Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block),
+        Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks)),  # type: ignore[arg-type]
+        Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause)),  # type: ignore[arg-type]
+        rules.carried(_needed, _given),
+    ),
+    mistakes=(
+        Mistake("the sum instead of the mean of the gradients", _gradients(divide=0)),
+        Mistake("divided by the number of ranks twice", _gradients(divide=2)),
+        Mistake("each rank's own gradients: nothing was added over the ranks", _gradients(own=True, divide=0)),
+        Mistake("each rank's own gradients, divided by p: nothing was added over the ranks", _gradients(own=True)),
+    ),
+    unit="block",
+    chunking="none",
+    demo_setup=_case(4, FOUR),
+    only_sums=True,
+    forbidden_advice="all_gather_single and reduce_scatter_single, with async_op=True, are all that it needs.",
+)

@@ -85,6 +85,10 @@ SHOWN = {
         ],
         "run_repaired": ["rank 1: {'mirror': 20.0, 'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"],
     },
+    "lab15_fsdp_by_hand": {
+        "try_step": ["passes: [0, 1, 2, 2, 1, 0] mean gradients: [1.5, 1.5, 1.5]"],
+        "between_nodes": ["all 64: 63 GB", "hybrid: 7 GB"],
+    },
     "lab14_pipelines": {
         "gpipe_picture": ["GPipe: 33 long, 27% idle, keeps at most 8, 8, 8, 8"],
         "try_order": ["mine: 33 long, 27% idle, keeps at most 4, 3, 2, 1"],

@@ -360,3 +360,23 @@ def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
         "then backward from the last to the first. A GPU is idle before its first, between the two, and after its last."
     )
     return "".join(out), ranks * (high + 8) + 4, words
+
+
+def comes_and_goes(blocks: int = 4) -> Scene:
+    """The chapter on FSDP by hand: each block's shard is always there, the whole only while it computes and just before."""
+    unit, high, left, out = 66.0, 44.0, 140.0, []
+    turns = [*range(blocks), *reversed(range(blocks))]
+    for block in range(blocks):
+        y = block * (high + 10)
+        out.append(text(left - 16, y + high / 2 + 7, f"block {block}", anchor="end"))
+        out.append(box(f"a{block}", left, y + high * 0.7, len(turns) * unit, high * 0.3, 3))
+    for turn, block in enumerate(turns):
+        y, x = block * (high + 10), left + turn * unit
+        arrives = 0.45 * unit if turn and turns[turn - 1] != block else 0.0
+        out.append(box(f"r{block}", x - arrives, y, unit - 3 + arrives, high, 4))
+        out.append(text(x + unit / 2, y + high / 2 + 7, "F" if turn < blocks else "B", f"on{block}"))
+    words = (
+        f"{blocks} blocks, a row each, time to the right. Each block's shard is there all the time; the whole block is there only for "
+        "its forward pass (F) and its backward pass (B), and a little before."
+    )
+    return "".join(out), blocks * (high + 10) + 4, words

@@ -12,12 +12,12 @@ from allranks import theme
 from allranks.pipelines.actions import KINDS, PipelineError
 from allranks.pipelines.clock import Span, Timeline
 
-LEFT, UNIT, WIDEST, ROW, GAP, HEAD, FOOT = 64, 24.0, 820.0, 24, 6, 30, 26
+LEFT, UNIT, WIDEST, ROW, GAP, HEAD = 52, 24.0, 484.0, 24, 6, 44  # as wide as a cell beside an open sidebar
 LETTERS = 11.0  # a box that is narrower holds no number
 COLUMNS = 400  # of the picture in characters; a finer time is not drawn
 # dark: what makes activations. Grey and hatched are the two halves of backward, and B is both, one after the other.
 STYLE = (
-    ".ar-pipeline{overflow-x:auto;padding:8px}.ar-pipeline svg{display:block;max-width:none}"
+    ".ar-pipeline{padding:8px}.ar-pipeline .ar-scroll{overflow-x:auto}.ar-pipeline svg{display:block;max-width:none}"
     ".ar-pipeline text{font:12px var(--ar-font);fill:var(--ar-ink)}.ar-pipeline .title{font-weight:600}"
     ".ar-pipeline .F{fill:var(--ar-soft)}.ar-pipeline .I{fill:var(--ar-work)}.ar-pipeline .W{fill:var(--ar-paper)}"
     ".ar-pipeline .hatch{stroke:var(--ar-soft);stroke-width:1}.ar-pipeline .edge{fill:none;stroke:var(--ar-soft)}"
@@ -51,8 +51,9 @@ class Picture:
         for one in self.timelines:
             body.append(f'<g transform="translate(0 {y:g})">{_panel(one, unit)}</g>')
             y += HEAD + one.orders.ranks * (ROW + GAP) + GAP
-        body.append(_legend(y, any(one.orders.stages_per_rank > 1 for one in self.timelines)))
-        width, height = math.ceil(LEFT + max(longest * unit + 2, 580)), math.ceil(y + FOOT)
+        legend, y = _legend(y, any(one.orders.stages_per_rank > 1 for one in self.timelines))
+        body.append(legend)
+        width, height = math.ceil(LEFT + WIDEST + 2), math.ceil(y)
         words = "; ".join(map(str, self.timelines))
         # an id of its own: what a hidden picture on the same page defines is not drawn
         name = f"ar-hatch-{zlib.crc32(words.encode())}"
@@ -66,7 +67,7 @@ class Picture:
         ).replace("HATCH", name)
 
     def _repr_html_(self) -> str:
-        return f'<div class="ar-theme ar-pipeline" tabindex="0">{theme.style()}<style>{STYLE}</style>{self.svg()}</div>'
+        return f'<div class="ar-theme ar-pipeline">{theme.style()}<style>{STYLE}</style><div class="ar-scroll" tabindex="0">{self.svg()}</div></div>'
 
 
 def picture(*timelines: Timeline) -> Picture:
@@ -86,7 +87,8 @@ def picture(*timelines: Timeline) -> Picture:
 
 
 def _panel(one: Timeline, unit: float) -> str:
-    parts = [f'<text class="title" x="0" y="19">{escape(str(one))}</text>']
+    name, _, figures = str(one).partition(": ")
+    parts = [f'<text class="title" x="0" y="17">{escape(name)}</text><text x="0" y="34">{escape(figures)}</text>']
     for rank, spans in enumerate(one.spans):
         y = HEAD + rank * (ROW + GAP)
         parts.append(f'<text x="0" y="{y + 16}">rank {rank}</text>')
@@ -122,17 +124,20 @@ def _half(kind: str, x: float, y: float, wide: float) -> str:
     return made
 
 
-def _legend(y: float, several: bool) -> str:
-    """What the looks mean."""
-    parts, x = [], float(LEFT)
-    for kind, words in MEANING.items():
-        parts.append(f'{_half(kind, x, y, 20)}<rect class="edge" x="{x:g}" y="{y:g}" width="20" height="{ROW}"/>')
+def _legend(y: float, several: bool) -> tuple[str, float]:
+    """What the looks mean, in as many lines as it needs; and where they end."""
+    parts, x = [], 0.0
+    for kind, words in (*MEANING.items(), *([("later", "a later stage")] if several else [])):
+        wide = 46 + 6.6 * len(words)
+        if x + wide > LEFT + WIDEST:
+            x, y = 0.0, y + ROW + GAP
+        if kind == "later":
+            parts.append(f'<rect class="later" x="{x:g}" y="{y + 10:g}" width="20" height="3"/>')
+        else:
+            parts.append(f'{_half(kind, x, y, 20)}<rect class="edge" x="{x:g}" y="{y:g}" width="20" height="{ROW}"/>')
         parts.append(f'<text x="{x + 26:g}" y="{y + 16:g}">{words}</text>')
-        x += 46 + 6.6 * len(words)
-    if several:
-        parts.append(f'<rect class="later" x="{x:g}" y="{y + 10:g}" width="20" height="3"/>')
-        parts.append(f'<text x="{x + 26:g}" y="{y + 16:g}">a later stage</text>')
-    return "".join(parts)
+        x += wide
+    return "".join(parts), y + ROW + 2
 
 
 # ------------------------------------------------------------------------------------------------------ characters

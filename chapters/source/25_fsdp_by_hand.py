@@ -1,0 +1,408 @@
+# %% [markdown] name="title"
+# # FSDP by hand
+#
+# **Eight GPUs keep an eighth of every weight each, but a layer can only compute with whole weights. When do they come, when do they go, and how much
+# memory do they take at the worst moment?**
+#
+# 60 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Sharded training](16_sharded_training.ipynb)
+#
+# {{picture}}
+#
+# Four blocks of a model on one GPU, in one step from left to right. A pale box is a shard, always there. A full box is a whole block, for a moment.
+
+# %% name="start_world"
+import time
+
+import torch
+import torch.distributed as dist
+
+from allranks import World, plots, predict, predictions, workload
+
+world = World()
+world
+
+# %% [markdown] name="guess_intro"
+# [Sharded training](16_sharded_training.ipynb) used torch's `fully_shard`. Here you see the forty lines below it. First a guess for a real model: Llama 3
+# with 8 billion weights has 32 blocks, an embedding and a head. In bfloat16 the weights take 16 GB.
+
+# %% name="question"
+peak_guess = predict(
+    "The embedding and head are one unit that stays whole; of the blocks there is the one that computes and the next. GB of whole weights at most?",
+    low=0.1,
+    high=20,
+    unit="GB",
+    log=True,
+    title="GB of whole weights, Llama 3 8B",
+)
+peak_guess
+
+# %% [markdown] name="unit"
+# ## 1. A block that comes and goes
+#
+# The weights of a block lie one after the other in one flat vector, padded so that all ranks have equal parts. Each rank keeps its part, `shard`. The
+# weights are *views* into `whole`. To free it we take the memory away below them: `resize_(0)` on the storage. To gather it we give the memory
+# back and fill it with one all-gather.
+
+
+# %% name="flat_block"
+class FlatBlock:
+    def __init__(self, block):
+        self.p, self.weights = dist.get_world_size(), list(block.parameters())
+        flat = torch.cat([w.detach().flatten() for w in self.weights])
+        self.used = len(flat)
+        flat = torch.nn.functional.pad(flat, (0, -len(flat) % self.p))
+        self.shard = flat.chunk(self.p)[dist.get_rank()].clone()
+        self.whole, self.nbytes = flat, flat.untyped_storage().nbytes()
+        views = self.whole[: self.used].split([w.numel() for w in self.weights])
+        for weight, view in zip(self.weights, views, strict=True):
+            weight.data = view.view_as(weight)
+        self.free()
+
+    def gather(self):
+        self.whole.untyped_storage().resize_(self.nbytes)
+        return dist.all_gather_single(self.whole, self.shard, async_op=True)
+
+    def free(self):
+        self.whole.untyped_storage().resize_(0)
+
+    def scatter(self):
+        """Starts the sum of all ranks' gradients; each rank gets its part."""
+        gradients = torch.cat([w.grad.flatten() for w in self.weights])
+        gradients = torch.nn.functional.pad(gradients, (0, -len(gradients) % self.p))
+        for weight in self.weights:
+            weight.grad = None
+        self.gradient = torch.empty_like(self.shard)
+        return dist.reduce_scatter_single(self.gradient, gradients, async_op=True), gradients
+
+
+# %% [markdown] name="hooks_intro"
+# torch calls *hooks* before and after a module's forward and backward. Four of them make the whole of FSDP: gather before, free after, in both passes; and
+# after backward the gradients are reduce-scattered. `log` notes what happens; `whole` counts the blocks that are whole.
+
+
+# %% name="hooks"
+class Sharded:
+    def __init__(self, blocks, reshard=True):
+        self.flats, self.log, self.under_way = [FlatBlock(block) for block in blocks], [], []
+        self.arriving, self.here, self.reshard = {}, set(), reshard
+        for i, block in enumerate(blocks):
+            block.register_forward_pre_hook(lambda *_, i=i: self.before(i, "F"))
+            block.register_forward_hook(lambda *_, i=i: self.after(i, "F"))
+            block.register_full_backward_pre_hook(lambda *_, i=i: self.before(i, "B"))
+            block.register_full_backward_hook(lambda *_, i=i: self.after(i, "B"))
+
+    def note(self, what, i):
+        self.log.append((f"{what}{i}", time.monotonic(), len(self.here)))
+
+    def launch(self, i):
+        if 0 <= i < len(self.flats) and i not in self.here:
+            self.here.add(i)
+            self.arriving[i] = self.flats[i].gather()
+            self.note("gather ", i)
+
+    def before(self, i, what):
+        self.launch(i)
+        if i in self.arriving:
+            self.arriving.pop(i).wait()
+        self.note(what, i)
+
+    def after(self, i, what):
+        if what == "B":
+            self.under_way.append(self.flats[i].scatter())
+            self.note("scatter ", i)
+        if self.reshard or what == "B":
+            self.flats[i].free()
+            self.here.discard(i)
+            self.note("free ", i)
+
+
+# %% name="step"
+def a_model(blocks=4, width=16):
+    torch.manual_seed(0)
+    pair = (width, 4 * width), (4 * width, width)
+    parts = [[torch.nn.Linear(*pair[0]), torch.nn.GELU(), torch.nn.Linear(*pair[1])] for _ in range(blocks)]
+    return torch.nn.Sequential(*(torch.nn.Sequential(*part) for part in parts))
+
+
+def a_batch(rank, width=16):
+    torch.manual_seed(rank)
+    return torch.randn(8, width)
+
+
+def a_step(kind=Sharded, **options):
+    model = a_model()
+    sharded = kind(list(model), **options)
+    model(a_batch(dist.get_rank()).requires_grad_()).square().sum().backward()
+    for work, _ in sharded.under_way:
+        work.wait()
+    return sharded.log, [flat.gradient / dist.get_world_size() for flat in sharded.flats]
+
+
+results = world.run(a_step)
+print(", ".join(what for what, *_ in results[0][0]))
+
+# %% [markdown] name="step_explained"
+# Read the line: gather, compute, free, four times; then the same from the last block to the first, with a scatter. Is it the right gradient? One
+# process computes with all ranks' data and whole weights:
+
+
+# %% name="right"
+def alone(ranks):
+    model = a_model()
+    for rank in range(ranks):
+        model(a_batch(rank)).square().sum().backward()
+    return [torch.cat([w.grad.flatten() for w in block.parameters()]) / ranks for block in model]
+
+
+right = world.run(alone, world.ranks)[0]
+for block, expected in enumerate(right):
+    found = torch.cat([gradients[block] for _, gradients in results])[: len(expected)]
+    print(f"block {block}: off by {((found - expected).norm() / expected.norm()).item():.0e}")
+
+# %% [markdown] name="guess_once_intro"
+# ## 2. What is gathered too often?
+#
+# The log has eight gathers for four blocks. One of them is for nothing.
+
+# %% name="guess_once"
+once = predict(
+    "Which gather can be left out without more memory at the worst moment?",
+    choices=["the first, forward", "the last block's second", "the first block's second", "none"],
+    title="The gather that is for nothing",
+)
+once
+
+
+# %% name="keep_last"
+class KeepLast(Sharded):
+    def after(self, i, what):
+        if not (what == "F" and i == len(self.flats) - 1):  # it is needed again at once
+            super().after(i, what)
+
+
+for kind in (Sharded, KeepLast):
+    log, _ = world.run(a_step, kind)[0]
+    print(
+        f"{kind.__name__:9} {sum('gather' in what for what, *_ in log)} gathers, at most {max(n for *_, n in log)} whole"
+    )
+
+# %% name="reveal_once" jupyter={"source_hidden": true}
+# the answer: run this cell
+once.reveal(
+    "the last block's second",
+    usual="none",
+    why="every block is used twice, so two gathers each seem right. But between the last block's forward and its backward nothing else happens.",
+)
+
+# %% [markdown] name="keep_explained"
+# torch's `fully_shard` frees it too, unless you give the last block `reshard_after_forward=False`: $2L$ gathers, and one for the root.
+# With `False` everywhere there are only $L$, but all blocks are whole from forward to backward.
+#
+# ## 3. The next one comes while this one computes
+#
+# A gather that begins when its block must compute is waited for in full. So start the next block's gather first: **prefetch**. The price is a second whole
+# block. Here each block is larger and *sleeps* 30 ms for each pass, as a GPU would be busy, so that your cores are free for the messages.
+
+
+# %% name="prefetch"
+class Prefetch(KeepLast):
+    def before(self, i, what):
+        self.launch(i)  # this one first, if nobody has asked for it yet
+        self.launch(i + 1 if what == "F" else i - 1)
+        super().before(i, what)
+
+
+class Slow(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(n))
+
+    def forward(self, x):
+        time.sleep(0.03)
+        return Asleep.apply(x * self.weight[:1])
+
+
+class Asleep(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: x.view_as(x))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(0.03)
+        return gradient
+
+
+# %% name="timed"
+def timed(kind, n=2**21, times=4, **options):
+    took = []
+    for _ in range(times):
+        model = torch.nn.Sequential(*(Slow(n) for _ in range(4)))
+        sharded = kind(list(model), **options)
+        dist.barrier()
+        start = time.monotonic()
+        model(torch.ones(1, requires_grad=True)).sum().backward()
+        for work, _ in sharded.under_way:
+            work.wait()
+        took.append(time.monotonic() - start)
+    return sorted(took)[1], sharded.log
+
+
+logs = {}
+for name, kind, options in (
+    ("no prefetch", KeepLast, {}),
+    ("prefetch", Prefetch, {}),
+    ("never freed", Prefetch, {"reshard": False}),
+):
+    ranks = world.run(timed, kind, **options)
+    logs[name] = ranks[0][1]
+    print(
+        f"{name:12} {1e3 * max(took for took, _ in ranks):4.0f} ms, at most {max(n for *_, n in logs[name])} blocks whole"
+    )
+
+# %% name="curve"
+figure, axes = plots.chart("ms since the step began", "whole blocks on rank 0")
+for name, log in logs.items():
+    start = log[0][1]
+    axes.step([1e3 * (at - start) for _, at, _ in log], [n for *_, n in log], where="post", label=name)
+axes.legend()
+figure
+
+# %% [markdown] name="prefetch_explained"
+# Eight passes of 30 ms are 240 ms; what is above it is waiting, and the scatters. With a gather of $g$ and a pass of $c$ seconds, no prefetch costs $g + c$ for
+# each pass, and prefetch the larger of the two. Never freeing costs no gather in backward, and the memory of the whole model.
+#
+# On a GPU prefetch happens on another *stream*, and a third thing bites: memory that one stream frees may still be read by another one. FSDP2 waits with
+# events, and asks for no more than one block ahead (`set_modules_to_forward_prefetch` asks for more).
+#
+# ## 4. A real model
+#
+# The answer to the first question: for each block its size, the root that stays, and the worst moment.
+
+# %% name="llama"
+hidden, layers, wide, kv, words = 4096, 32, 14_336, 1024, 128_256
+block = 2 * (2 * hidden**2 + 2 * hidden * kv + 3 * hidden * wide + 2 * hidden)  # bytes in bfloat16
+root = 2 * (2 * words * hidden + hidden)
+print(
+    f"a block {block / 1e9:.2f} GB, embedding and head {root / 1e9:.2f} GB, all {(layers * block + root) / 1e9:.1f} GB"
+)
+for name, whole in (("never freed", root + layers * block), ("prefetch", root + 2 * block)):
+    print(f"{name:12} {whole / 1e9:5.2f} GB of whole weights at most")
+
+# %% name="reveal_peak" jupyter={"source_hidden": true}
+# the answer: run this cell
+peak_guess.reveal(
+    (root + 2 * block) / 1e9,
+    usual="16 GB / 32",
+    why="a block is small. But the embedding and the head, 128,256 words wide, are as large as five blocks: wrap them as units of their own.",
+    marks={"all whole": (root + layers * block) / 1e9},
+)
+
+# %% [markdown] name="bytes"
+# And the bytes? Each weight is gathered twice and its gradient scattered once. In which number format is the gradient summed? In bfloat16, if you don't say
+# otherwise: `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` alone reduces in bfloat16 too. Llama 3 used float32 for the sums.
+
+# %% name="bytes_table"
+eight, billions = workload.Cluster(8, 450e9, 5e-6), (layers * block + root) / 2
+for name, price in (
+    ("DDP, sums in bfloat16", workload.ddp(billions, eight)),
+    ("DDP, sums in float32", workload.ddp(billions, eight, "float32")),
+    ("FSDP, sums in bfloat16", workload.zero(3, billions, eight)),
+    ("FSDP, sums in float32", workload.zero(3, billions, eight, gradient_dtype="float32")),
+    ("FSDP, never freed", workload.zero(3, billions, eight, gradient_dtype="float32", reshard_after_forward=False)),
+):
+    print(f"{name:23} {price.bytes_sent / 1e9:5.1f} GB a GPU and step")
+
+# %% [markdown] name="hybrid"
+# ## 5. Two dimensions: HSDP
+#
+# With 64 GPUs every gather would be a ring through all 8 nodes, twice a step. **Hybrid sharding** shards inside a node and keeps a copy in each node. A
+# *mesh* has two dimensions: in a row are the ranks of a node, in a column the ranks with the same shard.
+
+# %% name="guess_hsdp"
+hybrid = predict(
+    "8 nodes with 8 GPUs: how many GB does a GPU send between nodes in a step with HSDP, sums in float32? (FSDP over all 64 sends 63 GB round the ring.)",
+    low=0.1,
+    high=100,
+    unit="GB",
+    log=True,
+    title="GB between nodes with HSDP",
+)
+hybrid
+
+
+# %% name="hsdp_live"
+def hybrid_gradient(per_node, n=2**12):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    # every rank makes every group, in one order
+    nodes = [dist.new_group(list(range(first, first + per_node))) for first in range(0, p, per_node)]
+    copies = [dist.new_group(list(range(local, p, per_node))) for local in range(per_node)]
+    gradient = torch.full((n,), float(rank))
+    shard = torch.empty(n // per_node)
+    dist.reduce_scatter_single(shard, gradient, group=nodes[rank // per_node])  # fast links, all bytes
+    dist.all_reduce(shard, group=copies[rank % per_node])  # slow links, a part of the bytes
+    return (shard / p)[0].item()
+
+
+per_node = world.ranks // 2 if world.ranks % 2 == 0 else world.ranks
+means, trace = world.trace(hybrid_gradient, per_node)
+print(f"nodes of {per_node}: mean {means[0]:g}, should be {(world.ranks - 1) / 2:g}")
+print([(e.op, e.nbytes) for e in trace if e.rank == 0 and e.op in ("reduce_scatter_tensor", "all_reduce")])
+
+# %% name="hsdp_price"
+node, between = workload.Cluster(8, 450e9, 5e-6), workload.Cluster(8, 50e9, 5e-6)
+inside = workload.zero(3, billions, node, gradient_dtype="float32")
+outside = workload.ddp(billions / 8, between, "float32")
+flat = workload.zero(3, billions, workload.Cluster(64, 50e9, 5e-6), gradient_dtype="float32")
+for name, price in (("inside a node", inside), ("between nodes", outside), ("FSDP over 64", flat)):
+    print(f"{name:14} {price.bytes_sent / 1e9:5.1f} GB, {price.seconds:.2f} s")
+
+# %% name="reveal_hsdp" jupyter={"source_hidden": true}
+# the answer: run this cell
+hybrid.reveal(
+    outside.bytes_sent / 1e9,
+    usual="as many as FSDP",
+    why="all gradients must be added over all nodes. But each GPU has an eighth of them, and no weight travels between nodes at all.",
+)
+
+# %% [markdown] name="hsdp_explained"
+# The price is memory: an eighth of all state a GPU instead of a sixty-fourth. In torch a 2-D `DeviceMesh` given to `fully_shard` means HSDP, and
+# `reshard_after_forward=8` frees to shards inside a node only, in plain FSDP.
+#
+# ## 6. Check yourself
+#
+# <details><summary>1. Why is the first gather of a step always waited for?</summary>
+#
+# Nothing computes before it that could hide it. (Across steps it could be launched after the optimizer, but the optimizer changes the very shard.)
+# </details>
+#
+# <details><summary>2. A parameter is used by two blocks (tied embedding and head). What goes wrong if both blocks free it?</summary>
+#
+# The second finds no memory below its weight, or gathers it twice, and its gradient is scattered before both parts are added. Tied weights belong to
+# one unit, in torch to the root.
+# </details>
+#
+# <details><summary>3. You call <code>clip_grad_norm_</code> on shards with plain tensors. What is missing?</summary>
+#
+# The sum of the squares over all ranks: each has the norm of its own shards only.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# FSDP is four hooks: gather, compute, free, and scatter in backward. The last block needs no second gather; prefetch hides gathers for one more whole block.
+# The largest unit decides the memory, often the embedding. HSDP sends only shards between nodes. **What is whole is whole for a moment, and only
+# where it computes.**
+#
+# **Now you:** [Lab 15](../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
+#
+# **Next question:** can a step send less than the gradients?
+#
+# **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# Y. Zhao et al., *PyTorch FSDP*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) (flat parameters, prefetch, hybrid sharding) ·
+# [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) ·
+# Llama team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783) (sizes; sums in float32)
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,166 @@
+# %% [markdown] name="title"
+# # Lab 15: FSDP by hand
+#
+# **Each rank keeps a shard of every block. Whole blocks come for a moment, compute, and go. Can a step run without a pause, with never more than two
+# whole blocks? And with several nodes, how little must go between them?**
+#
+# | you write | difficulty | minutes | points |
+# |---|---|---|---|
+# | `fsdp_step` | hard | 60 | 10 |
+# | `hsdp_gradient` | medium | 30 | 6 |
+#
+# CPU ok. The chapter *FSDP by hand* has the pictures; in this notebook you write the code.
+
+# %% [markdown] name="rules"
+# **How it is marked.** Both are plain functions on the default group. Every message is counted. `fsdp_step` runs in virtual time, in which a block
+# computes for long and messages are quick, so that your order of calls shows. `check(function)` uses the same rules as the marking, with other numbers.
+#
+# {{contract.md}}
+
+# %% nbgrader={"grade_id": "imports", "locked": true}
+import torch
+import torch.distributed as dist
+
+from allranks import World, check, workload
+
+# %% [markdown] name="live"
+# ## A world to try things in
+#
+# `World` starts one process, a *rank*, on each GPU if there are at least two GPUs; otherwise four ranks on the CPU.
+
+# %% name="start_world"
+world = World()
+world
+
+# %% [markdown] name="predict"
+# A model has four blocks. A step gathers each block before its forward pass and frees it behind it; the same backward. Two blocks may be whole at a
+# time. How many all-gathers does a step need at least, and how many reduce-scatters? Write it down first.
+
+# %% name="prediction"
+prediction = [0, 0]
+
+# %% [markdown] name="task"
+# ## 1. The step
+#
+# `shards` has this rank's part of each block's weights, a vector each; all ranks' parts have equal length, and together, in rank order, they are the whole block.
+# `compute(block, whole)` runs one pass of a block with its whole weights: first forward from block 0 to the last, which returns `None`; then backward from
+# the last to block 0, which returns the gradient of `whole`. Return a list with this rank's shard of each block's gradient, the **mean** over the ranks.
+#
+# - One `all_gather_single` for each block forward, and one backward; one `reduce_scatter_single` for each block. (The last block may be kept from forward to backward.)
+# - **At most two whole blocks at a time**: a block counts from the launch of its all_gather to the end of its last pass. So don't launch the next
+#   all_gather before the pass of the block *before the one that computes* is over.
+# - **No pause between two passes**: what the next pass needs must be on its way while this one computes. `async_op=True` returns a handle; call `wait()`
+#   on it where you need the result, and not earlier.
+# - Every gather and scatter must be waited for before you return.
+
+
+# %% nbgrader={"grade_id": "fsdp_step", "solution": true}
+def fsdp_step(shards: list[torch.Tensor], compute) -> list[torch.Tensor]:
+    """Runs all blocks forward and backward and returns this rank's shards of the mean gradients; every rank calls it."""
+    ### BEGIN SOLUTION
+    p, last = dist.get_world_size(), len(shards) - 1
+    turns = [*range(last + 1), *reversed(range(last + 1))]
+
+    def gather(block: int):
+        whole = torch.empty(p * shards[block].numel(), dtype=shards[block].dtype)
+        return whole, dist.all_gather_single(whole, shards[block], async_op=True)
+
+    gradients = [torch.empty_like(shard) for shard in shards]
+    scatters = []  # the handles, with the memory that must live as long
+    whole, arriving = gather(0)
+    for turn, block in enumerate(turns):
+        arriving.wait()
+        following = turns[turn + 1] if turn < len(turns) - 1 else block
+        coming = gather(following) if following != block else (whole, arriving)
+        gradient = compute(block, whole)
+        if gradient is not None:
+            gradient /= p
+            scatters.append((dist.reduce_scatter_single(gradients[block], gradient, async_op=True), gradient))
+        whole, arriving = coming
+    for work, _ in scatters:
+        work.wait()
+    return gradients
+    ### END SOLUTION
+
+
+# %% name="check_step"
+check(fsdp_step)
+
+# %% [markdown] name="step_live"
+# On the live world, with real blocks: each multiplies by its weights, and the loss is the sum. `compute` here notes in which order it is called.
+
+
+# %% name="try_step"
+def step_of_ranks():
+    rank, p, calls = dist.get_rank(), dist.get_world_size(), []
+    whole = [torch.arange(p * n, dtype=torch.float) for n in (2, 3, 4)]
+
+    def compute(block, weights):
+        calls.append(block)
+        right = torch.equal(weights, whole[block])
+        return None if len(calls) <= 3 else torch.full_like(weights, float(rank) if right else float("nan"))
+
+    shards = fsdp_step([w.chunk(p)[rank].clone() for w in whole], compute)
+    return calls, [s[0].item() for s in shards]
+
+
+results, trace = world.trace(step_of_ranks)
+print("passes:", results[0][0], "mean gradients:", results[0][1])
+print("rank 0:", [(e.op.split("_")[-2], e.nbytes) for e in trace if e.rank == 0 and "_" in e.op])
+
+# %% [markdown] name="hybrid"
+# ## 2. Nodes
+#
+# 8 billion weights on 8 nodes with 8 GPUs, gradients in float32. **Predict** first: how many GB does a GPU send between nodes if the shards are spread over all 64 GPUs?
+# And if each node has all shards, one eighth a GPU?
+
+# %% name="between_nodes"
+everywhere = workload.zero(3, 8e9, workload.Cluster(64, 50e9, 5e-6), gradient_dtype="float32")
+hybrid = workload.ddp(1e9, workload.Cluster(8, 50e9, 5e-6), "float32")
+print(f"all 64: {everywhere.bytes_sent / 1e9:.0f} GB, {everywhere.seconds:.2f} s")
+print(f"hybrid: {hybrid.bytes_sent / 1e9:.0f} GB, {hybrid.seconds:.2f} s, and the rest inside the node")
+
+# %% [markdown] name="hybrid_task"
+# Node $i$ has the ranks $ig$ to $(i+1)g - 1$, with $g$ = `ranks_per_node`. Every rank has a whole `gradient`, a vector whose length $g$ divides. Return chunk $r \bmod g$ of
+# its **mean over all ranks**.
+#
+# - The whole gradient stays inside the node: a `reduce_scatter_single` there.
+# - Between nodes only the chunk travels: one `all_reduce` with the ranks that have the same chunk.
+# - `dist.new_group(ranks)` makes a group. **Every** rank must call it for **every** group, in the same order, also for those to which it does not belong.
+# - One node, or one rank a node, must work too.
+
+
+# %% nbgrader={"grade_id": "hsdp_gradient", "solution": true}
+def hsdp_gradient(gradient: torch.Tensor, ranks_per_node: int) -> torch.Tensor:
+    """Returns this rank's chunk of the mean gradient over all ranks; every rank calls it."""
+    ### BEGIN SOLUTION
+    rank, p, g = dist.get_rank(), dist.get_world_size(), ranks_per_node
+    nodes = [dist.new_group(list(range(first, first + g))) for first in range(0, p, g)]
+    copies = [dist.new_group(list(range(local, p, g))) for local in range(g)]
+    chunk = gradient.new_empty(gradient.numel() // g)
+    dist.reduce_scatter_single(chunk, gradient.contiguous(), group=nodes[rank // g])
+    dist.all_reduce(chunk, group=copies[rank % g])
+    return chunk / p
+    ### END SOLUTION
+
+
+# %% name="check_hybrid"
+check(hsdp_gradient)
+
+# %% [markdown] name="marking"
+# ## Marking
+#
+# These cells give each exercise's points times the score that `check` gives; you can run them too.
+
+# %% nbgrader={"grade_id": "fsdp_step-graded", "grade": true, "locked": true, "points": 10} allranks={"exercise": "fsdp_step"}
+round(10 * check(fsdp_step).score, 2)
+
+# %% nbgrader={"grade_id": "hsdp_gradient-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "hsdp_gradient"}
+round(6 * check(hsdp_gradient).score, 2)
+
+# %% [markdown] name="recap"
+# A step of FSDP is a loop in which the next block arrives while this one computes, and gradients leave behind it. **Launch early, wait late, and free at
+# once.** With several nodes, shards belong inside the node and copies between nodes.
+
+# %% name="stop_world"
+world.stop()

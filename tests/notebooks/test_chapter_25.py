@@ -1,0 +1,41 @@
+"""The chapter on FSDP by hand: its order of calls, gradients against one process, whole blocks, and the published sizes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_chapters import RANKS, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "25_fsdp_by_hand"
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_fsdp_by_hand(ranks):
+    chapter = execute(read(CHAPTER, ranks))
+    assert not chapter.errors()
+    forward = [f"{what}{i}" for i in range(4) for what in ("gather ", "F", "free ")]
+    backward = [f"{what}{i}" for i in (3, 2, 1, 0) for what in ("gather ", "B", "scatter ", "free ")]
+    assert chapter.text("step").split(", ") == forward + backward
+    assert all(float(line.split()[-1]) < 1e-5 for line in chapter.text("right").splitlines())
+    assert (
+        chapter.text("keep_last").split()
+        == "Sharded 8 gathers, at most 1 whole KeepLast 7 gathers, at most 1 whole".split()
+    )
+    times = re.findall(r"(\d+) ms, at most (\d) blocks whole", chapter.text("timed"))
+    assert [int(whole) for _, whole in times] == [1, 2, 4]
+    assert all(int(took) >= 240 for took, _ in times)  # eight passes of 30 ms
+    assert chapter.text("llama").splitlines() == [
+        "a block 0.44 GB, embedding and head 2.10 GB, all 16.1 GB",
+        "never freed  16.06 GB of whole weights at most",
+        "prefetch      2.97 GB of whole weights at most",
+    ]
+    sent = [float(line.split()[-6]) for line in chapter.text("bytes_table").splitlines()]
+    assert sent == [28.1, 56.2, 42.2, 56.2, 42.2]
+    per_node = ranks // 2 if ranks % 2 == 0 else ranks
+    mean, calls = chapter.text("hsdp_live").splitlines()
+    assert mean == f"nodes of {per_node}: mean {(ranks - 1) / 2:g}, should be {(ranks - 1) / 2:g}"
+    assert eval(calls) == [("reduce_scatter_tensor", 4 * 2**12), ("all_reduce", 4 * (2**12 // per_node))]
+    assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
+    assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")

@@ -179,11 +179,15 @@ ring = {whole: 2 * (p - 1) / p, largest: p - 1}  # what a rank sends in a ring, 
 for way, formula in ((whole, 8 * n * (p - 1) / p), (largest, 8 * k * (p - 1))):
     _, trace = world.trace(way, n, k)
     brought = sum(event.nbytes for event in trace if event.rank == 0)
-    print(f"{way.__name__:8} rank 0 sends {brought * ring[way]:8,.0f} bytes, the formula says {formula:8,.0f}")
+    print(
+        f"{way.__name__:8} the call gets {brought:6,} bytes; in a ring {brought * ring[way]:6,.0f}, formula {formula:6,.0f}"
+    )
 
 # %% name="many_ranks"
+n, k = 1e9, 1e7
 for p in (4, 16, 64, 100, 256, 1024):
-    print(f"{p:5} ranks: 1 % of the numbers are {0.01 * p:5.2f} times the bytes of the all-reduce")
+    ratio = 8 * k * (p - 1) / (8 * n * (p - 1) / p)
+    print(f"{p:5} ranks: 1 % of the numbers are {ratio:5.2f} times the bytes of the all-reduce")
 
 # %% name="reveal_many" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -305,7 +309,7 @@ print("off by", *off, f"; the best 3 columns are off by {s[3:].norm() / s.norm()
 # After a round or two it is nearly the best that three columns can do. The rest, again, goes into an error: $e_i = M_i - PQ^\top$, added to the next gradient.
 #
 # torch has it as a communication hook of DDP. It compresses only matrices for which this saves enough (`min_compression_rate`, 2), and begins after
-# `start_powerSGD_iter` steps (1000 by default), because the first gradients are the wildest. Here is a layer of 64 x 64, and the state's own statistics.
+# `start_powerSGD_iter` steps (1000 by default), because the beginning of training is most sensitive to inexact gradients. Here is a layer of 64 x 64, and the state's own statistics.
 
 
 # %% name="power_hook"
@@ -428,7 +432,7 @@ axes.legend(fontsize=8)
 figure
 
 # %% [markdown] name="peak_intro"
-# The price of DiLoCo, for 7 billion parameters and 8 workers: $2Pe\,\frac{p-1}{p}$ bytes a round, divided by $H$. Bytes *a step* are a mean. A network must also carry the *moment*
+# On this simple bowl the momentum swings past the best point and comes back. The price of DiLoCo, for 7 billion parameters and 8 workers: $2Pe\,\frac{p-1}{p}$ bytes a round, divided by $H$. Bytes *a step* are a mean. A network must also carry the *moment*
 # when all workers exchange all parameters.
 
 # %% name="guess_peak"
@@ -541,7 +545,7 @@ print(
 )
 
 # %% [markdown] name="libraries"
-# Inside a node it rarely pays: NVLink is fast, and bfloat16 gradients are already half the bytes. Between data centres it does.
+# Inside a node it rarely pays: NVLink is fast, and bfloat16 gradients are already half the bytes. Between data centres it can.
 #
 # - **torch** 2.13, hooks of DDP: `fp16_compress_hook`, `bf16_compress_hook`, `powerSGD_hook`, `post_localSGD_hook`, two quantization hooks. On CPU
 #   ranks (gloo) we tried them: fp16, PowerSGD and local SGD work; bf16 raises a TypeError, both quantization hooks an IndexError.

@@ -394,7 +394,7 @@ hybrid.reveal(
 #
 # **Now you:** [Lab 15](../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
 #
-# **Next question:** can a step send less than the gradients?
+# **Next question:** can a step send less than the gradients? [Send less](26_send_less.ipynb)
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) (flat parameters, prefetch, hybrid sharding) ·

@@ -101,6 +101,12 @@ SHOWN = {
         "try_ring": ["largest difference below 1e-5: True", "rank 0 sends 864 bytes"],
         "try_ulysses": ["largest difference below 1e-5: True"],
     },
+    "lab16_send_less": {
+        "top_k_bytes": ["1.56 times fewer"],
+        "try_diloco": ["near the mean of the goals: True"],
+        "try_top_k": ["of the distance is left: True", "without, more than half is left: True"],
+        "try_power": ["nothing is lost: True", "a round reduces 56 bytes"],
+    },
     "lab11_your_own_job": {
         "a_recorded_job": ["6 ranks, 6 files", "'op': 'all_reduce', 'group': '0'"],
         "time_in_calls": ["the rank that was made slow: 4"],
@@ -120,6 +126,7 @@ ALWAYS = {
     "lab02_rooted": {"try_pieces": "the same as dist.gather: True"},
     "lab08_data_parallel": {"try_buckets": "the same as alone: True", "try_overlap": "all ranks agree: True"},
     "lab09_tensor_parallel": {"try_linear": "the same as alone: True"},
+    "lab16_send_less": {"try_power": "nothing is lost: True", "try_diloco": "near the mean of the goals: True"},
 }
 
 

@@ -380,3 +380,25 @@ def comes_and_goes(blocks: int = 4) -> Scene:
         "its forward pass (F) and its backward pass (B), and a little before."
     )
     return "".join(out), blocks * (high + 10) + 4, words
+
+
+def largest_few(ranks: int = 4, numbers: int = 16, chosen: int = 4) -> Scene:
+    """The chapter on sending less: each rank's numbers as bars; the largest are sent, the others stay."""
+    left, gap, high = 110.0, 26.0, 74.0
+    step = (WIDE - left) / numbers
+    out = []
+    for rank in range(ranks):
+        base = high + rank * (high + gap)
+        sizes = [1 + (7 * rank + 11 * i * i + 5 * i) % 17 for i in range(numbers)]
+        largest = sorted(range(numbers), key=lambda i: (-sizes[i], i))[:chosen]
+        out.append(text(0, base - high / 2 + 7, f"rank {rank}", anchor="start"))
+        for i, size in enumerate(sizes):
+            x, tall = left + step * i, high * size / 17
+            sent = i in largest
+            kind, more = (f"r{rank}", "") if sent else ("paper line", ' stroke-width="2"')
+            out.append(box(kind, x + 1, base - tall, step - 6, tall, 3, more))
+    words = (
+        f"{ranks} ranks, each with {numbers} numbers as bars. The {chosen} largest of each rank are filled, they are sent; the "
+        "others are outlined, they are kept. The ranks choose different places."
+    )
+    return "".join(out), ranks * high + (ranks - 1) * gap + 6, words

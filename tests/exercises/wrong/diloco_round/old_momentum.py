@@ -1,0 +1,20 @@
+"""Updates the momentum after the step.
+
+Must get: the step used the old momentum
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def diloco_round(parameters, anchor, momentum, lr, beta):
+    p = dist.get_world_size()
+    delta = torch.cat([(a - x).flatten() for a, x in zip(anchor, parameters, strict=True)])
+    dist.all_reduce(delta)
+    delta /= p
+    parts = delta.split([a.numel() for a in anchor])
+    for x, a, m, d in zip(parameters, anchor, momentum, parts, strict=True):
+        d = d.view(a.shape)
+        a.sub_(lr * (d + beta * m))
+        m.mul_(beta).add_(d)
+        x.copy_(a)

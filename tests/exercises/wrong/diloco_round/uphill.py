@@ -1,0 +1,20 @@
+"""Adds the step.
+
+Must get: away from the ranks
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def diloco_round(parameters, anchor, momentum, lr, beta):
+    p = dist.get_world_size()
+    delta = torch.cat([(a - x).flatten() for a, x in zip(anchor, parameters, strict=True)])
+    dist.all_reduce(delta)
+    delta /= p
+    parts = delta.split([a.numel() for a in anchor])
+    for x, a, m, d in zip(parameters, anchor, momentum, parts, strict=True):
+        d = d.view(a.shape)
+        m.mul_(beta).add_(d)
+        a.add_(lr * (d + beta * m))
+        x.copy_(a)

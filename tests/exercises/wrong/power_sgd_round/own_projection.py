@@ -1,0 +1,21 @@
+"""Subtracts the rank's own approximation from the error.
+
+Must get: subtract the approximation that all ranks apply
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def power_sgd_round(matrix, q, error):
+    wanted = matrix + error
+    p = wanted @ q
+    dist.all_reduce(p)
+    p = torch.linalg.qr(p).Q.contiguous()
+    new_q = (wanted.T @ p).contiguous()
+    own = p @ new_q.T
+    dist.all_reduce(new_q)
+    new_q /= dist.get_world_size()
+    result = p @ new_q.T
+    error.copy_(wanted - own)
+    return result, new_q

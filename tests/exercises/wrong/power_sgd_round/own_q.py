@@ -1,0 +1,21 @@
+"""Returns the rank's own Q.
+
+Must get: is not the mean over the ranks
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def power_sgd_round(matrix, q, error):
+    wanted = matrix + error
+    p = wanted @ q
+    dist.all_reduce(p)
+    p = torch.linalg.qr(p).Q.contiguous()
+    new_q = (wanted.T @ p).contiguous()
+    own = new_q.clone()
+    dist.all_reduce(new_q)
+    new_q /= dist.get_world_size()
+    result = p @ new_q.T
+    error.copy_(wanted - result)
+    return result, own

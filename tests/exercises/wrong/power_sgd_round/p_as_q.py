@@ -1,0 +1,20 @@
+"""Returns P as the next round's q.
+
+Must get: item 1
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def power_sgd_round(matrix, q, error):
+    wanted = matrix + error
+    p = wanted @ q
+    dist.all_reduce(p)
+    p = torch.linalg.qr(p).Q.contiguous()
+    new_q = (wanted.T @ p).contiguous()
+    dist.all_reduce(new_q)
+    new_q /= dist.get_world_size()
+    result = p @ new_q.T
+    error.copy_(wanted - result)
+    return result, p

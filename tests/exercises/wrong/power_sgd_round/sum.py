@@ -1,0 +1,19 @@
+"""Forgets to divide.
+
+Must get: the sum instead of the mean
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def power_sgd_round(matrix, q, error):
+    wanted = matrix + error
+    p = wanted @ q
+    dist.all_reduce(p)
+    p = torch.linalg.qr(p).Q.contiguous()
+    new_q = (wanted.T @ p).contiguous()
+    dist.all_reduce(new_q)
+    result = p @ new_q.T
+    error.copy_(wanted - result)
+    return result, new_q

@@ -1,0 +1,260 @@
+"""top_k_all_reduce(tensor, k, error) -> Tensor: the sum of every rank's k largest elements; the rest stays in `error`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import COLLECTIVES, About, Exercise, Group, Mistake, Rule, Run
+
+INDEX_NBYTES = 8
+TOP, REST = 130, 90  # the chosen elements are larger than TOP, all others smaller than REST; bfloat16 holds both
+
+Vectors = tuple[torch.Tensor, torch.Tensor]  # a rank's tensor and error, flat
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    n, k = setup.size, min(setup.option("k"), setup.size)
+    common = rng.integer(0, n) if n else 0  # an index that every rank chooses, so that sums overlap
+    made: list[Args] = []
+    for rank in range(setup.ranks):
+        own = rng.of_rank(rank)
+        order = [common, *(i for i in own.permutation(n) if i != common)] if n else []
+        chosen, rest = order[:k], order[k:]
+        wanted = (1 + own.integers(0, REST, n)).double()
+        wanted[chosen] = TOP + torch.tensor(own.distinct(len(chosen)), dtype=torch.float64)
+        wanted *= 1 - 2 * own.integers(0, 2, n)
+        error = own.integers(-20, 21, n).double()
+        if n > k:
+            # one element is large by its error alone, and one by its tensor alone
+            small, large = chosen[-1], rest[0]
+            error[small] = wanted[small] - (1 + own.integer(0, 9)) * wanted[small].sign()
+            error[large] = -100 * wanted[large].sign()
+            wanted[chosen[0]] = (-1.0 if rank == 0 else 1.0) * wanted[chosen[0]].abs()  # the sign is no matter
+            if k == 1:
+                error[small] = wanted[small] - 5 * wanted[small].sign()
+        if setup.values == "random":
+            wanted *= 1 + own.uniform(n) / 64
+        kind, shape = DTYPES[setup.dtype], shape_of(setup)
+        error = error.to(kind)
+        tensor = (wanted - error.double()).to(kind)
+        views = [View.of(t.reshape(shape), setup.layout) for t in (tensor, error)]
+        made.append((views[0], setup.option("k"), views[1]))
+    return made
+
+
+def _largest(vector: torch.Tensor, k: int) -> torch.Tensor:
+    return vector.double().abs().topk(min(k, vector.numel())).indices
+
+
+def _oracle(
+    setup: Setup,
+    args: Sequence[Args],
+    choose: Callable[[Vectors, int], torch.Tensor] = lambda v, k: _largest(v[0] + v[1], k),
+    sends: Callable[[Vectors], torch.Tensor] = lambda v: v[0] + v[1],
+    keeps: Callable[[Vectors, torch.Tensor], torch.Tensor | None] = lambda v, sent: v[0] + v[1] - sent,
+    own: bool = False,
+    last_wins: bool = False,
+    divide: bool = False,
+    through: torch.dtype | None = None,
+) -> list[Expected]:
+    """What each rank ends with: `choose` the indices, `sends` the vector they are taken from, `keeps` the new error."""
+    vectors = [(plain(a[0]).reshape(-1), plain(a[2]).reshape(-1)) for a in args]
+    k, shape = args[0][1], args[0][0].size
+    sent, places = [], []
+    for vector in vectors:
+        place = choose(vector, k)
+        places.append(place if through is None else place.to(through).long().clamp(max=len(vector[0]) - 1))
+        sparse = torch.zeros_like(vector[0])
+        sparse[place] = sends(vector)[place]
+        sent.append(sparse)
+    received = sent
+    if through is not None:
+        received = [torch.zeros_like(s) for s in sent]
+        for sparse, vector, place, moved in zip(
+            received, vectors, map(lambda v: choose(v, k), vectors), places, strict=True
+        ):
+            sparse.index_add_(0, moved, sends(vector)[place])
+    total, atol = summed(received)
+    if last_wins:
+        total = torch.zeros_like(total)
+        for place, sparse in zip(places, sent, strict=True):
+            total[place] = sparse[place]
+    if divide:
+        total = (total.double() / len(args)).to(total.dtype)
+    made = []
+    for vector, sparse in zip(vectors, sent, strict=True):
+        kept = keeps(vector, sparse)
+        changed = {} if kept is None else {(2,): kept.to(sparse.dtype).reshape(shape)}
+        made.append(Expected((sparse if own else total).reshape(shape), changed, atol))
+    return made
+
+
+def _differs(**how: object) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    return lambda setup, args: _oracle(setup, args, **how)  # type: ignore[arg-type]
+
+
+def _narrow_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Indices that passed through the values' dtype."""
+    kind = args[0][0].base.dtype
+    if setup.size <= 1 / torch.finfo(kind).eps:
+        raise ValueError("it holds them")
+    return _oracle(setup, args, through=kind)
+
+
+def _less_the_total(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The error is what the rank wanted minus what all ranks sent."""
+    made = []
+    for own, right in zip(args, _oracle(setup, args), strict=True):
+        kept = plain(own[0]) + plain(own[2]) - right.returns
+        made.append(Expected(right.returns, {(2,): kept}, right.atol))
+    return made
+
+
+def _count(run: Run, call: int) -> int:
+    return min(run.args[call][0][1], run.setup.size)
+
+
+def _few_bytes(run: Run) -> str | None:
+    """Each rank may receive k values and k indices of each other rank, and no more."""
+    for call in range(run.setup.times):
+        k = _count(run, call)
+        enough = (run.ranks - 1) * k * (run.itemsize + INDEX_NBYTES)
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
+            got = sum(map(rules.received_from_others, mine))
+            if got > enough:
+                worst = max(mine, key=lambda e: e.received_nbytes)
+                dense = worst.numel >= run.setup.size > k
+                advice = (
+                    "a vector that is mostly zeros costs as much as a full one: send values and indices"
+                    if dense
+                    else "send each value and each index once"
+                )
+                return About(
+                    f"rank {rank} receives {got} bytes{run.at(worst.line)}, but k = {k} values and indices of p-1 = "
+                    f"{run.ranks - 1} ranks have {enough} at most: {advice}",
+                    worst,
+                )
+    return None
+
+
+def _others_values(run: Run, call: int, rank: int) -> int:
+    return (run.ranks - 1) * _count(run, call) * run.itemsize
+
+
+def _own_values(run: Run, call: int, rank: int) -> int:
+    return _count(run, call) * run.itemsize
+
+
+def _case(ranks: int, size: int, k: int = 2, *more: str, **fields: object) -> Setup:
+    return Setup(ranks, size, *more, **fields).with_options(k=k)  # type: ignore[arg-type]
+
+
+EXERCISE = Exercise(
+    name="top_k_all_reduce",
+    promise="returns the sum of every rank's k largest elements of tensor + error, and keeps the rest in error",
+    groups=(
+        Group("right sum and error", 3, (_case(2, 16), _case(3, 24), _case(4, 40, 3))),
+        Group("any k", 2, (_case(3, 20, 1), _case(2, 30, 5), _case(3, 4, 4), _case(3, 3, 7))),
+        Group("any rank count", 1, (_case(1, 12, 3), _case(5, 60), _case(8, 90))),
+        Group("many ranks", 2, (_case(9, 211).with_choices(ranks=(9, 11), size=(211, 223, 227), k=(2, 3)),)),
+        Group("any size", 1, (_case(2, 1, 1), _case(3, 0))),
+        Group(
+            "any dtype",
+            2,
+            (
+                _case(3, 24, 2, "float64", values="random"),
+                _case(2, 30, 3, values="random"),
+                _case(2, 30, 3, "bfloat16"),
+                _case(2, 700, 8, "bfloat16"),  # indices that bfloat16 can't hold
+            ),
+        ),
+        Group(
+            "any layout",
+            1,
+            (
+                _case(2, 18, layout="offset"),
+                _case(2, 18, layout="strided"),
+                _case(3, 30, layout="transposed"),
+                _case(2, 24, layout="three dimensions"),
+            ),
+        ),
+        Group("any circumstances", 1, (_case(3, 24, times=2), _case(3, 24, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=COLLECTIVES,
+    rules=(
+        Rule("k values and k indices a rank", 8, lambda run: rules.no_messages(run) or _few_bytes(run)),
+        rules.carried(_others_values, _own_values),
+    ),
+    mistakes=(
+        Mistake(
+            "the error of earlier steps is not used: choose and send from tensor + error",
+            _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: None),
+        ),
+        Mistake(
+            "the error of earlier steps is not used: choose and send from tensor + error",
+            _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: v[0] - sent),
+        ),
+        Mistake(
+            "chosen by the tensor alone: an element whose error has grown large must be chosen too",
+            _differs(choose=lambda v, k: _largest(v[0], k)),
+        ),
+        Mistake(
+            "the indices are right, but the values sent are the tensor's: send tensor + error",
+            _differs(sends=lambda v: v[0], keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])),
+        ),
+        Mistake(
+            "the right sum, but error did not change: what was not sent is lost for ever",
+            _differs(keeps=lambda v, s: None),
+        ),
+        Mistake(
+            "what was sent stays in error too, so it will be sent again: error is 0 where an element was sent",
+            _differs(keeps=lambda v, sent: v[0] + v[1]),
+        ),
+        Mistake(
+            "the old error is lost where nothing was sent: error becomes tensor + error there, not the tensor",
+            _differs(keeps=lambda v, sent: torch.where(sent != 0, 0, v[0])),
+        ),
+        Mistake(
+            "the tensor is lost where nothing was sent: error becomes tensor + error there",
+            _differs(keeps=lambda v, sent: torch.where(sent != 0, 0, v[1])),
+        ),
+        Mistake(
+            "error was set to zero: keep what was not sent", _differs(keeps=lambda v, sent: torch.zeros_like(sent))
+        ),
+        Mistake(
+            "error is what this rank wanted minus what *it* sent; here the other ranks' elements were subtracted too",
+            _less_the_total,
+        ),
+        Mistake(
+            "chosen by value: a large negative element is large too, so compare absolute values",
+            _differs(choose=lambda v, k: (v[0] + v[1]).double().topk(min(k, len(v[0]))).indices),
+        ),
+        Mistake(
+            "the smallest were chosen, not the largest",
+            _differs(choose=lambda v, k: (-(v[0] + v[1]).double().abs()).topk(min(k, len(v[0]))).indices),
+        ),
+        Mistake(
+            "several ranks chose the same index and only one of their values is left: `result[indices] += values` adds each "
+            "index once, so use index_add_ or add rank by rank",
+            _differs(last_wins=True),
+        ),
+        Mistake("the mean instead of the sum", _differs(divide=True)),
+        Mistake("this rank's own elements only: those of the other ranks are missing", _differs(own=True)),
+        Mistake(
+            "the indices were sent in the values' dtype, which can't hold them: send them in a dtype of their own",
+            _narrow_index,
+        ),
+    ),
+    collective="all_gather",
+    chunking="none",
+    demo_setup=_case(4, 40),
+    forbidden_advice="Use collectives on tensors, such as all_gather.",
+)

@@ -107,6 +107,12 @@ SHOWN = {
         "try_top_k": ["of the distance is left: True", "without, more than half is left: True"],
         "try_power": ["nothing is lost: True", "a round reduces 56 bytes"],
     },
+    "lab18_mixture_of_experts": {
+        "with_room": ["places with room: [0, 1, 2, 4, 5]"],
+        "try_capacity": ["rank 1: [4010.0, 4011.0, 12.0, 13.0]", "rank 1 puts into each call: [32, 32]"],
+        "try_top_k": ["rank 1: [325.75, 325.75, 325.75, 325.75]", "the largest call of rank 1: 64 bytes"],
+        "try_gradients": ["the gradients of the mean loss: [True, True, True, True]"],
+    },
     "lab11_your_own_job": {
         "a_recorded_job": ["6 ranks, 6 files", "'op': 'all_reduce', 'group': '0'"],
         "time_in_calls": ["the rank that was made slow: 4"],

@@ -402,3 +402,41 @@ def largest_few(ranks: int = 4, numbers: int = 16, chosen: int = 4) -> Scene:
         "others are outlined, they are kept. The ranks choose different places."
     )
     return "".join(out), ranks * high + (ranks - 1) * gap + 6, words
+
+
+def no_room(room: int = 4) -> Scene:
+    """The chapter on mixtures of experts: twelve tokens want an expert each, and one expert has too little room."""
+    chosen = (1, 0, 1, 3, 1, 2, 1, 1, 0, 2, 1, 3)  # three tokens a rank
+    ranks, side, high = 4, 40.0, 370.0
+    column, out, boxes = WIDE / ranks, [], []
+    seen = [0] * ranks
+    for place, expert in enumerate(chosen):
+        rank, index = divmod(place, len(chosen) // ranks)
+        x = column * (rank + 0.5) + (index - 1) * 54
+        slot, fits = seen[expert], seen[expert] < room
+        seen[expert] += 1
+        end = column * (expert + 0.5) + (slot - (room - 1) / 2) * (side + 4)
+        if fits:
+            path = f"M{n(x)} {n(side)}C{n(x)} 150 {n(end)} 110 {n(end)} 226"
+            out.append(f'<path class="workline" d="{path}" fill="none" stroke-width="2.5"/>')
+            boxes.append(box(f"r{rank}", end - side / 2, 230, side, side, 6))
+        else:
+            beside = column * (expert + 0.5) + (slot - room - 0.5) * (side + 30)
+            full = column * (expert + 0.5) + 73 + 12 * (slot - room)  # above the right end of the room
+            path = f"M{n(x)} {n(side)}C{n(x)} 150 {n(full)} 110 {n(full)} 218"
+            out.append(
+                f'<path class="workline" d="{path}" fill="none" stroke-width="2.5" stroke-dasharray="2 8" stroke-linecap="round"/>'
+            )
+            boxes.append(box(f"r{rank}", beside - side / 2, 322, side, side, 6))
+            boxes.append(text(beside, 350, "?", f"on{rank}"))
+        boxes.append(box(f"r{rank}", x - side / 2, 0, side, side, 6))
+    for expert in range(ranks):
+        x = column * (expert + 0.5)
+        wide = room * (side + 4) + 4
+        boxes.append(box("paper inkline", x - wide / 2, 224, wide, side + 12, 8, ' stroke-width="2" style="fill:none"'))
+        boxes.append(text(x, 304, f"expert {expert}"))
+    words = (
+        f"{len(chosen)} tokens on {ranks} ranks, each with a line to its expert. Each expert has room for {room} tokens. "
+        f"{seen[1]} tokens want expert 1, so {seen[1] - room} of them lie below it, with a question mark."
+    )
+    return "".join([*out, *boxes]), high, words

@@ -6,6 +6,7 @@
 It knows the moment when no rank can go on, refuses what the rules forbid, and keeps a virtual clock. See docs/wire.md.
 """
 
+from allranks.wire.endpoint import compute
 from allranks.wire.failures import Failure, FailureKind
 from allranks.wire.messages import FileWritten, LogEntry, Program, Rules
 from allranks.wire.outcome import Outcome
@@ -23,5 +24,6 @@ __all__ = [
     "Rules",
     "Wait",
     "WireError",
+    "compute",
     "run",
 ]

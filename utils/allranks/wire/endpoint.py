@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Unpack
 
+from allranks.errors import CourseError
 from allranks.wire.buffers import Held, Posted
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
@@ -24,8 +25,14 @@ _endpoint: ContextVar[Endpoint] = ContextVar("endpoint")  # of this process, if 
 
 
 def compute(seconds: float) -> None:
-    """This rank works for so many seconds of virtual time; in real time it takes none. For what runs on the wire only."""
-    _endpoint.get().compute(seconds)
+    """This rank works for so many seconds of virtual time; in real time it takes none.
+
+    Raises CourseError outside of a function that `wire.run` runs: only the wire has virtual time.
+    """
+    endpoint = _endpoint.get(None)
+    if endpoint is None:
+        raise CourseError("compute() takes virtual time, so it works only in a function that wire.run runs.")
+    endpoint.compute(seconds)
 
 
 def take_piece() -> Body:

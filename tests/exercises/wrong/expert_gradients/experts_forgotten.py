@@ -1,0 +1,17 @@
+"""Leaves the experts' gradients as they are.
+
+Must get: experts' gradients are unchanged
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def expert_gradients(dense, experts, ep):
+    p = dist.get_world_size()
+    for parameters, group in ((dense, None),):
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad, group=group)
+            parameter.grad /= p

@@ -90,6 +90,12 @@ def _summed_weights(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     return _total(w.y), _total(w.grad_x), _total(w.grad_a), _total(w.grad_b)
 
 
+def _summed_hidden(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    """The gradients of the ranks' hidden columns added, as if the ranks had the same columns."""
+    into = _total([w.upstream @ b.T for b in w.b]) * (w.h[rank] > 0)
+    return _total(w.y), into @ w.a[rank].T, w.x.T @ into, w.grad_b[rank]
+
+
 def _partial(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     return w.y[rank], _total(w.grad_x), w.grad_a[rank], w.grad_b[rank]
 
@@ -199,6 +205,11 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the mean instead of the sum of the partial products, forward and backward", _oracle_from(_scaled_loss)
+        ),
+        Mistake(
+            "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f belongs "
+            "before the pair, at x",
+            _oracle_from(_summed_hidden),
         ),
         Mistake("f and g are exchanged: x was added over the ranks, and the partial results were not", _exchanged),
         Mistake(

@@ -1,6 +1,6 @@
 """Adds the gradient of the hidden layer, which has other columns on each rank.
 
-Must get: elements
+Must get: the gradients of the hidden layer were added
 """
 
 import torch

@@ -39,7 +39,8 @@ def _oracle_from(make: Made) -> Oracle:
         kind, width = rows.dtype, args[0][0].size[1]
         eps = torch.finfo(kind).eps
         # large logits leave fewer bits for the difference of two of them
-        atol = (4 * eps * max(float(rows.double().abs().max()), 10.0), 8 * eps)
+        largest = float(rows.double().abs().max())
+        atol = (4 * eps * max(largest, 10.0), eps * max(8.0, 2 * largest))
         made = []
         for rank in range(setup.ranks):
             loss, gradient = make(rows.double(), targets, rank, width)

@@ -311,6 +311,7 @@ def norm_gradients():
     return [((g - right).norm() / right.norm()).item() for g in (own, p * own, total)]
 
 
+# %% name="norm_gradient_run"
 own, scaled, total = zip(*world.run(norm_gradients), strict=True)
 print(f"own gradient:  off by {', '.join(f'{e:.0%}' for e in own)}")
 print(f"times p:       off by {', '.join(f'{e:.0%}' for e in scaled)}")
@@ -424,6 +425,7 @@ def split_loss():
     return (shard.grad - whole.grad.tensor_split(p, 1)[rank]).abs().max().item()
 
 
+# %% name="split_loss_run"
 errors, trace = world.trace(split_loss)
 print(f"gradient off by {max(errors):.0e}, sent {[(e.op, e.nbytes) for e in trace if e.rank == 0]}")
 gathered, summary = 2 * 8192 * 128_256 * 7 / 8, 3 * 2 * 7 / 8 * 4 * 8192
@@ -493,61 +495,65 @@ for name, bytes_per_s in links.items():
 
 
 # %% name="pieces"
-def in_pieces(x, product):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    block, results = x, [None] * p
-    for step in range(p):
+# %%ranks
+def ring_product(x, product, hide):
+    """product() of all ranks' blocks, in rank order; with `hide` it computes while the next block is on its way."""
+    block, results = x, [None] * world_size
+    for step in range(world_size):
         works = []
-        if step < p - 1:
+        if step < world_size - 1:
             coming = torch.empty_like(block)
-            sides = (dist.isend, block, (rank + 1) % p), (dist.irecv, coming, (rank - 1) % p)
+            sides = (dist.isend, block, (rank + 1) % world_size), (dist.irecv, coming, (rank - 1) % world_size)
             works = dist.batch_isend_irecv([dist.P2POp(*side) for side in sides])
-        results[(rank - step) % p] = product(block)  # while the next block is on its way
+        if hide:
+            results[(rank - step) % world_size] = product(block)
         for work in works:
             work.wait()
+        if not hide:
+            results[(rank - step) % world_size] = product(block)
         block = coming
     return torch.cat(results)
 
 
-def at_once(x, product):
-    return product(gather(x))
-
+# %% name="pieces_right"
+# %%ranks
+x, a = torch.full((2**17, 8), float(rank)), torch.ones(8, 2)  # 4 MiB a rank
+y = ring_product(x, lambda block: block @ a, hide=True)
+print("right:", torch.equal(y[:: len(x), 0].cpu(), 8.0 * torch.arange(world_size).cpu()))
 
 # %% [markdown] name="pieces_price"
-# If the product takes $G$ and the gather $C$, then a piece takes $g = G/p$ and a block $c = \frac{C}{p-1} + \alpha$:
+# If the product takes $G$ and the gather $C$, then a piece takes $g = G/p$ and a block $c = C/(p-1)$, with its $\alpha$:
 #
 # $$T = g + (p-1)\max(g, c) \qquad\text{instead of}\qquad G + C.$$
 #
-# A sleep of 20 ms a block replaces a GPU's computing time. The formula takes $C$ from a run without it. If the
-# measurement is above the formula, your ranks share cores; on GPUs $C$ is so short here that there is nothing to hide.
+# A sleep of 20 ms a block replaces a GPU's computing time, and the same ring without it gives $C$.
 
 
 # %% name="pieces_live"
-def timed(way, block_s):
-    x, a = torch.ones(2**18, 8), torch.ones(8, 2)  # 8 MiB a rank
+# %%ranks
+import time
 
-    def product(block):
-        time.sleep(block_s * len(block) / len(x))
-        return block @ a
-
-    seconds = []
-    for _ in range(4):
-        dist.barrier()
-        start = time.perf_counter()
-        total = way(x, product).sum().item()  # waits for the GPU too
-        seconds.append(time.perf_counter() - start)
-    return sorted(seconds[1:])[1], total
+from allranks import bench
 
 
-def slowest(way, block_s):
-    return max(seconds for seconds, _ in world.run(timed, way, block_s))
+def slow_product(block):
+    time.sleep(0.02)
+    return block @ a
 
 
-p, g, C = world.ranks, 0.02, slowest(at_once, 0)
-print(f"gather alone          {1e3 * C:6.1f} ms")
-print(f"gather, then multiply {1e3 * slowest(at_once, g):6.1f} ms, formula {1e3 * (p * g + C):.1f} ms")
+pieces = bench.seconds_of(
+    lambda: ring_product(x, lambda block: block @ a, hide=False),
+    lambda: ring_product(x, slow_product, hide=False),
+    lambda: ring_product(x, slow_product, hide=True),
+    iterations=5,
+)
+
+# %% name="pieces_table"
+p, g, (C, after, hidden) = world.ranks, 0.02, world["pieces"][0]
+print(f"the ring alone                     {1e3 * C:6.1f} ms")
+print(f"one after the other: measured {1e3 * after:6.1f} ms, formula {1e3 * (p * g + C):6.1f} ms")
 formula = g + (p - 1) * max(g, C / (p - 1))
-print(f"in pieces             {1e3 * slowest(in_pieces, g):6.1f} ms, formula {1e3 * formula:.1f} ms")
+print(f"in pieces:           measured {1e3 * hidden:6.1f} ms, formula {1e3 * formula:6.1f} ms")
 
 # %% name="pieces_figure"
 from allranks import plots
@@ -562,8 +568,8 @@ axes.legend()
 figure
 
 # %% [markdown] name="pieces_explained"
-# The most is gained where both take equally long, and never more than a factor of 2. More pieces hide more, but each product is smaller and each message
-# pays its $\alpha$. Transformer Engine does this for Megatron-LM (`tp_comm_overlap`); torch has it for compiled models, experimental
+# (If you measured more than the formula, your ranks share cores: messages take some of the time in which others sleep.) The most is gained where both take about equally long, and never
+# more than a factor of 2. More pieces hide more, but each product is smaller and each message pays its $\alpha$. Transformer Engine does this for Megatron-LM (`tp_comm_overlap`); torch has it for compiled models, experimental
 # (`torch.ops.symm_mem.fused_all_gather_matmul`).
 
 # %% [markdown] name="pipeline"

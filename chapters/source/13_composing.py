@@ -300,6 +300,8 @@ guess.reveal(
 # $$\ell = \log \sum_j e^{x_j - m} + m - x_t .$$
 #
 # Its parts are the maximum $m$, a sum over columns, and one logit that exactly one rank has. What do the other ranks contribute?
+#
+# Here every rank gathers all ranks' summaries and merges them itself. With all-reduces it would get the merged summary at once.
 
 # %% name="guess_rounds"
 guess = predict(
@@ -309,18 +311,17 @@ guess
 
 
 # %% name="vocab_parallel"
-def vocab_parallel_loss(logits, target):
-    width = logits.shape[1]
+def merged_loss(logits, target_logit):
+    """`target_logit` is each token's logit of the target, and 0 on the ranks that don't have it."""
     top = logits.amax(dim=1)
-    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    summary = torch.stack([top, (logits - top[:, None]).exp().sum(dim=1), target_logit])
+    every = summary.new_empty(dist.get_world_size(), *summary.shape)
+    dist.all_gather_single(every.flatten(0, 1), summary)
 
-    exps = (logits - top[:, None]).exp()
-    here = target - dist.get_rank() * width  # the target's column on this rank
-    owned = (here >= 0) & (here < width)
-    picked = logits.gather(1, here.clamp(0, width - 1)[:, None])[:, 0]
-    sums = torch.stack([exps.sum(dim=1), torch.where(owned, picked, 0)])
-    dist.all_reduce(sums)
-    return (sums[0].log() + top - sums[1]).mean()
+    tops, sums, chosen = every.unbind(dim=1)  # a row of each rank
+    m = tops.amax(dim=0)
+    total = (sums * (tops - m).exp()).sum(dim=0)
+    return (total.log() + m - chosen.sum(dim=0)).mean()
 
 
 # %% name="gathered_loss"
@@ -341,21 +342,23 @@ guess.reveal(
 )
 
 # %% [markdown] name="both"
-# `world.trace` shows what each rank gave to the collectives, for 32 tokens and 1024 columns a rank:
+# `world.trace` shows what each rank gave to the collectives, for 32 tokens and 1024 columns a rank. Here the last rank has all targets, its column 7:
 
 
 # %% name="compare"
-def with_data(loss):
-    torch.manual_seed(dist.get_rank())
+def with_data(merge):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(rank)
     logits = 50 * torch.randn(32, 1024)
-    target = torch.arange(32) * 37 % (1024 * dist.get_world_size())
-    return loss(logits, target).item()
+    if merge:
+        return merged_loss(logits, logits[:, 7] if rank == p - 1 else torch.zeros(32)).item()
+    return gathered_loss(logits, torch.full((32,), 1024 * (p - 1) + 7)).item()
 
 
-for loss in (vocab_parallel_loss, gathered_loss):
-    results, trace = world.trace(with_data, loss)
+for name, merge in (("summaries", True), ("all logits", False)):
+    results, trace = world.trace(with_data, merge)
     calls = [(event.op, event.nbytes) for event in trace if event.rank == 0]
-    print(f"{loss.__name__:20} {results[0]:.4f}  rank 0 contributes {calls}")
+    print(f"{name:10} {results[0]:.4f}  rank 0 contributes {calls}")
 
 # %% name="answer"
 print(
@@ -499,7 +502,7 @@ for tokens, (gather, compose) in measured.items():
 # and if it is safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row
 # of logits of any length needs only three numbers. **Send the summary, not the data.**
 #
-# **Now you:** [Lab 6](../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary.
+# **Now you:** [Lab 6](../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary, with all-reduces and targets on any rank.
 #
 # **Next question:** what else must the ranks agree on, so that a whole training run gives the same result? [Data parallel, by hand](14_data_parallel.ipynb)
 #

@@ -271,7 +271,97 @@ for form in ((F.apply, G.apply, False), (Gather.apply, Scatter.apply, True)):
 # gradient backward needs the gathered $x$ once more. Either a rank keeps the whole of it, or gathers it again, as Megatron-LM does: that is one more
 # collective, which overlaps with a product.)
 #
-# This can cause a mistake: on each rank the layer norm now sees only that rank's tokens, so the gradients of its weights are partial and need another all-reduce.
+# ### Layer norm's gradients
+#
+# Between the pairs each rank normalises its own tokens, with the same weight as all others. So the weight's gradient on a rank comes from that rank's
+# tokens only.
+
+# %% name="guess_norm_gradient"
+guess = predict(
+    "Nobody adds these gradients over the ranks. A rank's gradient, times the number of ranks, is",
+    choices=["the right one", "a few percent off", "far off"],
+    title="One rank's gradient times p",
+)
+guess
+
+
+# %% name="norm_gradient"
+def normed(tokens, weight):
+    return torch.nn.functional.layer_norm(tokens, weight.shape, weight)
+
+
+def norm_gradients():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    tokens, a, b = torch.randn(4 * p, 8), torch.randn(8, 24), torch.randn(24, 8)
+    alone, mine = (torch.ones(8, requires_grad=True) for _ in range(2))
+    (torch.relu(normed(tokens, alone) @ a) @ b).square().sum().backward()
+
+    whole = Gather.apply(normed(tokens.tensor_split(p)[rank], mine))
+    y = Scatter.apply(torch.relu(whole @ a.tensor_split(p, 1)[rank]) @ b.tensor_split(p, 0)[rank])
+    y.square().sum().backward()
+    own, total = mine.grad.clone(), mine.grad
+    dist.all_reduce(total)
+    right = alone.grad
+    return [((g - right).norm() / right.norm()).item() for g in (own, p * own, total)]
+
+
+# %% name="norm_gradient_run"
+own, scaled, total = zip(*world.run(norm_gradients), strict=True)
+print(f"own gradient:  off by {', '.join(f'{e:.0%}' for e in own)}")
+print(f"times p:       off by {', '.join(f'{e:.0%}' for e in scaled)}")
+print(f"sum over ranks: off by {max(total):.0e}")
+
+# %% name="reveal_norm_gradient" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "far off",
+    usual="a few percent off",
+    why="a factor would help if all ranks had the same gradient. But each has other tokens: their gradients differ in every element, and the ranks' weights become different.",
+)
+
+# %% [markdown] name="norm_gradient_explained"
+# Nothing fails. Every rank steps with another gradient, and after some steps there are $p$ different layer norms. The repair is an all-reduce, and one
+# is enough for all such parameters: put their gradients into one tensor first, as Megatron-LM does. (In torch, `SequenceParallel` leaves such a gradient as a DTensor whose
+# placement is `Partial`: `.to_local()` is one rank's part.)
+#
+# ### The norm of all gradients
+#
+# To clip gradients you need $\sqrt{\sum g^2}$ over the *whole* model. Some parameters are split, others are the same on every rank. The obvious code adds
+# the squares of what a rank has, then all-reduces.
+
+# %% name="guess_clip"
+guess = predict(
+    "Each rank adds the squares of all its gradients, and an all-reduce adds the ranks' sums. What happens to the clipped gradients?",
+    choices=["they are right", "too small", "too large", "different on each rank"],
+    title="After clipping, the gradients are",
+)
+guess
+
+# %% name="clip_live"
+# %%ranks
+torch.manual_seed(0)
+layer_norms = torch.randn(100)  # gradients that every rank has
+torch.manual_seed(1 + rank)
+shard = torch.randn(100)  # and those of its own columns
+
+everything = shard.square().sum() + layer_norms.square().sum()
+dist.all_reduce(everything)
+once = shard.square().sum() + (layer_norms.square().sum() if rank == 0 else 0)
+dist.all_reduce(once)
+print(f"counted {world_size} times {everything.sqrt():.1f}, counted once {once.sqrt():.1f}")
+
+# %% name="reveal_clip" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "too small",
+    usual="they are right",
+    why="the gradients that all ranks have are counted p times. So the norm is too large, and the factor max_norm / norm too small, the same on every rank.",
+)
+
+# %% [markdown] name="clip_explained"
+# Again nothing fails: the model learns a little slower, and a run with another $p$ is not the same run. Count what all ranks have on *one* rank. One
+# number is all that must be sent.
 #
 # ## 4. Tensor parallelism in torch
 #
@@ -305,6 +395,40 @@ for split_tokens in (False, True):
 # First rank 0's weights are scattered, so that the ranks agree. Then there is one all-reduce forward and one backward, or an all-gather and a
 # reduce-scatter in each direction. The bias of the second product is added once. torch 2.13
 # calls this API experimental.
+#
+# ### The last layer
+#
+# The last product gives the logits, and it is split by columns: each rank has some words of the vocabulary. [Composing collectives](13_composing.ipynb)
+# merged the loss from three numbers a token. Its gradient is $\text{softmax} - \text{onehot}$: the sum for the softmax is there from the forward pass, and the
+# 1 belongs to the one rank that has the target's column. So what is sent backward?
+
+
+# %% name="split_loss"
+def split_loss():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    rank, p, device = dist.get_rank(), dist.get_world_size(), torch.get_default_device().type
+    torch.manual_seed(0)
+    whole, target = torch.randn(32, 64 * p, requires_grad=True), torch.arange(32) * 7 % (64 * p)
+    torch.nn.functional.cross_entropy(whole, target).backward()
+    shard = whole.detach().tensor_split(p, 1)[rank].clone().requires_grad_()
+    logits = DTensor.from_local(shard, init_device_mesh(device, (p,)), [Shard(1)], run_check=False)
+    with loss_parallel():
+        torch.nn.functional.cross_entropy(logits, target).backward()
+    return (shard.grad - whole.grad.tensor_split(p, 1)[rank]).abs().max().item()
+
+
+# %% name="split_loss_run"
+errors, trace = world.trace(split_loss)
+print(f"gradient off by {max(errors):.0e}, sent {[(e.op, e.nbytes) for e in trace if e.rank == 0]}")
+gathered, summary = 2 * 8192 * 128_256 * 7 / 8, 3 * 2 * 7 / 8 * 4 * 8192
+print(f"8192 tokens, 128,256 words, 8 GPUs: {summary / 1e6:.2f} MB a rank; gathered {gathered / 1e6:,.0f} MB")
+
+# %% [markdown] name="split_loss_explained"
+# Three all-reduces of one number a token, all of them forward; backward, nothing. (Before the product stands an $f$, which adds the gradients of its
+# input as always.)
 
 # %% [markdown] name="price"
 # ## 5. What it costs
@@ -368,8 +492,89 @@ tensor_guess.reveal(
 # parallelism stays where the links are fast**: inside the NVLink domain, which is a node or a whole rack. It also stays at few ranks: with 64 the pieces of each product would be small, and small
 # products use a GPU badly (Narayanan et al. 2021).
 #
-# (A part can be hidden. In backward the input's gradient can be sent while the weight's is computed, as in Megatron-LM; newer kernels cut a product
-# in pieces and send each while they compute the next.)
+# ### Hide it: the product in pieces
+#
+# A part can be hidden. In backward the input's gradient can be sent while the weight's is computed, as in Megatron-LM. Forward, the gather of sequence
+# parallelism can go round a ring: each block is multiplied while the next one is on its way.
+
+
+# %% name="pieces"
+# %%ranks
+def ring_product(x, product, hide):
+    """product() of all ranks' blocks, in rank order; with `hide` it computes while the next block is on its way."""
+    block, results = x, [None] * world_size
+    for step in range(world_size):
+        works = []
+        if step < world_size - 1:
+            coming = torch.empty_like(block)
+            sides = (dist.isend, block, (rank + 1) % world_size), (dist.irecv, coming, (rank - 1) % world_size)
+            works = dist.batch_isend_irecv([dist.P2POp(*side) for side in sides])
+        if hide:
+            results[(rank - step) % world_size] = product(block)
+        for work in works:
+            work.wait()
+        if not hide:
+            results[(rank - step) % world_size] = product(block)
+        block = coming
+    return torch.cat(results)
+
+
+# %% name="pieces_right"
+# %%ranks
+x, a = torch.full((2**17, 8), float(rank)), torch.ones(8, 2)  # 4 MiB a rank
+y = ring_product(x, lambda block: block @ a, hide=True)
+print("right:", torch.equal(y[:: len(x), 0].cpu(), 8.0 * torch.arange(world_size).cpu()))
+
+# %% [markdown] name="pieces_price"
+# If the product takes $G$ and the gather $C$, then a piece takes $g = G/p$ and a block $c = C/(p-1)$, with its $\alpha$:
+#
+# $$T = g + (p-1)\max(g, c) \qquad\text{instead of}\qquad G + C.$$
+#
+# A sleep of 20 ms a block replaces a GPU's computing time, and the same ring without it gives $C$.
+
+
+# %% name="pieces_live"
+# %%ranks
+import time
+
+from allranks import bench
+
+
+def slow_product(block):
+    time.sleep(0.02)
+    return block @ a
+
+
+pieces = bench.seconds_of(
+    lambda: ring_product(x, lambda block: block @ a, hide=False),
+    lambda: ring_product(x, slow_product, hide=False),
+    lambda: ring_product(x, slow_product, hide=True),
+    iterations=5,
+)
+
+# %% name="pieces_table"
+p, g, (C, after, hidden) = world.ranks, 0.02, world["pieces"][0]
+print(f"the ring alone                     {1e3 * C:6.1f} ms")
+print(f"one after the other: measured {1e3 * after:6.1f} ms, formula {1e3 * (p * g + C):6.1f} ms")
+formula = g + (p - 1) * max(g, C / (p - 1))
+print(f"in pieces:           measured {1e3 * hidden:6.1f} ms, formula {1e3 * formula:6.1f} ms")
+
+# %% name="pieces_figure"
+from allranks import plots
+
+figure, axes = plots.chart("C / G", "times faster in pieces")
+ratios = [i / 20 for i in range(1, 61)]
+for pieces in (2, 4, 8):
+    gain = [(1 + r) / (1 / pieces + (pieces - 1) * max(1 / pieces, r / (pieces - 1))) for r in ratios]
+    axes.plot(ratios, gain, label=f"{pieces} pieces")
+    print(f"{pieces} pieces: {', '.join(f'{gain[int(20 * r) - 1]:.2f} times at C = {r:g} G' for r in (0.4, 1, 2))}")
+axes.legend()
+figure
+
+# %% [markdown] name="pieces_explained"
+# (If you measured more than the formula, your ranks share cores: messages take some of the time in which others sleep.) The most is gained where both take about equally long, and never
+# more than a factor of 2. More pieces hide more, but each product is smaller and each message pays its $\alpha$. Transformer Engine does this for Megatron-LM (`tp_comm_overlap`); torch has it for compiled models, experimental
+# (`torch.ops.symm_mem.fused_all_gather_matmul`).
 
 # %% [markdown] name="quiz"
 # ## 6. Check yourself

@@ -65,6 +65,26 @@ def test_tensor_parallel(ranks, answered):
     assert "keeps (4, 8)" in scattered
     sent = [int(re.search(r"send (\d+) bytes", line)[1]) for line in (reduced, scattered)]
     assert sent == [2 * 2 * (ranks - 1) * 4 * 8 * 4] * 2
+    own, scaled, total = chapter.text("norm_gradient_run").splitlines()
+    percent = [[int(x) for x in re.findall(r"(\d+)%", line)] for line in (own, scaled)]
+    assert [len(row) for row in percent] == [ranks, ranks]
+    assert min(map(min, percent)) > 20
+    assert off_by(total) < 1e-4
+    (told,) = set(chapter.by_rank("clip_live").values())
+    often, once = (float(x) for x in re.findall(r"\d+\.\d", told))
+    assert often == pytest.approx((200 * ranks) ** 0.5, rel=0.1)  # 100 gradients of each kind, of variance 1
+    assert once == pytest.approx((100 * ranks + 100) ** 0.5, rel=0.1) and often > 1.1 * once
+    loss, price = chapter.text("split_loss_run").splitlines()
+    assert off_by(loss.replace(",", " ")) < 1e-6
+    assert loss.count("'all_reduce'") == 3
+    assert price.endswith("0.17 MB a rank; gathered 1,839 MB")
+    assert set(chapter.by_rank("pieces_right").values()) == {"right: True"}
+    _, after, pieces = (floats(line) for line in chapter.text("pieces_table").splitlines())
+    assert after[0] >= 20 * ranks and pieces[0] >= 20 * ranks  # the computing itself is not less
+    assert "8 pieces: 1.40 times at C = 0.4 G, 1.78 times at C = 1 G, 1.41 times at C = 2 G" in chapter.text(
+        "pieces_figure"
+    )
+
     first, first_ops, second, second_ops = [
         line for line in chapter.text("torch_run").splitlines() if "[" in line or "y" in line
     ]

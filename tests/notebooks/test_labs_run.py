@@ -73,6 +73,13 @@ SHOWN = {
         "first_product": ["[rank 0] [0.0, 1.0]", "[rank 3] [12.0, 13.0]"],
         "columns_alone": ["columns and relu, largest difference: 0.0", "rows, largest difference: 0.0"],
         "try_linear": ["the same as alone: True", "rank 0: [('all_reduce', 48)]"],
+        "try_mlp": ["the same gradient as alone: True", "rank 0: [('all_reduce', 48), ('all_reduce', 48)]"],
+        "try_norm": [
+            f"gradient of bias: {[[12] * 4] * 4}",
+            "'all_gather_into_tensor', 'reduce_scatter_tensor', 'all_reduce'",
+        ],
+        "try_vocabulary": ["loss and gradient as torch's: True", "all_reduces of rank 0: 3"],
+        "try_clip": [f"times the norm: {[(7.21, 3.0, 4.0)] * 4}"],
         "bytes": ["   29.4 MB  column, then row", "  146.8 MB  row, then row"],
     },
     "lab10_debugging": {

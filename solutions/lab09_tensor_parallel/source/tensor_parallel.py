@@ -7,6 +7,10 @@
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
 # | `column_row_linear` | medium | 30 | 6 |
+# | `tensor_parallel_mlp` | medium | 30 | 6 |
+# | `sequence_parallel_norm` | medium to hard | 40 | 6 |
+# | `vocab_cross_entropy` | medium | 30 | 6 |
+# | `clip_gradients` | medium | 25 | 4 |
 # | one answer in words | medium | 15 | 2 |
 #
 # CPU ok. The chapter *Tensor parallel* has the pictures; in this notebook you write the code.
@@ -14,7 +18,7 @@
 # %% [markdown] name="rules"
 # **How it is marked.** `column_row_linear` is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
 # layers that the number of ranks does not divide, any floating dtype, an input without rows and any layout. Write it with `all_reduce`. Every message
-# is counted. Your function must change only what the task asks it to change.
+# is counted. Your function must change only what the task asks it to change. The other tasks say what is different for them.
 # `check(function)` uses the same rules as the marking, with other numbers.
 #
 # {{contract.md}}
@@ -143,6 +147,270 @@ for way, numbers in ways.items():
 # the sum over the ranks of (G B_r^T where x A_r > 0) A_r^T: one all_reduce, the reverse of the forward pass, which copies x and sums the result. (1 point for A_r and B_r
 # alone, 1 for the all_reduce of the gradient of x, with the reason that x was used by all.)
 
+# %% [markdown] name="mlp_task"
+# ## 3. The same pair, to be trained
+#
+# `column_row_linear` is right forward. But autograd does not see an `all_reduce`: the gradient of `x` lacks the other ranks' parts, and nothing says so.
+# Write Megatron-LM's two functions as `torch.autograd.Function`, and the pair with them.
+#
+# | | forward | backward |
+# |---|---|---|
+# | $f$, before the pair | nothing | all-reduce |
+# | $g$, behind the pair | all-reduce | nothing |
+#
+# `x`, `a_shard` and `b_shard` require a gradient. The marking calls your function, then `.backward(gradient)` on what it returned, with the same
+# `gradient` on every rank. It compares the result *and* the three gradients.
+#
+# - Exactly one `all_reduce` forward, of the result, and one backward, of the gradient of `x`.
+# - A gradient can have gaps as any tensor, and the wire takes none. Nor must you write into a gradient that autograd gave you: copy it first.
+# - How you write it is up to you. These two classes are what large libraries have.
+
+
+# %% nbgrader={"grade_id": "tensor_parallel_mlp", "solution": true}
+class Before(torch.autograd.Function):
+    """f: nothing forward, the sum over the ranks backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ### BEGIN SOLUTION
+        return x.view_as(x)
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+        ### END SOLUTION
+
+
+class Behind(torch.autograd.Function):
+    """g: the sum over the ranks forward, nothing backward."""
+
+    @staticmethod
+    def forward(ctx, part):
+        ### BEGIN SOLUTION
+        total = part.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+        ### END SOLUTION
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ### BEGIN SOLUTION
+        return gradient
+        ### END SOLUTION
+
+
+def tensor_parallel_mlp(x: torch.Tensor, a_shard: torch.Tensor, b_shard: torch.Tensor) -> torch.Tensor:
+    """Returns relu(x A) B on every rank, and the right gradients in backward; every rank calls it."""
+    ### BEGIN SOLUTION
+    return Behind.apply(torch.relu(Before.apply(x) @ a_shard) @ b_shard)
+    ### END SOLUTION
+
+
+# %% name="check_mlp"
+check(tensor_parallel_mlp)
+
+# %% [markdown] name="mlp_live"
+# On the live world: the gradient of `x` against that of one process, and the messages.
+
+
+# %% name="try_mlp"
+def gradient_of_x():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    x, wide, narrow = torch.randn(6, 2), torch.randn(2, 8), torch.randn(8, 2)
+    alone, shared = x.clone().requires_grad_(), x.clone().requires_grad_()
+    (torch.relu(alone @ wide) @ narrow).square().sum().backward()
+    a_shard, b_shard = wide.tensor_split(p, dim=1)[rank], narrow.tensor_split(p, dim=0)[rank]
+    tensor_parallel_mlp(shared, a_shard, b_shard).square().sum().backward()
+    return torch.allclose(shared.grad, alone.grad, rtol=1e-4, atol=1e-4)
+
+
+results, trace = world.trace(gradient_of_x)
+print("the same gradient as alone:", all(results))
+print("rank 0:", [(event.op, event.nbytes) for event in trace if event.rank == 0])
+
+# %% [markdown] name="norm_task"
+# ## 4. Layer norm between two pairs
+#
+# With *sequence parallelism* each rank has its own tokens between the pairs: it normalises these only, and gathers all tokens for the next pair. `x` has
+# this rank's tokens, the same number on each rank and at least one, shape (tokens, width). `weight` and `bias` are the same on every rank. Return the layer norm of *all*
+# ranks' tokens, in rank order: over the last dimension, $\epsilon = 10^{-5}$, as `torch.nn.functional.layer_norm` does by default.
+#
+# The marking calls `.backward(gradient)` on the result, with *another* gradient on each rank: what follows is split by columns, so each rank has
+# a part of every token's gradient. float32 and float64.
+#
+# - One `all_gather` (or `all_gather_single`) forward, one `reduce_scatter` (or `reduce_scatter_single`) backward.
+# - Each rank normalises its own tokens, *then* gathers.
+# - Every rank used `weight` and `bias`, for other tokens of the same loss. Their gradients must be the same on every rank at the end: **one** `all_reduce` for both.
+#
+# An autograd function can take two tensors: then its `backward` gets two gradients, and returns two.
+
+
+# %% nbgrader={"grade_id": "sequence_parallel_norm", "solution": true}
+def sequence_parallel_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Returns the layer norm of all ranks' tokens, and the right gradients in backward; every rank calls it."""
+    ### BEGIN SOLUTION
+    p = dist.get_world_size()
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, mine):
+            whole = mine.new_empty(p * len(mine), *mine.shape[1:])
+            dist.all_gather_single(whole, mine.contiguous())
+            return whole
+
+        @staticmethod
+        def backward(ctx, gradient):
+            mine = gradient.new_empty(len(gradient) // p, *gradient.shape[1:])
+            dist.reduce_scatter_single(mine, gradient.contiguous())
+            return mine
+
+    class OnEveryRank(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, weight, bias):
+            return weight.view_as(weight), bias.view_as(bias)
+
+        @staticmethod
+        def backward(ctx, of_weight, of_bias):
+            both = torch.stack([of_weight, of_bias])
+            dist.all_reduce(both)
+            return both[0], both[1]
+
+    weight, bias = OnEveryRank.apply(weight, bias)
+    return Gather.apply(torch.nn.functional.layer_norm(x, weight.shape, weight, bias))
+    ### END SOLUTION
+
+
+# %% name="check_norm"
+check(sequence_parallel_norm)
+
+# %% [markdown] name="norm_live"
+# On the live world, 3 tokens a rank and a loss that is the sum of all: the bias' gradient is the number of tokens.
+
+
+# %% name="try_norm"
+def gradient_of_bias():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(rank)
+    weight, bias = torch.ones(4, requires_grad=True), torch.zeros(4, requires_grad=True)
+    whole = sequence_parallel_norm(torch.randn(3, 4, requires_grad=True), weight, bias)
+    whole.backward(torch.full_like(whole, 1 / p))  # a p-th of the gradient on each rank
+    return [round(x) for x in bias.grad.tolist()]
+
+
+results, trace = world.trace(gradient_of_bias)
+print("gradient of bias:", results)
+print("rank 0:", [event.op for event in trace if event.rank == 0])
+
+# %% [markdown] name="vocabulary_task"
+# ## 5. The loss over a split vocabulary, and its gradient
+#
+# Rank $r$ holds the columns $r w$ to $(r+1)w - 1$ of the logits of every token: `logits_shard` has the shape (tokens, $w$), at least one token, and
+# $w$ is the same on every rank. `targets` count over *all* columns. Return two things, in the dtype of the logits:
+#
+# - `loss`, the *mean* cross entropy of all tokens, the same on every rank;
+# - `gradient`, the gradient of `loss` with respect to `logits_shard`, without any message of its own.
+#
+# Three all-reduces of one number a token are enough for both. Logits may be large: no exp may overflow. (Lab 6 asks for the loss alone; its function is a good start.)
+#
+# In the gradient, who subtracts a 1, and where? And by what does a rank divide, the number of tokens, of ranks, or both?
+
+
+# %% nbgrader={"grade_id": "vocab_cross_entropy", "solution": true}
+def vocab_cross_entropy(logits_shard: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the mean loss of the tokens, and its gradient for this rank's columns; every rank calls it."""
+    ### BEGIN SOLUTION
+    width = logits_shard.shape[1]
+    columns = torch.arange(width) + dist.get_rank() * width
+    at_target = targets[:, None] == columns  # all False in the rows whose target is on another rank
+    top = logits_shard.amax(dim=1).contiguous()
+    dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    below = logits_shard - top[:, None]
+    total, chosen = below.exp().sum(dim=1), torch.where(at_target, below, 0).sum(dim=1)
+    dist.all_reduce(total)
+    dist.all_reduce(chosen)
+    softmax = below.exp() / total[:, None]
+    return (total.log() - chosen).mean(), (softmax - at_target.to(softmax.dtype)) / len(targets)
+    ### END SOLUTION
+
+
+# %% name="check_vocabulary"
+check(vocab_cross_entropy)
+
+# %% [markdown] name="vocabulary_live"
+# On the live world, 5 columns a rank, against torch with whole rows:
+
+
+# %% name="try_vocabulary"
+def loss_and_gradient():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    whole, targets = (100 * torch.randn(6, 5 * p)).requires_grad_(), torch.randint(0, 5 * p, (6,))
+    wanted = torch.nn.functional.cross_entropy(whole, targets)
+    wanted.backward()
+    mine = slice(5 * rank, 5 * (rank + 1))
+    loss, gradient = vocab_cross_entropy(whole.detach()[:, mine], targets)
+    return torch.allclose(loss, wanted, rtol=1e-4), torch.allclose(gradient, whole.grad[:, mine], atol=1e-5)
+
+
+results, trace = world.trace(loss_and_gradient)
+print("loss and gradient as torch's:", all(all(pair) for pair in results))
+print("all_reduces of rank 0:", sum(event.rank == 0 for event in trace))
+
+# %% [markdown] name="clip_task"
+# ## 6. Clip the gradients, and count each once
+#
+# Gradients are clipped by the norm of *all* of them, $\sqrt{\sum g^2}$, over the whole model. In `sharded` are parameters of which each rank has its own part, such as `a_shard`; in
+# `replicated` are those which every rank has whole, with the same gradient, such as layer norms. If the norm is above
+# `max_norm`, multiply every `.grad` by `max_norm / norm`; else leave them. Return the norm *before* clipping, a number or a tensor with one element.
+#
+# - One `all_reduce` of **one** number.
+# - Some ranks may have a shard without elements. A parameter may have no gradient (`.grad` is None). `replicated` may have the same parameter twice, as tied
+#   embeddings are: it has one gradient.
+# - Gradients may have two bytes, whose squares can overflow. `math.sqrt` and `float` are allowed.
+
+
+# %% nbgrader={"grade_id": "clip_gradients", "solution": true}
+def clip_gradients(sharded: list[torch.Tensor], replicated: list[torch.Tensor], max_norm: float):
+    """Clips all gradients by their global norm, and returns the norm before; every rank calls it."""
+    ### BEGIN SOLUTION
+    mine = [p.grad for p in sharded if p.grad is not None]
+    everybodys = [p.grad for p in dict.fromkeys(replicated) if p.grad is not None]  # each parameter once
+    counted = mine + everybodys if dist.get_rank() == 0 else mine
+    total = torch.zeros(1, dtype=torch.float64)
+    for gradient in counted:
+        total += gradient.double().square().sum()
+    dist.all_reduce(total)
+    norm = total.sqrt().item()
+    if norm > max_norm:
+        for gradient in mine + everybodys:
+            gradient.mul_(max_norm / norm)
+    return norm
+    ### END SOLUTION
+
+
+# %% name="check_clip"
+check(clip_gradients)
+
+# %% [markdown] name="clip_live"
+# On the live world: every rank has a shard with one gradient of 3, and all have the gradient 4. The norm is $\sqrt{9p + 16}$; on four ranks that is
+# $\sqrt{52} = 7.21$. Counted on every rank, 4 would give $\sqrt{100}$.
+
+
+# %% name="try_clip"
+def norm_of_ranks():
+    sharded, replicated = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1))
+    sharded.grad, replicated.grad = torch.full((1,), 3.0), torch.full((1,), 4.0)
+    norm = float(clip_gradients([sharded], [replicated], 1.0))
+    return round(norm, 2), round(sharded.grad.item() * norm, 2), round(replicated.grad.item() * norm, 2)
+
+
+print("norm, and gradients times the norm:", world.run(norm_of_ranks))
+
 # %% [markdown] name="marking"
 # ## Marking
 #
@@ -151,9 +419,22 @@ for way, numbers in ways.items():
 # %% nbgrader={"grade_id": "column_row_linear-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "column_row_linear"}
 round(6 * check(column_row_linear).score, 2)
 
+# %% nbgrader={"grade_id": "tensor_parallel_mlp-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "tensor_parallel_mlp"}
+round(6 * check(tensor_parallel_mlp).score, 2)
+
+# %% nbgrader={"grade_id": "sequence_parallel_norm-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "sequence_parallel_norm"}
+round(6 * check(sequence_parallel_norm).score, 2)
+
+# %% nbgrader={"grade_id": "vocab_cross_entropy-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "vocab_cross_entropy"}
+round(6 * check(vocab_cross_entropy).score, 2)
+
+# %% nbgrader={"grade_id": "clip_gradients-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "clip_gradients"}
+round(4 * check(clip_gradients).score, 2)
+
 # %% [markdown] name="recap"
 # A split by columns gives complete columns, a split by rows gives summands, and columns followed by rows need a single all-reduce for two matrices
-# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split so that the first product gives each rank what its second product needs.** In the next lab programs are broken on purpose.
+# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split so that the first product gives each rank what its second product needs.** Backward is the mirror: what was
+# copied forward is summed backward. And what every rank has, is counted once. In the next lab programs are broken on purpose.
 
 # %% name="stop_world"
 world.stop()

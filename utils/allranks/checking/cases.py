@@ -181,12 +181,18 @@ class Parameter:
     """A parameter argument: its data, and its gradient (None: frozen, so that it doesn't require grad).
 
     With `absent` the parameter requires grad, but its `.grad` is None before the call; `grad` is then its gradient all the same:
-    zeros, or what `Backward` will put there.
+    zeros, or what `Backward` will put there. `name` is the argument's, where it is no item of a list.
     """
 
     data: View
     grad: View | None
     absent: bool = False
+    name: str = ""
+
+    @staticmethod
+    def without_gradient(name: str, values: torch.Tensor, layout: str = "contiguous") -> Parameter:
+        """A parameter with these values and no gradient yet."""
+        return Parameter(View.of(values, layout), View.of(torch.zeros_like(values)), True, name)
 
 
 @dataclass(frozen=True)
@@ -224,6 +230,13 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class Upstream:
+    """No argument, but last in the list of them: after the call, what the function returned is differentiated, with this gradient."""
+
+    gradient: View
+
+
+@dataclass(frozen=True)
 class Function:
     """A function argument, made inside the rank: x * scale + shift, elementwise."""
 
@@ -234,7 +247,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | int | float | list of these
 Args = tuple[Arg, ...]
 
 
@@ -245,6 +258,8 @@ def plain(arg: Arg) -> Arg:
             return arg.tensor().clone()
         case Parameter():
             return (plain(arg.data), None if arg.grad is None else plain(arg.grad))
+        case Upstream():
+            return plain(arg.gradient)
         case list() | tuple():
             return type(arg)(plain(a) for a in arg)
     return arg

@@ -14,7 +14,20 @@ from typing import Any
 import torch
 
 from allranks.checking import causes, compare, factor, rules
-from allranks.checking.cases import Arg, Args, Backward, Blocks, Function, Parameter, Setup, Text, Tied, View, views
+from allranks.checking.cases import (
+    Arg,
+    Args,
+    Backward,
+    Blocks,
+    Function,
+    Parameter,
+    Setup,
+    Text,
+    Tied,
+    Upstream,
+    View,
+    views,
+)
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
@@ -251,6 +264,8 @@ def _describe(arg: Arg) -> list:
             return ["backward", list(arg.order)]
         case Blocks():
             return ["blocks", arg.order, [view.tensor().numel() for view in arg.gradients]]
+        case Upstream():
+            return ["upstream", *_describe(arg.gradient)[1:]]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

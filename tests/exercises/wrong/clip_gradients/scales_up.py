@@ -1,0 +1,28 @@
+"""Small gradients become larger.
+
+Must get: scaled up
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def squares(parameters):
+    total = torch.zeros(())
+    for p in parameters:
+        if p.grad is not None:
+            total = total + p.grad.float().square().sum()
+    return total
+
+
+def clip_gradients(sharded, replicated, max_norm):
+    rank = dist.get_rank()
+    replicated = list({id(q): q for q in replicated}.values())
+    total = squares(sharded) + (squares(replicated) if rank == 0 else 0)
+    dist.all_reduce(total)
+    norm = total.sqrt()
+    factor = max_norm / (norm + 1e-6)
+    for q in [*sharded, *replicated]:
+        if q.grad is not None:
+            q.grad.copy_(q.grad * factor)
+    return norm

@@ -1,0 +1,35 @@
+"""A sum whose backward is a sum again.
+
+Must get: the sum's backward adds over the ranks again
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def summed(tensor):
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
+
+
+def function(forward, backward):
+    class Made(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return backward(gradient)
+
+    return Made.apply
+
+
+def same(tensor):
+    return tensor.view_as(tensor)
+
+
+def tensor_parallel_mlp(x, a_shard, b_shard):
+    f, g = function(same, summed), function(summed, summed)
+    return g(torch.relu(f(x) @ a_shard) @ b_shard)

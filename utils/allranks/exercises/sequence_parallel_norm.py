@@ -1,0 +1,301 @@
+"""sequence_parallel_norm(x, weight, bias) -> Tensor: layer norm of this rank's tokens, then the tokens of all ranks; differentiable.
+
+After the call the rank calls `.backward(gradient)` on what came back, each rank with a gradient of its own: what follows is
+column-parallel, so that each rank has a part of the gradient of every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from allranks.checking import provenance, rules
+from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.checking.common import many_ranks
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+
+EPS = 1e-5  # of layer norm
+NAMES = ("x", "weight", "bias")
+GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
+SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    width, real = setup.option("_width", 6), replace(setup, values="random")
+    weight, bias = draw(real, rng, width), draw(real, rng, width)
+    made: list[Args] = []
+    for rank in range(setup.ranks):
+        own = rng.of_rank(rank)
+        x, upstream = draw(real, own, setup.size, width), draw(real, own, setup.ranks * setup.size, width)
+        tensors = [Parameter.without_gradient("x", x, setup.layout)]
+        tensors += [Parameter.without_gradient(n, t) for n, t in (("weight", weight), ("bias", bias))]
+        made.append((*tensors, Upstream(View.of(upstream, setup.layout))))
+    return made
+
+
+class _Whole:
+    """All tokens in float64, normalised, and each rank's gradient of all of them."""
+
+    def __init__(self, args: Sequence[Args]) -> None:
+        self.ranks, self.count = len(args), args[0][0].data.size[0]
+        self.weight, self.bias = (plain(args[0][i])[0].double() for i in (1, 2))
+        self.x = torch.cat([plain(given[0])[0] for given in args]).double()
+        centred = self.x - self.x.mean(1, keepdim=True)
+        self.scale = (centred.square().mean(1, keepdim=True) + EPS).rsqrt()
+        self.normal = centred * self.scale
+        self.upstream = [plain(given[3]).double() for given in args]
+        self.total = torch.stack(self.upstream).sum(0)
+
+    def tokens(self, rank: int) -> slice:
+        """The rows of this rank's tokens."""
+        return slice(rank * self.count, (rank + 1) * self.count)
+
+    def result(self) -> torch.Tensor:
+        """The normalised tokens of all ranks."""
+        return self.normal * self.weight + self.bias
+
+    def of_x(self, gradient: torch.Tensor, rank: int) -> torch.Tensor:
+        """The gradient of a rank's x, from a gradient of all tokens."""
+        mine = self.tokens(rank)
+        g, normal = gradient[mine] * self.weight, self.normal[mine]
+        return self.scale[mine] * (g - g.mean(1, keepdim=True) - normal * (g * normal).mean(1, keepdim=True))
+
+    def of_parameters(self, gradient: torch.Tensor, rows: slice = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
+        """The gradients of weight and bias, from a gradient of these tokens."""
+        return (gradient * self.normal)[rows].sum(0), gradient[rows].sum(0)
+
+    def from_own_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same, summed, if each rank took only its own gradient of its own tokens."""
+        parts = [self.of_parameters(g, self.tokens(rank)) for rank, g in enumerate(self.upstream)]
+        return torch.stack([w for w, _ in parts]).sum(0), torch.stack([b for _, b in parts]).sum(0)
+
+
+Gradients = Callable[[_Whole, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]  # of x, weight and bias
+
+
+def _oracle_from(make: Gradients) -> Oracle:
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        whole, kind, made = _Whole(args), args[0][0].data.base.dtype, []
+        steepest = max(float(whole.scale.max()), 1.0) if whole.x.numel() else 1.0
+        atol = 64 * torch.finfo(kind).eps * setup.ranks * max(setup.size, 1) * steepest
+        for rank in range(setup.ranks):
+            gradients = make(whole, rank)
+            changed = {(i, "grad"): g.to(kind) for i, g in enumerate(gradients)}
+            made.append(Expected(whole.result().to(kind), changed, atol))
+        return made
+
+    return oracle
+
+
+def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return w.of_x(w.total, rank), *w.of_parameters(w.total)
+
+
+def _own_tokens(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return w.of_x(w.total, rank), *w.of_parameters(w.total, w.tokens(rank))
+
+
+def _scaled(x: float, parameters: float) -> Gradients:
+    """The right gradients times a power of the number of ranks."""
+
+    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        of_x, weight, bias = _right(w, rank)
+        return of_x * w.ranks**x, weight * w.ranks**parameters, bias * w.ranks**parameters
+
+    return made
+
+
+def _only(summed: str) -> Gradients:
+    """One of the two parameters' gradients is summed, and the other is that of this rank's tokens."""
+
+    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        (weight, bias), (own_weight, own_bias) = w.of_parameters(w.total), w.of_parameters(w.total, w.tokens(rank))
+        of_x = w.of_x(w.total, rank)
+        return (of_x, weight, own_bias) if summed == "weight" else (of_x, own_weight, bias)
+
+    return made
+
+
+def _cut_out(summed: bool) -> Gradients:
+    """Backward through the gather cuts this rank's rows out of this rank's gradient."""
+
+    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        own = w.upstream[rank]
+        return w.of_x(own, rank), *(w.from_own_tokens() if summed else w.of_parameters(own, w.tokens(rank)))
+
+    return made
+
+
+def _own_gradient(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Every rank normalised all tokens, and its parameters have the gradient of its own part."""
+    return w.of_x(w.total, rank), *w.of_parameters(w.upstream[rank])
+
+
+def _without_gradients(*which: int) -> Callable[[Run], bool]:
+    def holds(run: Run) -> bool:
+        found = [r for results in run.results for r in results if r is not None]
+        return bool(found) and any(
+            [r.tensors[2 * i + 1][0] is None for i in range(3)] == [i in which for i in range(3)] for r in found
+        )
+
+    return holds
+
+
+def _only_the_result(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(wanted.returns, {}, wanted.atol) for wanted in _oracle_from(_right)(setup, args)]
+
+
+def _pair(run: Run) -> str | None:
+    """One gather of the rank's tokens forward, one reduce_scatter of all tokens' gradient backward."""
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
+            for ops, name, when in ((GATHERS, "all_gather", "forward"), (SCATTERS, "reduce_scatter", "backward")):
+                found = [e for e in mine if e.op in ops]
+                if len(found) > 1:
+                    words = f"rank {rank} calls {name} {len(found)} times{run.at(found[-1].line)}: one {when} is enough"
+                    return About(words, found[-1])
+                if not found:
+                    return f"rank {rank} calls no {name}, but it needs one {when}"
+    return None
+
+
+def _parameters_once(run: Run) -> str | None:
+    """The gradients of weight and bias must be added in one all_reduce."""
+    broken = rules.calls(
+        run, "all_reduce", "one is enough for both parameters: put their gradients into one tensor", most=10**6
+    )
+    if broken:
+        return broken
+    wanted = 2 * run.setup.option("_width", 6)
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.op == "all_reduce"]
+            if len(mine) > 1:
+                return About(
+                    f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: one is enough for both "
+                    "parameters, with their gradients in one tensor",
+                    mine[-1],
+                )
+            total = sum(e.numel for e in mine)
+            if total != wanted:
+                return About(
+                    f"rank {rank} reduces {total} elements, but the gradients of weight and bias have {wanted}",
+                    mine[0] if mine else None,
+                )
+    return None
+
+
+def _own_tokens_only(run: Run) -> str | None:
+    """What is gathered must be normalised tokens: else every rank normalises, and keeps, all of them."""
+    for call, args in enumerate(run.args):
+        whole = _Whole(args)
+        for entry in (e for e in run.collectives if e.call == call and e.op in GATHERS):
+            sent = provenance.numbers(entry)
+            if sent is None:
+                continue
+            mine = whole.tokens(entry.rank)
+            if sent.numel() != entry.numel or sent.numel() != whole.x[mine].numel():
+                continue
+            if torch.allclose(sent.double(), whole.x[mine].reshape(-1), rtol=1e-6, atol=1e-9):
+                return About(
+                    f"rank {entry.rank} gathers tokens that are not normalised yet{run.at(entry.line)}, so every rank must "
+                    "normalise and keep all of them: normalise your own tokens first, then gather",
+                    entry,
+                    "tokens of x",
+                    "normalised tokens",
+                )
+    return None
+
+
+def _received(run: Run, call: int, rank: int) -> int:
+    """The other ranks' tokens, and both parameters' gradients."""
+    width = run.setup.option("_width", 6)
+    return ((run.ranks - 1) * run.setup.size + 2) * width * run.itemsize
+
+
+def _sent(run: Run, call: int, rank: int) -> int:
+    """Its own tokens forward, its part of the other tokens' gradients backward, and both parameters' gradients."""
+    width = run.setup.option("_width", 6)
+    return (run.ranks * run.setup.size + 2) * width * run.itemsize
+
+
+EXERCISE = Exercise(
+    name="sequence_parallel_norm",
+    promise="returns the layer norm of all ranks' tokens, and can be differentiated",
+    groups=(
+        Group("right result and gradients", 4, (Setup(2, 2), Setup(3, 3), Setup(4, 2))),
+        Group("any rank count", 1, (Setup(1, 3), Setup(5, 2), Setup(8, 1))),
+        many_ranks(2, Setup(9, 2), size=(1, 2, 3)),
+        Group("any size", 1, (Setup(3, 1), Setup(2, 5).with_options(_width=3), Setup(3, 4).with_options(_width=9))),
+        Group("any dtype", 1, (Setup(3, 3, "float64"), Setup(2, 2, "float64"))),
+        Group("any layout", 1, (Setup(3, 3, layout="strided"), Setup(3, 2, layout="transposed"))),
+        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle_from(_right),
+    allow=GATHERS | SCATTERS | {"all_reduce"},
+    rules=(
+        Rule("one all_gather forward, one reduce_scatter backward", 4, _pair),
+        Rule("one all_reduce for both parameters", 4, _parameters_once),
+        Rule("each rank normalises its own tokens", 3, _own_tokens_only),
+        rules.carried(_received, _sent),
+    ),
+    mistakes=(
+        Mistake(
+            "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same parameters, so their "
+            "gradients must be added over the ranks",
+            _oracle_from(_own_tokens),
+        ),
+        Mistake(
+            "the gradients of weight and bias are the mean over the ranks: each rank has other tokens of the same loss, so it "
+            "must be the sum",
+            _oracle_from(_scaled(0, -1)),
+        ),
+        Mistake(
+            "the gradients of weight and bias are p times too large: they were summed already, and then added over the ranks",
+            _oracle_from(_scaled(0, 1)),
+        ),
+        Mistake("the gradient of bias is that of this rank's tokens only", _oracle_from(_only("weight"))),
+        Mistake("the gradient of weight is that of this rank's tokens only", _oracle_from(_only("bias"))),
+        *(
+            Mistake(
+                "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of the "
+                "gradient of these tokens too, so backward is a reduce_scatter",
+                _oracle_from(_cut_out(summed)),
+            )
+            for summed in (True, False)
+        ),
+        Mistake(
+            "the mean instead of the sum in the reduce_scatter: the ranks' gradients are parts of one sum",
+            _oracle_from(_scaled(-1, -1)),
+        ),
+        Mistake(
+            "the gradients of weight and bias lack the other ranks' parts: the parameters' gradients must be added over the ranks",
+            _oracle_from(_own_gradient),
+        ),
+        Mistake(
+            "the result has no way back to the arguments, so no gradient arrived: the gather cut it off",
+            _only_the_result,
+            _without_gradients(0, 1, 2),
+        ),
+        Mistake(
+            "no gradient arrived at weight and bias: the function in front of them returned none",
+            _only_the_result,
+            _without_gradients(1, 2),
+        ),
+    ),
+    unit="token a rank",
+    collective="all_gather",
+    algorithm="sequence parallel",
+    chunking="none",
+    demo_setup=Setup(4, 2),
+    only_sums=True,
+    forbidden_advice="It needs an all_gather forward, and a reduce_scatter and an all_reduce backward.",
+)

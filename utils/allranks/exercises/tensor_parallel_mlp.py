@@ -1,0 +1,241 @@
+"""tensor_parallel_mlp(x, a_shard, b_shard) -> Tensor: relu(x A) B that can be differentiated, A split by columns and B by rows.
+
+After the call the rank calls `.backward(gradient)` on what came back, and the gradients of all three arguments are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.checking.common import many_ranks
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+
+WIDTH_IN, WIDTH_OUT = 3, 2  # different, so that the log tells the result from the gradient of x
+NAMES = ("x", "a_shard", "b_shard")
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    hidden = setup.option("hidden", 2 * setup.ranks)
+    x = draw(setup, rng, setup.size, WIDTH_IN)
+    a, b = draw(setup, rng, WIDTH_IN, hidden), draw(setup, rng, hidden, WIDTH_OUT)
+    upstream = Upstream(View.of(draw(setup, rng, setup.size, WIDTH_OUT), setup.layout))
+    return [
+        (*(Parameter.without_gradient(n, t, setup.layout) for n, t in zip(NAMES, (x, c, r), strict=True)), upstream)
+        for c, r in zip(a.tensor_split(setup.ranks, 1), b.tensor_split(setup.ranks, 0), strict=True)
+    ]
+
+
+class _Whole:
+    """All ranks' arguments in float64, what each rank computes of them, and the sums."""
+
+    def __init__(self, args: Sequence[Args]) -> None:
+        self.x, self.upstream = plain(args[0][0])[0].double(), plain(args[0][3]).double()
+        self.a, self.b = ([plain(given[i])[0].double() for given in args] for i in (1, 2))
+        self.h = [torch.relu(self.x @ a) for a in self.a]
+        self.y = [h @ b for h, b in zip(self.h, self.b, strict=True)]
+        into = [(self.upstream @ b.T) * (h > 0) for h, b in zip(self.h, self.b, strict=True)]  # relu's gradient
+        self.grad_x = [g @ a.T for g, a in zip(into, self.a, strict=True)]
+        self.grad_a = [self.x.T @ g for g in into]
+        self.grad_b = [h.T @ self.upstream for h in self.h]
+
+    def bound(self) -> float:
+        """The largest number that any of the products adds up."""
+        x, g = self.x.abs(), self.upstream.abs()
+        a, b = torch.cat(self.a, 1).abs(), torch.cat(self.b, 0).abs()
+        made = (x @ a @ b, g @ b.T @ a.T, x.T @ (g @ b.T), (x @ a).T @ g)
+        return max((float(t.max()) for t in made if t.numel()), default=0.0)
+
+
+Outcome = Callable[[_Whole, int], tuple[torch.Tensor, ...]]  # (y, gradient of x, of a_shard, of b_shard) of a rank
+
+
+def _oracle_from(make: Outcome) -> Oracle:
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        whole, kind = _Whole(args), args[0][0].data.base.dtype
+        atol, made = whole.bound() * torch.finfo(kind).eps * 8, []
+        for rank in range(setup.ranks):
+            y, *gradients = (t.to(kind) for t in make(whole, rank))
+            made.append(Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol))
+        return made
+
+    return oracle
+
+
+def _total(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(list(parts)).sum(0)
+
+
+def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    return _total(w.y), _total(w.grad_x), w.grad_a[rank], w.grad_b[rank]
+
+
+def _times(x: float, a: float, b: float, whole_x: bool = True) -> Outcome:
+    """The right result, with gradients that are so many times the right ones; `whole_x` False: of this rank's part of x's."""
+
+    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+        y, grad_x, grad_a, grad_b = _right(w, rank)
+        p = len(w.a)
+        return y, (grad_x if whole_x else w.grad_x[rank]) * p**x, grad_a * p**a, grad_b * p**b
+
+    return made
+
+
+def _summed_weights(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    """The gradients of the shards added over the ranks, as in data parallelism."""
+    return _total(w.y), _total(w.grad_x), _total(w.grad_a), _total(w.grad_b)
+
+
+def _summed_hidden(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    """The gradients of the ranks' hidden columns added, as if the ranks had the same columns."""
+    into = _total([w.upstream @ b.T for b in w.b]) * (w.h[rank] > 0)
+    return _total(w.y), into @ w.a[rank].T, w.x.T @ into, w.grad_b[rank]
+
+
+def _partial(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    return w.y[rank], _total(w.grad_x), w.grad_a[rank], w.grad_b[rank]
+
+
+def _partial_and_no_f(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    return w.y[rank], w.grad_x[rank], w.grad_a[rank], w.grad_b[rank]
+
+
+def _scaled_loss(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    """The mean instead of the sum, forward and backward."""
+    p = len(w.a)
+    return _total(w.y) / p, _total(w.grad_x) / p, w.grad_a[rank], w.grad_b[rank]
+
+
+def _exchanged(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """g before the pair and f behind it: x is added over the ranks, the partial results are not."""
+    whole, kind = _Whole(args), args[0][0].data.base.dtype
+    p, made = len(whole.a), []
+    for rank in range(setup.ranks):
+        # relu(p x A) = p relu(x A); backward, f's sum makes the gradient of the partial result p times as large
+        y = whole.y[rank] * p
+        gradients = (whole.grad_x[rank] * p, whole.grad_a[rank] * p**2, whole.grad_b[rank] * p**2)
+        changed = {(i, "grad"): g.to(kind) for i, g in enumerate(gradients)}
+        made.append(Expected(y.to(kind), changed, whole.bound() * p**2 * torch.finfo(kind).eps * 8))
+    return made
+
+
+def _lacks(*which: int) -> Callable[[Run], bool]:
+    """Whether just these arguments have no gradient at all on some rank."""
+
+    def holds(run: Run) -> bool:
+        found = [r for results in run.results for r in results if r is not None]
+        return bool(found) and any(
+            [r.tensors[2 * i + 1][0] is None for i in range(3)] == [i in which for i in range(3)] for r in found
+        )
+
+    return holds
+
+
+def _only_the_result(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right result; the gradients may be anything."""
+    return [Expected(wanted.returns, {}, wanted.atol) for wanted in _oracle_from(_right)(setup, args)]
+
+
+def _one_each_way(run: Run) -> str | None:
+    broken = rules.calls(
+        run, "all_reduce", "two are enough, one of the result and one of the gradient of x", least=2, most=2
+    )
+    if broken:
+        return broken
+    wanted = [run.setup.size * WIDTH_OUT, run.setup.size * WIDTH_IN]
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = sorted((e for e in run.collectives if e.rank == rank and e.call == call), key=lambda e: e.index)
+            for entry, numel, what in zip(mine, wanted, ("the result", "the gradient of x"), strict=False):
+                if entry.numel != numel:
+                    return About(
+                        f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but {what} has {numel}: "
+                        "forward the result is added over the ranks, backward the gradient of x, and nothing else",
+                        entry,
+                    )
+    return None
+
+
+def _both(run: Run, call: int, rank: int) -> int:
+    return run.setup.size * (WIDTH_IN + WIDTH_OUT) * run.itemsize
+
+
+EXERCISE = Exercise(
+    name="tensor_parallel_mlp",
+    promise="returns relu(x A) B on every rank, and can be differentiated",
+    groups=(
+        Group("right result and gradients", 4, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
+        Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
+        Group(
+            "any size",
+            1,
+            (*(Setup(p, 2).with_options(hidden=h) for p, h in ((2, 3), (3, 2), (4, 9))), Setup(3, 1), Setup(3, 0)),
+        ),
+        many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
+        Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
+        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
+        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle_from(_right),
+    allow=frozenset({"all_reduce"}),
+    rules=(Rule("one all_reduce forward and one backward", 6, _one_each_way), rules.carried(_both, _both)),
+    mistakes=(
+        Mistake(
+            "the gradient of x is this rank's part only: every rank used x for its own columns, so backward must add the "
+            "parts over the ranks (the function f, before the pair)",
+            _oracle_from(_times(0, 0, 0, whole_x=False)),
+        ),
+        Mistake(
+            "the sum's backward adds over the ranks again, so gradients are p times too large: every rank has the whole "
+            "gradient of the result already, and g passes it on as it is",
+            _oracle_from(_times(1, 1, 1)),
+        ),
+        Mistake(
+            "the sum's backward adds over the ranks again, so gradients are p times too large, and the gradient of x is this "
+            "rank's part only: f and g are both missing",
+            _oracle_from(_times(1, 1, 1, whole_x=False)),
+        ),
+        Mistake(
+            "the gradient of x is the mean of the ranks' parts: it must be their sum", _oracle_from(_times(-1, 0, 0))
+        ),
+        Mistake(
+            "the mean instead of the sum of the partial products, forward and backward", _oracle_from(_scaled_loss)
+        ),
+        Mistake(
+            "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f belongs "
+            "before the pair, at x",
+            _oracle_from(_summed_hidden),
+        ),
+        Mistake("f and g are exchanged: x was added over the ranks, and the partial results were not", _exchanged),
+        Mistake(
+            "the gradients of the shards were added over the ranks: each rank's columns are its own",
+            _oracle_from(_summed_weights),
+        ),
+        Mistake("each rank's partial product: the all_reduce of the result is missing", _oracle_from(_partial)),
+        Mistake(
+            "each rank's partial product: the all_reduce of the result is missing", _oracle_from(_partial_and_no_f)
+        ),
+        Mistake(
+            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without autograd",
+            _only_the_result,
+            _lacks(0, 1, 2),
+        ),
+        Mistake(
+            "no gradient arrived at x: the function before the pair returned no gradient, or was cut off",
+            _only_the_result,
+            _lacks(0),
+        ),
+    ),
+    unit="row",
+    collective="all_reduce",
+    algorithm="tensor parallel",
+    chunking="none",
+    demo_setup=Setup(4, 3),
+    only_sums=True,
+    forbidden_advice="One dist.all_reduce forward and one backward are all that it needs.",
+)

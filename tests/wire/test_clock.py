@@ -5,6 +5,8 @@ from fractions import Fraction
 import pytest
 import torch
 import torch.distributed as dist
+from allranks import wire
+from allranks.errors import CourseError
 from allranks.simulator import TopologyNetwork
 from allranks.topology import Link, Topology
 
@@ -176,3 +178,8 @@ def test_what_a_rank_computes_takes_virtual_time_beside_its_messages(pool):
     assert {(r, "all_reduce", 3.0, 7.0) for r in range(3)} < spans  # 2(p-1) rounds of alpha = 1
     assert {(1, "compute", 3.0, 4.0), (1, "wait", 4.0, 7.0), (1, "compute", 7.0, 8.0)} < spans
     assert {e.step for e in outcome.trace} == {None}  # rounds know of messages only
+
+
+def test_work_in_virtual_time_needs_the_wire():
+    with pytest.raises(CourseError, match=r"only in a function that wire\.run runs"):
+        wire.compute(1.0)

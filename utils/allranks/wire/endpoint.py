@@ -28,6 +28,10 @@ def compute(seconds: float) -> None:
     """This rank works for so many seconds of virtual time; in real time it takes none.
 
     Raises CourseError outside of a function that `wire.run` runs: only the wire has virtual time.
+
+    Example (needs ranks):
+        >>> wire.run(lambda: wire.compute(2.5), ranks=2).seconds
+        2.5
     """
     endpoint = _endpoint.get(None)
     if endpoint is None:

@@ -21,7 +21,7 @@ def test_survive(ranks):
     assert set(told) == set(left)
     for text in told.values():
         assert f"ranks {left} go on from step" in text
-        assert f"25 steps, weight 25, the last mean was over {len(left)}" in text
+        assert f"30 steps, weight 30, the last mean was over {len(left)}" in text
 
     for text in chapter.by_rank("vote").values():
         assert "times zero" in text and text.split("]")[0].count("nan") == 1

@@ -34,6 +34,10 @@ OPTION_LABELS = {  # options that are not arguments of the function
     "link": "a link between {}",
     "order": "in {} order",
     "scatter": "times that scatter",
+    "failed": "{} failed",
+    "with": "by {}",
+    "behind": "{} behind",
+    "way": "{}",
 }
 
 

@@ -440,3 +440,31 @@ def no_room(room: int = 4) -> Scene:
         f"{seen[1]} tokens want expert 1, so {seen[1] - room} of them lie below it, with a question mark."
     )
     return "".join([*out, *boxes]), high, words
+
+
+def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
+    """The chapter on survival: lanes in time, one of which ends in a step; the others agree and repeat that step."""
+    left, wide, high, gap, pause = 120.0, 62.0, 46.0, 16.0, 84.0
+    out, below = [], ranks * (high + gap)
+    for rank in range(ranks):
+        y = rank * (high + gap)
+        out.append(box(f"r{rank}", 0, y, 104, high, 8) + text(52, y + high / 2 + 7, f"rank {rank}", f"on{rank}"))
+        for step in range(steps):
+            x = left + step * wide + (pause if step >= last else 0)
+            if step < last or rank != 1:
+                out.append(box(f"r{rank}", x, y, wide - 6, high, 4))
+        x = left + last * wide
+        if rank == 1:
+            out.append(
+                box("paper line", x + 1, y + 1, wide - 8, high - 2, 4, ' stroke-width="3" stroke-dasharray="9 7"')
+            )
+            out.append(text(x + wide / 2 - 3, y + high / 2 + 8, "\u2715", "ink"))
+        else:
+            out.append(box("lostline", x + 1, y + 1, pause - 8, high - 2, 4, ' stroke-width="2"'))
+    out.append(text(left + last * wide + pause / 2, below + 18, "agree", "ink"))
+    out.append(text(left + (last + 0.5) * wide + pause, below + 18, f"step {last}", "ink"))
+    words = (
+        f"{ranks} ranks as lanes in time. Rank 1 ends in step {last}, marked with a cross. The others are hatched for a moment, while "
+        f"they agree who is left, and then repeat step {last} and go on to step {steps - 1} without rank 1."
+    )
+    return "".join(out), below + 26, words

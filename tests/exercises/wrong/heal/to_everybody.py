@@ -1,0 +1,29 @@
+"""Those that are up to date get weights too.
+
+Must get: it is up to date and needs none
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def heal(weights, step):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    steps = [torch.zeros(1, dtype=torch.int64) for _ in range(p)]
+    dist.all_gather(steps, torch.tensor([step]))
+    steps = [int(s) for s in steps]
+    latest = max(steps)
+    fresh = [r for r in range(p) if steps[r] == latest]
+    [r for r in range(p) if steps[r] < latest]
+    ops, arrived = [], torch.empty(weights.shape, dtype=weights.dtype)
+    for _i, taker in enumerate(r for r in range(p) if r != fresh[0]):
+        giver = fresh[0]
+        if giver == rank:
+            ops.append(dist.P2POp(dist.isend, weights.contiguous(), taker))
+        if taker == rank:
+            ops.append(dist.P2POp(dist.irecv, arrived, giver))
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    if rank != fresh[0]:
+        weights.copy_(arrived)
+    return latest

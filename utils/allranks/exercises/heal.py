@@ -1,0 +1,177 @@
+"""heal(weights, step) -> int: ranks that are behind get the weights of ranks that are up to date, point to point."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.checking.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
+from allranks.checking.compare import same
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import P2P, About, Exercise, Group, Mistake, Rule, Run
+
+STEP_NBYTES = 16  # a rank, of what tells the steps
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    latest = rng.integer(50, 99)
+    behind = set(rng.permutation(setup.ranks)[: setup.option("behind", 1)])
+    most = 9 if setup.dtype == "bfloat16" else 9999
+    fresh = draw(setup, rng, *shape_of(setup), most=most)
+    made = []
+    for rank in range(setup.ranks):
+        mine = rng.of_rank(rank)
+        weights = draw(setup, mine, *shape_of(setup), most=most) if rank in behind else fresh
+        made.append((View.of(weights, setup.layout), latest - _lag(mine) if rank in behind else latest))
+    return made
+
+
+def _lag(rng: Draws) -> int:
+    """How many steps a rank is behind."""
+    return rng.integer(1, 40)
+
+
+def _latest(args: Sequence[Args]) -> int:
+    return max(a[1] for a in args)
+
+
+def _fresh(args: Sequence[Args]) -> list[int]:
+    """The ranks that are up to date."""
+    return [rank for rank, a in enumerate(args) if a[1] == _latest(args)]
+
+
+def _ending(make: Callable[[Sequence[Args], int], torch.Tensor], number: bool = False) -> Oracle:
+    """An oracle from `make(args, rank)`, the weights that a rank ends with; with `number` it is the right one."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        ends = [make(args, rank) for rank in range(setup.ranks)]
+        if not number and all(same(end, _right(args, rank)) for rank, end in enumerate(ends)):
+            raise ValueError("the right weights, so it is another mistake")
+        return [Expected(_latest(args) if number else None, {(0,): end}) for end in ends]
+
+    return oracle
+
+
+def _right(args: Sequence[Args], rank: int) -> torch.Tensor:
+    return plain(args[_fresh(args)[0]][0])
+
+
+def _oldest(args: Sequence[Args], rank: int) -> torch.Tensor:
+    first = min(range(len(args)), key=lambda r: args[r][1])
+    return plain(args[first][0])
+
+
+def _weights_to(run: Run, call: int, rank: int) -> int:
+    """A rank that is behind needs all weights; others need none."""
+    return 0 if rank in _fresh(run.args[call]) else rules.nbytes_of(run, call, rank)
+
+
+def _only_behind(run: Run) -> str | None:
+    """Weights go once to each rank that is behind, from ranks that are up to date."""
+    for call in range(run.setup.times):
+        fresh = _fresh(run.args[call])
+        mine = [e for e in run.sends if e.call == call]
+        for rank in range(run.ranks):
+            came = [e for e in mine if e.peer == rank]
+            total, enough = sum(e.nbytes for e in came), _weights_to(run, call, rank)
+            if total > enough:
+                why = "it is up to date and needs none" if rank in fresh else f"its weights have {enough}"
+                return About(
+                    f"rank {rank} receives {total} bytes{run.at(came[-1].line)}, but {why}: "
+                    "each rank that is behind gets the weights once, the others nothing",
+                    came[-1],
+                )
+    return _told_in_few_bytes(run)
+
+
+def _told_in_few_bytes(run: Run) -> str | None:
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            told = [e for e in run.collectives if e.rank == rank and e.call == call]
+            total, enough = sum(map(rules.received_from_others, told)), STEP_NBYTES * run.ranks
+            if total > enough:
+                worst = max(told, key=lambda e: e.received_nbytes)
+                return About(
+                    f"rank {rank} receives {total} bytes in collectives{run.at(worst.line)}, but the steps of all ranks have {enough} "
+                    "at most: weights go point to point, to the ranks that are behind",
+                    worst,
+                )
+    return None
+
+
+def _shared_out(run: Run) -> str | None:
+    """No rank may serve more than its share of the ranks that are behind."""
+    for call in range(run.setup.times):
+        fresh, nbytes = _fresh(run.args[call]), rules.nbytes_of(run, call)
+        behind = run.ranks - len(fresh)
+        share = -(-behind // len(fresh))
+        sent: Counter[int] = Counter()
+        for entry in run.sends:
+            if entry.call == call:
+                sent[entry.rank] += entry.nbytes
+        for rank, total in sorted(sent.items()):
+            if total > share * nbytes:
+                first = next(e for e in run.sends if e.rank == rank and e.call == call)
+                return About(
+                    f"rank {rank} sends {total} bytes{run.at(first.line)}, but with {behind} ranks behind and {len(fresh)} up to date "
+                    f"{share * nbytes} bytes are enough for each of these: share the work out",
+                    first,
+                )
+    return None
+
+
+def _case(ranks: int, size: int, behind: int = 1, **more: object) -> Setup:
+    return Setup(ranks, size, **more).with_options(behind=behind)  # type: ignore[arg-type]
+
+
+EXERCISE = Exercise(
+    name="heal",
+    promise="gives every rank that is behind the weights of one that is up to date, and returns the largest step",
+    groups=(
+        Group("one is behind", 3, (_case(2, 19), _case(3, 23), _case(4, 20))),
+        Group("several are behind", 3, (_case(4, 23, 2), _case(5, 20, 2), _case(4, 29, 3), _case(6, 21, 3))),
+        Group("nobody is behind", 1, (_case(3, 19, 0), _case(1, 4, 0))),
+        Group("any rank count", 1, (_case(8, 20, 5), _case(7, 19, 3), _case(5, 23, 4))),
+        many_ranks(2, _case(9, 19, 4), ranks=RING_RANKS, behind=(4, 5, 6, 7), size=SIZES),
+        Group("any size", 1, (_case(3, 0), _case(3, 1), _case(3, 97, 2))),
+        Group("any dtype", 1, tuple(_case(s.ranks, s.size, 2, dtype=s.dtype, values=s.values) for s in MOVED_DTYPES)),
+        Group("any layout", 1, tuple(_case(s.ranks, s.size, 2, layout=s.layout) for s in LAYOUTS)),
+        Group(
+            "any circumstances",
+            1,
+            (_case(3, 19, 1, times=2), _case(4, 20, 2, outer_world=True), _case(4, 23, 2, delivery="shuffled")),
+        ),
+    ),
+    inputs=_inputs,
+    oracle=_ending(_right, number=True),
+    allow=P2P | {"all_gather", "all_gather_into_tensor", "all_reduce"},
+    rules=(
+        Rule("weights only to ranks that are behind", 5, _only_behind),
+        Rule("the work is shared out", 4, _shared_out),
+        rules.carried(_weights_to, rules.nothing),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        Mistake(
+            "the ranks that were behind still have their old weights", _ending(lambda args, rank: plain(args[rank][0]))
+        ),
+        Mistake(
+            "rank 0's weights on every rank: but rank 0 may be behind too",
+            _ending(lambda args, rank: plain(args[0][0])),
+        ),
+        Mistake("the weights of the rank that is furthest behind: the largest step is the newest", _ending(_oldest)),
+        Mistake(
+            "the left neighbour's weights: it may be behind too",
+            _ending(lambda args, rank: plain(args[rank if rank in _fresh(args) else rank - 1][0])),
+        ),
+    ),
+    collective="send/recv",
+    chunking="none",
+    demo_setup=_case(4, 20, 2),
+    forbidden_advice="The steps are told with all_gather or all_reduce, and the weights with isend and irecv or batch_isend_irecv.",
+    peer_advice="Pair the ranks that are behind with those that are up to date, in the same way on every rank.",
+)

@@ -4,7 +4,7 @@
 # **The same small transformer trains on the same ranks in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
 # (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
+# 120 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
 #
 # {{picture}}
 #

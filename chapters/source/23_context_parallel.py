@@ -3,7 +3,7 @@
 #
 # **A book has 131,072 tokens, and 16 GPUs have 8,192 of them each. Every token must look at all tokens before it. What has to travel: tokens, keys and values, or whole heads? And who waits for whom?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](11_all_to_all.ipynb), [Composing collectives](13_composing.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](11_all_to_all.ipynb), [Composing collectives](13_composing.ipynb)
 #
 # {{picture}}
 #

@@ -4,7 +4,7 @@
 # **Eight GPUs have 12 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
 # how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
 #
 # {{picture}}
 #

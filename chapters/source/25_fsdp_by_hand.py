@@ -4,7 +4,7 @@
 # **Eight GPUs keep an eighth of every weight each, but a layer can only compute with whole weights. When do they come, when do they go, and how much
 # memory do they take at the worst moment?**
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Sharded training](16_sharded_training.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Sharded training](16_sharded_training.ipynb)
 #
 # {{picture}}
 #

@@ -3,7 +3,7 @@
 #
 # **An all-reduce sends every number of every gradient, in every step. What if each rank sends only its largest numbers, or one bit a number, or nothing at all for 500 steps? What arrives, and what is lost?**
 #
-# 50 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel](14_data_parallel.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel](14_data_parallel.ipynb)
 #
 # {{picture}}
 #

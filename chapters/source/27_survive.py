@@ -3,7 +3,7 @@
 #
 # **16,384 GPUs train for 54 days, and every three hours something fails. How does such a job lose minutes and not days, and how often must it save?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Barrier and groups](12_barrier_and_groups.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [When it hangs](20_when_it_hangs.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Barrier and groups](12_barrier_and_groups.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [When it hangs](20_when_it_hangs.ipynb)
 #
 # {{picture}}
 #

@@ -3,7 +3,7 @@
 #
 # **A layer has 256 experts on 8 nodes, and each token wants 8 of them. How often must a token travel, and what becomes of a token for which there is no room?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](11_all_to_all.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](11_all_to_all.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
 #
 # {{picture}}
 #

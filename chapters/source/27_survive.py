@@ -204,7 +204,7 @@ if rank == 0:
 # everything that is needed. If there is one copy only, a dead rank's part is gone, and only a checkpoint has it.
 #
 # **On NCCL** nothing raises an error: calls are queued, and the GPU waits. A watchdog must *abort* the communicator. NCCL 2.27 has
-# `ncclCommShrink`, which the survivors call, and torch 2.13 `torch.distributed.distributed_c10d.shrink_group`; with the flag `SHRINK_ABORT` it ends what is under way. Try your versions
+# `ncclCommShrink`, which the survivors call, and torch 2.13 `dist.shrink_group`; with the flag `SHRINK_ABORT` it ends what is under way. Try your versions
 # before you rely on it: with NCCL 2.31 and later it is [reported to hang](https://github.com/pytorch/pytorch/issues/194679).
 #
 # **torchrun** (`--nnodes 2:4 --max-restarts 3`) does none of this. When one process fails, it ends *all* processes of the job, and starts them again, perhaps

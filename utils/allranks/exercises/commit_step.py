@@ -154,6 +154,12 @@ def _few_bytes(run: Run) -> str | None:
     return None
 
 
+def _update_if_committed(run: Run, call: int, rank: int) -> int:
+    """Every rank needs the whole sum, or where nobody commits one vote at least."""
+    args = run.args[call]
+    return rules.nbytes_of(run, call, rank) if sum(_counts(args)) >= args[0][3] else 1
+
+
 def _case(ranks: int, size: int, failed: int, at_least: int = 1, kind: str | None = None, **more: object) -> Setup:
     setup = Setup(ranks, size, **more).with_options(failed=failed, at_least=at_least)  # type: ignore[arg-type]
     return setup if kind is None else setup.with_options(**{"with": kind})
@@ -184,7 +190,10 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("the update and a count, once", 4, _few_bytes), rules.carried()),
+    rules=(
+        Rule("the update and a count, once", 4, _few_bytes),
+        rules.carried(_update_if_committed, _update_if_committed),
+    ),
     mistakes=(
         Mistake(
             "divided by the number of all ranks: the mean is over the ranks that count",

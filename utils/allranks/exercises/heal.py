@@ -114,7 +114,7 @@ def _shared_out(run: Run) -> str | None:
             if entry.call == call:
                 sent[entry.rank] += entry.nbytes
         for rank, total in sorted(sent.items()):
-            if total > share * nbytes:
+            if total > share * nbytes + behind * run.itemsize:  # pieces of all ranks may be rounded
                 first = next(e for e in run.sends if e.rank == rank and e.call == call)
                 return About(
                     f"rank {rank} sends {total} bytes{run.at(first.line)}, but with {behind} ranks behind and {len(fresh)} up to date "

@@ -156,6 +156,13 @@ def _at_once(run: Run) -> str | None:
     took = round(run.outcome.seconds)
     if took <= most:
         return None
+    empty = next((e for e in run.sends if not e.nbytes), None)
+    if empty is not None:
+        return About(
+            f"rank {empty.rank} sends rank {empty.peer} a message without rows{run.at(empty.line)}, and each message costs a round: "
+            "where no rows go, send nothing",
+            empty,
+        )
     return (
         f"{took} rounds of messages one after the other, but no rank has more than {most} pieces to send and to receive: "
         "start all of them, then wait"

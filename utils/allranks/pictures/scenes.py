@@ -444,7 +444,7 @@ def no_room(room: int = 4) -> Scene:
 
 def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
     """The chapter on survival: lanes in time, one of which ends in a step; the others agree and repeat that step."""
-    left, wide, high, gap, pause = 120.0, 62.0, 46.0, 16.0, 84.0
+    left, wide, high, gap, pause = 120.0, 64.0, 46.0, 16.0, 150.0
     out, below = [], ranks * (high + gap)
     for rank in range(ranks):
         y = rank * (high + gap)
@@ -460,11 +460,11 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
             )
             out.append(text(x + wide / 2 - 3, y + high / 2 + 8, "\u2715", "ink"))
         else:
-            out.append(box("lostline", x + 1, y + 1, pause - 8, high - 2, 4, ' stroke-width="2"'))
+            out.append(box("paper lostline", x + 1, y + 1, pause - 8, high - 2, 4, ' stroke-width="3"'))
     out.append(text(left + last * wide + pause / 2, below + 18, "agree", "ink"))
     out.append(text(left + (last + 0.5) * wide + pause, below + 18, f"step {last}", "ink"))
     words = (
-        f"{ranks} ranks as lanes in time. Rank 1 ends in step {last}, marked with a cross. The others are hatched for a moment, while "
+        f"{ranks} ranks as lanes in time. Rank 1 ends in step {last}, marked with a cross. The others have an empty box for a moment, while "
         f"they agree who is left, and then repeat step {last} and go on to step {steps - 1} without rank 1."
     )
     return "".join(out), below + 26, words

@@ -107,14 +107,21 @@ def summed(x):
     return x
 
 
-class F(torch.autograd.Function):
-    forward = staticmethod(lambda ctx, x: x.view_as(x))
-    backward = staticmethod(lambda ctx, gradient: summed(gradient))
+def same(x):
+    return x.view_as(x)
 
 
-class G(torch.autograd.Function):
-    forward = staticmethod(lambda ctx, z: summed(z))
-    backward = staticmethod(lambda ctx, gradient: gradient)
+def with_backward(forward, backward):
+    """A function for models that does `forward`, and `backward` with the gradient."""
+
+    class Pair(torch.autograd.Function): ...
+
+    Pair.forward = staticmethod(lambda ctx, x: forward(x))
+    Pair.backward = staticmethod(lambda ctx, gradient: backward(gradient))
+    return Pair.apply
+
+
+f, g = with_backward(same, summed), with_backward(summed, same)
 
 
 # %% [markdown] name="forgot"
@@ -128,10 +135,6 @@ def network(x, a1, b1, a2, b2, f, g):
     return g(torch.relu(f(y) @ a2) @ b2)
 
 
-def same(x):
-    return x
-
-
 def pairs(leave_out=False):
     rank, p = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
@@ -143,7 +146,7 @@ def pairs(leave_out=False):
 
     cuts = [None, 1, 0, 1, 0]  # x whole, A by columns, B by rows
     parts = [mine(t.detach(), cut).clone().requires_grad_() for t, cut in zip(whole, cuts, strict=True)]
-    network(*parts, same if leave_out else F.apply, G.apply).square().sum().backward()
+    network(*parts, same if leave_out else f, g).square().sum().backward()
     right = [mine(t.grad, cut) for t, cut in zip(whole, cuts, strict=True)]
     return [((t.grad - r).norm() / r.norm()).item() for t, r in zip(parts, right, strict=True)]
 
@@ -236,14 +239,7 @@ def scatter(x):
     return mine
 
 
-class Gather(torch.autograd.Function):
-    forward = staticmethod(lambda ctx, x: gather(x))
-    backward = staticmethod(lambda ctx, gradient: scatter(gradient))
-
-
-class Scatter(torch.autograd.Function):
-    forward = staticmethod(lambda ctx, x: scatter(x))
-    backward = staticmethod(lambda ctx, gradient: gather(gradient))
+f_split, g_split = with_backward(gather, scatter), with_backward(scatter, gather)
 
 
 # %% name="one_pair"
@@ -259,7 +255,7 @@ def one_pair(before, after, share):
 
 
 rings = {"all_gather_into_tensor": schedules.ring_all_gather, "reduce_scatter_tensor": schedules.ring_reduce_scatter}
-for form in ((F.apply, G.apply, False), (Gather.apply, Scatter.apply, True)):
+for form in ((f, g, False), (f_split, g_split, True)):
     results, trace = world.trace(one_pair, *form)
     ops = [event.op for event in trace if event.rank == 0]
     n = 4 * world.ranks * 8 * 4  # bytes of all tokens' activations
@@ -297,8 +293,8 @@ def norm_gradients():
     alone, mine = (torch.ones(8, requires_grad=True) for _ in range(2))
     (torch.relu(normed(tokens, alone) @ a) @ b).square().sum().backward()
 
-    whole = Gather.apply(normed(tokens.tensor_split(p)[rank], mine))
-    y = Scatter.apply(torch.relu(whole @ a.tensor_split(p, 1)[rank]) @ b.tensor_split(p, 0)[rank])
+    whole = f_split(normed(tokens.tensor_split(p)[rank], mine))
+    y = g_split(torch.relu(whole @ a.tensor_split(p, 1)[rank]) @ b.tensor_split(p, 0)[rank])
     y.square().sum().backward()
     own, total = mine.grad.clone(), mine.grad
     dist.all_reduce(total)
@@ -553,10 +549,10 @@ pieces = bench.seconds_of(
 )
 
 # %% name="pieces_table"
-p, g, (C, after, hidden) = world.ranks, 0.02, world["pieces"][0]
+p, piece, (C, after, hidden) = world.ranks, 0.02, world["pieces"][0]
 print(f"the ring alone                     {1e3 * C:6.1f} ms")
-print(f"one after the other: measured {1e3 * after:6.1f} ms, formula {1e3 * (p * g + C):6.1f} ms")
-formula = g + (p - 1) * max(g, C / (p - 1))
+print(f"one after the other: measured {1e3 * after:6.1f} ms, formula {1e3 * (p * piece + C):6.1f} ms")
+formula = piece + (p - 1) * max(piece, C / (p - 1))
 print(f"in pieces:           measured {1e3 * hidden:6.1f} ms, formula {1e3 * formula:6.1f} ms")
 
 # %% name="pieces_figure"

@@ -563,3 +563,26 @@ def test_large_arguments_messages_and_results_get_through(sandbox):
         outcome = ranks.run(Program(text, "pass_on", "answer.py"), ranks=2, per_rank=[[(x,)] for x in inputs], calls=1)
     assert outcome.failure is None, outcome.failure
     assert [torch.equal(got, inputs[1 - rank]) for rank, (got,) in enumerate(outcome.results)] == [True, True]
+
+
+def test_a_collective_inside_autograd_gets_through(sandbox):
+    """Backward of CPU tensors runs in the thread that called it, so that the rank sends from its main thread."""
+    text = (
+        "import torch\nimport torch.distributed as dist\n"
+        "class Sum(torch.autograd.Function):\n"
+        "    forward = staticmethod(lambda ctx, x: x.view_as(x))\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, gradient):\n"
+        "        total = gradient.clone()\n"
+        "        dist.all_reduce(total)\n"
+        "        return total\n"
+        "def gradient_of(x):\n"
+        "    x = x.clone().requires_grad_()\n"
+        "    (Sum.apply(x) * (dist.get_rank() + 1)).sum().backward()\n"
+        "    return x.grad\n"
+    )
+    with Ranks(2, spawner=sandbox) as ranks:
+        program = Program(text, "gradient_of", "answer.py")
+        outcome = ranks.run(program, ranks=2, per_rank=[[(torch.zeros(3),)]] * 2, calls=1)
+    assert outcome.failure is None, outcome.failure
+    assert [got.tolist() for (got,) in outcome.results] == [[3.0] * 3] * 2

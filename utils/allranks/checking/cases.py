@@ -33,6 +33,7 @@ OPTION_LABELS = {  # options that are not arguments of the function
     "shift": "logits plus {}",
     "link": "a link between {}",
     "order": "in {} order",
+    "pace": "{}",
     "scatter": "times that scatter",
 }
 
@@ -181,12 +182,18 @@ class Parameter:
     """A parameter argument: its data, and its gradient (None: frozen, so that it doesn't require grad).
 
     With `absent` the parameter requires grad, but its `.grad` is None before the call; `grad` is then its gradient all the same:
-    zeros, or what `Backward` will put there.
+    zeros, or what `Backward` will put there. `name` is the argument's, where it is no item of a list.
     """
 
     data: View
     grad: View | None
     absent: bool = False
+    name: str = ""
+
+    @staticmethod
+    def without_gradient(name: str, values: torch.Tensor, layout: str = "contiguous") -> Parameter:
+        """A parameter with these values and no gradient yet."""
+        return Parameter(View.of(values, layout), View.of(torch.zeros_like(values)), True, name)
 
 
 @dataclass(frozen=True)
@@ -206,6 +213,30 @@ class Backward:
 
 
 @dataclass(frozen=True)
+class Upstream:
+    """No argument, but last in the list of them: after the call, what the function returned is differentiated, with this gradient.
+
+    With `seconds` the router hands the gradient out, after so much virtual time: no rank has it during the call, and the trace
+    tells what came before it and what after.
+    """
+
+    gradient: View
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """A function argument `multiply(rows)`, which returns `rows @ weight` and takes `row_s` seconds of virtual time for each row.
+
+    The router counts the rows, `rows` of them in a call; it charges the time, whatever a rank says.
+    """
+
+    weight: torch.Tensor
+    rows: int
+    row_s: float
+
+
+@dataclass(frozen=True)
 class Function:
     """A function argument, made inside the rank: x * scale + shift, elementwise."""
 
@@ -216,7 +247,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Upstream | Multiply | int | float | list of these
 Args = tuple[Arg, ...]
 
 
@@ -227,6 +258,8 @@ def plain(arg: Arg) -> Arg:
             return arg.tensor().clone()
         case Parameter():
             return (plain(arg.data), None if arg.grad is None else plain(arg.grad))
+        case Upstream():
+            return plain(arg.gradient)
         case list() | tuple():
             return type(arg)(plain(a) for a in arg)
     return arg

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allranks.checking.cases import GUARD, AllOrNothing, Args, Expected, Text, Texts, View, views
+from allranks.checking.cases import GUARD, AllOrNothing, Args, Expected, Parameter, Text, Texts, View, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault
 
 _KNOWN_TYPES = (
@@ -79,7 +79,7 @@ def _rank_fault(
     if found:
         return _as_fault(found, rank, call, f"what rank {rank} returned")
     for (path, view), (now, base) in zip(views(given), got.tensors, strict=True):
-        thing = _thing(path, given)
+        thing = name_of(path, given)
         if path in wanted.changed:
             found = difference(now, wanted.changed[path], wanted.atol)
             if found:
@@ -103,11 +103,13 @@ def _as_fault(found: Difference, rank: int, call: int, thing: str) -> ResultFaul
     )
 
 
-def _thing(path: tuple, given: Args) -> str:
-    if path[-1] == "grad":
-        return f"parameter {path[-2]}'s gradient"
-    if path[-1] == "data":
-        return f"parameter {path[-2]}"
+def name_of(path: tuple, given: Args) -> str:
+    """A tensor argument in words: "the gradient of x", "parameter 2", "the tensor"."""
+    if path[-1] in ("grad", "data"):
+        owner = given[path[0]]
+        if isinstance(owner, Parameter) and owner.name:
+            return f"the gradient of {owner.name}" if path[-1] == "grad" else owner.name
+        return f"parameter {path[-2]}'s gradient" if path[-1] == "grad" else f"parameter {path[-2]}"
     if len(path) > 1:
         return f"tensor {path[-1]} of the list"
     several = sum(isinstance(a, View) for a in given) > 1

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from allranks.checking import provenance
-from allranks.checking.cases import Args, Expected, Parameter, View, plain, views
+from allranks.checking.cases import Args, Expected, Parameter, Upstream, View, plain, views
+from allranks.checking.compare import name_of
 from allranks.checking.evidence import received_by
 from allranks.checking.exercise import About, FaultKind, Result, ResultFault, Run, in_place_of
 from allranks.errors import name_ranks
@@ -91,11 +92,9 @@ def _outputs(run: Run, fault: ResultFault) -> list[_Output]:
     given = run.args[fault.call][fault.rank]
     for (path, view), (now, _) in zip(views(given), got.tensors, strict=True):
         if path in expected.changed and isinstance(now, torch.Tensor):
-            words = (
-                {"grad": f"parameter {path[-2]}'s gradient", "data": f"parameter {path[-2]}"} if len(path) > 1 else {}
+            found.append(
+                _Output(f"{name_of(path, given)} on rank {fault.rank}", now, expected.changed[path], plain(view))
             )
-            name = words.get(path[-1], "the tensor")
-            found.append(_Output(f"{name} on rank {fault.rank}", now, expected.changed[path], plain(view)))
     return [o for o in found if o.found.dtype == o.wanted.dtype and not o.found.dtype.is_complex]
 
 
@@ -333,7 +332,9 @@ def _zeroed(arg: Any) -> Any:
             return View(torch.zeros_like(arg.base), arg.size, arg.stride, arg.offset)
         case Parameter():
             grad = None if arg.grad is None else _zeroed(arg.grad)
-            return Parameter(_zeroed(arg.data), grad, arg.absent)
+            return Parameter(_zeroed(arg.data), grad, arg.absent, arg.name)
+        case Upstream():
+            return Upstream(_zeroed(arg.gradient), arg.seconds)
         case list() | tuple():
             return type(arg)(_zeroed(a) for a in arg)
     return arg

@@ -14,7 +14,20 @@ from typing import Any
 import torch
 
 from allranks.checking import causes, compare, factor, rules
-from allranks.checking.cases import Arg, Args, Backward, Function, Parameter, Setup, Text, Tied, View, views
+from allranks.checking.cases import (
+    Arg,
+    Args,
+    Backward,
+    Function,
+    Multiply,
+    Parameter,
+    Setup,
+    Text,
+    Tied,
+    Upstream,
+    View,
+    views,
+)
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
 from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
@@ -205,7 +218,10 @@ def _environ(setup: Setup, rank: int) -> dict[str, str]:
 
 
 def _before_the_work(args: Args) -> Args:
-    """The arguments without the gradients that a `Backward` among them will make: the router hands these out one by one."""
+    """The arguments without the gradients that a `Backward` or a late `Upstream` among them will bring: the router hands these out."""
+    if args and isinstance(args[-1], Upstream) and args[-1].seconds:
+        last = args[-1].gradient
+        return (*args[:-1], replace(args[-1], gradient=View.of(torch.zeros(last.size, dtype=last.base.dtype))))
     if not any(isinstance(arg, Backward) for arg in args):
         return args
     parameters = [replace(p, grad=View.of(torch.zeros(p.grad.size, dtype=p.grad.base.dtype))) for p in args[0]]
@@ -213,19 +229,25 @@ def _before_the_work(args: Args) -> Args:
 
 
 def _pieces(calls: Sequence[Sequence[Args]]) -> Pieces | None:
-    """For each rank and call what its `Backward` makes, in order; None if there is none."""
+    """For each rank and call what its `Backward`, `Multiply` and late `Upstream` make, in order; None if there is none."""
     made: Pieces = [[] for _ in calls[0]]
     for args in calls:
-        for rank, (parameters, *others) in enumerate(args):
-            works = [arg for arg in others if isinstance(arg, Backward)]
-            made[rank].append(
-                [
-                    (seconds, bytes(raw(parameters[place].grad.tensor().contiguous())))
-                    for work in works
-                    for place, seconds in zip(work.order, work.seconds, strict=True)
-                ]
-            )
+        for rank, given in enumerate(args):
+            made[rank].append([piece for arg in given for piece in _pieces_of(arg, given)])
     return made if any(pieces for rank in made for pieces in rank) else None
+
+
+def _pieces_of(arg: Arg, given: Args) -> list[tuple[float, bytes]]:
+    """The pieces of work, in seconds and bytes, that the router hands out for an argument."""
+    match arg:
+        case Backward():
+            order = zip(arg.order, arg.seconds, strict=True)
+            return [(seconds, bytes(raw(given[0][place].grad.tensor().contiguous()))) for place, seconds in order]
+        case Multiply():
+            return [(arg.row_s, b"")] * arg.rows
+        case Upstream(seconds=seconds) if seconds:
+            return [(seconds, bytes(raw(arg.gradient.tensor().contiguous())))]
+    return []
 
 
 def _describe(arg: Arg) -> list:
@@ -240,6 +262,10 @@ def _describe(arg: Arg) -> list:
             return ["tied", arg.place]
         case Backward():
             return ["backward", list(arg.order)]
+        case Upstream():
+            return ["upstream", arg.seconds > 0, *_describe(arg.gradient)[1:]]
+        case Multiply():
+            return ["multiply", arg.weight]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

@@ -44,9 +44,15 @@ def call(function: Callable, case: dict) -> dict:
         os.environ[name] = value
     handles: list = []
     arguments: list = []
-    for spec in case["args"]:
+    described = case["args"]
+    upstream = _view(described[-1][2:])[0] if described and described[-1][0] == "upstream" else None
+    for spec in described if upstream is None else described[:-1]:
         arguments.append(_build(spec, handles, arguments))
     returned = function(*arguments)
+    if upstream is not None:
+        if described[-1][1]:
+            upstream.copy_(from_raw(take_piece().read(), upstream.dtype, upstream.shape))
+        _differentiate(returned, upstream)
     _earlier.append((returned, handles))
     result = {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
     if case["last"]:
@@ -55,6 +61,13 @@ def call(function: Callable, case: dict) -> dict:
         ]
         _earlier.clear()
     return result
+
+
+def _differentiate(returned: Any, upstream: torch.Tensor) -> None:
+    """Backward from what the function returned; what can't be differentiated leaves no gradients, and the comparison says so."""
+    fits = isinstance(returned, torch.Tensor) and (returned.shape, returned.dtype) == (upstream.shape, upstream.dtype)
+    if fits and returned.requires_grad:
+        returned.backward(upstream)
 
 
 def _build(spec: list, handles: list, before: list) -> Any:
@@ -80,6 +93,8 @@ def _build(spec: list, handles: list, before: list) -> Any:
     if kind == "backward":
         gradients = [window for _, which, _, window in handles if which == "grad"]
         return _backward(before[0], gradients, *rest)
+    if kind == "multiply":
+        return _multiply(*rest)
     if kind == "function":
         scale, shift = rest
         return lambda x: x * scale + shift
@@ -102,6 +117,17 @@ def _backward(parameters: list, gradients: list, order: list[int]) -> Callable:
             ready(place)
 
     return backward
+
+
+def _multiply(weight: torch.Tensor) -> Callable:
+    """The function that multiplies rows with `weight`, each in virtual time."""
+
+    def multiply(rows: torch.Tensor) -> torch.Tensor:
+        for _ in range(len(rows)):
+            take_piece()
+        return rows @ weight
+
+    return multiply
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:

@@ -87,6 +87,12 @@ SHOWN = {
         ],
         "run_repaired": ["rank 1: {'mirror': 20.0, 'hand_out': [2.0, 3.0], 'mean_of_samples': 4.0}"],
     },
+    "lab19_memory_and_rooflines": {
+        "gathered_megabytes": ["gathered 134 MB, its own rows 17 MB"],
+        "try_mfu": ["MFU: 0.27"],
+        "try_linear": ["keeps 6 rows; the product has 6 for each rank"],
+        "try_async": ["largest difference below 1e-5: True"],
+    },
     "lab13_context_parallel": {
         "zigzag_places": ["rank 1: [2, 3, 12, 13]"],
         "try_zigzag": ["chunks: [[0.0, 7.0], [1.0, 6.0], [2.0, 5.0], [3.0, 4.0]]"],

@@ -68,6 +68,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "21_capstone": scenes.three_ways,
     "22_your_own_job": scenes.one_file,
     "23_context_parallel": scenes.triangle,
+    "29_memory_and_rooflines": scenes.kept_by_a_layer,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

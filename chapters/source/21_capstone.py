@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Player, World, check, plots, predict, predictions, simulate, topology, workload
+from allranks import Player, World, check, plots, predict, predictions, rooflines, simulate, topology, workload
 
 world = World()
 world
@@ -534,8 +534,8 @@ guess
 # %% name="dgx"
 machine = topology.preset("dgx-h100")
 node = workload.Cluster(8, machine.inside.bytes_per_s, machine.inside.alpha_s)
-big = 12 * 32 * 4096**2
-compute = 6 * big * 8 * 4096 / (8 * 400e12)  # 6 operations a parameter and token, at an assumed 400 TFLOP/s a GPU
+big = rooflines.gpt_parameters(32, 4096)
+compute = rooflines.model_flop(big, 8 * 4096) / (8 * 400e12)  # at an assumed 400 TFLOP/s a GPU
 rows = {
     "DDP": (workload.ddp(big, node, backward_s=2 / 3 * compute, compute_s=compute), 16 * big),
     "ZeRO-1, 2": (workload.zero(2, big, node), 4 * big + 12 * big / 8),

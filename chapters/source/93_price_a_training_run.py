@@ -270,7 +270,7 @@ guess.reveal(
 #
 # - **Overlap.** The seconds of `plan` are without any overlap. `training_step` hides what data parallelism sends as well as possible, and nothing else.
 # - **Kernels.** That they reach 62 % of the peak, and that CUDA and NCCL take 4 GB, is assumed; measure your own.
-# - **Activations** with attention recomputed, 34 bytes for each token and element of `hidden` (Korthikanti et al.). Recomputing more needs less memory, and time.
+# - **Activations** with attention recomputed, 34 bytes for each token and element of `hidden` ([Memory and rooflines](29_memory_and_rooflines.ipynb)). `training_step(..., recompute="full")` keeps 2 bytes of the 34, and computes a third more.
 # - **Skew.** All experts get equally many tokens, links are equally fast, and the network has no other users.
 #
 # In a shell use `allranks price ddp --parameters 7e9 --ranks 32`; there are also `zero`, `tensor`, `pipeline` and `expert`.

@@ -107,3 +107,23 @@ def test_tensor_parallel_sending_hides_behind_the_multiplications_it_is_cut_with
     assert hidden.seconds < bare.seconds
     nothing = plan("7B", "dgx-h100", dp=8)
     assert training_step(nothing, tensor_overlap=True).spent == training_step(nothing).spent
+
+
+def test_recomputing_all_keeps_the_input_of_each_layer_and_costs_a_forward_pass():
+    split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
+    less, bare = training_step(split, recompute="full"), training_step(split)
+    assert less.memory["activations"] == pytest.approx(bare.memory["activations"] * 2 / 34)
+    assert less.spent["recomputed"] == pytest.approx(bare.spent["useful"] / 3)
+    assert less.spent["kernels"] == pytest.approx(bare.spent["kernels"] * 4 / 3)
+    # six all-reduces a layer instead of four, as `allranks price tensor --recompute` counts them
+    group = split.group(1, 4)
+    six = workload.tensor_parallel(40, 1, 2048, 8192, group, recompute=True).times(256).seconds
+    assert less.spent["tensor"] == pytest.approx(six) and less.spent["tensor"] > bare.spent["tensor"]
+    assert less.hfu == pytest.approx(less.mfu * 4 / 3) and less.mfu < bare.mfu == bare.hfu
+    parts = less.spent["useful"] + less.spent["kernels"] + less.spent["recomputed"]
+    assert less.lost_s == pytest.approx(less.seconds - parts)
+
+
+def test_a_plan_does_not_know_the_scores_of_attention():
+    with pytest.raises(WorkloadError, match="no heads"):
+        training_step(plan("7B", "dgx-h100", dp=8), recompute="none")

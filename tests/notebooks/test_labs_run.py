@@ -102,6 +102,12 @@ SHOWN = {
         "try_zero": ["mine: 27 long, 11% idle, keeps at most 4, 4, 4, 4"],
         "try_run": ["the same as alone: True", "messages of each rank: [8, 16, 16, 8]"],
     },
+    "lab19_memory_and_rooflines": {
+        "gathered_megabytes": ["gathered 134 MB, its own rows 17 MB"],
+        "try_mfu": ["MFU: 0.27"],
+        "try_linear": ["keeps 6 rows; the product has 6 for each rank"],
+        "try_async": ["largest difference below 1e-5: True"],
+    },
     "lab13_context_parallel": {
         "zigzag_places": ["rank 1: [2, 3, 12, 13]"],
         "try_zigzag": ["chunks: [[0.0, 7.0], [1.0, 6.0], [2.0, 5.0], [3.0, 4.0]]"],

@@ -17,7 +17,7 @@ import pytest
 from allranks import cost
 from allranks.cost import workload
 from allranks.cost.plan import MODELS, plan
-from allranks.cost.step import KERNELS, OTHER_NBYTES, training_step
+from allranks.cost.step import training_step
 from allranks.cost.workload import Cluster, WorkloadError
 from allranks.topology import PRESETS
 from allranks.widgets import explorables
@@ -63,8 +63,7 @@ def splits() -> list[dict[str, Any]]:
         split = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "zero_stage": stage, "batch": 2048, "microbatch": microbatch}
         split["dp"] = ranks / (tp * pp * cp)
         names = {"model_name": model, "machine_name": machine, "model": models[model], "machine": machines[machine]}
-        assumed = {"bucket_nbytes": workload.DDP_BUCKET_NBYTES, "kernels": KERNELS, "other_nbytes": OTHER_NBYTES}
-        found.append({"formula": "step", **names, "split": split, "assumed": assumed})
+        found.append({"formula": "step", **names, "split": split, "assumed": explorables.assumptions()})
     return found
 
 

@@ -65,6 +65,7 @@ _MODULES = {
     "pipelines": "allranks.pipelines",
     "plots": "allranks.plots",
     "profiles": "allranks.profiles",
+    "rooflines": "allranks.cost.rooflines",
     "schedules": "allranks.schedules",
     "topology": "allranks.topology",
     "wire": "allranks.wire",

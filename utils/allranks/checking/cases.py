@@ -33,6 +33,7 @@ OPTION_LABELS = {  # options that are not arguments of the function
     "shift": "logits plus {}",
     "link": "a link between {}",
     "order": "in {} order",
+    "pace": "{}",
     "scatter": "times that scatter",
     "failed": "{} failed",
     "with": "by {}",
@@ -235,9 +236,26 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Upstream:
-    """No argument, but last in the list of them: after the call, what the function returned is differentiated, with this gradient."""
+    """No argument, but last in the list of them: after the call, what the function returned is differentiated, with this gradient.
+
+    With `seconds` the router hands the gradient out, after so much virtual time: no rank has it during the call, and the trace
+    tells what came before it and what after.
+    """
 
     gradient: View
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """A function argument `multiply(rows)`, which returns `rows @ weight` and takes `row_s` seconds of virtual time for each row.
+
+    The router counts the rows, `rows` of them in a call; it charges the time, whatever a rank says.
+    """
+
+    weight: torch.Tensor
+    rows: int
+    row_s: float
 
 
 @dataclass(frozen=True)
@@ -251,7 +269,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | int | float | list of these
 Args = tuple[Arg, ...]
 
 

@@ -343,7 +343,9 @@ def _result_not_written(
 
 def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> str | None:
     if outputs:
-        found, right = outputs[0][2], expected.changed[outputs[0][0]]
+        pairs = [(output[2], expected.changed[output[0]]) for output in outputs]
+        # of several the first may be right
+        found, right = next((pair for pair in pairs if not torch.equal(*pair)), pairs[0])
     elif isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
         found, right = got.returned, expected.returns
     else:

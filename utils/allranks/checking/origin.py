@@ -334,7 +334,7 @@ def _zeroed(arg: Any) -> Any:
             grad = None if arg.grad is None else _zeroed(arg.grad)
             return Parameter(_zeroed(arg.data), grad, arg.absent, arg.name)
         case Upstream():
-            return Upstream(_zeroed(arg.gradient))
+            return Upstream(_zeroed(arg.gradient), arg.seconds)
         case list() | tuple():
             return type(arg)(_zeroed(a) for a in arg)
     return arg

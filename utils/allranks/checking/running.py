@@ -20,6 +20,7 @@ from allranks.checking.cases import (
     Backward,
     Blocks,
     Function,
+    Multiply,
     Parameter,
     Setup,
     Text,
@@ -218,7 +219,10 @@ def _environ(setup: Setup, rank: int) -> dict[str, str]:
 
 
 def _before_the_work(args: Args) -> Args:
-    """The arguments without the gradients that a `Backward` among them will make: the router hands these out one by one."""
+    """The arguments without the gradients that a `Backward` or a late `Upstream` among them will bring: the router hands these out."""
+    if args and isinstance(args[-1], Upstream) and args[-1].seconds:
+        last = args[-1].gradient
+        return (*args[:-1], replace(args[-1], gradient=View.of(torch.zeros(last.size, dtype=last.base.dtype))))
     if not any(isinstance(arg, Backward) for arg in args):
         return args
     parameters = [replace(p, grad=View.of(torch.zeros(p.grad.size, dtype=p.grad.base.dtype))) for p in args[0]]
@@ -226,7 +230,7 @@ def _before_the_work(args: Args) -> Args:
 
 
 def _pieces(calls: Sequence[Sequence[Args]]) -> Pieces | None:
-    """For each rank and call what its `Backward` or `Blocks` make, in order; None if there is none."""
+    """For each rank and call what its `Backward`, `Blocks`, `Multiply` or late `Upstream` make, in order; None if there is none."""
     made: Pieces = [[] for _ in calls[0]]
     for args in calls:
         for rank, own in enumerate(args):
@@ -243,6 +247,10 @@ def _made_by(arg: Arg, args: Args) -> list[tuple[float, bytes]]:
         case Blocks():
             forward = [(arg.seconds, b"")] * len(arg.gradients)
             return [*forward, *((arg.seconds, _raw(gradient)) for gradient in reversed(arg.gradients))]
+        case Multiply():
+            return [(arg.row_s, b"")] * arg.rows
+        case Upstream(seconds=seconds) if seconds:
+            return [(seconds, _raw(arg.gradient))]
     return []
 
 
@@ -265,7 +273,9 @@ def _describe(arg: Arg) -> list:
         case Blocks():
             return ["blocks", arg.order, [view.tensor().numel() for view in arg.gradients]]
         case Upstream():
-            return ["upstream", *_describe(arg.gradient)[1:]]
+            return ["upstream", arg.seconds > 0, *_describe(arg.gradient)[1:]]
+        case Multiply():
+            return ["multiply", arg.weight]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allranks.cost import workload
+from allranks.cost import rooflines, workload
 from allranks.cost.plan import Plan
+from allranks.cost.rooflines import Recompute
+from allranks.cost.workload import WorkloadError
 
 __all__ = ["GPUS", "Gpu", "TrainingStep", "activation_nbytes", "training_step"]
 
@@ -35,9 +37,9 @@ GPUS: dict[str, Gpu] = {
 KERNELS = 0.62
 # what the CUDA context, NCCL's buffers and fragmentation take (assumed)
 OTHER_NBYTES = 4e9
-# of a token and an element of `hidden`, a layer keeps 16 elements and two dropout masks of a byte: arXiv:2205.05198,
-# section 4, where attention is recomputed and the sequence is split over the tensor parallel ranks
-ELEMENTS_KEPT, MASKS_NBYTES = 16, 2
+# of the collectives of a kind in a layer, the share that a second forward pass repeats: tensor and expert parallelism send
+# as often forward as backward; context parallelism sends keys and values once forward, and twice backward with their gradients
+SENT_AGAIN = {"tensor": 1 / 2, "expert": 1 / 2, "context": 1 / 3}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class TrainingStep:
 
     `memory` has "weights", "gradients", "optimizer", "activations" and "other"; `spent` has "useful" (the arithmetic at the
     peak), "kernels" (what it takes longer, because kernels are slower than the peak), "tensor", "context", "expert", "waits"
-    (of the pipeline), "data" (what computing does not hide) and "sends" (between stages). All parts follow one another.
+    (of the pipeline), "data" (what computing does not hide) and "sends" (between stages); and "recomputed", the arithmetic that
+    is done twice, if whole layers are recomputed. All parts follow one another.
 
     >>> split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
     >>> found = training_step(split)
@@ -71,12 +74,22 @@ class TrainingStep:
     @property
     def lost_s(self) -> float:
         """The seconds in which a rank does not compute: communication and waits."""
-        return self.seconds - self.spent["useful"] - self.spent["kernels"]
+        return self.seconds - self.spent["useful"] - self.spent["kernels"] - self.spent.get("recomputed", 0.0)
 
     @property
     def mfu(self) -> float:
         """Model FLOP utilization: the share of the step that its arithmetic would take at the peak."""
         return self.spent["useful"] / self.seconds
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOP utilization: like `mfu`, but what is computed twice counts twice.
+
+        >>> found = training_step(plan("7B", "dgx-h100", dp=8), recompute="full")
+        >>> round(found.hfu / found.mfu, 2)
+        1.33
+        """
+        return self.mfu + self.spent.get("recomputed", 0.0) / self.seconds
 
 
 def training_step(
@@ -85,15 +98,18 @@ def training_step(
     kernels: float = KERNELS,
     other_nbytes: float = OTHER_NBYTES,
     tensor_overlap: bool = False,
+    recompute: Recompute = "selective",
 ) -> TrainingStep:
     """The memory and the seconds of a step.
 
-    A parameter and token take 6 operations (Kaplan et al., arXiv:2001.08361); a token uses only its `top_k` experts.
+    A parameter and token take 6 operations (`rooflines.model_flop`, without attention); a token uses only its `top_k` experts.
     Kernels reach the share `kernels` of the peak, `flop_per_s`: by default that of the machine's GPU, or of an H100.
     Pipeline stages wait (pp-1)/m of the time that their microbatches take. Communication of data parallelism hides behind the
     computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest,
     unless `tensor_overlap` says that matrices are multiplied in tp pieces while others are sent (Megatron's tp_comm_overlap,
-    torchtitan's asynchronous tensor parallelism): then all but the first piece hides, as far as the computing lasts.
+    torchtitan's asynchronous tensor parallelism): then all but the first piece hides, as far as the computing lasts. With
+    `recompute` "full" each layer keeps its input only; a second forward pass, with its communication, comes before its backward
+    pass. "selective" recomputes attention (or a flash kernel never stores its scores), which takes no time here.
 
     >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
     >>> max(found.memory, key=found.memory.get)
@@ -103,16 +119,20 @@ def training_step(
         flop_per_s = GPUS.get(plan.machine.name, GPUS["dgx-h100"]).flop_per_s
     model, m = plan.model, plan.microbatches
     idle = model.expert_parameters * (1 - model.top_k / model.experts) if model.experts else 0.0
-    useful = 6 * (model.parameters - idle) * plan.batch * model.sequence / (plan.ranks * flop_per_s)
-    compute = useful / kernels
+    tokens, used = plan.batch * model.sequence, model.parameters - idle
+    useful = rooflines.model_flop(used, tokens) / (plan.ranks * flop_per_s)
+    recomputed = rooflines.recomputed_flop(recompute, used, tokens) / (plan.ranks * flop_per_s)
+    compute = (useful + recomputed) / kernels
     seconds = {kind: price.seconds for kind, price in plan.prices.items()}
+    if recompute == "full":
+        seconds |= {kind: seconds[kind] * (1 + again) for kind, again in SENT_AGAIN.items() if kind in seconds}
     tensor, context, expert = (seconds.get(kind, 0.0) for kind in ("tensor", "context", "expert"))
     if tensor_overlap:
         tensor = max(tensor - compute * (1 - 1 / plan.tp), tensor / plan.tp)
     busy = compute + tensor + context + expert
     spent = {
         "useful": useful,
-        "kernels": compute - useful,
+        "kernels": compute - useful - recomputed,
         "tensor": tensor,
         "context": context,
         "expert": expert,
@@ -120,29 +140,43 @@ def training_step(
         "data": _exposed_s(plan, seconds.get("data", 0.0), compute),
         "sends": seconds.get("pipeline", 0.0),
     }
-    return TrainingStep(plan, _memory(plan, other_nbytes), spent)
+    if recomputed:
+        spent["recomputed"] = recomputed
+    return TrainingStep(plan, _memory(plan, other_nbytes, recompute), spent)
 
 
-def activation_nbytes(plan: Plan) -> float:
-    """Bytes of activations on a rank of the first stage, with attention recomputed (arXiv:2205.05198, section 4).
+def activation_nbytes(plan: Plan, recompute: Recompute = "selective") -> float:
+    """Bytes of activations on a rank of the first stage, by `rooflines.layer_activation_nbytes` and `rooflines.layers_kept`.
 
-    A layer keeps 34 bytes (of 16-bit elements) for each token and element of `hidden`, divided among the tensor and the
-    context parallel ranks. The first of pp stages holds up to pp microbatches at a time (1F1B).
+    With attention recomputed a layer keeps 34 bytes (of 16-bit elements) for each token and element of `hidden`, divided
+    among the tensor and the context parallel ranks: between tensor parallel products, the sequence is split. The first of pp stages
+    holds up to pp microbatches at a time (1F1B). "none", which keeps the scores of attention, is not priced: a plan does not
+    know the number of heads. Raises WorkloadError.
     """
+    if recompute == "none":
+        raise WorkloadError(
+            'recompute is "none", but a plan knows no heads of attention; there are "selective" and "full"'
+        )
     model = plan.model
-    kept = ELEMENTS_KEPT * workload.nbytes_of(plan.dtype) + MASKS_NBYTES
-    layer = kept * plan.microbatch * model.sequence * model.hidden / (plan.tp * plan.cp)
-    return layer * (model.layers // plan.pp) * min(plan.pp, plan.microbatches)
+    layer = rooflines.layer_activation_nbytes(
+        plan.microbatch * model.sequence / plan.cp,
+        model.hidden,
+        tp=plan.tp,
+        sequence_parallel=True,
+        recompute=recompute,
+        element_nbytes=workload.nbytes_of(plan.dtype),
+    )
+    return rooflines.activation_nbytes(layer, model.layers, plan.pp, microbatches=plan.microbatches)
 
 
-def _memory(plan: Plan, other_nbytes: float) -> dict[str, float]:
+def _memory(plan: Plan, other_nbytes: float, recompute: Recompute) -> dict[str, float]:
     """Bytes by what they hold; the first three are those of `Plan.state_nbytes`."""
     weights, gradients, optimizer = plan.state_parts
     return {
         "weights": weights,
         "gradients": gradients,
         "optimizer": optimizer,
-        "activations": activation_nbytes(plan),
+        "activations": activation_nbytes(plan, recompute),
         "other": other_nbytes,
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from allranks import cost, schedules
+from allranks.cost import rooflines
 from allranks.pictures.flow import Flow, shifted
 from allranks.pictures.pictogram import WIDE, frame_of, n
 from allranks.schedules import Schedule
@@ -468,3 +469,25 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
         f"they agree who is left, and then repeat step {last} and go on to step {steps - 1} without rank 1."
     )
     return "".join(out), below + 26, words
+
+
+def kept_by_a_layer(ranks: int = 8) -> Scene:
+    """The chapter on memory and rooflines: what a layer of GPT-3 keeps on a rank, by split and recomputation."""
+    ways: tuple[tuple[str, int, bool, rooflines.Recompute], ...] = (
+        ("one rank", 1, False, "none"),
+        (f"TP {ranks}", ranks, False, "none"),
+        ("and SP", ranks, True, "none"),
+        ("and attention again", ranks, True, "selective"),
+        ("all again", ranks, False, "full"),
+    )
+    left, wide, high, out = 230.0, 480.0, 44.0, []
+    kept = [rooflines.layer_activation_nbytes(2048, 12288, 96, 2048, t, sp, r) for _, t, sp, r in ways]
+    for row, ((name, *_), nbytes) in enumerate(zip(ways, kept, strict=True)):
+        y, w = row * high, wide * nbytes / max(kept)
+        out.append(text(left - 16, y + 22, name, anchor="end"))
+        out.append(box("r0" if row == 0 else "r1", left, y, max(w, 4), high - 12))
+        out.append(text(left + w + 12, y + 22, f"{nbytes / 1e6:,.0f} MB", "ink", "start"))
+    words = (
+        "Bars: " + ", ".join(f"{name} {size / 1e6:.0f} MB" for (name, *_), size in zip(ways, kept, strict=True)) + "."
+    )
+    return "".join(out), len(ways) * high, words

@@ -13,7 +13,7 @@ import anywidget
 import traitlets
 
 from allranks import cost
-from allranks.cost import workload
+from allranks.cost import rooflines, workload
 from allranks.cost.plan import MODELS, Plan, plan
 from allranks.cost.step import GPUS, KERNELS, OTHER_NBYTES, TrainingStep, training_step
 from allranks.cost.workload import Cluster, WorkloadError
@@ -142,8 +142,7 @@ def memory(model: str = "LLaMA 65B", machine: str = "dgx-h100", ranks: int = 64,
         raise WorkloadError(f"there is no value {unknown[0]!r}; there are {', '.join(values)}")
     values |= split
     _plan(values)
-    assumed = {"bucket_nbytes": workload.DDP_BUCKET_NBYTES, "kernels": KERNELS, "other_nbytes": OTHER_NBYTES}
-    data = {"models": _models(), "machines": _machines(), "assumed": assumed}
+    data = {"models": _models(), "machines": _machines(), "assumed": assumptions()}
     return Memory("memory", data, values)
 
 
@@ -215,6 +214,16 @@ def _models() -> dict[str, dict[str, float]]:
 
 def _machines() -> dict[str, dict[str, Any]]:
     return {name: machine_figures(PRESETS[name]) | _gpu(name) for name in PRESETS}
+
+
+def assumptions() -> dict[str, float]:
+    """What a step of training assumes, as the browser needs it; `activation_nbytes` is for a token and an element of `hidden`."""
+    return {
+        "bucket_nbytes": workload.DDP_BUCKET_NBYTES,
+        "kernels": KERNELS,
+        "other_nbytes": OTHER_NBYTES,
+        "activation_nbytes": rooflines.layer_activation_nbytes(1, 1, recompute="selective"),
+    }
 
 
 def _gpu(machine: str) -> dict[str, Any]:

@@ -45,11 +45,13 @@ def call(function: Callable, case: dict) -> dict:
     handles: list = []
     arguments: list = []
     described = case["args"]
-    upstream = _view(described[-1][1:])[0] if described and described[-1][0] == "upstream" else None
+    upstream = _view(described[-1][2:])[0] if described and described[-1][0] == "upstream" else None
     for spec in described if upstream is None else described[:-1]:
         arguments.append(_build(spec, handles, arguments))
     returned = function(*arguments)
     if upstream is not None:
+        if described[-1][1]:
+            upstream.copy_(from_raw(take_piece().read(), upstream.dtype, upstream.shape))
         _differentiate(returned, upstream)
     _earlier.append((returned, handles))
     result = {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
@@ -93,6 +95,8 @@ def _build(spec: list, handles: list, before: list) -> Any:
         return _backward(before[0], gradients, *rest)
     if kind == "blocks":
         return _blocks(*rest)
+    if kind == "multiply":
+        return _multiply(*rest)
     if kind == "function":
         scale, shift = rest
         return lambda x: x * scale + shift
@@ -136,6 +140,17 @@ def _blocks(order: list[int], sizes: list[int]) -> Callable:
         return whole * from_raw(result, whole.dtype, (sizes[wanted],)).to(whole.device)
 
     return compute
+
+
+def _multiply(weight: torch.Tensor) -> Callable:
+    """The function that multiplies rows with `weight`, each in virtual time."""
+
+    def multiply(rows: torch.Tensor) -> torch.Tensor:
+        for _ in range(len(rows)):
+            take_piece()
+        return rows @ weight
+
+    return multiply
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:

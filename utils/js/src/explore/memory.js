@@ -144,7 +144,7 @@ function footOf(frame, { values, model, machine }) {
     values.model,
     `${values.ranks} × ${machine.gpu} (${values.machine})`,
     `sequences of ${model.sequence}, ${values.microbatch} at a time`,
-    "activations: 34 bytes × s × h a layer, attention recomputed",
+    `activations: ${assumed.activation_nbytes} bytes × s × h a layer, attention recomputed`,
     `kernels at ${Math.round(100 * assumed.kernels)} % of peak (assumed)`,
     `other: ${bytes(assumed.other_nbytes, true)} for CUDA and NCCL (assumed)`,
   ].join(" · ");

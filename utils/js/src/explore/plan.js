@@ -32,13 +32,12 @@
  * @property {number} batch
  * @property {number} microbatch
  *
- * @typedef {{bucket_nbytes: number, kernels: number, other_nbytes: number}} Assumptions
+ * @typedef {{bucket_nbytes: number, kernels: number, other_nbytes: number, activation_nbytes: number}} Assumptions
  * @typedef {{size: number, alpha: number, rate: number}} Group
  */
 
 const ELEMENT = 2;
 const OPTIMIZER = 12;
-const ACTIVATION = 34;
 
 /** @param {Split} split */
 export const ranksOf = ({ dp, tp, pp, cp }) => dp * tp * pp * cp;
@@ -157,7 +156,7 @@ export function memoryOf(model, split, assumed) {
   /** @param {number} nbytes @param {number} from */
   const held = (nbytes, from) =>
     (dense * nbytes) / (stage >= from ? dp * cp : 1) + (expert * nbytes) / (stage >= from ? Math.floor(dp / ep) : 1);
-  const layer = (ACTIVATION * microbatch * model.sequence * model.hidden) / (tp * cp);
+  const layer = (assumed.activation_nbytes * microbatch * model.sequence * model.hidden) / (tp * cp);
   return {
     weights: held(ELEMENT, 3),
     gradients: held(ELEMENT, 2),

@@ -1,0 +1,14 @@
+"""Forgets the number of GPUs.
+
+Must get: number of GPUs is missing
+"""
+
+import torch.distributed as dist
+
+
+def job_mfu(tokens, seconds, ranks_per_replica, flop_per_token, flop_per_s):
+    total, slowest = tokens.double().contiguous(), seconds.clone().contiguous()
+    dist.all_reduce(total)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    flop = total / ranks_per_replica * flop_per_token
+    return flop / (slowest * flop_per_s)

@@ -1,0 +1,256 @@
+"""sequence_parallel_linear(x, w) -> Tensor: all ranks' rows of x times this rank's columns of w; backward gathers x again.
+
+After the call the rank calls `.backward(gradient)` on what came back. The router hands that gradient out, so that the log tells
+which gather came before it and which one after: between them a rank is to keep its own rows of x only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.checking.common import many_ranks
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.wire import LogEntry
+
+WIDTH = 3
+LATER_S = 64.0  # of virtual time, in which the layers behind this one compute
+NAMES = ("x", "w")
+GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
+SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    columns = setup.option("columns", 2 * setup.ranks)
+    shares = draw(setup, rng, WIDTH, columns).tensor_split(setup.ranks, 1)
+    made: list[Args] = []
+    for rank, share in enumerate(shares):
+        own = rng.of_rank(rank)
+        x = draw(setup, own, setup.size, WIDTH)
+        upstream = View.of(draw(setup, own, setup.ranks * setup.size, share.shape[1]), setup.layout)
+        tensors = [Parameter.without_gradient(n, t, setup.layout) for n, t in zip(NAMES, (x, share), strict=True)]
+        made.append((*tensors, Upstream(upstream, LATER_S)))
+    return made
+
+
+class _Whole:
+    """All ranks' rows in float64, their columns, and their gradients of the products."""
+
+    def __init__(self, args: Sequence[Args]) -> None:
+        self.count = args[0][0].data.size[0]
+        self.x = torch.cat([plain(given[0])[0].double() for given in args])
+        self.w = [plain(given[1])[0].double() for given in args]
+        self.upstream = [plain(given[2]).double() for given in args]
+        self.parts = [g @ w.T for g, w in zip(self.upstream, self.w, strict=True)]  # of the gradient of all of x
+
+    def rows(self, rank: int) -> slice:
+        """The rows of a rank."""
+        return slice(rank * self.count, (rank + 1) * self.count)
+
+    def bound(self) -> float:
+        """The largest number that any of the products adds up."""
+        g, w = [t.abs() for t in self.upstream], [t.abs() for t in self.w]
+        sums = torch.stack([a @ b.T for a, b in zip(g, w, strict=True)]).sum(0)
+        made = [sums, *(self.x.abs() @ t for t in w), *(self.x.abs().T @ t for t in g)]
+        return max((float(t.max()) for t in made if t.numel()), default=0.0)
+
+
+Outcome = Callable[[_Whole, int], tuple[torch.Tensor, ...]]  # (y, gradient of x, gradient of w) of a rank
+
+
+def _oracle_from(make: Outcome) -> Oracle:
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        whole, kind = _Whole(args), args[0][0].data.base.dtype
+        atol, made = whole.bound() * torch.finfo(kind).eps * 8, []
+        for rank in range(setup.ranks):
+            y, *gradients = (t.to(kind).contiguous() for t in make(whole, rank))
+            made.append(Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol))
+        return made
+
+    return oracle
+
+
+def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    total = torch.stack(w.parts).sum(0)
+    return w.x @ w.w[rank], total[w.rows(rank)], w.x.T @ w.upstream[rank]
+
+
+def _own_part(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    y, _, grad_w = _right(w, rank)
+    return y, w.parts[rank][w.rows(rank)], grad_w
+
+
+def _mean(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    y, grad_x, grad_w = _right(w, rank)
+    return y, grad_x / len(w.w), grad_w
+
+
+def _own_rows_of_w(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    y, grad_x, _ = _right(w, rank)
+    mine = w.rows(rank)
+    return y, grad_x, w.x[mine].T @ w.upstream[rank][mine]
+
+
+def _own_rows_of_both(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+    y, grad_x, _ = _own_part(w, rank)
+    return y, grad_x, _own_rows_of_w(w, rank)[2]
+
+
+def _lacks(*which: int) -> Callable[[Run], bool]:
+    """Whether just these arguments have no gradient at all on some rank."""
+
+    def holds(run: Run) -> bool:
+        found = [r for results in run.results for r in results if r is not None]
+        return bool(found) and any(
+            [r.tensors[2 * i + 1][0] is None for i in range(2)] == [i in which for i in range(2)] for r in found
+        )
+
+    return holds
+
+
+def _only_the_result(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right result; the gradients may be anything."""
+    return [replace(wanted, changed={}) for wanted in _oracle_from(_right)(setup, args)]
+
+
+def _nbytes(run: Run, call: int, rank: int) -> int:
+    """Bytes of a rank's rows of x."""
+    data = run.args[call][rank][0].data
+    return data.tensor().numel() * data.base.element_size()
+
+
+def _gathers(run: Run, call: int, rank: int) -> list[LogEntry]:
+    mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.op in GATHERS]
+    return sorted(mine, key=lambda e: e.index)
+
+
+def _gathered_again(run: Run) -> str | None:
+    """x must be gathered once forward and once more backward, so that nobody keeps it in between."""
+    broken = rules.no_messages(run)
+    if broken:
+        return broken
+    whole, sends = "p times as many bytes as its own rows", "gather the rows again in the backward pass"
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            found = _gathers(run, call, rank)
+            if len(found) == 1:
+                return About(
+                    f"rank {rank} gathers x only once{run.at(found[0].line)}, so until its backward pass it keeps the rows of all ranks, "
+                    f"{whole}: keep your own rows, and {sends}",
+                    found[0],
+                )
+            if len(found) != 2:
+                last = found[-1] if found else None
+                words = f"rank {rank} gathers {len(found)} times{run.at(last.line if last else None)}: x once forward and once backward"
+                return About(f"{words} are enough", last)
+            for entry in found:
+                if entry.nbytes != _nbytes(run, call, rank):
+                    return About(
+                        f"rank {rank} gathers {entry.nbytes} bytes{run.at(entry.line)}, but its rows of x have "
+                        f"{_nbytes(run, call, rank)}: only x is gathered",
+                        entry,
+                    )
+    return None
+
+
+def _after_the_gradient(run: Run) -> str | None:
+    """The second gather must come in the backward pass, when the gradient is there."""
+    for rank in range(run.ranks):
+        mine = [e for e in run.outcome.trace if e.rank == rank]
+        worked = max((e.end for e in mine if e.op == "compute"), default=None)
+        begun = sorted(e.start for e in mine if e.op in GATHERS)
+        if worked is None or len(begun) != 2:
+            continue
+        entry = _gathers(run, 0, rank)[1]
+        if begun[1] < worked:
+            return About(
+                f"rank {rank} gathers x for the second time{run.at(entry.line)} before there is a gradient, and so keeps all rows until "
+                "backward: the second gather belongs into the backward pass",
+                entry,
+            )
+    return None
+
+
+def _one_scatter(run: Run) -> str | None:
+    """One reduce_scatter of the gradient of x."""
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.op in SCATTERS]
+            if len(mine) != 1:
+                last = mine[-1] if mine else None
+                at = run.at(last.line) if last else ""
+                return About(
+                    f"rank {rank} calls reduce_scatter {len(mine)} times{at}: once, for the gradient of x", last
+                )
+    return None
+
+
+def _received(run: Run, call: int, rank: int) -> int:
+    """The other ranks' rows forward, and its own rows' gradient."""
+    return run.ranks * _nbytes(run, call, rank)
+
+
+def _sent(run: Run, call: int, rank: int) -> int:
+    """Its own rows forward, and the gradients of all rows."""
+    return (run.ranks + 1) * _nbytes(run, call, rank)
+
+
+EXERCISE = Exercise(
+    name="sequence_parallel_linear",
+    promise="returns all ranks' rows of x times w, and can be differentiated; backward gathers x again",
+    groups=(
+        Group("right result and gradients", 4, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
+        Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 1))),
+        Group(
+            "any size", 1, (*(Setup(p, 2).with_options(columns=c) for p, c in ((2, 3), (3, 5), (4, 9))), Setup(3, 1))
+        ),
+        many_ranks(2, Setup(9, 2), columns=(19, 23, 29)),
+        Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
+        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
+        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle_from(_right),
+    allow=GATHERS | SCATTERS,
+    rules=(
+        Rule("x gathered forward, and again backward", 6, _gathered_again),
+        Rule("the second gather in the backward pass", 3, _after_the_gradient, rules.on_one_call),
+        Rule("one reduce_scatter of the gradient of x", 2, _one_scatter),
+        rules.carried(_received, _sent),
+    ),
+    mistakes=(
+        Mistake(
+            "the gradient of x is this rank's part only: every rank used these rows for its own columns, so backward adds the "
+            "parts and cuts them in one reduce_scatter",
+            _oracle_from(_own_part),
+        ),
+        Mistake("the gradient of x is the mean of the ranks' parts: it must be their sum", _oracle_from(_mean)),
+        Mistake(
+            "the gradient of w is that of this rank's rows only: it multiplied the rows of all ranks, so gather x again",
+            _oracle_from(_own_rows_of_w),
+        ),
+        Mistake(
+            "both gradients are those of this rank's rows and columns only: backward gathers x again for w, and adds the parts for x",
+            _oracle_from(_own_rows_of_both),
+        ),
+        Mistake(
+            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without autograd",
+            _only_the_result,
+            _lacks(0, 1),
+        ),
+        Mistake("no gradient arrived at x: the gather cut it off", _only_the_result, _lacks(0)),
+        Mistake("no gradient arrived at w: backward returned none for it", _only_the_result, _lacks(1)),
+    ),
+    unit="row a rank",
+    collective="all_gather",
+    algorithm="sequence parallel",
+    chunking="none",
+    demo_setup=Setup(4, 2),
+    only_sums=True,
+    forbidden_advice="It needs an all_gather forward, and an all_gather and a reduce_scatter backward.",
+)

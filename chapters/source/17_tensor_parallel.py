@@ -356,7 +356,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="clip_explained"
-# Again nothing fails: the model learns a little slower, and a run with another $p$ is not the same run. Count what all ranks have on *one* rank. One
+# Again nothing fails: with SGD the model learns a little slower, with Adam one hardly sees it, and a run with another $p$ is not the same run. Count what all ranks have on *one* rank. One
 # number is all that must be sent.
 #
 # ## 4. Tensor parallelism in torch
@@ -510,6 +510,7 @@ def ring_product(x, product, hide):
         for work in works:
             work.wait()
         if not hide:
+            _ = works and coming.flatten()[0].item()  # on a GPU, waits until it is here
             results[(rank - step) % world_size] = product(block)
         block = coming
     return torch.cat(results)
@@ -581,18 +582,13 @@ figure
 # become different. (With sequence parallelism they hold different tokens again.)
 # </details>
 #
-# <details><summary>2. Gradient clipping needs the norm of all gradients. You add the squares over the tensor-parallel ranks. How often is each parameter counted?</summary>
-#
-# The shards of A and B once, as they should be; layer norms and the second bias are on every rank, so $p$ times. Count those on one rank only.
-# </details>
-#
-# <details><summary>3. The same model generates text on the 8 GPUs, one token at a time. What limits its tensor parallelism now?</summary>
+# <details><summary>2. The same model generates text on the 8 GPUs, one token at a time. What limits its tensor parallelism now?</summary>
 #
 # There are two all-reduces a layer, of $2h = 24.6$ kB: very few bytes. But $2 \cdot 96 \cdot 14$ messages one after the other, at 5 µs, are 13 ms for
 # each token. The latency is the limit, so libraries use other algorithms here.
 # </details>
 #
-# <details><summary>4. Is it true that tensor parallelism all-reduces after each parallel product?</summary>
+# <details><summary>3. Is it true that tensor parallelism all-reduces after each parallel product?</summary>
 #
 # No: after each pair of a column-parallel and a row-parallel product. A layer has two all-reduces forward and two backward.
 # </details>

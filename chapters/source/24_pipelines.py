@@ -325,7 +325,8 @@ pipelines.picture(*shorter)
 # micro-batch until its weights' gradient is made, so now every rank keeps $p$, not only the first.
 #
 # (Let `in_one_batch` wait for all its works, and ZB-H1 is as slow as 1F1B: gloo's send waits for its receiver, so a rank stands in a wait where it
-# should run a `W`.)
+# should run a `W`. On NCCL a batch is *one* piece of work: with real activations, waiting for the receive waits for the send too. Schedules for GPUs
+# therefore give sends and receives communicators and streams of their own.)
 #
 # There is a **ZB-H2** that runs more forward passes ahead, up to $2p-1$ on rank 0, and has no hole in any rank's row.
 
@@ -415,7 +416,7 @@ axes.legend()
 figure
 
 # %% [markdown] name="axes"
-# Each line falls as $1/m$. With 12 layers a rank, six stages of two layers each bring the bubble down most, for six times the messages.
+# For large $m$ each line falls as $1/m$. With 12 layers a rank, six stages of two layers each bring the bubble down most, for six times the messages.
 #
 # ## 7. All three at once
 #
@@ -457,7 +458,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # give that stage fewer layers.
 # </details>
 #
-# <details><summary>4. Why does GPipe with m = 1 keep as much as 1F1B with m = 1, and finish when it does?</summary>
+# <details><summary>4. With m = 1, GPipe and 1F1B keep equally much and take equally long. Why?</summary>
 #
 # With one micro-batch there is only one order: forward through all stages, then backward.
 # </details>

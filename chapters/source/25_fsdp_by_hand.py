@@ -22,7 +22,7 @@ world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# [Sharded training](16_sharded_training.ipynb) used torch's `fully_shard`. Here you see the forty lines below it. First a guess for a real model: Llama 3
+# [Sharded training](16_sharded_training.ipynb) used torch's `fully_shard`. Here you see the fifty lines below it. First a guess for a real model: Llama 3
 # with 8 billion weights has 32 blocks, an embedding and a head. In bfloat16 the weights take 16 GB.
 
 # %% name="question"
@@ -104,6 +104,7 @@ class Sharded:
         self.launch(i)
         if i in self.arriving:
             self.arriving.pop(i).wait()
+            self.flats[i].whole[0].item()  # on a GPU, waits until it is here
         self.note(what, i)
 
     def after(self, i, what):
@@ -195,8 +196,8 @@ once.reveal(
 )
 
 # %% [markdown] name="keep_explained"
-# torch's `fully_shard` frees it too, unless you give the last block `reshard_after_forward=False`: $2L$ gathers, and one for the root.
-# With `False` everywhere there are only $L$, but all blocks are whole from forward to backward.
+# torch's `fully_shard` frees it too: $2L$ gathers, and one for the root. Give the last block `reshard_after_forward=False`, and it is one less. With `False`
+# everywhere there are $L$, and one for the root, but all blocks are whole from forward to backward.
 #
 # ## 3. The next one comes while this one computes
 #
@@ -240,8 +241,9 @@ def timed(kind, n=2**21, times=4, **options):
         dist.barrier()
         start = time.monotonic()
         model(torch.ones(1, requires_grad=True)).sum().backward()
-        for work, _ in sharded.under_way:
+        for work, gradients in sharded.under_way:
             work.wait()
+            gradients[0].item()
         took.append(time.monotonic() - start)
     return sorted(took)[1], sharded.log
 
@@ -270,8 +272,9 @@ figure
 # Eight passes of 30 ms are 240 ms; what is above it is waiting, and the scatters. With a gather of $g$ and a pass of $c$ seconds, no prefetch costs $g + c$ for
 # each pass, and prefetch the larger of the two. Never freeing costs no gather in backward, and the memory of the whole model.
 #
-# On a GPU prefetch happens on another *stream*, and a third thing bites: memory that one stream frees may still be read by another one. FSDP2 waits with
-# events, and asks for no more than one block ahead (`set_modules_to_forward_prefetch` asks for more).
+# On a GPU prefetch happens on another *stream*, and there is one more danger: memory that one stream frees may still be read by another one. FSDP2 waits with
+# events. In backward it asks for one block ahead. Forward it asks for none: the CPU is ahead of the GPU, so the next gather is queued in time.
+# (With two blocks whole anyway, the last *two* need no second gather. Lab 15 lets you try.)
 #
 # ## 4. A real model
 #
@@ -314,12 +317,12 @@ for name, price in (
 # %% [markdown] name="hybrid"
 # ## 5. Two dimensions: HSDP
 #
-# With 64 GPUs every gather would be a ring through all 8 nodes, twice a step. **Hybrid sharding** shards inside a node and keeps a copy in each node. A
+# With 64 GPUs every gather would be a ring of 63 steps through all 8 nodes, twice a step. **Hybrid sharding** shards inside a node and keeps a copy in each node. A
 # *mesh* has two dimensions: in a row are the ranks of a node, in a column the ranks with the same shard.
 
 # %% name="guess_hsdp"
 hybrid = predict(
-    "8 nodes with 8 GPUs: how many GB does a GPU send between nodes in a step with HSDP, sums in float32? (FSDP over all 64 sends 63 GB round the ring.)",
+    "8 nodes with 8 GPUs: how many GB does a GPU send between nodes in a step with HSDP, sums in float32? (FSDP over all 64: each GPU sends 63 GB to its neighbour in the ring. One neighbour in eight is in another node, so 8 GB for each GPU cross.)",
     low=0.1,
     high=100,
     unit="GB",
@@ -351,27 +354,29 @@ print([(e.op, e.nbytes) for e in trace if e.rank == 0 and e.op in ("reduce_scatt
 node, between = workload.Cluster(8, 450e9, 5e-6), workload.Cluster(8, 50e9, 5e-6)
 inside = workload.zero(3, billions, node, gradient_dtype="float32")
 outside = workload.ddp(billions / 8, between, "float32")
-flat = workload.zero(3, billions, workload.Cluster(64, 50e9, 5e-6), gradient_dtype="float32")
+ring = workload.Cluster(64, 8 * 50e9, 5e-6)  # where it leaves a node, the bytes go over eight network cards
+flat = workload.zero(3, billions, ring, gradient_dtype="float32")
 for name, price in (("inside a node", inside), ("between nodes", outside), ("FSDP over 64", flat)):
     print(f"{name:14} {price.bytes_sent / 1e9:5.1f} GB, {price.seconds:.2f} s")
+print(f"of FSDP's bytes {flat.bytes_sent / 8 / 1e9:.1f} GB for each GPU leave a node")
 
 # %% name="reveal_hsdp" jupyter={"source_hidden": true}
 # the answer: run this cell
 hybrid.reveal(
     outside.bytes_sent / 1e9,
-    usual="as many as FSDP",
-    why="all gradients must be added over all nodes. But each GPU has an eighth of them, and no weight travels between nodes at all.",
+    usual="much less than FSDP",
+    why="no weight travels between nodes, but gradients in float32 go through an all-reduce, so the bytes are nearly those of FSDP. What HSDP saves is latency: 7 steps instead of 63, and gathers that never leave the node.",
 )
 
 # %% [markdown] name="hsdp_explained"
-# The price is memory: an eighth of all state a GPU instead of a sixty-fourth. In torch a 2-D `DeviceMesh` given to `fully_shard` means HSDP, and
+# So the two take 0.36 s here, and FSDP over 64 about 0.9 s. The price is memory: an eighth of all state a GPU instead of a sixty-fourth. In torch a 2-D `DeviceMesh` given to `fully_shard` means HSDP, and
 # `reshard_after_forward=8` frees to shards inside a node only, in plain FSDP.
 #
 # ## 6. Check yourself
 #
 # <details><summary>1. Why is the first gather of a step always waited for?</summary>
 #
-# Nothing computes before it that could hide it. (Across steps it could be launched after the optimizer, but the optimizer changes the very shard.)
+# Nothing computes before it that could hide it. (It can't start in the step before: the optimizer changes the very shard that is gathered.)
 # </details>
 #
 # <details><summary>2. A parameter is used by two blocks (tied embedding and head). What goes wrong if both blocks free it?</summary>
@@ -389,7 +394,7 @@ hybrid.reveal(
 # ## Recap
 #
 # FSDP is four hooks: gather, compute, free, and scatter in backward. The last block needs no second gather; prefetch hides gathers for one more whole block.
-# The largest unit decides the memory, often the embedding. HSDP sends only shards between nodes. **What is whole is whole for a moment, and only
+# The largest unit decides the memory, often the embedding. HSDP keeps gathers inside a node. **What is whole is whole for a moment, and only
 # where it computes.**
 #
 # **Now you:** [Lab 15](../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.

@@ -104,7 +104,7 @@ if rank == 0:
 stall.reveal(
     "near where it began",
     usual="about ten times higher",
-    why="every rank chooses the coordinates on which the ranks disagree, because its gradient is largest there. The sum of what they send is zero, so nothing moves, and they choose the same ones again.",
+    why="every rank chooses among the few coordinates on which the ranks disagree, because its gradient is largest there, and stays large: what one rank wins there, another one takes back. The other coordinates are never sent.",
 )
 
 # %% [markdown] name="which_intro"
@@ -572,7 +572,7 @@ print(
 # ## Recap
 #
 # What is not sent must be *kept*: with error feedback nothing is lost, only late. Whether fewer numbers are fewer bytes depends on whether the network
-# can *add* them: PowerSGD's products can, top-k and bits are gathered, and pay up to $n/k$ ranks or so. Talking every $H$ steps
+# can *add* them: PowerSGD's products can, top-k and bits are gathered: top-k pays up to $n/k$ ranks, uint8 up to 8, one bit up to 64. Talking every $H$ steps
 # divides the mean by $H$ and leaves the peak. **Send less, keep the rest, and count the bytes for your number of ranks.**
 #
 # **Now you:** [Lab 16](../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, a round of PowerSGD, and DiLoCo's outer step.

@@ -165,7 +165,8 @@ zero.reveal(
 )
 
 # %% [markdown] name="vote_explained"
-# The votes travel behind the gradient, so the vote costs one number more and no second round of messages. All ranks get the same sum, so all decide alike,
+# The votes travel behind the gradient, so the vote costs one number more and no second round of messages. It knows only what went wrong *before* the
+# all-reduce: if that fails on one rank, only a vote after it tells, so torchft has a round of its own for it. All ranks get the same sum, so all decide alike,
 # *also the rank that failed*: it must make the same step, or its weights differ from now on.
 #
 # The price by the formula for a ring: $2(p-1)\alpha + 2\frac{p-1}{p}\,n\,\beta$. One number more is nothing beside $n$. A vote of its own costs
@@ -263,7 +264,7 @@ def load_on_half(path):
 loaded = world.run(lambda: load_on_half(f"{folder}/first"))
 
 # %% [markdown] name="load_explained"
-# (The parts are tiny, so most bytes of a file only describe it.) This is **resharding on load**: no rank read a file as it was written. `.metadata` says which rows are in which file, and each rank reads the
+# (The parts are tiny, so most bytes of a file only describe it.) This is **resharding on load**: no rank loaded just the part that one rank had saved. `.metadata` says which rows are in which file, and each rank reads the
 # rows that it needs, from one file or from several. Draw it: who has which row, before and after?
 
 

@@ -158,7 +158,7 @@ for place, name in enumerate(("counts", "dispatch", "combine", "backward of comb
 # %% name="large"
 one = 4096 * 8 * 7168 * 2 * 63 / 64
 print(f"one exchange {one / 1e6:.0f} MB, a layer forward and backward {4 * one / 1e9:.2f} GB a rank")
-print(f"on a network card of 50 GB/s: {4 * one / 50e9 * 1e3:.0f} ms")
+print(f"on a network card of 50 GB/s, 8 ranks a node: {4 * one * 56 / 63 / 50e9 * 1e3:.0f} ms")
 
 # %% [markdown] name="nodes_intro"
 # ## 3. One copy a node
@@ -205,7 +205,7 @@ nodes.reveal(
 
 # %% [markdown] name="nodes_explained"
 # So the copies fall from 8 to 5.3, and then cost nothing more: inside the node the token is copied over NVLink. **Node-limited routing** goes further: DeepSeek-V3 lets a
-# token choose the best 4 nodes first, then 8 experts on these. The mean falls only by a quarter, but the *worst* token sends half, and an exchange ends with the slowest rank. (Their
+# token choose the best 4 nodes first, then 8 experts on these. With random routing every rank gains this quarter, the slowest as the mean. And the limit is a guarantee: however one-sided the router becomes, no rank sends more than 4 copies of a token, instead of 8. (Their
 # figures: NVLink 160 GB/s, InfiniBand 50 GB/s, so the time of one copy over the network is enough for 3.2 copies inside the node.)
 #
 # ## 4. No room
@@ -258,7 +258,7 @@ drops.reveal(
 
 # %% [markdown] name="drops_explained"
 # With 4096 tokens a fair router needs little more than a factor of 1.1. But **small micro-batches drop too**, by chance alone. And skew is worse: even if expert 64 is wanted only 8 times less
-# than the first, a factor of 2 is not enough. So a capacity has to be trained for.
+# than the first, a factor of 2 is not enough. So a model with a capacity needs a router that is trained to share the tokens out.
 #
 # - **Auxiliary loss**: $\alpha E \sum_i f_i P_i$, with $f_i$ the share of choices and $P_i$ the mean score of expert $i$. The next cell has its two ends.
 # - **Bias**: DeepSeek-V3 adds a number to each expert's score when it *chooses*, lowers it for crowded experts, and drops nothing.

@@ -39,3 +39,4 @@ def test_fsdp_by_hand(ranks):
     assert eval(calls) == [("reduce_scatter_tensor", 4 * 2**12), ("all_reduce", 4 * (2**12 // per_node))]
     assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
     assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")
+    assert chapter.text("hsdp_price").endswith("7.9 GB for each GPU leave a node")

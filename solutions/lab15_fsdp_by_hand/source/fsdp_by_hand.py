@@ -2,7 +2,7 @@
 # # Lab 15: FSDP by hand
 #
 # **Each rank keeps a shard of every block. Whole blocks come for a moment, compute, and go. Can a step run without a pause, with never more than two
-# whole blocks? And with several nodes, how little must go between them?**
+# whole blocks? And with several nodes, which calls stay inside a node?**
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
@@ -33,8 +33,8 @@ world = World()
 world
 
 # %% [markdown] name="predict"
-# A model has four blocks. A step gathers each block before its forward pass and frees it behind it; the same backward. Two blocks may be whole at a
-# time. How many all-gathers does a step need at least, and how many reduce-scatters? Write it down first.
+# A model has four blocks. If every block is freed behind its forward pass except the last one, how many all-gathers does a step need? Can you do with one
+# less, if two blocks may be whole at a time? Write it down first.
 
 # %% name="prediction"
 prediction = [0, 0]
@@ -46,7 +46,7 @@ prediction = [0, 0]
 # `compute(block, whole)` runs one pass of a block with its whole weights: first forward from block 0 to the last, which returns `None`; then backward from
 # the last to block 0, which returns the gradient of `whole`. Return a list with this rank's shard of each block's gradient, the **mean** over the ranks.
 #
-# - One `all_gather_single` for each block forward, and one backward; one `reduce_scatter_single` for each block. (The last block may be kept from forward to backward.)
+# - One `all_gather_single` for each block forward, and one backward; one `reduce_scatter_single` for each block. (The last two blocks may be kept from forward to backward.)
 # - **At most two whole blocks at a time**: a block counts from the launch of its all_gather to the end of its last pass. So don't launch the next
 #   all_gather before the pass of the block *before the one that computes* is over.
 # - **No pause between two passes**: what the next pass needs must be on its way while this one computes. `async_op=True` returns a handle; call `wait()`
@@ -106,19 +106,20 @@ def step_of_ranks():
 
 results, trace = world.trace(step_of_ranks)
 print("passes:", results[0][0], "mean gradients:", results[0][1])
-print("rank 0:", [(e.op.split("_")[-2], e.nbytes) for e in trace if e.rank == 0 and "_" in e.op])
+print("rank 0:", [(e.op.split("_")[1], e.nbytes) for e in trace if e.rank == 0 and "_" in e.op])
 
 # %% [markdown] name="hybrid"
 # ## 2. Nodes
 #
-# 8 billion weights on 8 nodes with 8 GPUs, gradients in float32. **Predict** first: how many GB does a GPU send between nodes if the shards are spread over all 64 GPUs?
-# And if each node has all shards, one eighth a GPU?
+# 8 billion weights on 8 nodes with 8 GPUs, gradients in float32. **Predict** first: how many GB does a GPU send to its neighbour in the ring if the shards are spread over all 64 GPUs,
+# and how many for each GPU leave a node? And if each node has all shards, one eighth a GPU?
 
 # %% name="between_nodes"
-everywhere = workload.zero(3, 8e9, workload.Cluster(64, 50e9, 5e-6), gradient_dtype="float32")
+everywhere = workload.zero(3, 8e9, workload.Cluster(64, 8 * 50e9, 5e-6), gradient_dtype="float32")
 hybrid = workload.ddp(1e9, workload.Cluster(8, 50e9, 5e-6), "float32")
-print(f"all 64: {everywhere.bytes_sent / 1e9:.0f} GB, {everywhere.seconds:.2f} s")
-print(f"hybrid: {hybrid.bytes_sent / 1e9:.0f} GB, {hybrid.seconds:.2f} s, and the rest inside the node")
+sent = everywhere.bytes_sent / 1e9
+print(f"all 64: {sent:.0f} GB, of which {sent / 8:.1f} GB for each GPU leave a node; {everywhere.seconds:.2f} s")
+print(f"hybrid: {hybrid.bytes_sent / 1e9:.1f} GB between nodes, {hybrid.seconds:.2f} s, and the rest inside the node")
 
 # %% [markdown] name="hybrid_task"
 # Node $i$ has the ranks $ig$ to $(i+1)g - 1$, with $g$ = `ranks_per_node`. Every rank has a whole `gradient`, a vector whose length $g$ divides. Return chunk $r \bmod g$ of

@@ -84,7 +84,7 @@ def diloco_round(
 check(diloco_round)
 
 # %% [markdown] name="diloco_live"
-# On the live world: each rank pulls towards a goal of its own, 10 steps alone in each of 40 rounds. The best point is the mean of the goals.
+# On the live world: each rank pulls towards a goal of its own, 10 steps alone in each of 150 rounds. The best point is the mean of the goals.
 
 
 # %% name="try_diloco"

@@ -50,7 +50,7 @@ prediction = [0, 0, 0, 0]
 #
 # - If at least `at_least` ranks count, the mean of *their* updates is added to `weights`, in place, on **every** rank, also on those that don't count. Else no weight changes.
 # - Return how many ranks count (an int). It is the same number on every rank.
-# - `all_reduce` only: twice at most, and no more bytes than the update and one count. Once is enough: put the count behind the update.
+# - `all_reduce` only: twice at most, and no more bytes than the update and one count. Once is enough: put the count behind the update. (In bfloat16 a count is exact only up to 256: in a large job give it a call and a dtype of its own.)
 # - What is 0 times NaN?
 
 

@@ -208,7 +208,7 @@ def gradients_of_ranks():
     rank, p = dist.get_rank(), dist.get_world_size()
     ep = 2 if p % 2 == 0 else p
     first = rank // ep * ep
-    # the gradient of expert e's weight in the mean of x * weight over a rank's 4 tokens, if rank r's first e + 1 tokens are r + 1 and go to e
+    # the gradient of expert e's weight in the mean of x * weight over a rank's 4 tokens, if these are all r + 1 and e + 1 of its choices are e
     of_one = [[(e + 1) * (r + 1) / 4 for e in range(ep)] for r in range(p)]
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.tensor([sum(of_one[r][rank % ep] for r in range(first, first + ep))])
@@ -228,7 +228,7 @@ print("the gradients of the mean loss:", world.run(gradients_of_ranks))
 
 # %% [markdown] nbgrader={"grade_id": "one_copy", "grade": true, "solution": true, "points": 2}
 # A copy for each expert: 8 of them, 7/8 for other nodes: 4096 x 7 x 7168 x 2 bytes = 411 MB. A copy for each node: 5.29 nodes, again 7/8 of them others: 4096 x 4.63 x 14336 bytes = 272 MB, a third less. An exchange ends
-# when the last rank has its rows, so the rank (or the link) with the most rows decides; that is why a limit of nodes a token helps more than its mean says. (1 point for both figures, also without the 7/8 if said so: 470 and 311 MB; 1 for: the
+# when the last rank has its rows, so the rank (or the link) with the most rows decides: with random routing hardly more than the mean, with a one-sided router much more. (1 point for both figures, also without the 7/8 if said so: 470 and 311 MB; 1 for: the
 # slowest rank decides.)
 
 # %% [markdown] name="marking"

@@ -3,7 +3,7 @@
 #
 # **A paper of 2021 trains a model on 3072 GPUs at 52 % of their peak. How much of this is the model's own arithmetic, and how much is work done twice to save memory? And from how many tokens a GPU on does computing hide the network?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Sharded training](16_sharded_training.ipynb), [Tensor and pipeline parallel](17_tensor_and_pipeline_parallel.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
 #
 # {{picture}}
 #

@@ -111,7 +111,7 @@ EXERCISE = Exercise(
         Group("right share", 3, (_case(2, 3), _case(3, 2), _case(4, 4))),
         Group("ranks that share tokens", 3, (_case(4, 3, 2), _case(6, 2, 3), _case(4, 2, 4), _case(8, 2, 2))),
         Group("any rank count", 1, (_case(1, 3), _case(5, 2), _case(8, 2))),
-        Group("many ranks", 2, (_case(12, 2, 2).with_choices(ranks_per_replica=(2, 3, 4), size=(2, 3, 5)),)),
+        Group("many ranks", 2, (_case(12, 5, 3).with_choices(ranks=(9, 12), size=(2, 5, 7)),)),
         Group("any number of steps", 1, (_case(3, 1), _case(4, 7, 2), _case(3, 0))),
         Group("any layout", 1, (_case(3, 4, layout="strided"), _case(4, 4, 2, layout="offset"))),
         Group("any circumstances", 1, (_case(3, 4, times=2), _case(4, 4, 2, outer_world=True))),

@@ -1,6 +1,7 @@
 """Gathers the gradient of its product instead of its rows.
 
-Must get: rank
+Must get: the gradient of w on rank
+Must not get: whole numbers
 """
 
 import torch

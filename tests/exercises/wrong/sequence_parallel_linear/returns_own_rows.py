@@ -1,6 +1,6 @@
 """Returns the product of its own rows only.
 
-Must get: rank
+Must get: has shape
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Gives the reduce_scatter the gradient of x in columns of ranks.
 
-Must get: rank
+Must get: the gradient of x on rank
 """
 
 import torch

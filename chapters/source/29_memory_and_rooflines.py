@@ -196,7 +196,7 @@ ways = {
 megabytes = {name: rooflines.layer_activation_nbytes(**gpt3, **way) / 1e6 for name, way in ways.items()}
 for name, size in megabytes.items():
     on_stage = size * rooflines.layers_kept(96, stages=8, chunks=3) / 1e3
-    print(f"{name:34}{size:6.0f} MB a layer, {on_stage:6.1f} GB on the first of 8 pipeline stages")
+    print(f"{name:34}{size:6.0f} MB a layer, {on_stage:6.1f} GB on the first of 8 stages, 3 chunks each")
 
 # %% name="reveal_tensor" jupyter={"source_hidden": true}
 # the answer: run this cell

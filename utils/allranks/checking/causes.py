@@ -342,14 +342,14 @@ def _result_not_written(
 
 
 def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> str | None:
-    if outputs:
-        pairs = [(output[2], expected.changed[output[0]]) for output in outputs]
-        # of several the first may be right
-        found, right = next((pair for pair in pairs if not torch.equal(*pair)), pairs[0])
-    elif isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
-        found, right = got.returned, expected.returns
-    else:
+    pairs = [(now, expected.changed[path]) for path, _, now in outputs if isinstance(now, torch.Tensor)]
+    if isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
+        pairs.append((got.returned, expected.returns))
+    # of several outputs the first may be right
+    pairs = [pair for pair in pairs if not torch.equal(*pair)]
+    if not pairs:
         return None
+    found, right = pairs[0]
     if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)

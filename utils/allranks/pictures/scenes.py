@@ -480,7 +480,7 @@ def kept_by_a_layer(ranks: int = 8) -> Scene:
         ("and attention again", ranks, True, "selective"),
         ("all again", ranks, False, "full"),
     )
-    left, wide, high, out = 230.0, 480.0, 44.0, []
+    left, wide, high, out = 250.0, 420.0, 44.0, []
     kept = [rooflines.layer_activation_nbytes(2048, 12288, 96, 2048, t, sp, r) for _, t, sp, r in ways]
     for row, ((name, *_), nbytes) in enumerate(zip(ways, kept, strict=True)):
         y, w = row * high, wide * nbytes / max(kept)

@@ -129,18 +129,18 @@ None if pipelines.check(zero) else pipelines.picture(pipelines.timeline(zero))
 # %% [markdown] name="run_task"
 # ## 3. Carry it out
 #
-# Now write the loop. This rank's stage has one vector `weight`, and computes `output = input * weight`. `batch` has a micro-batch in each row; only rank
-# 0's counts, and its row $i$ is the input of `F` number $i$. The loss is the sum of all outputs of the last stage, in which micro-batch $i$ counts $i + 1$
-# times: so the gradient of its output there is $i + 1$ everywhere.
+# Now write the loop. This rank's stage has one vector `weight`, and computes `output = input * weight`. `batch` and `upstream` have a row for each
+# micro-batch. Only rank 0's `batch` counts: its row $i$ is the input of `F` number $i$. Only the last rank's `upstream` counts: its row $i$ is the gradient of the loss
+# with respect to the output of micro-batch $i$. What the other ranks have there is of no use.
 #
-# - Carry out `order`, such as `["F0", "F1", "B0", "B1"]`, action by action; it may be 1F1B's, GPipe's or another one.
+# - Carry out `order`, such as `["F0", "F1", "B0", "B1"]`, action by action; it may be 1F1B's, GPipe's or another one, such as `F0 F1 B1 B0`.
 # - `F` sends its output to the next stage, `B` sends the gradient of its *input* to the stage before, each in a message of its own.
 # - Return the gradient of `weight`, added over all micro-batches. $\partial(x w)/\partial w = x$, so keep $x$ until its `B`.
 # - A send may wait until it is received. In 1F1B a rank sends forward while the next one sends back: what must not happen then?
 
 
 # %% nbgrader={"grade_id": "run_pipeline", "solution": true}
-def run_pipeline(batch: torch.Tensor, weight: torch.Tensor, order: list[str]) -> torch.Tensor:
+def run_pipeline(batch: torch.Tensor, upstream: torch.Tensor, weight: torch.Tensor, order: list[str]) -> torch.Tensor:
     """Carries out this rank's order and returns the gradient of its weight; every rank calls it."""
     ### BEGIN SOLUTION
     rank, p = dist.get_rank(), dist.get_world_size()
@@ -167,7 +167,7 @@ def run_pipeline(batch: torch.Tensor, weight: torch.Tensor, order: list[str]) ->
             made, to = kept[i] * weight, rank + 1
         else:
             needed = exchange(rank + 1)
-            of_output = needed if rank < p - 1 else torch.full_like(weight, i + 1)
+            of_output = needed if rank < p - 1 else upstream[i]
             gradient += kept.pop(i) * of_output
             made, to = of_output * weight, rank - 1
     exchange(-1)
@@ -186,10 +186,10 @@ check(run_pipeline)
 def pipeline_of_ranks(orders):
     rank, p = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)  # the same numbers on every rank, so that we can compare
-    batch, weights = torch.randn(8, 4), torch.rand(p, 4) + 0.5
-    gradient = run_pipeline(batch, weights[rank], orders[rank])
+    batch, upstream, weights = torch.randn(8, 4), torch.randn(8, 4), torch.rand(p, 4) + 0.5
+    gradient = run_pipeline(batch, upstream, weights[rank], orders[rank])
     alone = weights.clone().requires_grad_()
-    (batch * alone.prod(0) * torch.arange(1, 9)[:, None]).sum().backward()
+    (batch * alone.prod(0) * upstream).sum().backward()
     return torch.allclose(gradient, alone.grad[rank], atol=1e-3)
 
 

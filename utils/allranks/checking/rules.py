@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.checking import provenance
-from allranks.checking.cases import Setup
+from allranks.checking.cases import Setup, views
 from allranks.checking.exercise import About, Rule, Run, in_place_of
 from allranks.checking.provenance import Element
 from allranks.errors import name_ranks
@@ -193,8 +193,8 @@ def messages_at_most(run: Run, limit: int, what: str) -> str | None:
 
 
 def wrong_dtype(run: Run) -> str | None:
-    """Messages must have the input's dtype."""
-    wanted = str(run.first_view.base.dtype).removeprefix("torch.")
+    """Messages must have the dtype of the first tensor argument."""
+    wanted = str(views(run.args[0][0])[0][1].base.dtype).removeprefix("torch.")
     as_pairs = {"complex64": "float32", "complex128": "float64"}.get(wanted)  # torch sends complex numbers as pairs
     for entry in run.outcome.log:
         if entry.dtype and entry.numel and entry.dtype not in (wanted, as_pairs):

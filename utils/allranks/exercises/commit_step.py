@@ -30,7 +30,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         kind = of_rank.get(rank, "")
         if "NaN" in kind or "infinity" in kind:
             place = rng.integer(0, max(update.numel(), 1))
-            update.view(-1)[place] = float("nan") if "NaN" in kind else float("inf")
+            update.view(-1)[place] = float("nan") if "NaN" in kind else float("inf") * (1 - 2 * rng.integer(0, 2))
         view = View.of(weights, setup.layout), View.of(update, setup.layout)
         made.append((*view, "not healthy" not in kind, setup.option("at_least", 1)))
     return made

@@ -191,6 +191,7 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("experts among their replicas only", 8, _among_replicas),
+        Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _needed),
     ),
     mistakes=(

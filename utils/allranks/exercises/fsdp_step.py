@@ -212,6 +212,7 @@ EXERCISE = Exercise(
         Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block),
         Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks)),  # type: ignore[arg-type]
         Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause)),  # type: ignore[arg-type]
+        Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),
     ),
     mistakes=(

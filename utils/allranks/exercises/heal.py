@@ -18,7 +18,7 @@ STEP_NBYTES = 16  # a rank, of what tells the steps
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    latest = rng.integer(50, 99)
+    latest = rng.integer(100_000, 900_000)
     behind = set(rng.permutation(setup.ranks)[: setup.option("behind", 1)])
     most = 9 if setup.dtype == "bfloat16" else 9999
     fresh = draw(setup, rng, *shape_of(setup), most=most)

@@ -128,6 +128,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("only chunks between nodes", 6, _inside_then_between),
         Rule("reduce_scatter first", 1, _order),
+        Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _needed),
     ),
     mistakes=(

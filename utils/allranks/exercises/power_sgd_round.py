@@ -227,7 +227,10 @@ EXERCISE = Exercise(
             _differs(second=False),
         ),
         Mistake("both all_reduces are missing, or what they brought is not used", _differs(first=False, second=False)),
-        Mistake("error did not change: it must keep what the approximation lacks", _with_error(lambda w, x, a: None)),
+        Mistake(
+            "error did not change: it must keep what the approximation lacks",
+            _with_error(lambda w, x, a: plain(a[2]).double()),
+        ),
         Mistake(
             "error has the wrong sign: it is what this rank wanted minus the approximation",
             _with_error(lambda w, x, a: x - w),

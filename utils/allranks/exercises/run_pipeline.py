@@ -1,4 +1,4 @@
-"""run_pipeline(batch, weight, order) -> Tensor: carries out one rank's order of a pipeline, and returns its weight's gradient."""
+"""run_pipeline(batch, upstream, weight, order) -> Tensor: carries out one rank's order of a pipeline, and returns its weight's gradient."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
 WIDTH = 3  # numbers in a micro-batch
-NAMES = ("1f1b", "gpipe")
+LAST_FIRST = "GPipe, backward from the last"
+NAMES = ("1f1b", "gpipe", LAST_FIRST)
 
 
 def _order(setup: Setup, rank: int) -> list[str]:
     schedule = setup.option("schedule", "1f1b")
+    if (
+        schedule == LAST_FIRST
+    ):  # so that an action's number tells which micro-batch it is of, not its place in the order
+        return [f"F{i}" for i in range(setup.size)] + [f"B{i}" for i in reversed(range(setup.size))]
     return [action.short for action in pipelines.order(schedule, rank, setup.ranks, setup.size)]
 
 
@@ -25,10 +30,11 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     made: list[Args] = []
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
-        batch, weight = draw(setup, own, setup.size, WIDTH), draw(setup, own, WIDTH)
+        batch, upstream = (draw(setup, own, setup.size, WIDTH) for _ in range(2))
+        weight = draw(setup, own, WIDTH)
         # so that the product of all ranks' weights stays exact
         weight = torch.where(weight > 0, 2, -1).to(weight.dtype) if setup.values == "small" else weight
-        made.append((View.of(batch, setup.layout), View.of(weight), _order(setup, rank)))
+        made.append((View.of(batch, setup.layout), View.of(upstream), View.of(weight), _order(setup, rank)))
     return made
 
 
@@ -37,23 +43,21 @@ def _gradients(
     args: Sequence[Args],
     *,
     micro_batches: slice = slice(None),
-    later: bool = True,
+    own_upstream: bool = False,
     own_batch: bool = False,
-    weighted: bool = True,
 ) -> list[Expected]:
-    """The gradient of each rank's weight, of the sum of the last stage's outputs, in which micro-batch i counts i + 1 times."""
-    weights = [plain(a[1]).double() for a in args]
+    """The gradient of each rank's weight: the sum over micro-batches of the stage's input times its output's gradient."""
+    weights = [plain(a[2]).double() for a in args]
     made = []
     for rank in range(setup.ranks):
-        batch = plain(args[rank if own_batch else 0][0]).double()
-        counts = 1 + torch.arange(setup.size).double()[:, None]
-        batch = (batch * counts)[micro_batches] if weighted else batch
-        before = [] if own_batch else weights[:rank]
-        after = weights[rank + 1 :] if later else []
-        gradient = batch.sum(0)
-        for other in (*before, *after):
-            gradient = gradient * other
-        made.append(Expected(gradient.to(args[rank][1].base.dtype), {}, 1e-4 if setup.values != "small" else 0))
+        x = plain(args[rank if own_batch else 0][0]).double()
+        g = plain(args[rank if own_upstream else -1][1]).double()
+        for weight in [] if own_batch else weights[:rank]:
+            x = x * weight
+        for weight in [] if own_upstream else weights[rank + 1 :]:
+            g = g * weight
+        gradient = (x * g)[micro_batches].sum(0)
+        made.append(Expected(gradient.to(args[rank][2].base.dtype), {}, 1e-4 if setup.values != "small" else 0))
     return made
 
 
@@ -125,7 +129,7 @@ EXERCISE = Exercise(
     promise="carries out this rank's order of a pipeline and returns the gradient of its weight",
     groups=(
         Group("right gradients", 3, (_case(2, 4), _case(3, 5), _case(4, 8))),
-        Group("GPipe's order too", 1, (_case(2, 3, "gpipe"), _case(4, 5, "gpipe"))),
+        Group("other orders too", 2, (_case(4, 5, "gpipe"), _case(3, 4, LAST_FIRST), _case(2, 3, LAST_FIRST))),
         Group("any rank count", 1, (_case(1, 3), _case(5, 6), _case(8, 8))),
         Group("many ranks", 2, (_case(9, 12).with_choices(ranks=(9, 11), size=(12, 13), schedule=NAMES),)),
         Group("one micro-batch", 0.5, (_case(3, 1, "gpipe"),)),
@@ -148,6 +152,7 @@ EXERCISE = Exercise(
     oracle=_gradients,
     allow=P2P,
     rules=(
+        Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         Rule("one message an action, to a neighbour", 3, _one_message_an_action),
         Rule("in the order that was given", 4, _in_its_order),
         rules.carried(_needed, _needed),
@@ -155,16 +160,16 @@ EXERCISE = Exercise(
     blocking_weight=2,
     mistakes=(
         Mistake(
-            "a stage's output gets the gradient of the loss on every rank; only on the last one that is right: the others receive theirs",
-            lambda s, a: _gradients(s, a, later=False),
+            "a stage's output gets this rank's own row of `upstream`; only on the last rank that is right: the others receive theirs",
+            lambda s, a: _gradients(s, a, own_upstream=True),
         ),
         Mistake(
             "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations",
-            lambda s, a: _gradients(s, a, own_batch=True, later=False),
+            lambda s, a: _gradients(s, a, own_batch=True),
         ),
         Mistake(
-            "every micro-batch counts once, but micro-batch i counts i + 1 times in the loss",
-            lambda s, a: _gradients(s, a, weighted=False),
+            "each rank uses its own batch and its own `upstream`: only rank 0's batch goes through the pipeline",
+            lambda s, a: _gradients(s, a, own_batch=True, own_upstream=True),
         ),
         Mistake(
             "the gradient of the last micro-batch alone: those of all micro-batches are added",

@@ -245,6 +245,7 @@ EXERCISE = Exercise(
         Rule("one all_gather forward, one reduce_scatter backward", 4, _pair),
         Rule("one all_reduce for both parameters", 4, _parameters_once),
         Rule("each rank normalises its own tokens", 3, _own_tokens_only),
+        Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_received, _sent),
     ),
     mistakes=(

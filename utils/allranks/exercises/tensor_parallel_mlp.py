@@ -183,7 +183,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce forward and one backward", 6, _one_each_way), rules.carried(_both, _both)),
+    rules=(
+        Rule("one all_reduce forward and one backward", 6, _one_each_way),
+        Rule("in the tensors' dtype", 2, rules.wrong_dtype),
+        rules.carried(_both, _both),
+    ),
     mistakes=(
         Mistake(
             "the gradient of x is this rank's part only: every rank used x for its own columns, so backward must add the "

@@ -89,7 +89,8 @@ def _oracle(
     made = []
     for vector, sparse in zip(vectors, sent, strict=True):
         kept = keeps(vector, sparse)
-        changed = {} if kept is None else {(2,): kept.to(sparse.dtype).reshape(shape)}
+        kept = vector[1] if kept is None else kept  # None: as it was
+        changed = {(2,): kept.to(sparse.dtype).reshape(shape)}
         made.append(Expected((sparse if own else total).reshape(shape), changed, atol))
     return made
 

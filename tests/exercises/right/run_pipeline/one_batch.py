@@ -2,7 +2,7 @@ import torch
 import torch.distributed as dist
 
 
-def run_pipeline(batch, weight, order):
+def run_pipeline(batch, upstream, weight, order):
     rank, p = dist.get_rank(), dist.get_world_size()
     kept, total = {}, torch.zeros_like(weight)
     made, to = None, None
@@ -29,7 +29,7 @@ def run_pipeline(batch, weight, order):
             kept[i] = x
             made, to = x * weight, peer(rank + 1)
         else:
-            g = needed if source is not None else torch.full_like(weight, i + 1)
+            g = needed if source is not None else upstream[i].clone()
             total += kept.pop(i) * g
             made, to = g * weight, peer(rank - 1)
     exchange(None)

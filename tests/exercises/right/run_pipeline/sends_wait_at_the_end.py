@@ -2,7 +2,7 @@ import torch
 import torch.distributed as dist
 
 
-def run_pipeline(batch, weight, order):
+def run_pipeline(batch, upstream, weight, order):
     """Nobody waits for a send before the end; every receive is posted before the work begins."""
     rank, p = dist.get_rank(), dist.get_world_size()
     first, last = rank == 0, rank == p - 1
@@ -23,7 +23,7 @@ def run_pipeline(batch, weight, order):
             if not last:
                 sends.append(dist.isend(kept[i] * weight, rank + 1))
         else:
-            gradient = torch.full_like(weight, i + 1) if last else coming[action]
+            gradient = upstream[i].clone() if last else coming[action]
             total += kept.pop(i) * gradient
             if not first:
                 sends.append(dist.isend(gradient * weight, rank - 1))

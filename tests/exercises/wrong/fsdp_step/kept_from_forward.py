@@ -1,6 +1,6 @@
 """Keeps all blocks from forward to backward: ZeRO-2, not FSDP.
 
-Must get: is gathered only once, so it stays from forward to backward
+Must get: whole blocks are still in memory
 """
 
 import torch

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from allranks.wire.endpoint import take_piece
 from allranks.wire.values import from_raw
 
 WRAPPER = "__allranks_call__"
 LONGEST_TEXT = 40  # more of a returned text is not read
+MOST_WHOLE = 2  # blocks that `Blocks` computes with
 _TAIL = """
 def {wrapper}(case):
     from allranks.checking.in_rank.driver import call
@@ -67,7 +69,10 @@ def _differentiate(returned: Any, upstream: torch.Tensor) -> None:
     """Backward from what the function returned; what can't be differentiated leaves no gradients, and the comparison says so."""
     fits = isinstance(returned, torch.Tensor) and (returned.shape, returned.dtype) == (upstream.shape, upstream.dtype)
     if fits and returned.requires_grad:
+        before = upstream.clone()
         returned.backward(upstream)
+        if not torch.equal(upstream.nan_to_num(), before.nan_to_num()):
+            raise ValueError("a backward() wrote into the gradient that autograd gave it: copy it first")
 
 
 def _build(spec: list, handles: list, before: list) -> Any:
@@ -124,6 +129,7 @@ def _backward(parameters: list, gradients: list, order: list[int]) -> Callable:
 def _blocks(order: list[int], sizes: list[int]) -> Callable:
     """The function that computes one block after the other, in virtual time: forward, then backward with its gradient."""
     turns = iter(enumerate(order))
+    used: list[StorageWeakRef] = []  # the memory of whole blocks that may still be there
 
     def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
         turn, wanted = next(turns, (0, None))
@@ -134,6 +140,15 @@ def _blocks(order: list[int], sizes: list[int]) -> Callable:
             raise ValueError(f"compute({block}, ...) was called, but block {wanted} is next, {way}")
         if whole.numel() != sizes[wanted]:
             raise ValueError(f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}")
+        used[:] = [memory for memory in used if not memory.expired()]
+        mine = StorageWeakRef(whole.untyped_storage())
+        if mine not in used:
+            used.append(mine)
+        if len(used) > MOST_WHOLE:
+            raise ValueError(
+                f"{len(used)} whole blocks are still in memory when block {wanted} computes, but {MOST_WHOLE} are enough: let go of "
+                "a block behind its pass, and use what was gathered last"
+            )
         result = take_piece().read()
         if turn < len(sizes):
             return None

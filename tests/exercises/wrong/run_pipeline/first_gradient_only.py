@@ -1,16 +1,15 @@
-"""Forgets that micro-batch i counts i + 1 times.
+"""Takes the first gradient that came for all micro-batches.
 
-Must get: micro-batch i counts i + 1 times
+Must get: wrong
 """
 
-import torch
 import torch.distributed as dist
 
 
-def run_pipeline(batch, weight, order):
+def run_pipeline(batch, upstream, weight, order):
     rank, p = dist.get_rank(), dist.get_world_size()
     w = weight.clone().requires_grad_()
-    graph, pending = {}, []
+    graph, pending, seen = {}, [], {}
     for action in order:
         kind, i = action[0], int(action[1:])
         if kind == "F":
@@ -23,9 +22,11 @@ def run_pipeline(batch, weight, order):
             if rank < p - 1:
                 pending.append(dist.isend(y.detach().clone(), rank + 1))
         else:
-            g = torch.full_like(weight, 1)
+            g = upstream[i].clone()
             if rank < p - 1:
                 dist.recv(g, rank + 1)
+            if rank < p - 1:
+                g = seen.setdefault(0, g)
             x, y = graph.pop(i)
             y.backward(g)
             if rank > 0:

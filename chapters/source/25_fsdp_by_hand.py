@@ -44,8 +44,8 @@ peak_guess
 # back and fill it with one all-gather.
 
 
-# %% name="flat_block"
-class FlatBlock:
+# %% name="flat"
+class Flat:
     def __init__(self, block):
         self.p, self.weights = dist.get_world_size(), list(block.parameters())
         flat = torch.cat([w.detach().flatten() for w in self.weights])
@@ -58,12 +58,15 @@ class FlatBlock:
             weight.data = view.view_as(weight)
         self.free()
 
+    def free(self):
+        self.whole.untyped_storage().resize_(0)
+
+
+# %% name="flat_block"
+class FlatBlock(Flat):
     def gather(self):
         self.whole.untyped_storage().resize_(self.nbytes)
         return dist.all_gather_single(self.whole, self.shard, async_op=True)
-
-    def free(self):
-        self.whole.untyped_storage().resize_(0)
 
     def scatter(self):
         """Starts the sum of all ranks' gradients; each rank gets its part."""
@@ -81,7 +84,7 @@ class FlatBlock:
 
 
 # %% name="hooks"
-class Sharded:
+class Hooks:
     def __init__(self, blocks, reshard=True):
         self.flats, self.log, self.under_way = [FlatBlock(block) for block in blocks], [], []
         self.arriving, self.here, self.reshard = {}, set(), reshard
@@ -100,6 +103,9 @@ class Sharded:
             self.arriving[i] = self.flats[i].gather()
             self.note("gather ", i)
 
+
+# %% name="sharded"
+class Sharded(Hooks):
     def before(self, i, what):
         self.launch(i)
         if i in self.arriving:
@@ -117,7 +123,7 @@ class Sharded:
             self.note("free ", i)
 
 
-# %% name="step"
+# %% name="a_model"
 def a_model(blocks=4, width=16):
     torch.manual_seed(0)
     pair = (width, 4 * width), (4 * width, width)
@@ -125,11 +131,13 @@ def a_model(blocks=4, width=16):
     return torch.nn.Sequential(*(torch.nn.Sequential(*part) for part in parts))
 
 
+# %% name="a_batch"
 def a_batch(rank, width=16):
     torch.manual_seed(rank)
     return torch.randn(8, width)
 
 
+# %% name="step"
 def a_step(kind=Sharded, **options):
     model = a_model()
     sharded = kind(list(model), **options)
@@ -147,7 +155,7 @@ print(", ".join(what for what, *_ in results[0][0]))
 # process computes with all ranks' data and whole weights:
 
 
-# %% name="right"
+# %% name="alone"
 def alone(ranks):
     model = a_model()
     for rank in range(ranks):
@@ -155,6 +163,7 @@ def alone(ranks):
     return [torch.cat([w.grad.flatten() for w in block.parameters()]) / ranks for block in model]
 
 
+# %% name="right"
 right = world.run(alone, world.ranks)[0]
 for block, expected in enumerate(right):
     found = torch.cat([gradients[block] for _, gradients in results])[: len(expected)]
@@ -174,13 +183,14 @@ once = predict(
 once
 
 
-# %% name="keep_last"
+# %% name="keep_last_class"
 class KeepLast(Sharded):
     def after(self, i, what):
         if not (what == "F" and i == len(self.flats) - 1):  # it is needed again at once
             super().after(i, what)
 
 
+# %% name="keep_last"
 for kind in (Sharded, KeepLast):
     log, _ = world.run(a_step, kind)[0]
     print(
@@ -213,6 +223,7 @@ class Prefetch(KeepLast):
         super().before(i, what)
 
 
+# %% name="slow"
 class Slow(torch.nn.Module):
     def __init__(self, n):
         super().__init__()
@@ -223,6 +234,7 @@ class Slow(torch.nn.Module):
         return Asleep.apply(x * self.weight[:1])
 
 
+# %% name="asleep"
 class Asleep(torch.autograd.Function):
     forward = staticmethod(lambda ctx, x: x.view_as(x))
 
@@ -232,13 +244,14 @@ class Asleep(torch.autograd.Function):
         return gradient
 
 
-# %% name="timed"
+# %% name="timed_step"
 def timed(kind, n=2**21, times=4, **options):
-    took = []
+    took, ready = [], torch.zeros(1)
     for _ in range(times):
         model = torch.nn.Sequential(*(Slow(n) for _ in range(4)))
         sharded = kind(list(model), **options)
-        dist.barrier()
+        dist.all_reduce(ready)  # all begin at the same time
+        ready.item()
         start = time.monotonic()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         for work, gradients in sharded.under_way:
@@ -248,6 +261,7 @@ def timed(kind, n=2**21, times=4, **options):
     return sorted(took)[1], sharded.log
 
 
+# %% name="timed"
 logs = {}
 for name, kind, options in (
     ("no prefetch", KeepLast, {}),
@@ -280,13 +294,17 @@ figure
 #
 # The answer to the first question: for each block its size, the root that stays, and the worst moment.
 
-# %% name="llama"
+# %% name="llama_sizes"
 hidden, layers, wide, kv, words = 4096, 32, 14_336, 1024, 128_256
 block = 2 * (2 * hidden**2 + 2 * hidden * kv + 3 * hidden * wide + 2 * hidden)  # bytes in bfloat16
 root = 2 * (2 * words * hidden + hidden)
+
+# %% name="llama"
 print(
     f"a block {block / 1e9:.2f} GB, embedding and head {root / 1e9:.2f} GB, all {(layers * block + root) / 1e9:.1f} GB"
 )
+
+# %% name="llama_peaks"
 for name, whole in (("never freed", root + layers * block), ("prefetch", root + 2 * block)):
     print(f"{name:12} {whole / 1e9:5.2f} GB of whole weights at most")
 
@@ -332,7 +350,7 @@ hybrid = predict(
 hybrid
 
 
-# %% name="hsdp_live"
+# %% name="hybrid_gradient"
 def hybrid_gradient(per_node, n=2**12):
     rank, p = dist.get_rank(), dist.get_world_size()
     # every rank makes every group, in one order
@@ -345,17 +363,22 @@ def hybrid_gradient(per_node, n=2**12):
     return (shard / p)[0].item()
 
 
+# %% name="hsdp_live"
 per_node = world.ranks // 2 if world.ranks % 2 == 0 else world.ranks
 means, trace = world.trace(hybrid_gradient, per_node)
 print(f"nodes of {per_node}: mean {means[0]:g}, should be {(world.ranks - 1) / 2:g}")
 print([(e.op, e.nbytes) for e in trace if e.rank == 0 and e.op in ("reduce_scatter_tensor", "all_reduce")])
 
-# %% name="hsdp_price"
+# %% name="hsdp_prices"
 node, between = workload.Cluster(8, 450e9, 5e-6), workload.Cluster(8, 50e9, 5e-6)
 inside = workload.zero(3, billions, node, gradient_dtype="float32")
 outside = workload.ddp(billions / 8, between, "float32")
+
+# %% name="hsdp_flat"
 ring = workload.Cluster(64, 8 * 50e9, 5e-6)  # where it leaves a node, the bytes go over eight network cards
 flat = workload.zero(3, billions, ring, gradient_dtype="float32")
+
+# %% name="hsdp_price"
 for name, price in (("inside a node", inside), ("between nodes", outside), ("FSDP over 64", flat)):
     print(f"{name:14} {price.bytes_sent / 1e9:5.1f} GB, {price.seconds:.2f} s")
 print(f"of FSDP's bytes {flat.bytes_sent / 8 / 1e9:.1f} GB for each GPU leave a node")

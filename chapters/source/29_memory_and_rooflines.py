@@ -80,19 +80,23 @@ def layer(x, enter=lambda t: t, leave=lambda t: t):
     return x + torch.native_dropout(leave(F.gelu(rows @ w_up) @ w_down), 0.1, True)[0]
 
 
-# %% name="count_live"
+# %% name="count_sizes"
 # %%ranks
 tokens, heads = 48 * world_size, 2 * world_size
 hidden = 16 * heads
 later = torch.full((tokens, tokens), float("-inf")).triu(1)  # what a token must not see
 
 
+# %% name="drawn"
+# %%ranks
 def drawn(shards):
     """The four weights of one of so many shards."""
     shapes = [(hidden, 3 * hidden // shards), (hidden // shards, hidden), (hidden, 4 * hidden // shards)]
     return [(torch.randn(shape) / hidden**0.5).requires_grad_() for shape in (*shapes, shapes[2][::-1])]
 
 
+# %% name="count_live"
+# %%ranks
 torch.manual_seed(0)
 x, weights = torch.randn(tokens, hidden).requires_grad_(), drawn(1)
 out, whole = kept(layer, x)
@@ -137,19 +141,23 @@ class Moves(torch.autograd.Function):
         return ctx.backward_move(gradient), None, None
 
 
+# %% name="summed"
+# %%ranks
 def summed(t):
     t = t.clone()
     dist.all_reduce(t)
     return t
 
 
+# %% name="gathered"
+# %%ranks
 def gathered(t):
     rows = t.new_empty(world_size * len(t), t.shape[1])
     dist.all_gather_single(rows, t.contiguous())
     return rows
 
 
-# %% name="split_live"
+# %% name="scattered"
 # %%ranks
 def scattered(t):
     rows = t.new_empty(len(t) // world_size, t.shape[1])
@@ -157,6 +165,8 @@ def scattered(t):
     return rows
 
 
+# %% name="both_ways"
+# %%ranks
 def same(t):
     return t.view_as(t)
 
@@ -164,6 +174,8 @@ def same(t):
 tensor = (lambda t: Moves.apply(t, same, summed), lambda t: Moves.apply(t, summed, same))
 sequence = (lambda t: Moves.apply(t, gathered, scattered), lambda t: Moves.apply(t, scattered, gathered))
 
+# %% name="split_live"
+# %%ranks
 weights = drawn(world_size)
 _, by_tensor = kept(layer, x, *tensor)
 mine = x.detach().tensor_split(world_size)[rank].clone().requires_grad_()
@@ -252,13 +264,15 @@ print(f"{whole:,} bytes become {little:,}; a step takes {twice_s / once_s:.2f} t
 # takes a third longer, if forward is a third of it. On a CPU forward may be more than a third, and `checkpoint` itself keeps and restores the random
 # state; the last line has the price with the measured share of forward.
 
-# %% name="again_price"
+# %% name="again_operations"
 parameters = rooflines.gpt_parameters(1, hidden)
 work = (tokens, 1, hidden, tokens)
 model = rooflines.model_flop(parameters, *work)
 for way in rooflines.RECOMPUTES:
     more = rooflines.recomputed_flop(way, parameters, *work)
     print(f"{way:9} {(model + more) / model:.3f} times the operations")
+
+# %% name="again_price"
 forward, once, twice = (world[name][0] for name in ("forward_s", "once_s", "twice_s"))
 print(f"forward is {forward / once:.0%} of a step here, so {1 + forward / once:.2f} times; measured {twice / once:.2f}")
 
@@ -284,19 +298,24 @@ again.reveal(
 # A product of $n$ rows and a matrix reads the matrix once: the more rows, the more operations for each byte. Measured on your ranks:
 
 
-# %% name="roofline_live"
+# %% name="roofline_sizes"
 # %%ranks
 width = 2048
 matrix, counts = torch.randn(width, width), [1, 2, 4, 8, 16, 32, 64, 128]
 operands = [torch.randn(count, width) for count in counts]
+
+# %% name="roofline_live"
+# %%ranks
 took = bench.seconds_of(*(lambda a=a: a @ matrix for a in operands), iterations=7)
 rates = [2 * count * width**2 / s for count, s in zip(counts, took, strict=True)]
 print(f"1 row {rates[0] / 1e9:.1f} GFLOP/s, 128 rows {rates[-1] / 1e9:.1f} GFLOP/s")
 
-# %% name="roofline_plot"
+# %% name="roofline_points"
 rates, width = world["rates"][0], world["width"][0]
 across = [rooflines.matmul_intensity(count, width, width, 4) for count in world["counts"][0]]
 top, bandwidth = max(rates), rates[0] / across[0]
+
+# %% name="roofline_plot"
 figure, axes = plots.chart("operations a byte", "GFLOP/s")
 roof = [rooflines.attainable_flop_per_s(intensity, top, bandwidth) / 1e9 for intensity in across]
 axes.loglog(across, roof, label="roofline")
@@ -355,11 +374,13 @@ gather_s, few_s, many_s = bench.seconds_of(
 )
 print(f"gather {1e3 * gather_s:.2f} ms; 16 tokens {1e3 * few_s:.2f} ms, 2048 tokens {1e3 * many_s:.2f} ms")
 
-# %% name="gather_price"
+# %% name="gather_bound"
 p, side = world.ranks, world["side"][0]
 gather, small, large = world["gather_s"][0], world["few_s"][0], world["many_s"][0]
 speed, bandwidth = 2 * 2048 * side**2 / large, 4 * side**2 * (p - 1) / p / gather
 bound = (p - 1) / p * rooflines.data_parallel_tokens(speed, bandwidth, element_nbytes=4)
+
+# %% name="gather_price"
 print(f"{speed / 1e9:.1f} GFLOP/s and {bandwidth / 1e9:.2f} GB/s a rank: hidden from {bound:,.0f} tokens on")
 print(
     f"with 16 tokens the gather takes {gather / small:.1f} times as long as the product, with 2048 {gather / large:.2f} times"

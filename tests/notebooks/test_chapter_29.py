@@ -41,7 +41,7 @@ def test_memory_and_rooflines(ranks):
     for text in chapter.by_rank("recompute_live").values():
         whole, little, ratio = numbers(text)
         assert whole == counted and little == 4 * tokens * hidden and ratio > 1.05
-    assert "full      1.333 times" in chapter.text("again_price")
+    assert "full      1.333 times" in chapter.text("again_operations")
 
     roof, measured = chapter.curves("roofline_plot").values()
     assert all(0 < rate <= max(y for _, y in roof) * 1.001 for _, rate in measured)

@@ -9,6 +9,7 @@
 # | `pipeline_order` | medium | 40 | 6 |
 # | `zero_bubble_order` | hard | 45 | 6 |
 # | `run_pipeline` | hard | 45 | 8 |
+# | one answer in words | medium | 10 | 2 |
 #
 # CPU ok. The chapter *Pipelines* has the pictures; in this notebook you write the code.
 
@@ -197,6 +198,17 @@ orders = [pipeline_order(rank, world.ranks, 8) for rank in range(world.ranks)]
 results, trace = world.trace(pipeline_of_ranks, orders)
 print("the same as alone:", all(results))
 print("messages of each rank:", [sum(e.rank == r and "send" in e.op for e in trace) for r in range(world.ranks)])
+
+# %% [markdown] name="question"
+# ## 4. The last stage
+#
+# The last of four stages also computes the loss over 128,256 words, so its passes take twice as long as those of the others. What does this do to the
+# pipeline: who waits, for about what share of the time, and does 1F1B or ZB-H1 mend it? What would you change? Two or three sentences.
+
+# %% [markdown] nbgrader={"grade_id": "slow_stage", "grade": true, "solution": true, "points": 2}
+# Every micro-batch must pass the slowest stage, so for many micro-batches the step takes as long as that stage's work alone: the other three work half of the time and wait the other half, 3/8 of
+# all ranks' time. No order mends this, since orders only move waiting inside a rank's row. Give the last stage fewer layers (or split the loss over ranks), so that all stages take equally long.
+# (1 point for who waits and how much, about a half each; 1 for balance instead of another order.)
 
 # %% [markdown] name="marking"
 # ## Marking

@@ -8,6 +8,7 @@
 # |---|---|---|---|
 # | `fsdp_step` | hard | 60 | 10 |
 # | `hsdp_gradient` | medium | 30 | 6 |
+# | one answer in words | medium | 10 | 2 |
 #
 # CPU ok. The chapter *FSDP by hand* has the pictures; in this notebook you write the code.
 
@@ -147,6 +148,17 @@ def hsdp_gradient(gradient: torch.Tensor, ranks_per_node: int) -> torch.Tensor:
 
 # %% name="check_hybrid"
 check(hsdp_gradient)
+
+# %% [markdown] name="question"
+# ## 3. When is it worth it?
+#
+# Your model fits on the 64 GPUs with FSDP, and on the 8 of a node with HSDP too, with less room left. What does HSDP change for the messages, and what does it cost? And when would you
+# *not* use it? Two or three sentences.
+
+# %% [markdown] nbgrader={"grade_id": "when_hybrid", "grade": true, "solution": true, "points": 2}
+# The gathers of weights stay inside the node: 7 steps over NVLink instead of 63 through the network cards, so latency no longer grows with the number of nodes; between nodes only the chunks of the gradients are
+# all-reduced. It costs memory: each GPU keeps an eighth of weights, gradients and optimizer state instead of a 64th. Not if the model does not fit then, or if one would have to shrink the batch for it. (1 point for where which
+# messages go or for the latency, 1 for the memory and a case against it.)
 
 # %% [markdown] name="marking"
 # ## Marking

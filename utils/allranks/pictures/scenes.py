@@ -343,7 +343,7 @@ def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
 
 def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
     """The chapter on pipelines: all micro-batches forward, then all backward, which takes twice as long; the rest is idle."""
-    unit, high, left, out = 30.0, 44.0, 106.0, []
+    unit, high, left, out = 30.0, 44.0, 124.0, []
     turn = micro_batches + ranks - 1
     for rank in range(ranks):
         y = rank * (high + 8)
@@ -480,7 +480,7 @@ def kept_by_a_layer(ranks: int = 8) -> Scene:
         ("and attention again", ranks, True, "selective"),
         ("all again", ranks, False, "full"),
     )
-    left, wide, high, out = 250.0, 420.0, 44.0, []
+    left, wide, high, out = 350.0, 270.0, 44.0, []
     kept = [rooflines.layer_activation_nbytes(2048, 12288, 96, 2048, t, sp, r) for _, t, sp, r in ways]
     for row, ((name, *_), nbytes) in enumerate(zip(ways, kept, strict=True)):
         y, w = row * high, wide * nbytes / max(kept)

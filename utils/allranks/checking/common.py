@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, plain, summed
+from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, summed
 from allranks.checking.evidence import Holds
-from allranks.checking.exercise import FaultKind, Group, Mistake, ResultFault, Run
+from allranks.checking.exercise import About, FaultKind, Group, Mistake, ResultFault, Run
 
 Make = Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]  # (all ranks' inputs, rank, setup)
 
@@ -106,6 +106,38 @@ CIRCUMSTANCES = (
 MANY_RANKS = (9, 11, 13)
 RING_RANKS = (9, 11)  # where p ranks send p(p-1) messages or more: a verdict has a second
 SIZES = (19, 23, 29, 31, 37)
+
+
+def only_the_result(right: Oracle) -> Oracle:
+    """What `right` returns; the gradients may be anything."""
+    return lambda setup, args: [replace(wanted, changed={}) for wanted in right(setup, args)]
+
+
+def three_numbers_a_row(run: Run, enough: str, why: str) -> str | None:
+    """At most three all_reduces, of three values a row in all: `enough` and `why` say so in words."""
+    broken = rules.calls(run, "all_reduce", enough, most=3)
+    if broken:
+        return broken
+    rows = run.setup.size
+    for rank in range(run.ranks):
+        mine = [e for e in run.collectives if e.rank == rank]
+        if sum(e.numel for e in mine) > 3 * rows * run.setup.times:
+            most = max(mine, key=lambda e: e.numel)
+            return About(
+                f"rank {rank} reduces {most.numel} values{run.at(most.line)}, but there are {rows} rows: three values a row are {why}",
+                most,
+            )
+    return None
+
+
+def one_a_row(run: Run, call: int, rank: int) -> int:
+    """Bytes of one number a row."""
+    return run.setup.size * run.itemsize
+
+
+def of_width(width: int, *setups: Setup) -> tuple[Setup, ...]:
+    """The setups with so many columns a rank."""
+    return tuple(s.with_options(width=width) for s in setups)
 
 
 def many_ranks(weight: float = 2, setup: Setup | None = None, **choices: tuple) -> Group:

@@ -101,3 +101,14 @@ def too_few_steps(run: Run, wanted: int, what: str) -> str | None:
         return None
     times = "message" if count == 1 else "messages"
     return f"each rank sends {int(count)} {times}, but {wanted} are needed for {what}: the loop ends too early"
+
+
+def lacks_gradients(*which: int) -> Holds:
+    """Whether just these arguments, by number, have no gradient at all on some rank; all arguments are parameters."""
+
+    def holds(run: Run) -> bool:
+        found = [r for results in run.results for r in results if r is not None]
+        lacking = ({i for i, (grad, _) in enumerate(r.tensors[1::2]) if grad is None} for r in found)
+        return any(numbers == set(which) for numbers in lacking)
+
+    return holds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -13,12 +13,12 @@ from allranks.checking.cases import Args, Blocks, Expected, Oracle, Setup, View,
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.in_rank.driver import MOST_WHOLE
 from allranks.trace import Event
 
 BLOCK_S = 64.0  # of virtual time; with alpha = 1 a gather among p ranks takes p-1
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
-MOST_WHOLE = 2
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -32,7 +32,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _gradients(divide: int = 1, own: bool = False, shift: int = 0) -> Oracle:
+def _gradients(divide: int = 1, own: bool = False) -> Oracle:
     """Each rank's shards of the gradients, summed over the ranks and divided by p^`divide`."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -45,10 +45,7 @@ def _gradients(divide: int = 1, own: bool = False, shift: int = 0) -> Oracle:
         kind = args[0][0][0].base.dtype
         atol = 64 * torch.finfo(kind).eps * p if setup.values != "small" else 1e-3
         for rank in range(p):
-            shards = [
-                (parts[rank] / p**divide if own else total).chunk(p)[(rank + shift) % p].to(kind)
-                for parts, total in totals
-            ]
+            shards = [(parts[rank] / p**divide if own else total).chunk(p)[rank].to(kind) for parts, total in totals]
             made.append(Expected(shards, {}, (atol,) * len(shards)))
         return made
 
@@ -169,7 +166,7 @@ def _no_pause(run: Run) -> str | None:
     return None
 
 
-def _if_blocks_right(rule) -> object:
+def _if_blocks_right(rule: Callable[[Run], str | None]) -> Callable[[Run], str | None]:
     """The rule, for runs whose messages are one block's each; the rule on those tells of the others."""
     return lambda run: None if _each_block(run) else rule(run)
 
@@ -210,8 +207,8 @@ EXERCISE = Exercise(
     allow=GATHERS | SCATTERS,
     rules=(
         Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block),
-        Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks)),  # type: ignore[arg-type]
-        Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause)),  # type: ignore[arg-type]
+        Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks)),
+        Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause)),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),
     ),

@@ -7,13 +7,12 @@ which gather came before it and which one after: between them a rank is to keep 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.checking.common import many_ranks
+from allranks.checking.common import many_ranks, only_the_result
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
@@ -99,23 +98,6 @@ def _own_rows_of_w(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
 def _own_rows_of_both(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     y, grad_x, _ = _own_part(w, rank)
     return y, grad_x, _own_rows_of_w(w, rank)[2]
-
-
-def _lacks(*which: int) -> Callable[[Run], bool]:
-    """Whether just these arguments have no gradient at all on some rank."""
-
-    def holds(run: Run) -> bool:
-        found = [r for results in run.results for r in results if r is not None]
-        return bool(found) and any(
-            [r.tensors[2 * i + 1][0] is None for i in range(2)] == [i in which for i in range(2)] for r in found
-        )
-
-    return holds
-
-
-def _only_the_result(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right result; the gradients may be anything."""
-    return [replace(wanted, changed={}) for wanted in _oracle_from(_right)(setup, args)]
 
 
 def _nbytes(run: Run, call: int, rank: int) -> int:
@@ -240,11 +222,19 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without autograd",
-            _only_the_result,
-            _lacks(0, 1),
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(0, 1),
         ),
-        Mistake("no gradient arrived at x: the gather cut it off", _only_the_result, _lacks(0)),
-        Mistake("no gradient arrived at w: backward returned none for it", _only_the_result, _lacks(1)),
+        Mistake(
+            "no gradient arrived at x: the gather cut it off",
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(0),
+        ),
+        Mistake(
+            "no gradient arrived at w: backward returned none for it",
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(1),
+        ),
     ),
     unit="row a rank",
     collective="all_gather",

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import provenance, rules
+from allranks.checking import evidence, provenance, rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.checking.common import many_ranks
+from allranks.checking.common import many_ranks, only_the_result
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
@@ -132,20 +132,6 @@ def _cut_out(summed: bool) -> Gradients:
 def _own_gradient(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Every rank normalised all tokens, and its parameters have the gradient of its own part."""
     return w.of_x(w.total, rank), *w.of_parameters(w.upstream[rank])
-
-
-def _without_gradients(*which: int) -> Callable[[Run], bool]:
-    def holds(run: Run) -> bool:
-        found = [r for results in run.results for r in results if r is not None]
-        return bool(found) and any(
-            [r.tensors[2 * i + 1][0] is None for i in range(3)] == [i in which for i in range(3)] for r in found
-        )
-
-    return holds
-
-
-def _only_the_result(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(wanted.returns, {}, wanted.atol) for wanted in _oracle_from(_right)(setup, args)]
 
 
 def _pair(run: Run) -> str | None:
@@ -283,13 +269,13 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the result has no way back to the arguments, so no gradient arrived: the gather cut it off",
-            _only_the_result,
-            _without_gradients(0, 1, 2),
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(0, 1, 2),
         ),
         Mistake(
             "no gradient arrived at weight and bias: the function in front of them returned none",
-            _only_the_result,
-            _without_gradients(1, 2),
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(1, 2),
         ),
     ),
     unit="token a rank",

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.checking.common import many_ranks
+from allranks.checking.common import many_ranks, only_the_result
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
@@ -123,23 +123,6 @@ def _exchanged(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _lacks(*which: int) -> Callable[[Run], bool]:
-    """Whether just these arguments have no gradient at all on some rank."""
-
-    def holds(run: Run) -> bool:
-        found = [r for results in run.results for r in results if r is not None]
-        return bool(found) and any(
-            [r.tensors[2 * i + 1][0] is None for i in range(3)] == [i in which for i in range(3)] for r in found
-        )
-
-    return holds
-
-
-def _only_the_result(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right result; the gradients may be anything."""
-    return [Expected(wanted.returns, {}, wanted.atol) for wanted in _oracle_from(_right)(setup, args)]
-
-
 def _one_each_way(run: Run) -> str | None:
     broken = rules.calls(
         run, "all_reduce", "two are enough, one of the result and one of the gradient of x", least=2, most=2
@@ -226,13 +209,13 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without autograd",
-            _only_the_result,
-            _lacks(0, 1, 2),
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(0, 1, 2),
         ),
         Mistake(
             "no gradient arrived at x: the function before the pair returned no gradient, or was cut off",
-            _only_the_result,
-            _lacks(0),
+            only_the_result(_oracle_from(_right)),
+            evidence.lacks_gradients(0),
         ),
     ),
     unit="row",

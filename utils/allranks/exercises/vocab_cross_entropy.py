@@ -11,9 +11,9 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import LOGIT_GROUPS, many_ranks
+from allranks.checking.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 Made = Callable[[torch.Tensor, torch.Tensor, int, int], tuple[torch.Tensor, torch.Tensor]]
 
@@ -176,28 +176,9 @@ def _own_maximum(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: in
 
 def _three_small(run: Run) -> str | None:
     enough = "three are enough, a maximum and two sums forward, and none backward"
-    broken = rules.calls(run, "all_reduce", enough, most=3)
-    if broken:
-        return broken
-    rows = run.setup.size
-    for rank in range(run.ranks):
-        mine = [e for e in run.collectives if e.rank == rank]
-        if sum(e.numel for e in mine) > 3 * rows * run.setup.times:
-            most = max(mine, key=lambda e: e.numel)
-            return About(
-                f"rank {rank} reduces {most.numel} values{run.at(most.line)}, but there are {rows} rows: three values a row are "
-                "enough in all, and the gradient of its own columns needs nothing of the others",
-                most,
-            )
-    return None
-
-
-def _one_a_row(run: Run, call: int, rank: int) -> int:
-    return run.setup.size * run.itemsize
-
-
-def _w(width: int, *setups: Setup) -> tuple[Setup, ...]:
-    return tuple(s.with_options(width=width) for s in setups)
+    return three_numbers_a_row(
+        run, enough, "enough in all, and the gradient of its own columns needs nothing of the others"
+    )
 
 
 EXERCISE = Exercise(
@@ -207,7 +188,7 @@ EXERCISE = Exercise(
         Group("right loss and gradient", 4, (Setup(2, 2), Setup(3, 3), Setup(4, 4))),
         Group("any rank count", 1, (Setup(1, 2), Setup(5, 3), Setup(8, 3))),
         many_ranks(2, Setup(9, 3), width=(2, 3, 4)),
-        Group("any width", 1, (*_w(1, Setup(2, 3), Setup(4, 3)), *_w(7, Setup(3, 2)))),
+        Group("any width", 1, (*of_width(1, Setup(2, 3), Setup(4, 3)), *of_width(7, Setup(3, 2)))),
         Group(
             "any shape", 1, (Setup(3, 1), Setup(3, 7), Setup(3, 4, layout="transposed"), Setup(3, 4, layout="strided"))
         ),
@@ -219,7 +200,7 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("at most three values a row, in three all_reduces", 6, _three_small),
-        rules.carried(_one_a_row, _one_a_row),
+        rules.carried(one_a_row, one_a_row),
     ),
     mistakes=(
         Mistake(

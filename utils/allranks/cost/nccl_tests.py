@@ -72,7 +72,8 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     Raises CostError, also for a file that can't be read.
 
     >>> import pathlib, tempfile
-    >>> file = pathlib.Path(tempfile.mkdtemp(), "all_gather.txt")
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name, "all_gather.txt")
     >>> _ = file.write_text("#  size count type redop root time\\n  8 2 float sum -1 10.0\\n")
     >>> cost.read_measured_file(file, ranks=4)[0].collective
     'all_gather'

@@ -55,7 +55,8 @@ def load_topology(path: Path | str) -> Topology:
     """The machine of a topology file. Raises TopologyError, which says what is wrong in it.
 
     >>> import json, pathlib, tempfile
-    >>> file = pathlib.Path(tempfile.mkdtemp(), "mine.json")
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name, "mine.json")
     >>> _ = file.write_text(json.dumps({"allranks_topology": 1, "name": "mine", "like": "dgx-h100", "nics_per_node": 4}))
     >>> topology.load_topology(file).nics_per_node
     4

@@ -39,6 +39,7 @@ for line in sys.stdin:
             held.append(s)
         except OSError:
             pass
+    print(line, end="", flush=True)
 """
 
 
@@ -54,41 +55,54 @@ def listening() -> set[int]:
     }
 
 
+class Intruder:
+    """A process of the user nobody that runs INTRUDER on every port that this test opens from now on."""
+
+    def __init__(self) -> None:
+        nobody = pwd.getpwnam("nobody")
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", "-c", INTRUDER],
+            user=nobody.pw_uid,
+            group=nobody.pw_gid,
+            extra_groups=[],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+        )
+        self.met, self.visited, self._over = listening(), set(), threading.Event()
+        assert self.process.stdout.readline() == "ready\n"
+        self._threads = [threading.Thread(target=work) for work in (self._tell, self._hear)]
+        for thread in self._threads:
+            thread.start()
+
+    def _tell(self) -> None:
+        while not self._over.is_set():
+            for port in listening() - self.met:
+                self.met.add(port)
+                with suppress(OSError):  # it has been killed
+                    self.process.stdin.write(f"{port}\n")
+                    self.process.stdin.flush()
+
+    def _hear(self) -> None:
+        for line in self.process.stdout:
+            self.visited.add(int(line))
+
+    def end(self) -> None:
+        self._over.set()
+        self.process.kill()
+        for thread in self._threads:
+            thread.join()
+        self.process.wait()
+
+
 @contextmanager
 def intruder():
-    """A process of the user nobody that runs INTRUDER on every port that this test opens from now on."""
-    nobody = pwd.getpwnam("nobody")
-    process = subprocess.Popen(
-        ["/usr/bin/python3", "-c", INTRUDER],
-        user=nobody.pw_uid,
-        group=nobody.pw_gid,
-        extra_groups=[],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd="/",
-    )
-    met, over = listening(), threading.Event()
-
-    def tell():
-        while not over.is_set():
-            for port in listening() - met:
-                met.add(port)
-                with suppress(OSError):  # it has been killed
-                    process.stdin.write(f"{port}\n")
-                    process.stdin.flush()
-
-    teller = threading.Thread(target=tell)
+    one = Intruder()
     try:
-        assert process.stdout.readline() == "ready\n"
-        teller.start()
-        yield process
+        yield one
     finally:
-        over.set()
-        if teller.ident:
-            teller.join()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        one.end()
 
 
 def test_the_accounts_at_both_ends_are_known():
@@ -117,23 +131,35 @@ def test_the_accounts_at_both_ends_are_known():
 
 
 def test_ranks_whose_place_was_taken_are_started_anew(monkeypatch):
-    start, starts = Engines._start, []
+    join, begun = Engines._join, []
 
-    def counted(self, progress):
-        if starts:
-            other.kill()
-        starts.append(time.monotonic())
-        return start(self, progress)
+    def late(self, deadline):
+        """The last rank stands still until the intruder has been at the ports of the others."""
+        begun.append(self)
+        if len(begun) > 1:
+            other.end()
+            return join(self, deadline)
+        before, pid = listening(), self._processes()[-1]
+        os.kill(pid, signal.SIGSTOP)
 
-    monkeypatch.setattr(Engines, "_start", counted)
-    for _ in range(10):  # on a busy machine the intruder may come too late
-        starts.clear()
-        with intruder() as other, World(ranks=3) as world:
-            assert world.run(dist.get_world_size) == [3, 3, 3]
-            if len(starts) == 2:
-                assert "The account nobody" in world._ready and "started anew" in world._ready
-                return
-    pytest.fail("the intruder never came in time")
+        def go_on():
+            until = time.monotonic() + 60
+            while len(other.visited - before) < 2 and time.monotonic() < until:
+                time.sleep(0.01)
+            os.kill(pid, signal.SIGCONT)
+
+        waiting = threading.Thread(target=go_on)
+        waiting.start()
+        try:
+            return join(self, deadline)
+        finally:
+            waiting.join()
+
+    monkeypatch.setattr(Engines, "_join", late)
+    with intruder() as other, World(ranks=3) as world:
+        assert world.run(dist.get_world_size) == [3, 3, 3]
+        assert len(begun) == 2
+        assert "The account nobody" in world._ready and "started anew" in world._ready
 
 
 def test_who_takes_places_for_ever_is_named(monkeypatch):

@@ -103,6 +103,7 @@ class NcclWork(WireWork):
         with _unseen():
             super().wait(timeout)
         self.group.nccl.flight.land(self.operation)
+        self.operation.finish = None  # it leads back to this handle: a circle would keep the tensors
         return True
 
     def _finish(self) -> None:

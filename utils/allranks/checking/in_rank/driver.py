@@ -5,6 +5,7 @@ A rank may hand back anything; the trusted process checks and compares it.
 
 from __future__ import annotations
 
+import gc
 import numbers
 import os
 from collections.abc import Callable
@@ -140,10 +141,13 @@ def _blocks(order: list[int], sizes: list[int]) -> Callable:
             raise ValueError(f"compute({block}, ...) was called, but block {wanted} is next, {way}")
         if whole.numel() != sizes[wanted]:
             raise ValueError(f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}")
-        used[:] = [memory for memory in used if not memory.expired()]
         mine = StorageWeakRef(whole.untyped_storage())
         if mine not in used:
             used.append(mine)
+        used[:] = [memory for memory in used if not memory.expired()]
+        if len(used) > MOST_WHOLE:
+            gc.collect()  # a circle of references lives for as long as the collector pleases
+            used[:] = [memory for memory in used if not memory.expired()]
         if len(used) > MOST_WHOLE:
             raise ValueError(
                 f"{len(used)} whole blocks are still in memory when block {wanted} computes, but {MOST_WHOLE} are enough: let go of "

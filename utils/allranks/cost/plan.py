@@ -273,9 +273,9 @@ def links_of_group(machine: Topology, ranks: int, stride: int, size: int, to_all
     """The links of a group of `size` ranks whose numbers are `stride` apart, as equal links for `workload`.
 
     They have the bandwidth of the slowest link between the ranks of the group. Groups that use the same bridge or the same
-    network cards share them. A group with several ranks in a node uses the cards of all these ranks; `to_all` says that it
-    runs an all_to_all. Then each rank gets an equal share of the cards, and the price counts all bytes as sent to other
-    nodes. Raises WorkloadError where several nodes are needed and the machine has no network.
+    network cards share them. A group with several ranks in a node uses the cards of all these ranks. `to_all` says that it
+    runs an all_to_all: then each rank has an equal share of what is shared, only the bytes that leave a node take its cards,
+    and all links work at once. Raises WorkloadError where several nodes are needed and the machine has no network.
 
     >>> links_of_group(preset("dgx-h100"), ranks=16, stride=8, size=2).bytes_per_s
     50000000000.0
@@ -283,20 +283,32 @@ def links_of_group(machine: Topology, ranks: int, stride: int, size: int, to_all
     node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
     if machine.nic is None and ranks > node:
         raise WorkloadError(f"{machine.name} is one node of {node} ranks, not {ranks}")
-    rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
+    # each level: the ranks that one unit has, the bytes a second of all its links together, and alpha
+    levels = []
     if machine.host is not None and island < node and not _stays_within(stride, size, island, ranks):
-        rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
-        alphas.append(machine.host.alpha_s)
+        levels.append((island, machine.host.bytes_per_s, machine.host.alpha_s))
     if machine.nic is not None and not _stays_within(stride, size, node, ranks):
         cards = machine.nics_per_node * machine.nic.bytes_per_s
-        rates.append(cards / (node if to_all else min(stride, node)))
-        alphas.append(machine.nic.alpha_s)
+        levels.append((node, cards, machine.nic.alpha_s))
         leaf_nodes = machine.nodes_per_leaf or 0
-        leaf = node * leaf_nodes
-        if leaf and not _stays_within(stride, size, leaf, ranks):
-            uplinks = cards * leaf_nodes / machine.oversubscription
-            rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
-    return Cluster(size, min(rates), max(alphas))
+        if leaf_nodes and not _stays_within(stride, size, node * leaf_nodes, ranks):
+            levels.append((node * leaf_nodes, cards * leaf_nodes / machine.oversubscription, 0.0))
+    alpha = max((machine.inside.alpha_s, *(alpha for _, _, alpha in levels)))
+    if to_all and size > 1:
+        return Cluster(size, _exchange_rate(machine, stride, size, levels), alpha)
+    shares = (rate / min(stride, unit) for unit, rate, _ in levels)
+    return Cluster(size, min((machine.inside.bytes_per_s, *shares)), alpha)
+
+
+def _exchange_rate(machine: Topology, stride: int, size: int, levels: list[tuple[int, float, float]]) -> float:
+    """The rate at which a rank of an all_to_all sends its (size-1)/size of the bytes, if all kinds of links work at once."""
+    near = [min(size, max(1, unit // stride)) for unit, _, _ in levels]  # the group's ranks in one unit
+    busiest = ((near[0] if levels else size) - 1) / machine.inside.bytes_per_s
+    for at, (unit, rate, _) in enumerate(levels):
+        # bytes to other nodes do not take the links between a node's islands
+        reached = near[at + 1] if unit < machine.ranks_per_node and at + 1 < len(levels) else size
+        busiest = max(busiest, (reached - near[at]) * unit / rate)
+    return (size - 1) / busiest
 
 
 def plan(model: str | Model, machine: str | Topology, **split: Any) -> Plan:

@@ -168,7 +168,7 @@ class Topology:
         node, place = divmod(rank, self.ranks_per_node)
         return self._working_link("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
 
-    def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
+    def links(self, src: int, dst: int) -> tuple[tuple[Hashable, ...], ...]:
         """The shared links on the way, each as (kind and direction, node or leaf, index). The ranks' own ports are left out."""
         if src == dst or self._through_switch(src, dst):
             return ()
@@ -248,7 +248,7 @@ class Topology:
             raise TopologyError(f"{self.name} is one node of {self.ranks_per_node} ranks, with no network to others")
         return self.nic
 
-    def _leaf_links(self, a: int, out: int, b: int, into: int) -> tuple[Hashable, ...]:
+    def _leaf_links(self, a: int, out: int, b: int, into: int) -> tuple[tuple[Hashable, ...], ...]:
         """The uplink and the downlink, if the two cards are on different leaf switches."""
         if self.nodes_per_leaf is None:
             return ()

@@ -82,23 +82,42 @@ const staysWithin = (stride, size, unit, ranks) => ranks <= unit || unit % (stri
 export function groupOf(machine, ranks, stride, size, toAll = false) {
   const node = machine.ranks_per_node;
   const island = machine.ranks_per_island;
-  const rates = [machine.inside.bytes_per_s];
-  const alphas = [machine.inside.alpha_s];
+  /** @type {[number, number, number][]} ranks of a unit, bytes a second of its links together, alpha */
+  const levels = [];
   if (machine.host && island < node && !staysWithin(stride, size, island, ranks)) {
-    rates.push(machine.host.bytes_per_s / (toAll ? island : Math.min(stride, island)));
-    alphas.push(machine.host.alpha_s);
+    levels.push([island, machine.host.bytes_per_s, machine.host.alpha_s]);
   }
   if (machine.nic && !staysWithin(stride, size, node, ranks)) {
     const cards = machine.nics_per_node * machine.nic.bytes_per_s;
-    rates.push(cards / (toAll ? node : Math.min(stride, node)));
-    alphas.push(machine.nic.alpha_s);
+    levels.push([node, cards, machine.nic.alpha_s]);
     const leaf = node * machine.nodes_per_leaf;
     if (leaf && !staysWithin(stride, size, leaf, ranks)) {
-      const uplinks = (cards * machine.nodes_per_leaf) / machine.oversubscription;
-      rates.push(uplinks / (toAll ? leaf : Math.min(stride, leaf)));
+      levels.push([leaf, (cards * machine.nodes_per_leaf) / machine.oversubscription, 0]);
     }
   }
-  return { size, alpha: Math.max(...alphas), rate: Math.min(...rates) };
+  const alpha = Math.max(machine.inside.alpha_s, ...levels.map(([, , each]) => each));
+  if (toAll && size > 1) return { size, alpha, rate: exchangeRate(machine, stride, size, levels) };
+  const shares = levels.map(([unit, rate]) => rate / Math.min(stride, unit));
+  return { size, alpha, rate: Math.min(machine.inside.bytes_per_s, ...shares) };
+}
+
+/**
+ * The rate at which a rank of an all-to-all sends its (size-1)/size of the bytes, if all kinds of links work at once.
+ *
+ * @param {Machine} machine
+ * @param {number} stride
+ * @param {number} size
+ * @param {[number, number, number][]} levels
+ */
+function exchangeRate(machine, stride, size, levels) {
+  const near = levels.map(([unit]) => Math.min(size, Math.max(1, Math.floor(unit / stride))));
+  let busiest = ((near[0] ?? size) - 1) / machine.inside.bytes_per_s;
+  levels.forEach(([unit, rate], at) => {
+    // bytes to other nodes do not take the links between a node's islands
+    const reached = unit < machine.ranks_per_node ? (near[at + 1] ?? size) : size;
+    busiest = Math.max(busiest, ((reached - (near[at] ?? 1)) * unit) / rate);
+  });
+  return (size - 1) / busiest;
 }
 
 /**

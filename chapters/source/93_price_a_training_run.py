@@ -199,7 +199,7 @@ guess.reveal(
 # link of a group, and divides the network cards among the groups that need them. The next cell prices the same split, TP 8, on the four machines.
 
 # %% name="guess_machine"
-machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
+machines = ["dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"]
 guess = predict(
     "Tensor parallel over 8 ranks: on which machine is it most expensive?",
     choices=machines,

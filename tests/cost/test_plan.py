@@ -97,7 +97,7 @@ def test_stage_1_takes_as_long_as_ddp_and_deepspeed_s_way_half_as_long_again():
         ("cloud-ethernet", 2, 4, False, 15.75, 5),  # two groups pass each bridge
         ("cloud-ethernet", 1, 16, False, 12.5, 50),
         ("cloud-ethernet", 8, 4, False, 12.5 / 8, 50),  # eight groups, one card
-        ("nvl72", 8, 9, False, 722, 2),
+        ("gb200-nvl72", 8, 9, False, 722, 2),
     ],
 )
 def test_a_group_gets_the_slowest_link_on_its_way_and_its_share_of_it(
@@ -115,7 +115,7 @@ def test_a_world_that_fits_one_node_never_pays_for_the_network():
     assert Plan(own, H100, dp=2, tp=3, batch=2).group(3, 2).bytes_per_s == 371e9
 
 
-@pytest.mark.parametrize("machine", ["dgx-a100", "dgx-h100", "nvl72"])
+@pytest.mark.parametrize("machine", ["dgx-a100", "dgx-h100", "gb200-nvl72"])
 def test_inside_a_node_the_simulator_agrees(machine):
     """Where one switch joins all, the plan's equal links are the simulator's."""
     price = plan("7B", machine, dp=8, bucket_nbytes=None).prices["data"]

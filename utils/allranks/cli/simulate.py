@@ -60,11 +60,12 @@ if TYPE_CHECKING:
 @click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
 @click.option("--no-nvls", is_flag=True, help="NVLink's switches do not add; with --algorithm nccl.")
+@click.option("--sharp", is_flag=True, help="InfiniBand's switches add (NCCL_COLLNET_ENABLE=1); with --algorithm nccl.")
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, as_list, as_json,
+    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, as_list, as_json,
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
@@ -96,12 +97,13 @@ def command(
                 "single message, so that nothing can be slowed down or traced."
             )
         priced = _nccl.priced(
-            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls
+            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls, sharp
         )
         click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
         return
-    if floor is not None or no_nvls:
-        raise CommandError(f"{'--no-nvls' if no_nvls else '--floor'} goes with --algorithm nccl.")
+    if floor is not None or no_nvls or sharp:
+        wrong = "--no-nvls" if no_nvls else "--sharp" if sharp else "--floor"
+        raise CommandError(f"{wrong} goes with --algorithm nccl.")
     described = (
         bandwidth,
         alpha,

@@ -6,7 +6,7 @@ field or named in the docstring of the function that makes it. Imports without t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from allranks.cost import rooflines, workload
 from allranks.cost.plan import Plan
@@ -26,12 +26,28 @@ class Gpu:
     source: str
 
 
+_A100 = Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet")
+_H100 = Gpu("H100", 80e9, 989e12, "NVIDIA H100 datasheet, SXM")
 # The GPU of each machine of `topology.PRESETS`.
 GPUS: dict[str, Gpu] = {
-    "dgx-a100": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet"),
-    "dgx-h100": Gpu("H100", 80e9, 989e12, "NVIDIA H100 datasheet, SXM"),
-    "nvl72": Gpu("B200", 186e9, 2500e12, "NVIDIA GB200 NVL72 datasheet: 13.4 TB and 180 PFLOP/s dense for 72 GPUs"),
-    "cloud-ethernet": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet, PCIe"),
+    "dgx-a100": _A100,
+    "dgx-h100": _H100,
+    "dgx-h200": Gpu("H200", 141e9, 989e12, "NVIDIA H200 datasheet, SXM"),
+    "dgx-b200": Gpu(
+        "B200",
+        180e9,
+        2250e12,
+        "NVIDIA DGX B200 datasheet: 1,440 GB and 144 PFLOP/s of sparse FP4 for 8; bfloat16 is an eighth of that",
+    ),
+    "gb200-nvl72": Gpu(
+        "B200", 186e9, 2500e12, "NVIDIA GB200 NVL72 datasheet: 13.4 TB and 180 PFLOP/s dense for 72 GPUs"
+    ),
+    "gh200-4": Gpu("GH200", 96e9, 989e12, "NVIDIA GH200 datasheet, HBM3"),
+    "p4d": Gpu("A100", 40e9, 312e12, "aws.amazon.com/ec2/instance-types/p4"),
+    "p5": _H100,
+    "pcie-8": Gpu("RTX 3090", 24e9, 71e12, "NVIDIA GA102 whitepaper: bfloat16, dense, sums in float32"),
+    "cloud-ethernet": replace(_A100, source="NVIDIA A100 80GB datasheet, PCIe"),
+    "ethernet-2x100g": replace(_A100, source="NVIDIA A100 80GB datasheet, PCIe"),
 }
 # of the peak, what the kernels of a layer reach without any communication (assumed)
 KERNELS = 0.62

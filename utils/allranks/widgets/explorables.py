@@ -25,6 +25,7 @@ __all__ = ["Explorable", "Memory", "crossover", "memory", "overlap", "placement"
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 _MOST_SEGMENTS = 64
+_MEMORY_MACHINES = ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet")
 
 
 class Explorable(anywidget.AnyWidget):
@@ -142,7 +143,7 @@ def memory(model: str = "LLaMA 65B", machine: str = "dgx-h100", ranks: int = 64,
         raise WorkloadError(f"there is no value {unknown[0]!r}; there are {', '.join(values)}")
     values |= split
     _plan(values)
-    data = {"models": _models(), "machines": _machines(), "assumed": assumptions()}
+    data = {"models": _models(), "machines": _machines(machine), "assumed": assumptions()}
     return Memory("memory", data, values)
 
 
@@ -212,8 +213,10 @@ def _models() -> dict[str, dict[str, float]]:
     return {name: {field: getattr(model, field) for field in names} for name, model in MODELS.items()}
 
 
-def _machines() -> dict[str, dict[str, Any]]:
-    return {name: machine_figures(PRESETS[name]) | _gpu(name) for name in PRESETS}
+def _machines(also: str = "dgx-h100") -> dict[str, dict[str, Any]]:
+    if also not in PRESETS:
+        raise WorkloadError(f"there is no preset {also!r} to explore; there are {', '.join(PRESETS)}")
+    return {name: machine_figures(PRESETS[name]) | _gpu(name) for name in dict.fromkeys((*_MEMORY_MACHINES, also))}
 
 
 def assumptions() -> dict[str, float]:

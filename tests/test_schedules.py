@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from allranks import schedules
+from allranks import cost, schedules
 from allranks.schedules import ALGORITHMS, Move, Schedule, ScheduleError, algorithms, describe, find
 from allranks.schedules.symmetric import symmetric_schedule
 from allranks.schedules.trees import two_trees
@@ -106,6 +106,7 @@ def test_rules_in_short_are_the_moves_of_the_schedule(name):
         "hierarchical",
         "torus",
         "dissemination",
+        "pat",
     )
     assert bool(found) == name.startswith(regular_ones)
 
@@ -249,3 +250,31 @@ def test_the_order_of_partners_decides_what_crosses_the_nodes_borders(name, two_
     for per_node, wanted in ((8, two_nodes), (4, four_nodes)):
         crossing = sum(len(m.chunks) for m in schedule.moves if m.src // per_node != m.dst // per_node)
         assert crossing / schedule.chunks == wanted
+
+
+def test_pat_is_what_nccl_s_own_class_says():
+    """Peers and chunks for 4 and 8 ranks, and hops where 8 chunks are on their way at once (NCCL 2.30.7, collectives.h)."""
+    sent = [(m.step, m.dst, m.chunks) for m in schedules.pat_all_gather(8).moves if m.src == 0]
+    assert sent == [(0, 4, (0,)), (1, 6, (0, 4)), (2, 7, (0, 2, 4, 6))]
+    back = [(m.step, m.dst, m.chunks) for m in schedules.pat_reduce_scatter(8).moves if m.src == 0]
+    assert back == [(0, 1, (1, 3, 5, 7)), (1, 2, (2, 6)), (2, 4, (4,))]
+    hops = {p: schedules.pat_all_gather(p, in_flight=8).steps for p in (16, 32, 64, 256)}
+    assert hops == {16: 4, 32: 6, 64: 10, 256: 34}
+    assert cost.terms("all_gather", "pat", 1024, 1, in_flight=8).messages == 130
+    assert cost.terms("all_gather", "pat", 1024, 1, in_flight=64).messages == 21
+
+
+@pytest.mark.parametrize("name", ["pat_all_gather", "pat_reduce_scatter"])
+def test_pat_with_few_chunks_in_flight(name):
+    for p in (1, 2, 3, 5, 6, 7, 8, 12, 17):
+        for in_flight in (1, 2, 3):
+            schedule = ALGORITHMS[name](p, in_flight=in_flight)
+            schedule.verify()
+            price = cost.price(schedule.collective, "pat", p, 60 * p, 7, 2, 1, in_flight=in_flight)
+            assert schedule.price(60 * p, 7, 2, 1) == price
+            assert max((len(move.chunks) for move in schedule.moves), default=0) <= in_flight
+        assert ALGORITHMS[name](p, in_flight=1).steps == p - 1
+    with pytest.raises(ScheduleError, match="in_flight is 0"):
+        ALGORITHMS[name](8, in_flight=0)
+    with pytest.raises(cost.CostError, match="in_flight is -1"):
+        cost.terms("all_gather", "pat", 8, 1, in_flight=-1)

@@ -3,6 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from allranks.cost import MACHINES
+from allranks.cost.nccl_tables import NVLINK_GB_PER_S
+from allranks.cost.step import GPUS
 from allranks.topology import PRESETS, Link, Topology, TopologyError, preset, round_robin, uniform
 
 H100 = preset("dgx-h100")
@@ -10,21 +13,33 @@ ETHERNET = preset("cloud-ethernet")
 
 
 def test_presets_by_their_sources():
-    gb_per_s = {name: (t.inside.bytes_per_s / 1e9, t.nic.bytes_per_s / 1e9) for name, t in PRESETS.items()}
-    assert gb_per_s == {
-        "dgx-a100": (240, 25), "dgx-h100": (371, 50), "nvl72": (722, 50), "cloud-ethernet": (31.5, 12.5),
+    shape = {name: (t.ranks_per_node, t.inside.bytes_per_s / 1e9, *_cards(t)) for name, t in PRESETS.items()}
+    assert shape == {
+        "dgx-a100": (8, 240, 8, 25), "dgx-h100": (8, 371, 8, 50), "dgx-h200": (8, 371, 8, 50), "dgx-b200": (8, 722, 8, 50),
+        "gb200-nvl72": (72, 722, 72, 50), "gh200-4": (4, 371, 4, 25), "p4d": (8, 240, 4, 12.5), "p5": (8, 371, 8, 50),
+        "pcie-8": (8, 24, 1, None), "cloud-ethernet": (8, 31.5, 1, 12.5), "ethernet-2x100g": (8, 31.5, 2, 12.5),
     }  # fmt: skip
-    shape = {name: (t.ranks_per_node, t.nics_per_node) for name, t in PRESETS.items()}
-    assert shape == {"dgx-a100": (8, 8), "dgx-h100": (8, 8), "nvl72": (72, 72), "cloud-ethernet": (8, 1)}
-    assert all(t.source and t.inside.source and t.nic.source for t in PRESETS.values())
+    links = [link for t in PRESETS.values() for link in (t.inside, t.host, t.nic) if link is not None]
+    assert all(t.source for t in PRESETS.values()) and all(link.source for link in links)
     assert preset("DGX-H100") is H100
 
 
+def _cards(machine):
+    return machine.nics_per_node, None if machine.nic is None else machine.nic.bytes_per_s / 1e9
+
+
+def test_every_preset_has_a_gpu_and_those_of_nccl_s_tables_have_their_links():
+    assert set(GPUS) == set(PRESETS) and all(gpu.source and gpu.nbytes < 200e9 for gpu in GPUS.values())
+    for name in PRESETS.keys() & MACHINES.keys():
+        assert PRESETS[name].ranks_per_node == MACHINES[name].gpus_per_node
+        gpu = MACHINES[name].gpu.replace("GB200", "B200").replace("GH200", "H100")
+        if gpu in NVLINK_GB_PER_S:
+            assert PRESETS[name].inside.bytes_per_s == 1e9 * NVLINK_GB_PER_S[gpu]
+
+
 def test_an_unknown_preset_lists_the_known_ones():
-    with pytest.raises(
-        TopologyError, match="no topology 'dgx-h200'; there are dgx-a100, dgx-h100, nvl72, cloud-ethernet"
-    ):
-        preset("dgx-h200")
+    with pytest.raises(TopologyError, match=f"no topology 'dgx-h300'; there are {', '.join(PRESETS)}, and files"):
+        preset("dgx-h300")
 
 
 def test_inside_a_node_nothing_is_shared():

@@ -1,4 +1,4 @@
-"""Holds NCCL's prices against published measurements: writes docs/validation.md, its figure, and the bands that prices quote.
+"""Holds prices against published measurements: writes docs/validation.md, its figures, and the bands that prices quote.
 
     python tools/validation.py [--check]
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
+import validation_steps as steps
 from allranks.cost import bus_factor
 from allranks.cost.nccl_price import SMALL_NBYTES, NcclPrice, kind_of, nccl_price
 
@@ -123,7 +124,7 @@ def _order(kind: str) -> tuple[bool, int]:
     return kind.startswith("several"), ["up", "between", "from"].index(kind.split(", ")[1].split()[0])
 
 
-def page(found: list[Point], left_out: dict[str, int]) -> str:
+def page(found: list[Point], left_out: dict[str, int], of_steps: list[str]) -> str:
     """docs/validation.md."""
     overhead = fitted(found)
     none = ratios(found, lambda point: point.price.seconds)
@@ -171,7 +172,8 @@ def page(found: list[Point], left_out: dict[str, int]) -> str:
         "|---|---|---|---|",
         *machines,
         "",
-        "## What was left out",
+        *of_steps,
+        "## Which collectives were left out",
         "",
         *(f"- {count} rows: {why}." for why, count in sorted(left_out.items())),
         "",
@@ -235,8 +237,15 @@ def main() -> int:
     options.add_argument("--check", action="store_true")
     check = options.parse_args().check
     found, left_out = points()
+    trained, steps_left_out = steps.rows()
     changed = []
-    for path, text in ((BANDS, bands(found)), (PAGE, page(found, left_out)), (FIGURE, figure(found))):
+    for path, text in (
+        (BANDS, bands(found)),
+        (PAGE, page(found, left_out, steps.section(trained, steps_left_out))),
+        (FIGURE, figure(found)),
+        (steps.BAND, steps.band(trained)),
+        (steps.FIGURE, steps.figure(trained)),
+    ):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             changed.append(path.relative_to(ROOT).as_posix())
             if not check:

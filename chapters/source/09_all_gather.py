@@ -14,7 +14,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, bench, check, predict, predictions, schedules
+from allranks import Player, World, bench, check, cost, predict, predictions, schedules
 
 world = World()
 world
@@ -262,6 +262,22 @@ guess.reveal(
 # It takes $\lceil\lg p\rceil$ steps; fewer are
 # impossible, because the number of pieces on a rank can at most double in each step. Bruck reaches both bounds at once, so by the formulas no
 # algorithm is better. (It needs a local copy at the end, to put the pieces in rank order.)
+#
+# But look at the last step: the most pieces go to the farthest rank, perhaps through the switches of the whole cluster. NCCL's **PAT** (since 2.23,
+# with one GPU per node) turns the order round: the farthest rank comes first and gets one piece, the neighbour comes last and gets the most.
+
+# %% name="watch_pat"
+Player(schedules.pat_all_gather(ranks=8), schedules.bruck_all_gather(ranks=8))
+
+# %% name="pat_linear"
+for ranks in (8, 64, 256, 1024):
+    small, large = (int(cost.terms("all_gather", "pat", ranks, 1, in_flight=w).messages) for w in (None, 8))
+    print(f"{ranks:5} ranks: {small} steps with small pieces, {large} with large ones; a ring takes {ranks - 1}")
+
+# %% [markdown] name="pat_explained"
+# Small pieces share one message. A piece of 512 KiB or more fills a slot of NCCL's buffer, so each is a message of its own, and eight are on their
+# way at once: a step with $c$ pieces takes $\lceil c/8\rceil$ rounds. In all that is about $p/8$: with large pieces PAT is **linear** in $p$
+# again, with an eighth of the ring's steps.
 
 # %% [markdown] name="price"
 # ## 5. What it costs

@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from allranks import Executor, Player, World, bench, cost, doctor, execute, predict, predictions
 from allranks import run_schedule, schedules, simulate
-from allranks.topology import PRESETS, preset, round_robin
+from allranks.topology import preset, round_robin
 
 world = World()
 world
@@ -30,12 +30,13 @@ world
 # ## 1. The link out of a node
 #
 # The main point of this chapter: **a collective is as slow as its busiest link, so ask how many bytes leave a node, and how many GPUs share the link
-# out of it.** The package describes four machines, with bytes a second *in one direction*: an H100's NVLink is sold as 900 GB/s, both directions
-# together; that is 450 in one, and NCCL's own tables use 371. A "400 Gb/s" card is 50 GB/s.
+# out of it.** Here are four of the machines that the package describes (`topology.PRESETS`), with bytes a second *in one direction*: an H100's NVLink
+# is sold as 900 GB/s, both directions together; that is 450 in one, and NCCL's own tables use 371. A "400 Gb/s" card is 50 GB/s.
 
 # %% name="presets"
 print(f"{'':16}{'ranks a node':>14}{'inside GB/s':>13}{'card GB/s':>11}{'cards':>7}{'inside : share of cards':>26}")
-for name, machine in PRESETS.items():
+for name in ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"):
+    machine = preset(name)
     inside, card = machine.inside.bytes_per_s / 1e9, machine.nic.bytes_per_s / 1e9
     ratio = inside / (card * machine.nics_per_node / machine.ranks_per_node)
     print(f"{name:16}{machine.ranks_per_node:14}{inside:13.1f}{card:11.1f}{machine.nics_per_node:7}{ratio:24.1f}:1")

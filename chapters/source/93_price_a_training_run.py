@@ -199,7 +199,7 @@ guess.reveal(
 # link of a group, and divides the network cards among the groups that need them. The next cell prices the same split, TP 8, on the four machines.
 
 # %% name="guess_machine"
-machines = ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"]
+machines = ["dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"]
 guess = predict(
     "Tensor parallel over 8 ranks: on which machine is it most expensive?",
     choices=machines,
@@ -269,7 +269,7 @@ guess.reveal(
 # ## 6. What the price leaves out
 #
 # - **Overlap.** The seconds of `plan` are without any overlap. `training_step` hides what data parallelism sends as well as possible, and nothing else.
-# - **Kernels.** That they reach 62 % of the peak, and that CUDA and NCCL take 4 GB, is assumed; measure your own.
+# - **Kernels.** A product takes its time by its size, attention by a flash kernel. [How true that is](../docs/validation.md): most published steps lie within 25 %. That CUDA and NCCL take 4 GB is assumed.
 # - **Activations** with attention recomputed, 34 bytes for each token and element of `hidden` ([Memory and rooflines](29_memory_and_rooflines.ipynb)). `training_step(..., recompute="full")` keeps 2 bytes of the 34, and computes a third more.
 # - **Skew.** All experts get equally many tokens, links are equally fast, and the network has no other users.
 #

@@ -23,7 +23,7 @@ def test_the_json_is_one_object_with_the_promised_fields():
     assert found["lower_bound_seconds"] == pytest.approx(2e-6 + 1.5e-3)
 
 
-@pytest.mark.parametrize("preset", ["dgx-a100", "dgx-h100", "nvl72", "cloud-ethernet"])
+@pytest.mark.parametrize("preset", ["dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"])
 def test_presets(preset):
     found = json.loads(run("--topology", preset, "--ranks", "16", "--algorithm", "hierarchical", "--json").stdout)
     assert found["topology"] == preset
@@ -77,13 +77,13 @@ def test_the_list_names_algorithms_and_presets():
         (("--bytes", "0.5"), "'0.5' is not a whole number of bytes."),
         (
             ("--topology", "dgx"),
-            "There is no topology 'dgx'; there are dgx-a100, dgx-h100, nvl72, cloud-ethernet, and files that end with .json.",
+            "There is no topology 'dgx'; there are dgx-a100, dgx-h100, dgx-h200, dgx-b200, gb200-nvl72, gh200-4, p4d, p5, pcie-8, cloud-ethernet, ethernet-2x100g, and files that end with .json.",
         ),
         (("--algorithm", "bogus"), "There is no algorithm 'bogus' for all_reduce; there are ring, flat,"),
         (("--collective", "allreduce"), "There is no collective 'allreduce'; there are broadcast,"),
         (("--bandwidth", "0"), "The bandwidth of the link is 0.0 bytes/s; it must be above 0"),
         (("--bandwidth", "1e9", "--alpha", "-1"), "Alpha of the link is -1.0 s;"),
-        (("--bandwidth", "1e9", "--topology", "nvl72"), "Give --topology or --bandwidth, not both."),
+        (("--bandwidth", "1e9", "--topology", "gb200-nvl72"), "Give --topology or --bandwidth, not both."),
         (("--alpha", "1e-6"), "--alpha goes with --bandwidth;"),
         (("--straggler", "3"), "--straggler '3' can't be read; write RANK=FACTOR"),
         (("--straggler", "30=2"), "The straggler is rank 30; it must be one of the ranks 0 to 7."),
@@ -179,3 +179,32 @@ def test_nodes_of_a_preset():
 def test_what_does_not_go_together_is_one_sentence(arguments, said):
     ran = run(*arguments)
     assert ran.exit_code == 2 and said in ran.output and "Traceback" not in ran.output
+
+
+def test_switches_that_add_can_be_turned_on_and_off():
+    def algorithm(*extra):
+        ran = run("--algorithm", "nccl", "--nodes", "8", "--bytes", "1GiB", "--json", *extra)
+        return json.loads(ran.stdout)["algorithm"]
+
+    assert [algorithm(), algorithm("--no-nvls"), algorithm("--sharp")] == ["nvls_tree", "ring", "nvls"]
+    ran = run("--sharp")
+    assert ran.exit_code == 2 and "--sharp goes with --algorithm nccl." in ran.stderr
+
+
+def test_every_card_at_once_is_the_default_on_several_nodes():
+    for call, way in (("all_to_all", "pairwise channels"), ("broadcast", "ring channels")):
+        found = json.loads(run("--collective", call, "--nodes", "2", "--bytes", "1GiB", "--json").stdout)
+        assert found["algorithm"] == way and found["method"] == "closed form"
+    assert json.loads(run("--collective", "all_to_all", "--json").stdout)["algorithm"] == "pairwise"
+    for way in ("ring", "tree-channels", "hierarchical-channels"):
+        assert json.loads(run("--nodes", "2", "--algorithm", way, "--json").stdout)["seconds"] > 0
+    listed = run("--list").stdout
+    assert "pairwise-channels (all_to_all)" in listed and "ethernet-2x100g" in listed
+
+
+def test_pat_s_chunks_in_flight():
+    steps = [json.loads(run("--collective", "all_gather", "--algorithm", "pat", "--ranks", "256", *extra, "--json").stdout)["steps"]
+             for extra in ((), ("--in-flight", "8"))]  # fmt: skip
+    assert steps == [8, 34]
+    ran = run("--collective", "all_gather", "--algorithm", "pat", "--in-flight", "0")
+    assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1) and "in_flight is 0" in ran.stderr.lower()

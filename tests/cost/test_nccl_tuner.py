@@ -144,3 +144,26 @@ def test_without_nvls_the_tuner_takes_a_ring_or_a_tree():
         assert {option.algorithm for option in options} == {"ring", "tree"}
     off = cost.nccl_price("all_reduce", 2**30, "dgx-h100", nvls=False)
     assert off.option.algorithm == "ring" and off.seconds > cost.nccl_price("all_reduce", 2**30, "dgx-h100").seconds
+
+
+def test_with_sharp_the_switches_of_the_network_add():
+    """By the formulas of tuning.cc: NVLS up the cards' bandwidth, and CollNet's two, at half of the bus bandwidth."""
+    found = {o.algorithm: o for o in cost.nccl_options("all_reduce", 2**30, "dgx-h100", nodes=8, sharp=True)}
+    assert set(found) == {"ring", "tree", "nvls", "nvls_tree", "collnet_direct", "collnet_chain"}
+    assert found["nvls"].gb_per_s == pytest.approx(8 * 48 * 64 / 126) and found["nvls"].latency_us == 25 + 18
+    assert found["collnet_chain"].gb_per_s == pytest.approx(8 * 48 / 2)
+    assert found["collnet_chain"].latency_us == pytest.approx(2 * 7 * 2.8 + 30)
+    assert found["collnet_direct"].gb_per_s == pytest.approx(
+        8 * 48 / 2 * 0.85
+    )  # as many channels as ranks: a factor of 1
+    assert found["collnet_direct"].latency_us == pytest.approx(2 * (3.7 + 0.4 * 7) + 31)
+    gathered = {o.algorithm: o for o in cost.nccl_options("all_gather", 2**30, "dgx-h100", nodes=8, sharp=True)}
+    assert gathered["collnet_direct"].gb_per_s == pytest.approx(8 * 0.9 * 48)
+    quick, usual = (cost.nccl_price("all_reduce", 2**30, "dgx-h100", nodes=8, sharp=on) for on in (True, False))
+    assert quick.option.algorithm == "nvls" and quick.seconds < usual.seconds
+
+
+def test_sharp_needs_a_network_and_is_off_by_default():
+    assert cost.nccl_options("all_reduce", 2**20, sharp=True) == cost.nccl_options("all_reduce", 2**20)
+    usual = {o.algorithm for o in cost.nccl_options("all_reduce", 2**20, "dgx-h100", nodes=2)}
+    assert not usual & {"nvls", "collnet_direct", "collnet_chain"}

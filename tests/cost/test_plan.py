@@ -86,14 +86,18 @@ def test_stage_1_takes_as_long_as_ddp_and_deepspeed_s_way_half_as_long_again():
         ("dgx-h100", 2, 16, False, 200, 5),  # two groups share them
         ("dgx-h100", 8, 4, False, 50, 5),  # a card each
         ("dgx-h100", 32, 4, False, 50, 5),
-        ("dgx-h100", 1, 16, True, 50, 5),  # each rank of an all_to_all sends through its card
+        ("dgx-h100", 1, 16, True, 50 * 15 / 8, 5),  # of 15 parts 8 take a rank's card; the others stay inside meanwhile
+        ("dgx-h100", 8, 4, True, 50, 5),  # nobody of the group is in the node
+        ("dgx-h100", 1, 8, True, 371, 2),
+        ("cloud-ethernet", 1, 8, True, 31.5 / 4 * 7 / 4, 5),  # 4 of 7 parts cross the bridge that 4 ranks share
+        ("cloud-ethernet", 1, 16, True, 12.5 / 8 * 15 / 8, 50),
         ("dgx-h100", 3, 2, False, 400 / 3, 5),  # 6 ranks do not fill nodes of 8: some group crosses
         ("cloud-ethernet", 1, 4, False, 31.5, 4),  # below one bridge
         ("cloud-ethernet", 1, 8, False, 31.5, 5),
         ("cloud-ethernet", 2, 4, False, 15.75, 5),  # two groups pass each bridge
         ("cloud-ethernet", 1, 16, False, 12.5, 50),
         ("cloud-ethernet", 8, 4, False, 12.5 / 8, 50),  # eight groups, one card
-        ("nvl72", 8, 9, False, 722, 2),
+        ("gb200-nvl72", 8, 9, False, 722, 2),
     ],
 )
 def test_a_group_gets_the_slowest_link_on_its_way_and_its_share_of_it(
@@ -111,7 +115,7 @@ def test_a_world_that_fits_one_node_never_pays_for_the_network():
     assert Plan(own, H100, dp=2, tp=3, batch=2).group(3, 2).bytes_per_s == 371e9
 
 
-@pytest.mark.parametrize("machine", ["dgx-a100", "dgx-h100", "nvl72"])
+@pytest.mark.parametrize("machine", ["dgx-a100", "dgx-h100", "gb200-nvl72"])
 def test_inside_a_node_the_simulator_agrees(machine):
     """Where one switch joins all, the plan's equal links are the simulator's."""
     price = plan("7B", machine, dp=8, bucket_nbytes=None).prices["data"]

@@ -19,7 +19,6 @@ from allranks.cost import workload
 from allranks.cost.plan import MODELS, plan
 from allranks.cost.step import training_step
 from allranks.cost.workload import Cluster, WorkloadError
-from allranks.topology import PRESETS
 from allranks.widgets import explorables
 
 HERE = Path(__file__).resolve().parent
@@ -57,7 +56,7 @@ def questions() -> list[dict[str, Any]]:
 def splits() -> list[dict[str, Any]]:
     """Every 37th of all splits over the models and machines, possible or not."""
     machines, models = explorables._machines(), explorables._models()
-    ways = itertools.product(MODELS, PRESETS, (8, 64, 1024), range(4), (1, 4, 8), (1, 2, 8), (1, 2), (1, 8), (1, 2))
+    ways = itertools.product(MODELS, machines, (8, 64, 1024), range(4), (1, 4, 8), (1, 2, 8), (1, 2), (1, 8), (1, 2))
     found = []
     for model, machine, ranks, stage, tp, pp, cp, ep, microbatch in list(ways)[::37]:
         split = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "zero_stage": stage, "batch": 2048, "microbatch": microbatch}

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from allranks.cost.nccl_machines import NcclMachine
     from allranks.cost.nccl_price import NcclPrice
 
-_ALSO = {"nvl72": "gb200-nvl72"}  # the topology's name, and the machine's in NCCL's tables
-
 
 def priced(
     collective: str,
@@ -21,16 +19,17 @@ def priced(
     ranks: int | None,
     floor_us: float | None,
     nvls: bool = True,
+    sharp: bool = False,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
     from allranks.cost.nccl_machines import machine
     from allranks.cost.nccl_price import nccl_price
 
-    where = machine(_ALSO.get(topology or "", topology or "dgx-h100"))
+    where = machine(topology or "dgx-h100")
     nodes = _nodes(nodes, ranks, where.gpus_per_node)
     ranks = nodes * where.gpus_per_node if ranks is None else ranks
     collective = collective.lower().replace("-", "_")
-    price = nccl_price(collective, nbytes, where, nodes=nodes, ranks=ranks, floor_us=floor_us, nvls=nvls)
+    price = nccl_price(collective, nbytes, where, nodes=nodes, ranks=ranks, floor_us=floor_us, nvls=nvls, sharp=sharp)
     return {
         "collective": collective,
         "topology": where.name,
@@ -39,7 +38,7 @@ def priced(
         "bytes": nbytes,
         **_choice(price),
         **_ring(collective, ranks, nbytes, price),
-        "lower_bound_seconds": _bound_s(collective, ranks, nodes, nbytes, where, nvls),
+        "lower_bound_seconds": _bound_s(collective, ranks, nodes, nbytes, where, nvls, sharp),
         "seconds": price.seconds,
         "low_seconds": price.low_s,
         "high_seconds": price.high_s,
@@ -83,7 +82,9 @@ def _ring(collective: str, ranks: int, nbytes: int, price: NcclPrice) -> dict[st
     return {"steps": int(found.messages), "bytes_per_rank": float(found.nbytes)}
 
 
-def _bound_s(collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMachine, nvls: bool) -> float:
+def _bound_s(
+    collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMachine, nvls: bool, sharp: bool
+) -> float:
     """What must move, over all links at once; where switches add, an all_reduce sends each byte once."""
     from allranks.cost import bus_factor
 
@@ -93,7 +94,8 @@ def _bound_s(collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMa
     factor = 1.0 if switch and collective == "all_reduce" else float(bus_factor(collective, ranks))
     bound = nbytes * factor / (1e9 * max(inside.channels * inside.inside, here.ring.channels * here.ring.inside))
     if nodes > 1:
-        between = float(bus_factor(collective, nodes)) * nbytes / (1e9 * here.ring.channels * here.ring.between)
+        out = 1.0 if sharp and collective == "all_reduce" else float(bus_factor(collective, nodes))
+        between = out * nbytes / (1e9 * here.ring.channels * here.ring.between)
         bound = max(bound, between)
     return bound
 

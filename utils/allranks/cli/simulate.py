@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--algorithm",
     help="ring, recursive-doubling, ...; --list shows all. nccl: what NCCL would choose. Default: the textbook's, "
-    "on several nodes a ring over every card at once (ring-channels).",
+    "on several nodes over every card at once (ring-channels, for all_to_all pairwise-channels).",
 )
 @click.option("--ranks", type=int, help="In all. Default: 8, or what fills --nodes.")
 @click.option("--nodes", type=click.IntRange(min=1), help="How many nodes of the preset.")
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--ranks-per-node", type=int, help="Of hierarchical algorithms. Default: the machine's.")
 @click.option("--columns", type=int, help="Of the torus.")
+@click.option("--in-flight", type=int, help="Chunks that PAT sends at once. Default: all of a step.")
 @click.option(
     "--straggler", multiple=True, metavar="RANK=FACTOR", help="This rank's messages take FACTOR times as long."
 )
@@ -59,11 +60,12 @@ if TYPE_CHECKING:
 @click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
 @click.option("--no-nvls", is_flag=True, help="NVLink's switches do not add; with --algorithm nccl.")
+@click.option("--sharp", is_flag=True, help="InfiniBand's switches add (NCCL_COLLNET_ENABLE=1); with --algorithm nccl.")
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, as_list, as_json,
+    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, as_list, as_json,
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
@@ -82,6 +84,7 @@ def command(
             segments,
             ranks_per_node,
             columns,
+            in_flight,
             nodes_per_leaf,
             oversubscription,
             method,
@@ -94,12 +97,13 @@ def command(
                 "single message, so that nothing can be slowed down or traced."
             )
         priced = _nccl.priced(
-            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls
+            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls, sharp
         )
         click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
         return
-    if floor is not None or no_nvls:
-        raise CommandError(f"{'--no-nvls' if no_nvls else '--floor'} goes with --algorithm nccl.")
+    if floor is not None or no_nvls or sharp:
+        wrong = "--no-nvls" if no_nvls else "--sharp" if sharp else "--floor"
+        raise CommandError(f"{wrong} goes with --algorithm nccl.")
     described = (
         bandwidth,
         alpha,
@@ -107,6 +111,7 @@ def command(
         segments,
         ranks_per_node,
         columns,
+        in_flight,
         nodes_per_leaf,
         oversubscription,
         method,
@@ -127,7 +132,13 @@ def command(
                 f"--oversubscription and --rails are about leaf switches, and {machine.name} has none; give --nodes-per-leaf too."
             )
         machine = _disturbed(machine, straggler, background, fail)
-        options = {"root": root, "segments": segments, "ranks_per_node": ranks_per_node, "columns": columns}
+        options = {
+            "root": root,
+            "segments": segments,
+            "ranks_per_node": ranks_per_node,
+            "columns": columns,
+            "in_flight": in_flight,
+        }
         options = {key: value for key, value in options.items() if value is not None}
         wanted = algorithm or _default(collective, ranks, machine, method or trace or chrome or options)
         if trace or chrome:
@@ -143,13 +154,13 @@ def command(
 
 
 def _default(collective: str, ranks: int, machine: Topology, by_message: object) -> str:
-    """The textbook's algorithm; on several nodes, where no single message is asked for, its ring over every card."""
+    """The textbook's algorithm; on several nodes, where no single message is asked for, over every card."""
     from allranks.cost import TEXTBOOK
     from allranks.simulator import channels
 
     name = collective.lower().replace("-", "_")
-    every_card = name in channels.ROUNDS and machine.nodes(ranks) > 1 and not by_message
-    return channels.NAME if every_card else TEXTBOOK.get(name, "ring")
+    every_card = name in channels.USUAL and machine.nodes(ranks) > 1 and not by_message
+    return channels.USUAL[name] if every_card else TEXTBOOK.get(name, "ring")
 
 
 def _asks_for_measured(algorithm: str | None, name: str | None, collective: str, *described: object) -> bool:
@@ -229,7 +240,10 @@ def _report(found: Simulation) -> str:
     ]
     if found.busbw_gb_per_s is not None:
         words.append(f"  bandwidth    algbw {found.algbw_gb_per_s:.2f} GB/s, busbw {found.busbw_gb_per_s:.2f} GB/s")
-    ways = {"symmetry": "one of several equal parts of the machine", "one step": "one step: all are alike"}
+    ways = {
+        "symmetry": "one of several equal parts of the machine",
+        "closed form": "in closed form, every card at once",
+    }
     how = ways.get(found.method, "message by message")
     return "\n".join([*words, f"  simulated    {how}"])
 
@@ -269,10 +283,13 @@ def _catalogue() -> dict[str, list[dict[str, Any]]]:
 
 def _in_words(catalogue: dict[str, list[dict[str, Any]]]) -> str:
     """The catalogue for a terminal."""
+    from allranks.simulator.channels import ALGORITHMS
+
     lines = [f"{a['collective']:<15}{a['algorithm']:<20}{a['formula']}" for a in catalogue["algorithms"]]
     for t in catalogue["topologies"]:
         links = ", ".join(f"{x['link']} {x['bytes_per_s'] / 1e9:g} GB/s" for x in t["links"])
         lines.append(f"{t['topology']:<15}{t['ranks_per_node']} ranks a node: {links}")
     names = ", ".join(m["topology"] for m in catalogue["nccl_machines"])
-    every_card = "with --algorithm ring-channels (all_reduce, all_gather, reduce_scatter): a ring over every card of a node at once"
+    over = [f"{name.replace(' ', '-')} ({', '.join(calls)})" for name, calls in ALGORITHMS.items()]
+    every_card = f"over every card of a node at once, with --algorithm {'; '.join(over)}"
     return "\n".join([*lines, every_card, f"with --algorithm nccl: {names}"])

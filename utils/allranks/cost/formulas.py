@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from allranks.cost.terms import CostError, Terms, check_size
 from allranks.schedules import Number, ScheduleError, ceil_lg, describe
+from allranks.schedules.exchange import pat_steps
 from allranks.schedules.grouped import group_size
 
 MPICH = "pmodels/mpich, cost comments in src/mpi/coll, after Thakur, Rabenseifner & Gropp 2005"
@@ -21,6 +22,7 @@ CHAN = "Chan, Heimlich, Purkayastha & van de Geijn 2007"
 PATARASUK = "Patarasuk & Yuan 2009"
 SANDERS = "Sanders, Speck & Träff 2009"
 MIKAMI = "Mikami et al. 2018"
+NCCL_PAT = "NCCL 2.30.7, src/include/collectives.h, lines 440 to 1009"
 DERIVED = "derived in docs/cost_model.md"
 
 
@@ -149,6 +151,16 @@ def _hierarchical_all_to_all(p: int, n: Number, ranks_per_node: int) -> Terms:
     return Terms(Fraction(g - 1 + m - 1), _share(g, n) + _share(m, n))
 
 
+def _pat(p: int, n: Number, in_flight: int | None, reduces: bool) -> Terms:
+    share = _share(p, n)
+    return Terms(Fraction(len(pat_steps(p, in_flight))), share, share if reduces else Fraction(0))
+
+
+def _hierarchical_half(p: int, n: Number, ranks_per_node: int, reduces: bool) -> Terms:
+    g, m = ranks_per_node, p // ranks_per_node
+    return Terms(Fraction(g - 1 + m - 1), _share(p, n), _share(p, n) if reduces else Fraction(0))
+
+
 _ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
     ("broadcast", "flat", "(p-1)(α + nβ)", DERIVED, "the root is the bottleneck", lambda p, n: _messages(p - 1, n)),
     ("broadcast", "binomial", "⌈lg p⌉(α + nβ)", MPICH, "any p", lambda p, n: _messages(ceil_lg(p), n)),
@@ -184,6 +196,15 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
         lambda p, n: Terms(Fraction(ceil_lg(p)), _share(p, n)),
     ),
     (
+        "all_gather", "pat", "⌈lg p⌉α + n(p-1)/p·β", NCCL_PAT,
+        "any p; with at most w chunks in flight Σ⌈c/w⌉ steps, over the c = 1, 2, 4, .. chunks of a step: about p/w more",
+        lambda p, n, in_flight: _pat(p, n, in_flight, False),
+    ),
+    (
+        "all_gather", "hierarchical", "[(g-1) + (m-1)]α + n(p-1)/p·β", DERIVED, "m nodes of g ranks",
+        lambda p, n, ranks_per_node: _hierarchical_half(p, n, ranks_per_node, False),
+    ),
+    (
         "reduce_scatter", "ring", "(p-1)α + n(p-1)/p·(β+γ)", PATARASUK, "any p",
         lambda p, n: Terms(Fraction(p - 1), _share(p, n), _share(p, n)),
     ),
@@ -194,6 +215,14 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[..., Terms]], ...] = (
     (
         "reduce_scatter", "recursive halving", "lg p·α + n(p-1)/p·(β+γ)", MPICH,
         "p = 2^k; else ⌊lg p⌋+2 steps, and ranks that act for two move more", _halving,
+    ),
+    (
+        "reduce_scatter", "pat", "⌈lg p⌉α + n(p-1)/p·(β+γ)", NCCL_PAT, "as its all_gather",
+        lambda p, n, in_flight: _pat(p, n, in_flight, True),
+    ),
+    (
+        "reduce_scatter", "hierarchical", "[(g-1) + (m-1)]α + n(p-1)/p·(β+γ)", DERIVED, "m nodes of g ranks",
+        lambda p, n, ranks_per_node: _hierarchical_half(p, n, ranks_per_node, True),
     ),
     (
         "all_reduce", "flat", "2(p-1)(α + nβ) + (p-1)nγ", DERIVED, "the root receives and sends p-1 whole vectors",
@@ -269,7 +298,7 @@ def formula(collective: str, algorithm: str) -> Formula:
 def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options: int | None) -> Terms:
     """The price as counts of alpha, beta and gamma.
 
-    `options` and their defaults are those of the schedule: `segments`, `ranks_per_node`, `columns`. Raises CostError.
+    `options` and their defaults are those of the schedule: `segments`, `ranks_per_node`, `columns`, `in_flight`. Raises CostError.
 
     >>> cost.terms("all_reduce", "tree", ranks=5, nbytes=1000)
     Terms(messages=Fraction(6, 1), nbytes=Fraction(6000, 1), reduced_nbytes=Fraction(3000, 1))
@@ -287,7 +316,10 @@ def terms(collective: str, algorithm: str, ranks: int, nbytes: Number, **options
                 chosen[name] = group_size(ranks, chosen[name], name, groups)
             except ScheduleError as error:
                 raise CostError(str(error)) from None
-    return found.terms(ranks, Fraction(nbytes), **chosen)
+    try:
+        return found.terms(ranks, Fraction(nbytes), **chosen)
+    except ScheduleError as error:
+        raise CostError(str(error)) from None
 
 
 def price(

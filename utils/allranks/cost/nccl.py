@@ -1,7 +1,8 @@
 """What NCCL 2.30.7's tuner would choose, and the microseconds that it expects (src/graph/tuning.cc, `ncclTopoTuneModel`).
 
-The model ends where NCCL goes another way: symmetric memory windows, copy engines and registered buffers, SHARP, and
-groups of sends and receives (all_to_all, scatter, gather), which the tuner does not see.
+With `sharp` the network's switches add too (CollNet, and NVLS on several nodes). The search for such a graph was not run: it is
+taken to have as many channels as the rings. The model ends where NCCL goes another way: symmetric memory windows, copy engines
+and registered buffers, and groups of sends and receives (all_to_all, scatter, gather), which the tuner does not see.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from allranks.cost import nccl_tables as tables
 from allranks.cost.nccl_machines import Graph, Graphs, NcclMachine, machine
 from allranks.cost.terms import CostError, check_size
 
-NCCL_ALGORITHMS = ("tree", "ring", "nvls", "nvls_tree", "pat")
+NCCL_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 NCCL_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _OF = {
-    "all_reduce": ("tree", "ring", "nvls", "nvls_tree"),
-    "all_gather": ("ring", "nvls", "pat"),
-    "reduce_scatter": ("ring", "nvls", "pat"),
+    "all_reduce": ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree"),
+    "all_gather": ("ring", "collnet_direct", "nvls", "pat"),
+    "reduce_scatter": ("ring", "collnet_direct", "nvls", "pat"),
     "broadcast": ("ring",),
     "reduce": ("ring",),
 }
-_SIMPLE_ONLY = ("nvls", "nvls_tree", "pat")
+_COLLNET = ("collnet_direct", "collnet_chain")
+_SIMPLE_ONLY = (*_COLLNET, "nvls", "nvls_tree", "pat")
 
 
 @dataclass(frozen=True, order=True)
@@ -50,11 +52,13 @@ def nccl_options(
     nodes: int = 1,
     ranks: int | None = None,
     nvls: bool = True,
+    sharp: bool = False,
 ) -> list[NcclOption]:
     """All that the tuner may choose from, best first. `ranks` is in all (default: every GPU of `nodes` nodes).
 
     `nbytes` is the *full* vector, as nccl-tests counts it. Without `nvls`, NVLink's switches do not add, as with
-    NCCL_NVLS_ENABLE=0. Raises CostError for another collective, for ranks that do not
+    NCCL_NVLS_ENABLE=0. With `sharp`, InfiniBand's switches add: NCCL_COLLNET_ENABLE=1, which is 0 by default, and the plugin for
+    SHARP. Raises CostError for another collective, for ranks that do not
     divide evenly, or where NCCL's search on that machine is not known.
 
     >>> [(o.algorithm, o.protocol) for o in cost.nccl_options("all_gather", 2**30)][:2]
@@ -69,7 +73,7 @@ def nccl_options(
         raise CostError(
             f"{ranks} ranks do not fill {nodes} node{'s' if nodes > 1 else ''} of up to {where.gpus_per_node} GPUs evenly"
         )
-    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes)
+    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp)
     found = [
         job.option(algorithm, protocol, nbytes)
         for algorithm in _OF[collective]
@@ -87,6 +91,7 @@ def nccl_choice(
     nodes: int = 1,
     ranks: int | None = None,
     nvls: bool = True,
+    sharp: bool = False,
 ) -> NcclOption:
     """The option that the tuner takes: the one with the least time. Arguments and errors as `nccl_options`.
 
@@ -94,7 +99,7 @@ def nccl_choice(
     >>> small.algorithm, small.protocol, round(small.us, 1)
     ('ring', 'LL', 15.0)
     """
-    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks, nvls=nvls)
+    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp)
     if not options:
         raise CostError("one rank alone has nothing to communicate")
     return options[0]
@@ -107,6 +112,7 @@ class _Job:
     collective: str
     ranks: int
     nodes: int
+    sharp: bool = False
 
     @property
     def per_node(self) -> int:
@@ -133,14 +139,21 @@ class _Job:
             return False
         if algorithm == "pat":
             return self.nodes == self.ranks
+        if algorithm in _COLLNET:  # the direct one needs NVLink's switches in a node of several GPUs
+            switch = self.machine.link == "NVLink" or self.per_node == 1
+            return self.sharp and self.nodes > 1 and (switch or algorithm == "collnet_chain")
         if algorithm in ("nvls", "nvls_tree"):
             few = self.collective == "all_reduce" or self.per_node <= tables.NVLS_MOST_RANKS
             there = self.graphs.nvls is not None and self.graphs.nvls.channels >= 2
-            return there and few and (self.nodes == 1) == (algorithm == "nvls")
+            return (
+                there and few and ((self.sharp and algorithm == "nvls") or (self.nodes == 1) == (algorithm == "nvls"))
+            )
         return True
 
     def gb_per_s(self, algorithm: str, protocol: str) -> float:
         """The algorithm bandwidth."""
+        if algorithm in _COLLNET:
+            return self.collnet_gb_per_s(algorithm)
         if algorithm in ("nvls", "nvls_tree"):
             bus = self.nvls_gb_per_s(algorithm)
         else:
@@ -178,6 +191,18 @@ class _Job:
         most = self.most(tables.NVLS_TREE_MOST) if algorithm == "nvls_tree" else math.inf
         return graph.channels * min(inside, between, most)
 
+    def collnet_gb_per_s(self, algorithm: str) -> float:
+        """The algorithm bandwidth where the network's switches add."""
+        graph = self.graphs.ring
+        inside, between = graph.inside, graph.between
+        if self.collective != "all_reduce":
+            return self.per_node * min(inside, tables.COLLNET_NET_SHARE * between)
+        bus = graph.channels * (inside if self.nodes <= 2 else between)
+        if algorithm == "collnet_direct":
+            bus /= (self.per_node / graph.channels + 1) / 2
+            bus *= tables.COLLNET_HOPPER_SHARE if self.machine.generation in ("Hopper", "Blackwell") else 1
+        return bus / 2
+
     def latency_us(self, algorithm: str, protocol: str) -> float:
         at = tables.PROTOCOLS.index(protocol)
         base, inside = tables.BASE_US[algorithm][at], tables.HOP_US[self.machine.link][algorithm][at]
@@ -189,8 +214,14 @@ class _Job:
             return base + self.ring_us(inside, between, protocol)
         if algorithm == "tree":
             return base + 2 * ((self.per_node - 1) * inside + levels * between)
+        if algorithm == "collnet_direct":
+            return (
+                base + 2 * (min(1, self.per_node - 1) * inside + tables.COLLNET_RANK_US * (self.per_node - 1)) + between
+            )
+        if algorithm == "collnet_chain":
+            return base + 2 * (self.per_node - 1) * inside + between
         if algorithm == "nvls":
-            return inside
+            return inside + (between if self.nodes > 1 else 0.0)
         if algorithm == "nvls_tree":
             return base + inside + 2 * levels * between
         return base + levels * between / tables.PAT_LATENCY_PART + self.ranks * tables.PAT_LINEAR_US

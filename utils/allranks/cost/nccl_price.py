@@ -58,6 +58,7 @@ def nccl_price(
     ranks: int | None = None,
     floor_us: float | None = None,
     nvls: bool = True,
+    sharp: bool = False,
 ) -> NcclPrice:
     """What NCCL takes on a machine. Arguments and errors as `nccl_options`; all_to_all too, with `nbytes` that one rank sends.
 
@@ -73,7 +74,7 @@ def nccl_price(
     if collective == "all_to_all":
         us, hops = _exchange_us(where, nodes, ranks, nbytes), (nodes > 1) * (ranks - ranks // max(nodes, 1))
     else:
-        option = nccl_choice(collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls)
+        option = nccl_choice(collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp)
         us, hops = option.us, _hops(option.algorithm, collective, nodes)
     network = hops * where.small_hop_us
     if collective != "all_to_all":  # its messages leave side by side
@@ -103,6 +104,8 @@ def _hops(algorithm: str, collective: str, nodes: int) -> int:
     levels = int(math.log2(nodes))
     if algorithm in ("tree", "nvls_tree"):
         return 2 * levels
+    if algorithm in ("nvls", "collnet_direct", "collnet_chain"):
+        return 1  # to the switches that add, and back
     return levels if algorithm == "pat" else (nodes - 1) * (2 if collective == "all_reduce" else 1)
 
 

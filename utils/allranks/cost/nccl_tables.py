@@ -18,16 +18,21 @@ BASE_US = {
     "nvls": (0.0, 0.0, 0.0),
     "nvls_tree": (0.0, 0.0, 0.0),
     "pat": (8.0, 8.0, 8.0),
+    "collnet_direct": (0.0, 0.0, 0.0),
+    "collnet_chain": (0.0, 0.0, 0.0),
 }
 
 # microseconds of one step over each kind of link: src/graph/tuning.cc, the lines after the base latencies
 HOP_US = {
     "NVLink": {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4), "nvls": (0.0, 0.0, 25.0),
-               "nvls_tree": (0.0, 0.0, 25.0), "pat": (0.0, 0.0, 4.0)},
+               "nvls_tree": (0.0, 0.0, 25.0), "pat": (0.0, 0.0, 4.0),
+               "collnet_direct": (0.0, 0.0, 3.7), "collnet_chain": (0.0, 0.0, 2.8)},
     "PCIe": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7), "nvls": (0.0, 0.0, 0.0),
-             "nvls_tree": (0.0, 0.0, 0.0), "pat": (0.0, 0.0, 4.0)},
+             "nvls_tree": (0.0, 0.0, 0.0), "pat": (0.0, 0.0, 4.0),
+             "collnet_direct": (0.0, 0.0, 3.7), "collnet_chain": (0.0, 0.0, 2.8)},
     "network": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0), "nvls": (0.0, 0.0, 18.0),
-                "nvls_tree": (0.0, 0.0, 20.9), "pat": (0.0, 0.0, 14.0)},
+                "nvls_tree": (0.0, 0.0, 20.9), "pat": (0.0, 0.0, 14.0),
+                "collnet_direct": (0.0, 0.0, 31.0), "collnet_chain": (0.0, 0.0, 30.0)},
 }  # fmt: skip
 
 # most GB/s, by generation, on one node, on two, and on three or more: src/graph/tuning.cc, lines 177 to 211.
@@ -77,6 +82,9 @@ TREE_SHARE = 0.92
 TREE_LL_PART = 3.8
 TREE_LL128_SHARE = (7 / 9, 120 / 128)  # on one node, on several
 TREE_PATTERN_SHARE = 0.85  # where a node's tree has two ends at the network: line 353
+COLLNET_RANK_US = 0.4  # of each rank of a node, to serialize its parts
+COLLNET_NET_SHARE = 0.9  # of a card's bandwidth, in all_gather and reduce_scatter
+COLLNET_HOPPER_SHARE = 0.85
 PAT_SHARE = 0.75
 PAT_LATENCY_PART = 3.5
 PAT_LINEAR_US = 2.8  # a rank: line 433

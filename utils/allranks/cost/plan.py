@@ -33,6 +33,8 @@ OPTIMIZER_NBYTES = 12
 class Model:
     """A transformer. `parameters` counts all parameters, `expert_parameters` those of them that belong to experts.
 
+    `heads` are those of attention (0: not known), `vocabulary` the words that the last layer tells apart (0: it is not counted apart).
+
     >>> MODELS["LLaMA 65B"].layers
     80
     """
@@ -46,17 +48,19 @@ class Model:
     top_k: int = 0
     expert_parameters: float = 0.0
     source: str = ""
+    heads: int = 0
+    vocabulary: int = 0
 
 
 # The models by name, each with the source of its figures.
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
-        Model("7B", 7e9, 32, 4096, 2048, source="7 billion, with the shape of LLaMA's smallest: arXiv:2302.13971, table 2"),
-        Model("LLaMA 65B", 65.2e9, 80, 8192, 2048, source="arXiv:2302.13971, table 2"),
-        Model("GPT-3 175B", 175e9, 96, 12288, 2048, source="arXiv:2005.14165, table 2.1"),
+        Model("7B", 7e9, 32, 4096, 2048, source="7 billion, with the shape of LLaMA's smallest: arXiv:2302.13971, table 2", heads=32, vocabulary=32000),
+        Model("LLaMA 65B", 65.2e9, 80, 8192, 2048, source="arXiv:2302.13971, table 2", heads=64, vocabulary=32000),
+        Model("GPT-3 175B", 175e9, 96, 12288, 2048, source="arXiv:2005.14165, table 2.1", heads=96, vocabulary=50257),
         # three matrices of hidden x 14336 an expert, 8 experts a layer
-        Model("Mixtral 8x7B", 46.7e9, 32, 4096, 4096, 8, 2, 32 * 8 * 3 * 4096 * 14336, "arXiv:2401.04088, table 1; sequences chosen here"),
+        Model("Mixtral 8x7B", 46.7e9, 32, 4096, 4096, 8, 2, 32 * 8 * 3 * 4096 * 14336, "arXiv:2401.04088, table 1; sequences chosen here", 32, 32000),
     )
 }  # fmt: skip
 
@@ -67,7 +71,7 @@ class Plan:
 
     `dp` is the number of data parallel replicas, `tp` of tensor parallel ranks, `pp` of pipeline stages, `cp` of context
     parallel ranks, which have equal parts of each sequence; `ep` of the `dp` ranks share the experts. `zero_stage` 0 is plain DDP. `batch` and `microbatch` count sequences: in a step a replica
-    computes batch / dp of them, `microbatch` at a time. `all_reduce_gradients` is DeepSpeed's way in stages 1 and 2. Raises WorkloadError if these numbers do not fit together.
+    computes batch / dp of them, `microbatch` at a time. Interleaved, a pipeline stage has `chunks` parts of the layers. `all_reduce_gradients` is DeepSpeed's way in stages 1 and 2. Raises WorkloadError if these numbers do not fit together.
 
     >>> split = plan("7B", "dgx-h100", dp=4, tp=8)
     >>> split.ranks, list(split.prices)
@@ -87,10 +91,11 @@ class Plan:
     batch: int = 256
     microbatch: int = 1
     dtype: str = "bfloat16"
+    chunks: int = 1
 
     def __post_init__(self) -> None:
         model = self.model
-        for name in ("dp", "tp", "pp", "ep", "cp", "batch", "microbatch"):
+        for name in ("dp", "tp", "pp", "ep", "cp", "batch", "microbatch", "chunks"):
             _check_positive(name, getattr(self, name))
         for name in ("layers", "hidden", "sequence"):
             _check_positive(name, getattr(model, name))
@@ -106,12 +111,24 @@ class Plan:
         if self.ranks > MAX_RANKS:
             raise WorkloadError(f"dp x tp x pp x cp is {self.ranks} ranks; it must be at most {MAX_RANKS}")
         workload.nbytes_of(self.dtype)
+        for name in ("heads", "vocabulary"):
+            if getattr(model, name) != 0:
+                _check_positive(name, getattr(model, name))
+        if model.hidden * model.vocabulary >= model.parameters:
+            raise WorkloadError(
+                f"the model has {model.parameters:g} parameters, no more than the {model.hidden * model.vocabulary:g} of its "
+                "vocabulary; give it more parameters, or vocabulary=0"
+            )
         self._check_divides("layers", model.layers, "pp", self.pp, "every stage has as many layers")
         self._check_divides("hidden", model.hidden, "tp", self.tp, "every rank has as many columns")
         self._check_divides("sequence", model.sequence, "cp", self.cp, "every rank has as many tokens")
         self._check_divides(
             "batch", self.batch, "dp x microbatch", self.dp * self.microbatch, "every replica does whole ones"
         )
+        if self.chunks > 1:
+            by = self.pp * self.chunks
+            self._check_divides("layers", model.layers, "pp x chunks", by, "every chunk has as many layers")
+            self._check_divides("microbatches", self.microbatches, "pp", self.pp, "interleaved stages take turns")
         if self.ep > 1 and self.cp > 1:
             raise WorkloadError(
                 f"ep is {self.ep} and cp is {self.cp}; one of them must be 1, because both are not priced"
@@ -181,7 +198,8 @@ class Plan:
             found["context"] = price.times(m)
         if self.pp > 1:
             group = self.group(self.tp * self.dp * self.cp, self.pp)
-            found["pipeline"] = workload.pipeline_parallel(m, self.microbatch, tokens, model.hidden, group, self.dtype)
+            sent = workload.pipeline_parallel(m, self.microbatch, tokens, model.hidden, group, self.dtype)
+            found["pipeline"] = sent if self.chunks == 1 else sent.times(self.chunks)
         if self.ep > 1:
             group = self.group(self.tp, self.ep, to_all=True)
             price = workload.expert_parallel(
@@ -214,8 +232,7 @@ class Plan:
     @property
     def bubble(self) -> float:
         """The share of a step, from 0 to 1, in which a pipeline stage waits."""
-        efficiency = self.prices["pipeline"].efficiency if "pipeline" in self.prices else None
-        return 0.0 if efficiency is None else 1 - efficiency
+        return (self.pp - 1) / (self.chunks * self.microbatches + self.pp - 1)
 
     def group(self, stride: int, size: int, to_all: bool = False) -> Cluster:
         """The links of a group of `size` ranks whose numbers are `stride` apart: see `links_of_group`."""
@@ -273,9 +290,9 @@ def links_of_group(machine: Topology, ranks: int, stride: int, size: int, to_all
     """The links of a group of `size` ranks whose numbers are `stride` apart, as equal links for `workload`.
 
     They have the bandwidth of the slowest link between the ranks of the group. Groups that use the same bridge or the same
-    network cards share them. A group with several ranks in a node uses the cards of all these ranks; `to_all` says that it
-    runs an all_to_all. Then each rank gets an equal share of the cards, and the price counts all bytes as sent to other
-    nodes. Raises WorkloadError where several nodes are needed and the machine has no network.
+    network cards share them. A group with several ranks in a node uses the cards of all these ranks. `to_all` says that it
+    runs an all_to_all: then each rank has an equal share of what is shared, only the bytes that leave a node take its cards,
+    and all links work at once. Raises WorkloadError where several nodes are needed and the machine has no network.
 
     >>> links_of_group(preset("dgx-h100"), ranks=16, stride=8, size=2).bytes_per_s
     50000000000.0
@@ -283,20 +300,32 @@ def links_of_group(machine: Topology, ranks: int, stride: int, size: int, to_all
     node, island = machine.ranks_per_node, machine.ranks_per_island or machine.ranks_per_node
     if machine.nic is None and ranks > node:
         raise WorkloadError(f"{machine.name} is one node of {node} ranks, not {ranks}")
-    rates, alphas = [machine.inside.bytes_per_s], [machine.inside.alpha_s]
+    # each level: the ranks that one unit has, the bytes a second of all its links together, and alpha
+    levels = []
     if machine.host is not None and island < node and not _stays_within(stride, size, island, ranks):
-        rates.append(machine.host.bytes_per_s / (island if to_all else min(stride, island)))
-        alphas.append(machine.host.alpha_s)
+        levels.append((island, machine.host.bytes_per_s, machine.host.alpha_s))
     if machine.nic is not None and not _stays_within(stride, size, node, ranks):
         cards = machine.nics_per_node * machine.nic.bytes_per_s
-        rates.append(cards / (node if to_all else min(stride, node)))
-        alphas.append(machine.nic.alpha_s)
+        levels.append((node, cards, machine.nic.alpha_s))
         leaf_nodes = machine.nodes_per_leaf or 0
-        leaf = node * leaf_nodes
-        if leaf and not _stays_within(stride, size, leaf, ranks):
-            uplinks = cards * leaf_nodes / machine.oversubscription
-            rates.append(uplinks / (leaf if to_all else min(stride, leaf)))
-    return Cluster(size, min(rates), max(alphas))
+        if leaf_nodes and not _stays_within(stride, size, node * leaf_nodes, ranks):
+            levels.append((node * leaf_nodes, cards * leaf_nodes / machine.oversubscription, 0.0))
+    alpha = max((machine.inside.alpha_s, *(alpha for _, _, alpha in levels)))
+    if to_all and size > 1:
+        return Cluster(size, _exchange_rate(machine, stride, size, levels), alpha)
+    shares = (rate / min(stride, unit) for unit, rate, _ in levels)
+    return Cluster(size, min((machine.inside.bytes_per_s, *shares)), alpha)
+
+
+def _exchange_rate(machine: Topology, stride: int, size: int, levels: list[tuple[int, float, float]]) -> float:
+    """The rate at which a rank of an all_to_all sends its (size-1)/size of the bytes, if all kinds of links work at once."""
+    near = [min(size, max(1, unit // stride)) for unit, _, _ in levels]  # the group's ranks in one unit
+    busiest = ((near[0] if levels else size) - 1) / machine.inside.bytes_per_s
+    for at, (unit, rate, _) in enumerate(levels):
+        # bytes to other nodes do not take the links between a node's islands
+        reached = near[at + 1] if unit < machine.ranks_per_node and at + 1 < len(levels) else size
+        busiest = max(busiest, (reached - near[at]) * unit / rate)
+    return (size - 1) / busiest
 
 
 def plan(model: str | Model, machine: str | Topology, **split: Any) -> Plan:

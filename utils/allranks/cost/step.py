@@ -1,40 +1,21 @@
 """One step of training on a plan: the memory that it needs on the fullest rank, and what its seconds are spent on.
 
-The communication is that of `allranks.cost.plan`. What a plan does not know is assumed here, and every assumption is a
+The communication is that of `allranks.cost.plan`, the computing that of `allranks.cost.kernels`. What they do not know is assumed here, and every assumption is a
 field or named in the docstring of the function that makes it. Imports without torch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from allranks.cost import rooflines, workload
+from allranks.cost.kernels import GPUS, Gpu, computing
 from allranks.cost.plan import Plan
 from allranks.cost.rooflines import Recompute
 from allranks.cost.workload import WorkloadError
 
-__all__ = ["GPUS", "Gpu", "TrainingStep", "activation_nbytes", "training_step"]
+__all__ = ["GPUS", "Gpu", "TrainingStep", "activation_nbytes", "gpu_of", "training_step"]
 
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU's memory in bytes, and its peak for bfloat16 without sparsity."""
-
-    name: str
-    nbytes: float
-    flop_per_s: float
-    source: str
-
-
-# The GPU of each machine of `topology.PRESETS`.
-GPUS: dict[str, Gpu] = {
-    "dgx-a100": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet"),
-    "dgx-h100": Gpu("H100", 80e9, 989e12, "NVIDIA H100 datasheet, SXM"),
-    "nvl72": Gpu("B200", 186e9, 2500e12, "NVIDIA GB200 NVL72 datasheet: 13.4 TB and 180 PFLOP/s dense for 72 GPUs"),
-    "cloud-ethernet": Gpu("A100", 80e9, 312e12, "NVIDIA A100 80GB datasheet, PCIe"),
-}
-# of the peak, what the kernels of a layer reach without any communication (assumed)
-KERNELS = 0.62
 # what the CUDA context, NCCL's buffers and fragmentation take (assumed)
 OTHER_NBYTES = 4e9
 # of the collectives of a kind in a layer, the share that a second forward pass repeats: tensor and expert parallelism send
@@ -49,17 +30,24 @@ class TrainingStep:
     `memory` has "weights", "gradients", "optimizer", "activations" and "other"; `spent` has "useful" (the arithmetic at the
     peak), "kernels" (what it takes longer, because kernels are slower than the peak), "tensor", "context", "expert", "waits"
     (of the pipeline), "data" (what computing does not hide) and "sends" (between stages); and "recomputed", the arithmetic that
-    is done twice, if whole layers are recomputed. All parts follow one another.
+    is done twice, if whole layers are recomputed. All parts follow one another. `gpu` is the one it was computed for.
 
     >>> split = plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048)
     >>> found = training_step(split)
-    >>> round(found.nbytes / 1e9), round(found.seconds), round(found.mfu, 2)
-    (60, 48, 0.54)
+    >>> round(found.nbytes / 1e9), round(found.seconds), round(found.mfu, 2), found.fits
+    (60, 43, 0.63, True)
     """
 
     plan: Plan
     memory: dict[str, float]
     spent: dict[str, float]
+    gpu: Gpu = GPUS["dgx-h100"]
+    recompute: Recompute = "selective"
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest rank has room."""
+        return self.nbytes <= self.gpu.nbytes
 
     @property
     def nbytes(self) -> float:
@@ -92,81 +80,110 @@ class TrainingStep:
         return self.mfu + self.spent.get("recomputed", 0.0) / self.seconds
 
 
+def gpu_of(plan: Plan) -> Gpu:
+    """The GPU of the plan's machine; an H100 where the machine is no preset.
+
+    >>> gpu_of(plan("7B", "p4d", dp=8)).nbytes
+    40000000000.0
+    """
+    return GPUS.get(plan.machine.name, GPUS["dgx-h100"])
+
+
 def training_step(
     plan: Plan,
     flop_per_s: float | None = None,
-    kernels: float = KERNELS,
+    kernels: float | None = None,
     other_nbytes: float = OTHER_NBYTES,
     tensor_overlap: bool = False,
     recompute: Recompute = "selective",
+    flash: bool = True,
 ) -> TrainingStep:
     """The memory and the seconds of a step.
 
-    A parameter and token take 6 operations (`rooflines.model_flop`, without attention); a token uses only its `top_k` experts.
-    Kernels reach the share `kernels` of the peak, `flop_per_s`: by default that of the machine's GPU, or of an H100.
-    Pipeline stages wait (pp-1)/m of the time that their microbatches take. Communication of data parallelism hides behind the
+    Useful are 6 operations a parameter and token, and attention's (`rooflines.model_flop`); a token uses only its `top_k`
+    experts. How long they take follows from the sizes of the products and from memory's bandwidth (`kernels.computing`), for
+    the machine's GPU or an H100; `kernels` gives the share of the peak instead, and `flop_per_s` another peak.
+
+    Pipeline stages wait (pp-1)/m of the time that their microbatches take, a `chunks`-th of it if interleaved; and all wait for
+    the last one, which has the logits. Communication of data parallelism hides behind the
     computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest,
     unless `tensor_overlap` says that matrices are multiplied in tp pieces while others are sent (Megatron's tp_comm_overlap,
-    torchtitan's asynchronous tensor parallelism): then all but the first piece hides, as far as the computing lasts. With
-    `recompute` "full" each layer keeps its input only; a second forward pass, with its communication, comes before its backward
-    pass. "selective" recomputes attention (or a flash kernel never stores its scores), which takes no time here.
+    torchtitan's asynchronous tensor parallelism): then all but the first piece hides, as far as the computing lasts.
+
+    With `recompute` "full" each layer keeps its input only; a second forward pass, with its communication, comes before its
+    backward pass. "selective" is a flash kernel, which never stores attention's scores; without `flash` they are computed
+    again. "none" keeps them. Raises WorkloadError: scores need a model with `heads`.
 
     >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
     >>> max(found.memory, key=found.memory.get)
     'weights'
     """
-    if flop_per_s is None:
-        flop_per_s = GPUS.get(plan.machine.name, GPUS["dgx-h100"]).flop_per_s
+    gpu = gpu_of(plan)
+    if flop_per_s is not None:
+        gpu = replace(gpu, flop_per_s=flop_per_s)
     model, m = plan.model, plan.microbatches
+    if (recompute == "none" or not flash) and not model.heads:
+        raise WorkloadError(
+            f"the model ({model.name}) has no heads, so that the scores of attention can't be priced; give it heads, or a flash "
+            'kernel and recompute "selective" or "full"'
+        )
     idle = model.expert_parameters * (1 - model.top_k / model.experts) if model.experts else 0.0
     tokens, used = plan.batch * model.sequence, model.parameters - idle
-    useful = rooflines.model_flop(used, tokens) / (plan.ranks * flop_per_s)
-    recomputed = rooflines.recomputed_flop(recompute, used, tokens) / (plan.ranks * flop_per_s)
-    compute = (useful + recomputed) / kernels
+    shape = (model.layers, model.hidden, model.sequence)
+    useful = rooflines.model_flop(used, tokens, *shape) / (plan.ranks * gpu.flop_per_s)
+    recomputed = 0.0
+    if recompute == "full":
+        recomputed = rooflines.recomputed_flop(recompute, used, tokens, *shape) / (plan.ranks * gpu.flop_per_s)
+    if kernels is None:
+        one = computing(plan, gpu, used, recompute, flash)
+        compute = m * (model.layers * one.layer_s + one.logits_s) / plan.pp
+        uneven = m * one.logits_s * (1 - 1 / plan.pp)  # the other stages wait for the last one
+    else:
+        compute, uneven = (useful + recomputed) / kernels, 0.0
     seconds = {kind: price.seconds for kind, price in plan.prices.items()}
     if recompute == "full":
         seconds |= {kind: seconds[kind] * (1 + again) for kind, again in SENT_AGAIN.items() if kind in seconds}
     tensor, context, expert = (seconds.get(kind, 0.0) for kind in ("tensor", "context", "expert"))
     if tensor_overlap:
         tensor = max(tensor - compute * (1 - 1 / plan.tp), tensor / plan.tp)
-    busy = compute + tensor + context + expert
+    busy = compute + uneven + tensor + context + expert
     spent = {
         "useful": useful,
         "kernels": compute - useful - recomputed,
         "tensor": tensor,
         "context": context,
         "expert": expert,
-        "waits": busy * (plan.pp - 1) / m,
+        "waits": uneven + busy * (plan.pp - 1) / m / plan.chunks,
         "data": _exposed_s(plan, seconds.get("data", 0.0), compute),
         "sends": seconds.get("pipeline", 0.0),
     }
     if recomputed:
         spent["recomputed"] = recomputed
-    return TrainingStep(plan, _memory(plan, other_nbytes, recompute), spent)
+    return TrainingStep(plan, _memory(plan, other_nbytes, recompute), spent, gpu, recompute)
 
 
 def activation_nbytes(plan: Plan, recompute: Recompute = "selective") -> float:
     """Bytes of activations on a rank of the first stage, by `rooflines.layer_activation_nbytes` and `rooflines.layers_kept`.
 
-    With attention recomputed a layer keeps 34 bytes (of 16-bit elements) for each token and element of `hidden`, divided
-    among the tensor and the context parallel ranks: between tensor parallel products, the sequence is split. The first of pp stages
-    holds up to pp microbatches at a time (1F1B). "none", which keeps the scores of attention, is not priced: a plan does not
-    know the number of heads. Raises WorkloadError.
+    Without the scores of attention ("selective": a flash kernel, or they are recomputed) a layer keeps 34 bytes (of 16-bit
+    elements) for each token and element of `hidden`, divided among the tensor and the context parallel ranks: between tensor
+    parallel products, the sequence is split. "none" keeps the scores too, for which the model needs `heads`. The first of pp
+    stages holds up to pp microbatches at a time (1F1B). Raises WorkloadError.
     """
-    if recompute == "none":
-        raise WorkloadError(
-            'recompute is "none", but a plan knows no heads of attention; there are "selective" and "full"'
-        )
     model = plan.model
+    if recompute == "none" and not model.heads:
+        raise WorkloadError(f'the model {model.name} has no heads, and recompute "none" keeps the scores of each')
     layer = rooflines.layer_activation_nbytes(
         plan.microbatch * model.sequence / plan.cp,
         model.hidden,
+        model.heads,
+        model.sequence,
         tp=plan.tp,
         sequence_parallel=True,
         recompute=recompute,
         element_nbytes=workload.nbytes_of(plan.dtype),
     )
-    return rooflines.activation_nbytes(layer, model.layers, plan.pp, microbatches=plan.microbatches)
+    return rooflines.activation_nbytes(layer, model.layers, plan.pp, plan.chunks, microbatches=plan.microbatches)
 
 
 def _memory(plan: Plan, other_nbytes: float, recompute: Recompute) -> dict[str, float]:

@@ -41,11 +41,15 @@ from allranks.schedules.exchange import (
     dissemination_barrier,
     pairwise_all_to_all,
     pairwise_reduce_scatter,
+    pat_all_gather,
+    pat_reduce_scatter,
 )
 from allranks.schedules.flat import flat_all_reduce, flat_broadcast, flat_gather, flat_reduce, flat_scatter
 from allranks.schedules.grouped import (
+    hierarchical_all_gather,
     hierarchical_all_reduce,
     hierarchical_all_to_all,
+    hierarchical_reduce_scatter,
     leader_all_reduce,
     torus_all_reduce,
 )
@@ -70,9 +74,13 @@ ALGORITHMS: dict[str, Callable[..., Schedule]] = {
         ring_reduce_scatter,
         pairwise_reduce_scatter,
         recursive_halving_reduce_scatter,
+        pat_reduce_scatter,
+        hierarchical_reduce_scatter,
         ring_all_gather,
         recursive_doubling_all_gather,
         bruck_all_gather,
+        pat_all_gather,
+        hierarchical_all_gather,
         flat_broadcast,
         binomial_broadcast,
         scatter_allgather_broadcast,
@@ -97,7 +105,7 @@ ALGORITHMS: dict[str, Callable[..., Schedule]] = {
 class Algorithm:
     """An algorithm under its names, with the function that builds its schedule.
 
-    `build(ranks, **options)` takes what `options` names: `root`, `segments` (of a pipeline), `ranks_per_node`, `columns`.
+    `build(ranks, **options)` takes what `options` names: `root`, `segments` (of a pipeline), `ranks_per_node`, `columns`, `in_flight` (of PAT).
     The values of `options` are the defaults.
 
     >>> schedules.Algorithm("broadcast", "binomial", schedules.binomial_broadcast, {"root": 0}).build(8, root=3)
@@ -129,7 +137,7 @@ def algorithms(collective: str) -> dict[str, Callable[..., Schedule]]:
     """The functions that build a collective's schedules, by algorithm. Raises ScheduleError for an unknown collective.
 
     >>> list(schedules.algorithms("reduce_scatter"))
-    ['ring', 'pairwise', 'recursive halving']
+    ['ring', 'pairwise', 'recursive halving', 'pat', 'hierarchical']
     """
     return {entry.name: entry.build for entry in _of(collective)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allranks.schedules.core import Move, Schedule, check_ranks
+from allranks.schedules.core import Move, Schedule, ScheduleError, check_ranks
 
 
 def pairwise_reduce_scatter(ranks: int) -> Schedule:
@@ -55,6 +55,57 @@ def bruck_all_gather(ranks: int) -> Schedule:
         moves += [Move(step, r, (r - have) % ranks, tuple((r + j) % ranks for j in range(count))) for r in range(ranks)]
         have, step = 2 * have, step + 1
     return Schedule("all_gather", "bruck", ranks, ranks, tuple(moves))
+
+
+def pat_all_gather(ranks: int, in_flight: int | None = None) -> Schedule:
+    """NCCL's PAT all-gather: as Bruck's, but the farthest partner comes first, so that far links carry the fewest chunks.
+
+    For d = 2^k, from the largest below p down to 1, each rank sends rank r-d its own chunk and those of the ranks r+2d, r+4d, ...
+    that r-d lacks. ceil(lg p)a + n(p-1)/p b, if chunks are packed into one message. Large chunks are messages of their own,
+    `in_flight` of them at once (in NCCL 8): then a step moves at most so many, and the steps grow as p/8, the linear term
+    (NCCL 2.30.7, src/include/collectives.h, lines 440 to 1009). Raises ScheduleError.
+
+    >>> [(m.dst, m.chunks) for m in schedules.pat_all_gather(8).moves if m.src == 0]
+    [(4, (0,)), (6, (0, 4)), (7, (0, 2, 4, 6))]
+    >>> [schedules.pat_all_gather(p, in_flight=8).steps for p in (16, 32, 64, 256)]
+    [4, 6, 10, 34]
+    """
+    moves = [
+        Move(step, r, (r - d) % ranks, tuple((r + j) % ranks for j in held))
+        for step, (d, held) in enumerate(pat_steps(ranks, in_flight))
+        for r in range(ranks)
+    ]
+    return Schedule("all_gather", "pat", ranks, ranks, tuple(moves), meta={"in_flight": in_flight or ranks})
+
+
+def pat_reduce_scatter(ranks: int, in_flight: int | None = None) -> Schedule:
+    """NCCL's PAT reduce-scatter: `pat_all_gather` backwards, so that the nearest partner comes first, with the most chunks.
+
+    ceil(lg p)a + n(p-1)/p (b + g), if chunks are packed; `in_flight` as there. Raises ScheduleError.
+
+    >>> [(m.dst, m.chunks) for m in schedules.pat_reduce_scatter(4).moves if m.src == 0]
+    [(1, (1, 3)), (2, (2,))]
+    """
+    moves = [
+        Move(step, r, (r + d) % ranks, tuple((r + d + j) % ranks for j in held), reduce=True)
+        for step, (d, held) in enumerate(reversed(pat_steps(ranks, in_flight)))
+        for r in range(ranks)
+    ]
+    return Schedule("reduce_scatter", "pat", ranks, ranks, tuple(moves), meta={"in_flight": in_flight or ranks})
+
+
+def pat_steps(ranks: int, in_flight: int | None) -> list[tuple[int, tuple[int, ...]]]:
+    """Each step of PAT's all-gather: the distance d, and how much further on the owners of the chunks are."""
+    check_ranks(ranks)
+    if in_flight is not None and (isinstance(in_flight, bool) or not isinstance(in_flight, int) or in_flight < 1):
+        raise ScheduleError(f"in_flight is {in_flight!r}; it is a whole number of chunks, 1 or more")
+    steps = []
+    for bit in reversed(range((ranks - 1).bit_length())):
+        d = 1 << bit
+        held = range(0, ranks - d, 2 * d)
+        for first in range(0, len(held), in_flight or len(held)):
+            steps.append((d, tuple(held[first : first + (in_flight or len(held))])))
+    return steps
 
 
 def bruck_all_to_all(ranks: int) -> Schedule:

@@ -57,6 +57,35 @@ def leader_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule
     return Schedule("all_reduce", "leader", ranks, m, tuple(moves), meta=_meta(g))
 
 
+def hierarchical_all_gather(ranks: int, ranks_per_node: int | None = None) -> Schedule:
+    """Two-level all-gather: first between nodes, among ranks with the same place, then inside each node.
+
+    With m nodes of g ranks: (m-1)a2 + (n/g)(m-1)/m b2 + (g-1)a1 + n(g-1)/g b1. Each part crosses the border of a node as often
+    as in a ring, but by the card of its own place.
+
+    >>> schedules.hierarchical_all_gather(16, ranks_per_node=4).steps
+    6
+    """
+    g = group_size(ranks, ranks_per_node)
+    m = ranks // g
+    moves = in_sequence(_columns(ring_gather(m, 0), g), _rows(ring_gather(g, 0), m, g))
+    return Schedule("all_gather", "hierarchical", ranks, ranks, tuple(moves), meta=_meta(g))
+
+
+def hierarchical_reduce_scatter(ranks: int, ranks_per_node: int | None = None) -> Schedule:
+    """Two-level reduce-scatter: first inside each node, then between nodes, among ranks with the same place.
+
+    With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 + (n/g)(m-1)/m b2.
+
+    >>> schedules.hierarchical_reduce_scatter(16, ranks_per_node=4).bytes_sent(1600)[0]
+    1500
+    """
+    g = group_size(ranks, ranks_per_node)
+    m = ranks // g
+    moves = in_sequence(_rows(ring_reduce(g, 0), m, g), _columns(ring_reduce(m, 0), g))
+    return Schedule("reduce_scatter", "hierarchical", ranks, ranks, tuple(moves), meta=_meta(g))
+
+
 def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Schedule:
     """Two-level all-to-all: exchange first inside each node, then between nodes, among ranks with the same place.
 
@@ -117,3 +146,19 @@ def _rows_then_columns(m: int, g: int) -> list[Move]:
         for j in range(g)
     ]
     return in_sequence(rows(ring_reduce(g, 0)), columns, rows(ring_gather(g, 0)))
+
+
+def _rows(moves: list[Move], m: int, g: int) -> list[Move]:
+    """A ring's moves in each of m nodes of g ranks. Chunk j of the ring is what place j of every node has: j, g+j, 2g+j, ..."""
+    return [
+        Move(x.step, row * g + x.src, row * g + x.dst, tuple(node * g + x.chunks[0] for node in range(m)), x.reduce)
+        for x in moves
+        for row in range(m)
+    ]
+
+
+def _columns(moves: list[Move], g: int) -> list[Move]:
+    """A ring's moves between nodes of g ranks, among the ranks of each place j. Chunk c of the ring is that of place j of node c."""
+    return [
+        Move(x.step, x.src * g + j, x.dst * g + j, (x.chunks[0] * g + j,), x.reduce) for x in moves for j in range(g)
+    ]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from allranks.schedules.core import ceil_lg, check_ranks
+from allranks.schedules.exchange import pat_steps
 from allranks.schedules.grouped import group_size
 
 
@@ -55,7 +56,7 @@ def symmetric_schedule(
 ) -> SymmetricSchedule | None:
     """The rules of an algorithm by the names of its schedule, or None if not all ranks do the same.
 
-    `size` is `ranks_per_node` or `columns`, as for the schedule. Raises ScheduleError if it does not divide `ranks`.
+    `size` is `ranks_per_node`, `columns` or `in_flight`, as for the schedule. Raises ScheduleError if it does not divide `ranks`.
 
     >>> rules = symmetric_schedule("all_gather", "bruck", 6)
     >>> [(rule.destination(0), rule.chunks) for rule in rules.rules]
@@ -83,6 +84,11 @@ def symmetric_schedule(
             return schedule(p, [_shift(p, i, 1, 1) for i in range(1, p)])
         case "all_gather", "bruck":
             return schedule(p, [_shift(p, -(1 << k), 1, min(1 << k, p - (1 << k))) for k in range(ceil_lg(p))])
+        case ("all_gather", "pat") | ("reduce_scatter", "pat"):
+            steps = pat_steps(p, size)
+            if collective == "all_gather":
+                return schedule(p, [_shift(p, -d, 1, len(held)) for d, held in steps])
+            return schedule(p, [_shift(p, d, 1, len(held), True) for d, held in reversed(steps)])
         case "all_to_all", "bruck":
             counts = [sum(d >> k & 1 for d in range(p)) for k in range(ceil_lg(p))]
             return schedule(p, [_shift(p, 1 << k, 1, count) for k, count in enumerate(counts)])
@@ -105,6 +111,12 @@ def symmetric_schedule(
             rows = [_inside(g, 1, g - 1, m, reduce) for reduce in (True, False)]
             columns = [_shift(p, g, m - 1, 1, reduce) for reduce in (True, False)]
             return schedule(p, [rows[0], *columns, rows[1]], unit=g)
+        case ("all_gather", "hierarchical") | ("reduce_scatter", "hierarchical"):
+            g = group_size(p, size)
+            m = p // g
+            adds = collective == "reduce_scatter"
+            phases = [_inside(g, 1, g - 1, m, adds), _shift(p, g, m - 1, 1, adds)]
+            return schedule(p, phases if adds else phases[::-1], unit=g)
         case "all_to_all", "hierarchical":
             g = group_size(p, size)
             m = p // g

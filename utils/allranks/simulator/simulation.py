@@ -54,15 +54,18 @@ class TopologyNetwork:
         return self.topology.links(src, dst)
 
     def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> float:
-        """Seconds of the textbook algorithm, if all its links were as slow as the slowest between neighbours in `members`.
+        """Seconds of a library's own collective, whose `nbytes` are one rank's input.
 
-        all_reduce, all_gather and reduce_scatter use every card of the members at once, as `simulate` with "ring channels".
+        Rings over every card for most, all pairs at once for all_to_all, as `simulate` takes them by default on several nodes;
+        scatter, gather and barrier by the formula of `clock.collective_seconds`, on the slowest link between neighbours.
         """
-        for known, rounds in channels.ROUNDS.items():
-            if name.startswith(known) and len(members) > 1:
-                # all_gather's bytes are those of one rank's part
-                part = nbytes if known == "all_gather" else nbytes / len(members)
-                return rounds * (len(members) - 1) * channels.step_seconds(self.topology, members, part)
+        known = next(
+            (known for known in channels.USUAL if name.startswith(known)), None
+        )  # reduce_scatter before reduce
+        if known is not None and len(members) > 1:
+            # all_gather's bytes are those of one rank's part
+            vector = nbytes * len(members) if known == "all_gather" else nbytes
+            return channels.cost(self.topology, channels.USUAL[known], known, members, vector).seconds
         ring = [(a, b) for a, b in zip(members, (*members[1:], members[0]), strict=True) if a != b]
         alpha = max((self.topology.seconds(a, b, 0) for a, b in ring), default=0.0)
         beta = max(
@@ -77,7 +80,7 @@ class Simulation:
 
     `nbytes` is as in `cost`, `bytes_per_rank` what the busiest rank sends. `method` is "events" (message by message) or
     "symmetry" (one unit for all); with "symmetry", `schedule` and `timeline` are None, and chunks are rounded up to the size
-    of the largest one. "one step" is the method of "ring channels".
+    of the largest one. "closed form" is the method of "ring channels" and its like.
 
     >>> from allranks.topology import uniform
     >>> found = simulate("all_reduce", "ring", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
@@ -174,9 +177,9 @@ def simulate(
 ) -> Simulation:
     """Runs an algorithm, by the names of `schedules.find`, on a topology.
 
-    The algorithm "ring channels" has a ring for each card of a node (all_reduce, all_gather, reduce_scatter); "ring" is one
-    ring through one card. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
-    default the best number up to 64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes).
+    The algorithms of `simulator.channels` ("ring channels", "tree channels", "hierarchical channels", "pairwise channels")
+    use every card of a node at once; "ring" is one ring through one card. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
+    default the best number up to 64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes), `in_flight`.
     `method` is "events" (message by message), "symmetry" (one unit for all), or None: "symmetry" for more than 64 ranks,
     if it is possible. Raises SimulateError, ScheduleError or TopologyError.
 
@@ -185,8 +188,8 @@ def simulate(
     'symmetry'
     """
     wanted = " ".join(algorithm.lower().replace("-", " ").replace("_", " ").split())
-    if wanted == channels.NAME:
-        return _on_channels(collective, ranks, nbytes, topology, gamma, method, options)
+    if wanted in channels.ALGORITHMS:
+        return _on_channels(collective, wanted, ranks, nbytes, topology, gamma, method, options)
     known = describe(collective, algorithm)
     _check_figures(nbytes, gamma)
     if method not in (None, "events", "symmetry"):
@@ -196,9 +199,8 @@ def simulate(
         raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
     chosen = _chosen_options(known, ranks, nbytes, topology, options)
     if method == "symmetry" or (method is None and ranks > 64):
-        rules = symmetric_schedule(
-            known.collective, known.name, ranks, chosen.get("ranks_per_node", chosen.get("columns"))
-        )
+        size = next((chosen[name] for name in ("ranks_per_node", "columns", "in_flight") if name in chosen), None)
+        rules = symmetric_schedule(known.collective, known.name, ranks, size)
         unit = _unit(rules, topology) if rules else None
         if rules is not None and unit is not None and unit < ranks:
             return _by_symmetry(rules, unit, nbytes, topology, gamma)
@@ -326,6 +328,7 @@ def _chosen_options(
 
 def _on_channels(
     collective: str,
+    algorithm: str,
     ranks: int,
     nbytes: int,
     topology: Topology,
@@ -333,21 +336,19 @@ def _on_channels(
     method: str | None,
     options: Mapping[str, int | None],
 ) -> Simulation:
-    """All steps of these rings are alike, so that one of them says what all take."""
+    """In closed form: what all cards do at once has no single messages."""
     name = collective.lower().replace("-", "_")
-    if name not in channels.ROUNDS:
-        raise SimulateError(f"{channels.NAME} are for {', '.join(channels.ROUNDS)}, not for {collective!r}")
+    if name not in channels.ALGORITHMS[algorithm]:
+        known = ", ".join(channels.ALGORITHMS[algorithm])
+        raise SimulateError(f"{algorithm} are for {known}, not for {collective!r}")
     if method is not None or any(value is not None for value in options.values()):
-        raise SimulateError(f"{channels.NAME} have no options, and no messages one by one: name another algorithm")
+        raise SimulateError(f"{algorithm} have no options, and no messages one by one: name another algorithm")
     _check_figures(nbytes, gamma)
     _check_world(ranks, topology)
-    steps, part = channels.ROUNDS[name] * (ranks - 1), nbytes / ranks
-    adding = 0.0 if name == "all_gather" else (ranks - 1) * part * gamma
-    seconds = steps * channels.step_seconds(topology, range(ranks), part) + adding
+    found = channels.cost(topology, algorithm, name, range(ranks), nbytes, gamma)
     bound = lower_bound_seconds(name, ranks, nbytes, topology, gamma)
-    return Simulation(
-        name, channels.NAME, ranks, nbytes, topology, seconds, steps, round(steps * part), bound, "one step"
-    )
+    sent = round(found.bytes_per_rank)
+    return Simulation(name, algorithm, ranks, nbytes, topology, found.seconds, found.steps, sent, bound, "closed form")
 
 
 def _check_figures(nbytes: int, gamma: float) -> None:

@@ -168,7 +168,7 @@ class Topology:
         node, place = divmod(rank, self.ranks_per_node)
         return self._working_link("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
 
-    def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
+    def links(self, src: int, dst: int) -> tuple[tuple[Hashable, ...], ...]:
         """The shared links on the way, each as (kind and direction, node or leaf, index). The ranks' own ports are left out."""
         if src == dst or self._through_switch(src, dst):
             return ()
@@ -248,7 +248,7 @@ class Topology:
             raise TopologyError(f"{self.name} is one node of {self.ranks_per_node} ranks, with no network to others")
         return self.nic
 
-    def _leaf_links(self, a: int, out: int, b: int, into: int) -> tuple[Hashable, ...]:
+    def _leaf_links(self, a: int, out: int, b: int, into: int) -> tuple[tuple[Hashable, ...], ...]:
         """The uplink and the downlink, if the two cards are on different leaf switches."""
         if self.nodes_per_leaf is None:
             return ()
@@ -336,34 +336,71 @@ def _nvlink(generation: str, gpu: str, gb_per_s: float) -> Link:
     return Link(f"NVLink {generation} ({gpu})", 2e-6, gb_per_s * 1e9, f"{NVLINK_SOURCE}; {ALPHA_NOTE}")
 
 
-def _infiniband(name: str, gb_per_s: float) -> Link:
-    return Link(f"InfiniBand {name}", 5e-6, gb_per_s * 1e9, f"line rate; {ALPHA_NOTE}")
+def _card(name: str, gb_per_s: float, alpha_s: float = 5e-6) -> Link:
+    return Link(name, alpha_s, gb_per_s * 1e9, f"line rate; {ALPHA_NOTE}")
 
+
+def _pcie(name: str, gb_per_s: float, alpha_s: float, source: str) -> Link:
+    return Link(name, alpha_s, gb_per_s * 1e9, f"{source}; {ALPHA_NOTE}")
+
+
+_HDR, _NDR = _card("InfiniBand 4x HDR", 25.0), _card("InfiniBand 4x NDR", 50.0)
+_PCIE4_RATE = "16 GT/s x 16 lanes x 128/130"
+_PCIE4, _BRIDGE = _pcie("PCIe 4 x16", 31.5, 4e-6, _PCIE4_RATE), _pcie("PCIe 4 x16 bridge", 31.5, 5e-6, _PCIE4_RATE)
 
 # The machines by name, each with the source of its bandwidths.
 PRESETS: dict[str, Topology] = {
     topology.name: topology
     for topology in (
         Topology(
-            "dgx-a100", 8, _nvlink("3", "A100", 240.0), _infiniband("4x HDR", 25.0), nics_per_node=8,
+            "dgx-a100", 8, _nvlink("3", "A100", 240.0), _HDR, nics_per_node=8,
             source="8 GPUs and 8 compute cards of 200 Gb/s a node: NVIDIA DGX SuperPOD reference architecture RA-09950-001",
         ),
         Topology(
-            "dgx-h100", 8, _nvlink("4", "H100", 371.0), _infiniband("4x NDR", 50.0), nics_per_node=8,
+            "dgx-h100", 8, _nvlink("4", "H100", 371.0), _NDR, nics_per_node=8,
             source="8 GPUs and 8 single-port ConnectX-7 of 400 Gb/s a node: "
             "docs.nvidia.com/dgx-basepod, reference architecture, core components",
         ),
         Topology(
-            "nvl72", 72, _nvlink("5", "B200", 722.0), _infiniband("4x NDR", 50.0), nics_per_node=72,
+            "dgx-h200", 8, _nvlink("4", "H200", 371.0), _NDR, nics_per_node=8,
+            source="as dgx-h100, with more memory: docs.nvidia.com/dgx/dgxh100-user-guide, hardware overview of DGX H100 and H200",
+        ),
+        Topology(
+            "dgx-b200", 8, _nvlink("5", "B200", 722.0), _NDR, nics_per_node=8,
+            source="8 GPUs and 8 ConnectX-7 of 400 Gb/s a node: docs.nvidia.com/dgx/dgxb200-user-guide, hardware overview",
+        ),
+        Topology(
+            "gb200-nvl72", 72, _nvlink("5", "B200", 722.0), _NDR, nics_per_node=72,
             source="72 GPUs in one NVLink domain, 4 ConnectX-7 of 400 Gb/s a tray of 4 GPUs: "
             "docs.nvidia.com/dgx/dgxgb200-user-guide, hardware",
         ),
         Topology(
-            "cloud-ethernet", 8, Link("PCIe 4 x16", 4e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {ALPHA_NOTE}"),
-            Link("100 Gb/s Ethernet, kernel TCP", 50e-6, 12.5e9, f"line rate; {ALPHA_NOTE}"), nics_per_node=1,
-            ranks_per_island=4, host=Link("PCIe 4 x16 bridge", 5e-6, 31.5e9, f"16 GT/s x 16 lanes x 128/130; {ALPHA_NOTE}"),
-            nodes_per_leaf=16, oversubscription=4.0,
+            "gh200-4", 4, _nvlink("4", "GH200", 371.0), _card("Slingshot 200 Gb/s", 25.0, 10e-6), nics_per_node=4,
+            source="4 GH200 a node, 6 NVLinks between each pair (all 18 count here, as rings in several orders use them), a card of "
+            "200 Gb/s each: docs.cscs.ch, Alps, hardware",
+        ),
+        Topology(
+            "p4d", 8, _nvlink("3", "A100", 240.0), _card("EFA 100 Gb/s", 12.5, 15e-6), nics_per_node=4,
+            source="8 A100 and 4 cards of 100 Gb/s a node: aws.amazon.com/ec2/instance-types/p4",
+        ),
+        Topology(
+            "p5", 8, _nvlink("4", "H100", 371.0), _card("4 x EFA 100 Gb/s", 50.0, 15e-6), nics_per_node=8,
+            source="8 H100 and 3200 Gb/s a node, 32 cards of 100 Gb/s (four a GPU, one link here): aws.amazon.com/ec2/instance-types/p5",
+        ),
+        Topology(
+            "pcie-8", 8, _pcie("PCIe 4 x16, as NCCL counts it", 24.0, 4e-6, "NCCL 2.30.7 src/graph/topo.h"), ranks_per_island=4,
+            host=_pcie("between two AMD sockets", 16.0, 5e-6, "NCCL 2.30.7 src/graph/topo.h, AMD_BW"),
+            source="no particular maker: 8 GPUs without NVLink, four at each of two AMD sockets, no network",
+        ),
+        Topology(
+            "cloud-ethernet", 8, _PCIE4, _card("100 Gb/s Ethernet, kernel TCP", 12.5, 50e-6), nics_per_node=1,
+            ranks_per_island=4, host=_BRIDGE, nodes_per_leaf=16, oversubscription=4.0,
             source="no particular provider: 8 GPUs on two PCIe bridges, one 100 Gb/s card, leaf switches of 16 nodes, 4:1",
+        ),
+        Topology(
+            "ethernet-2x100g", 8, _PCIE4, _card("100 Gb/s Ethernet, RoCE", 12.5), nics_per_node=2,
+            ranks_per_island=4, host=_BRIDGE,
+            source="no particular maker: 8 GPUs on two PCIe bridges, a 100 Gb/s card at each, one switch for all nodes",
         ),
     )
 }  # fmt: skip

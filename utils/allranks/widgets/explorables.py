@@ -13,9 +13,9 @@ import anywidget
 import traitlets
 
 from allranks import cost
-from allranks.cost import rooflines, workload
+from allranks.cost import kernels, rooflines, workload
 from allranks.cost.plan import MODELS, Plan, plan
-from allranks.cost.step import GPUS, KERNELS, OTHER_NBYTES, TrainingStep, training_step
+from allranks.cost.step import GPUS, OTHER_NBYTES, TrainingStep, training_step
 from allranks.cost.workload import Cluster, WorkloadError
 from allranks.player.offline import LOADER, live_page, packed
 from allranks.topology import PRESETS, Topology
@@ -25,6 +25,7 @@ __all__ = ["Explorable", "Memory", "crossover", "memory", "overlap", "placement"
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 _MOST_SEGMENTS = 64
+_MEMORY_MACHINES = ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet")
 
 
 class Explorable(anywidget.AnyWidget):
@@ -142,7 +143,7 @@ def memory(model: str = "LLaMA 65B", machine: str = "dgx-h100", ranks: int = 64,
         raise WorkloadError(f"there is no value {unknown[0]!r}; there are {', '.join(values)}")
     values |= split
     _plan(values)
-    data = {"models": _models(), "machines": _machines(), "assumed": assumptions()}
+    data = {"models": _models(), "machines": _machines(machine), "assumed": assumptions()}
     return Memory("memory", data, values)
 
 
@@ -208,19 +209,26 @@ def _step(values: dict[str, Any]) -> TrainingStep:
 
 
 def _models() -> dict[str, dict[str, float]]:
-    names = ("parameters", "layers", "hidden", "sequence", "experts", "top_k", "expert_parameters")
+    names = ("parameters", "layers", "hidden", "sequence", "experts", "top_k", "expert_parameters", "vocabulary")
     return {name: {field: getattr(model, field) for field in names} for name, model in MODELS.items()}
 
 
-def _machines() -> dict[str, dict[str, Any]]:
-    return {name: machine_figures(PRESETS[name]) | _gpu(name) for name in PRESETS}
+def _machines(also: str = "dgx-h100") -> dict[str, dict[str, Any]]:
+    if also not in PRESETS:
+        raise WorkloadError(f"there is no preset {also!r} to explore; there are {', '.join(PRESETS)}")
+    return {name: machine_figures(PRESETS[name]) | _gpu(name) for name in dict.fromkeys((*_MEMORY_MACHINES, also))}
 
 
-def assumptions() -> dict[str, float]:
+def assumptions() -> dict[str, Any]:
     """What a step of training assumes, as the browser needs it; `activation_nbytes` is for a token and an element of `hidden`."""
     return {
         "bucket_nbytes": workload.DDP_BUCKET_NBYTES,
-        "kernels": KERNELS,
+        "sizes": kernels.SIZES,
+        "flash_share": kernels.FLASH_SHARE,
+        "flash_backward": kernels.FLASH_BACKWARD,
+        "memory_share": kernels.MEMORY_SHARE,
+        "layer_nbytes": kernels.LAYER_NBYTES,
+        "logit_nbytes": kernels.LOGIT_NBYTES,
         "other_nbytes": OTHER_NBYTES,
         "activation_nbytes": rooflines.layer_activation_nbytes(1, 1, recompute="selective"),
     }
@@ -228,7 +236,8 @@ def assumptions() -> dict[str, float]:
 
 def _gpu(machine: str) -> dict[str, Any]:
     gpu = GPUS[machine]
-    return {"gpu": gpu.name, "nbytes": gpu.nbytes, "flop_per_s": gpu.flop_per_s}
+    names = ("nbytes", "flop_per_s", "bytes_per_s", "product_share")
+    return {"gpu": gpu.name} | {name: getattr(gpu, name) for name in names}
 
 
 def machine_figures(machine: Topology) -> dict[str, Any]:

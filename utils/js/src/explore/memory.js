@@ -145,7 +145,7 @@ function footOf(frame, { values, model, machine }) {
     `${values.ranks} × ${machine.gpu} (${values.machine})`,
     `sequences of ${model.sequence}, ${values.microbatch} at a time`,
     `activations: ${assumed.activation_nbytes} bytes × s × h a layer, attention recomputed`,
-    `kernels at ${Math.round(100 * assumed.kernels)} % of peak (assumed)`,
+    `kernels by the size of their products, flash attention`,
     `other: ${bytes(assumed.other_nbytes, true)} for CUDA and NCCL (assumed)`,
   ].join(" · ");
 }

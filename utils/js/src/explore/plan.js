@@ -11,7 +11,9 @@
  * @property {Link | null} nic
  * @property {number} nodes_per_leaf 0 for one switch
  * @property {number} oversubscription
- * @property {number} flop_per_s
+ * @property {number} flop_per_s the GPU's peak
+ * @property {number} bytes_per_s of its memory
+ * @property {number} product_share of the peak, what a large product reaches
  *
  * @typedef {object} Model as cost.plan.MODELS has it
  * @property {number} parameters
@@ -21,6 +23,7 @@
  * @property {number} experts
  * @property {number} top_k
  * @property {number} expert_parameters
+ * @property {number} vocabulary
  *
  * @typedef {object} Split
  * @property {number} dp
@@ -32,7 +35,16 @@
  * @property {number} batch
  * @property {number} microbatch
  *
- * @typedef {{bucket_nbytes: number, kernels: number, other_nbytes: number, activation_nbytes: number}} Assumptions
+ * @typedef {object} Assumptions as allranks.cost.step and allranks.cost.kernels have them
+ * @property {number} bucket_nbytes
+ * @property {number} other_nbytes
+ * @property {number} activation_nbytes
+ * @property {[number, number][]} sizes 10^9 operations of a product, and the share of a large product's rate
+ * @property {number} flash_share
+ * @property {number} flash_backward
+ * @property {number} memory_share
+ * @property {number} layer_nbytes
+ * @property {number} logit_nbytes
  * @typedef {{size: number, alpha: number, rate: number}} Group
  */
 
@@ -82,23 +94,42 @@ const staysWithin = (stride, size, unit, ranks) => ranks <= unit || unit % (stri
 export function groupOf(machine, ranks, stride, size, toAll = false) {
   const node = machine.ranks_per_node;
   const island = machine.ranks_per_island;
-  const rates = [machine.inside.bytes_per_s];
-  const alphas = [machine.inside.alpha_s];
+  /** @type {[number, number, number][]} ranks of a unit, bytes a second of its links together, alpha */
+  const levels = [];
   if (machine.host && island < node && !staysWithin(stride, size, island, ranks)) {
-    rates.push(machine.host.bytes_per_s / (toAll ? island : Math.min(stride, island)));
-    alphas.push(machine.host.alpha_s);
+    levels.push([island, machine.host.bytes_per_s, machine.host.alpha_s]);
   }
   if (machine.nic && !staysWithin(stride, size, node, ranks)) {
     const cards = machine.nics_per_node * machine.nic.bytes_per_s;
-    rates.push(cards / (toAll ? node : Math.min(stride, node)));
-    alphas.push(machine.nic.alpha_s);
+    levels.push([node, cards, machine.nic.alpha_s]);
     const leaf = node * machine.nodes_per_leaf;
     if (leaf && !staysWithin(stride, size, leaf, ranks)) {
-      const uplinks = (cards * machine.nodes_per_leaf) / machine.oversubscription;
-      rates.push(uplinks / (toAll ? leaf : Math.min(stride, leaf)));
+      levels.push([leaf, (cards * machine.nodes_per_leaf) / machine.oversubscription, 0]);
     }
   }
-  return { size, alpha: Math.max(...alphas), rate: Math.min(...rates) };
+  const alpha = Math.max(machine.inside.alpha_s, ...levels.map(([, , each]) => each));
+  if (toAll && size > 1) return { size, alpha, rate: exchangeRate(machine, stride, size, levels) };
+  const shares = levels.map(([unit, rate]) => rate / Math.min(stride, unit));
+  return { size, alpha, rate: Math.min(machine.inside.bytes_per_s, ...shares) };
+}
+
+/**
+ * The rate at which a rank of an all-to-all sends its (size-1)/size of the bytes, if all kinds of links work at once.
+ *
+ * @param {Machine} machine
+ * @param {number} stride
+ * @param {number} size
+ * @param {[number, number, number][]} levels
+ */
+function exchangeRate(machine, stride, size, levels) {
+  const near = levels.map(([unit]) => Math.min(size, Math.max(1, Math.floor(unit / stride))));
+  let busiest = ((near[0] ?? size) - 1) / machine.inside.bytes_per_s;
+  levels.forEach(([unit, rate], at) => {
+    // bytes to other nodes do not take the links between a node's islands
+    const reached = unit < machine.ranks_per_node ? (near[at + 1] ?? size) : size;
+    busiest = Math.max(busiest, ((reached - (near[at] ?? 1)) * unit) / rate);
+  });
+  return (size - 1) / busiest;
 }
 
 /**
@@ -205,6 +236,47 @@ export function pricesOf(model, machine, split, assumed) {
 }
 
 /**
+ * What a product of so many operations reaches of the rate that the largest products reach.
+ *
+ * @param {number} flop
+ * @param {[number, number][]} sizes
+ */
+function productShare(flop, sizes) {
+  const size = flop / 1e9;
+  for (let at = 1; at < sizes.length; at++) {
+    const [[low, share], [high, more]] = [sizes[at - 1] ?? [0, 0], sizes[at] ?? [0, 0]];
+    if (size < high) return share + ((more - share) * (size - low)) / (high - low);
+  }
+  return (sizes[sizes.length - 1] ?? [0, 1])[1];
+}
+
+/**
+ * Seconds of one microbatch's computing on one rank: a layer forward and backward, and the logits.
+ *
+ * @param {Model} model
+ * @param {Machine} machine
+ * @param {Split} split
+ * @param {Assumptions} assumed
+ * @param {number} used parameters that a token meets
+ */
+function computing(model, machine, { tp, cp, microbatch }, assumed, used) {
+  const { flop_per_s: peak, product_share: reached } = machine;
+  const memory = assumed.memory_share * machine.bytes_per_s;
+  const tokens = (microbatch * model.sequence) / cp;
+  const width = model.hidden * model.vocabulary;
+  /** @param {number} flop @param {number} pieces */
+  const product = (flop, pieces) => flop / (peak * reached * productShare(flop / pieces, assumed.sizes));
+  const products = product((2 * tokens * (used - width)) / model.layers / tp, 4);
+  const attention = (2 * ((tokens * model.sequence) / tp) * model.hidden) / (peak * assumed.flash_share);
+  const other = (assumed.layer_nbytes * tokens * model.hidden) / tp / memory;
+  const logits = (3 * assumed.logit_nbytes * tokens * model.vocabulary) / tp / memory;
+  return {
+    layer: 3 * (products + other) + (1 + assumed.flash_backward) * attention,
+    logits: logits + (width ? product((6 * tokens * width) / tp, 3) : 0),
+  };
+}
+
+/**
  * What the seconds of a step are spent on, in the order in which they are drawn.
  *
  * @param {Model} model
@@ -216,11 +288,14 @@ export function spentOf(model, machine, split, assumed) {
   const { dp, pp, batch, microbatch, zero_stage: stage } = split;
   const m = batch / (dp * microbatch);
   const idle = model.experts ? model.expert_parameters * (1 - model.top_k / model.experts) : 0;
-  const arithmetic = 6 * (model.parameters - idle) * batch * model.sequence;
+  const used = model.parameters - idle;
+  const arithmetic = (6 * used + 12 * model.layers * model.hidden * model.sequence) * batch * model.sequence;
   const useful = arithmetic / (ranksOf(split) * machine.flop_per_s);
-  const compute = useful / assumed.kernels;
+  const one = computing(model, machine, split, assumed, used);
+  const compute = (m * (model.layers * one.layer + one.logits)) / pp;
+  const uneven = m * one.logits * (1 - 1 / pp); // the other stages wait for the last one
   const prices = pricesOf(model, machine, split, assumed);
-  const busy = compute + prices.tensor + prices.context + prices.expert;
+  const busy = compute + uneven + prices.tensor + prices.context + prices.expert;
   const often = stage >= 2;
   const pieces = (model.layers / pp) * (often ? m : 1);
   const hides = (often ? compute : compute / m) * (1 - 1 / pieces);
@@ -230,7 +305,7 @@ export function spentOf(model, machine, split, assumed) {
     tensor: prices.tensor,
     context: prices.context,
     expert: prices.expert,
-    waits: (busy * (pp - 1)) / m,
+    waits: uneven + (busy * (pp - 1)) / m,
     data: prices.data ? Math.max(prices.data - hides, prices.data / pieces) : 0,
     sends: prices.pipeline,
   };

@@ -55,6 +55,7 @@ test("a split that is impossible says why", () => {
     experts: 0,
     top_k: 0,
     expert_parameters: 0,
+    vocabulary: 0,
   };
   const split = { dp: 8, tp: 1, pp: 1, cp: 1, ep: 1, zero_stage: 0, batch: 256, microbatch: 1 };
   assert.equal(problem(model, split), "");

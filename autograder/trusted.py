@@ -94,7 +94,7 @@ class TrustedStep(NbGraderPreprocessor):
 
         Raises JudgeError if the instructor's notebook does not say which exercise marks a cell.
         """
-        exercises = _exercises(course, lab, notebook)
+        exercises = exercises_of(course, lab, notebook)
         secret = self._secret(Path(course.root))
         code = [cell for cell in nb.cells if cell.cell_type == "code"]
         # graded cells count too, so that "cell 5" in a message is cell 5 in the student's notebook
@@ -204,7 +204,7 @@ def _coursedir(step: NbGraderPreprocessor) -> CourseDirectory:
     return getattr(converter, "coursedir", None) or CourseDirectory(parent=step)
 
 
-def _exercises(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
+def exercises_of(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
     """The exercise and limit of each graded code cell, from the instructor's notebook, never from the submission."""
     folder = Path(course.format_path(course.source_directory, ".", lab))
     path = folder / f"{notebook_name}.ipynb"

@@ -53,6 +53,14 @@ c.GenerateFeedback.preprocessors = [
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
+# The page is nbgrader's, without its list of scores, and loads nothing from elsewhere.
+from nbgrader.server_extensions.formgrader.handlers import template_path  # noqa: E402
+
+c.GenerateFeedback.exporter_class = "autograder.feedback_page.FeedbackExporter"
+c.FeedbackExporter.template_name = "allranks"
+c.FeedbackExporter.template_file = "page.html.j2"
+c.FeedbackExporter.extra_template_basedirs = [str(HERE / "templates"), template_path]
+
 # Files are checked first, when they are collected and when they are graded: no links, no pipes, nothing of another user.
 from autograder.giving import guard_feedback  # noqa: E402 - the path above is needed
 from autograder.intake import guard_nbgrader  # noqa: E402

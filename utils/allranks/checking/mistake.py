@@ -91,6 +91,6 @@ def in_short(code: tuple[Hashable, ...], shared: str = "") -> str:
     return ""
 
 
-def _clause(sentence: str) -> str:
+def _clause(told: str) -> str:
     """The sentence up to its first colon, semicolon or bracket."""
-    return re.split(r"[:;]| \(", sentence)[0].strip().rstrip(".")
+    return re.split(r"[:;]| \(", told)[0].strip().rstrip(".")

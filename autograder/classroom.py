@@ -61,7 +61,9 @@ class Row:
     """One student. `state` is "graded", "not graded" (handed in, but without grades) or "not handed in"."""
 
     student: str
-    name: str
+    first_name: str
+    last_name: str
+    email: str
     state: str
     score: float | None = None
     late_penalty: float = 0.0
@@ -69,6 +71,11 @@ class Row:
     late_s: float = 0.0
     marks: dict[str, Mark] = field(default_factory=dict)
     incidents: tuple[dict[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The student's own name; "" if the gradebook does not have it."""
+        return " ".join(filter(None, (self.first_name, self.last_name)))
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ class Overview:
 
 
 def _row_as_dict(row: Row, parts: Iterable[Part]) -> dict[str, Any]:
-    about = {name: value for name, value in asdict(row).items() if name != "marks"}
+    about = {"name": row.name} | {name: value for name, value in asdict(row).items() if name != "marks"}
     marks = {}
     for part in parts:
         if (mark := row.marks.get(part.cell)) is not None:
@@ -186,11 +193,15 @@ def overview_of(course: CourseDirectory, lab: str) -> Overview:
         rows = []
         for student in sorted({*members, *submissions, *handed_in}, key=str.casefold):
             known = members.get(student)
-            name = " ".join(filter(None, (known.first_name, known.last_name))) if known is not None else ""
+            who = (
+                (student, known.first_name or "", known.last_name or "", known.email or "")
+                if known
+                else (student, "", "", "")
+            )
             if student in submissions:
-                rows.append(_row(course, lab, student, name, submissions[student], parts, student in handed_in))
+                rows.append(_row(course, lab, who, submissions[student], parts, student in handed_in))
             else:
-                rows.append(Row(student, name, "not graded" if student in handed_in else "not handed in"))
+                rows.append(Row(*who, "not graded" if student in handed_in else "not handed in"))
         return Overview(lab, _time(assignment.duedate), parts, tuple(rows))
 
 
@@ -210,14 +221,13 @@ def _parts(course: CourseDirectory, gradebook: Gradebook, lab: str) -> Iterator[
 def _row(
     course: CourseDirectory,
     lab: str,
-    student: str,
-    name: str,
+    who: tuple[str, str, str, str],
     submission: SubmittedAssignment,
     parts: Iterable[Part],
     has_files: bool,
 ) -> Row:
     grades = {(n.name, grade.name): grade for n in submission.notebooks for grade in n.grades}
-    told, incidents = _of_notebooks(course, lab, student)
+    told, incidents = _of_notebooks(course, lab, who[0])
     marks = {}
     for part in parts:
         grade = grades.get((part.notebook, part.cell))
@@ -232,8 +242,7 @@ def _row(
         failed = tuple((str(group), str(case)) for group, case in about.get("failed", ()))
         marks[part.cell] = Mark(score, waits, mistake, int(about.get("cases", 0)), failed)
     return Row(
-        student,
-        name,
+        *who,
         "graded" if marks else "not graded" if has_files else "not handed in",
         float(submission.score) if marks else None,
         float(submission.late_submission_penalty or 0.0),

@@ -46,6 +46,9 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# `nbgrader export` has a column for each exercise behind its own.
+c.ExportApp.plugin_class = "autograder.exports.Exercises"
+
 # A student's page begins with the score as a bar, the one thing to look at, and every exercise folded.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",

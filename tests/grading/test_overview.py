@@ -70,7 +70,7 @@ def test_the_text_has_names_apart_and_the_worst_first(found):
 
 
 def test_the_page_loads_nothing_and_escapes_names(found):
-    rows = (*found.rows, Row("<script>x", "", "graded", 1.0, marks={}))
+    rows = (*found.rows, Row("<script>x", "", "", "", "graded", 1.0, marks={}))
     page = as_html(Overview(found.lab, found.due, found.parts, rows))
     assert "<script>x" not in page and "&lt;script&gt;x" in page
     assert "http" not in page and "src=" not in page

@@ -6,15 +6,13 @@ import base64
 
 import nbformat
 from allranks.checking.card import card, cases_of, short, told_of
+from allranks.checking.verdict import points_of
 from nbformat import NotebookNode
 
 
 def points_for(verdict: dict, max_points: float) -> float:
     """The points for a verdict, to two decimals: in proportion to the score, all of them only if all cases passed."""
-    if verdict["passed"]:
-        return float(max_points)
-    share = min(max(float(verdict["score"]), 0.0), 1.0)
-    return min(round(share * max_points, 2), max(0.0, float(max_points) - 0.01))
+    return points_of(verdict["score"], verdict["passed"], max_points)
 
 
 def outputs_for(verdict: dict, max_points: float) -> list[NotebookNode]:

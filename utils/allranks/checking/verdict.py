@@ -243,6 +243,17 @@ class Verdict:
         return card(self.card(), picture=self.svg or "", foot=foot)
 
 
+def points_of(score: float, passed: bool, most: float) -> float:
+    """The points for a score between 0 and 1, to two decimals: in proportion, all of them only if all cases passed.
+
+    >>> points_of(0.9999, False, 6)
+    5.99
+    """
+    if passed:
+        return float(most)
+    return min(round(min(max(float(score), 0.0), 1.0) * most, 2), max(0.0, float(most) - 0.01))
+
+
 def _first_words(text: str) -> str:
     """The first part of a sentence, at most 40 characters."""
     part = re.split(r"[:;,(]| because ", text)[0].strip()

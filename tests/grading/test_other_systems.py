@@ -117,6 +117,7 @@ def test_what_can_not_be_marked_is_told_to_the_student(container, tmp_path, cont
     assert code == 0 and said in results["output"] and results["score"] == 0.0
 
 
+@pytest.mark.nightly
 def test_another_name_of_the_only_notebook_will_do(container, of):
     _, _, results = container.mark(of("ada"), name="all_reduce (1).ipynb")
     assert sum(test["score"] for test in results["tests"]) == 13.0
@@ -129,6 +130,7 @@ def test_without_a_sandbox_nothing_is_marked(container, of, tmp_path):
     assert code == 1 and results == {} and "Nothing was graded" in said
 
 
+@pytest.mark.nightly
 def test_trusted_by_name_it_marks_without_a_sandbox(small_class, of, tmp_path):
     packed = tmp_path / "trusting.zip"
     done = allranks(small_class.course, "gradescope", "-o", str(packed), "--trust-submissions")

@@ -27,6 +27,11 @@ c.CourseDirectory.db_url = f"sqlite:///{HERE / 'gradebook.db'}"
 # nbgrader copies all other files of a lab to the students: not source/, which holds the solutions
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py", "source"]
 
+# The hub writes where its exchange is, when the grader's server starts: so nbgrader finds it in any shell of the machine.
+EXCHANGE = HERE / "exchange.txt"
+if EXCHANGE.exists():
+    c.Exchange.root = EXCHANGE.read_text(encoding="utf-8").strip()
+
 # nbgrader never executes a submission. RestoreCells first gives the notebook its released cells back. TrustedStep, in place
 # of nbgrader's Execute, then marks it and writes the outputs of the graded cells.
 c.Autograde.sanitize_preprocessors = [

@@ -6,15 +6,13 @@ import base64
 
 import nbformat
 from allranks.checking.card import card, cases_of, short, told_of
+from allranks.checking.verdict import points_of
 from nbformat import NotebookNode
 
 
 def points_for(verdict: dict, max_points: float) -> float:
     """The points for a verdict, to two decimals: in proportion to the score, all of them only if all cases passed."""
-    if verdict["passed"]:
-        return float(max_points)
-    share = min(max(float(verdict["score"]), 0.0), 1.0)
-    return min(round(share * max_points, 2), max(0.0, float(max_points) - 0.01))
+    return points_of(verdict["score"], verdict["passed"], max_points)
 
 
 def outputs_for(verdict: dict, max_points: float) -> list[NotebookNode]:
@@ -24,11 +22,23 @@ def outputs_for(verdict: dict, max_points: float) -> list[NotebookNode]:
     reads it in a browser that can change the gradebook.
     """
     points = points_for(verdict, max_points)
-    shown = nbformat.v4.new_output(
-        "display_data", data={"text/html": as_html(verdict, points, max_points), "text/plain": as_text(verdict)}
-    )
+    data = {"text/html": as_html(verdict, points, max_points), "text/plain": as_text(verdict)}
+    shown = nbformat.v4.new_output("display_data", data=data, metadata={"allranks": summary_of(verdict)})
     number = nbformat.v4.new_output("execute_result", data={"text/plain": repr(points)}, execution_count=1)
     return [shown, number]
+
+
+def summary_of(verdict: dict) -> dict:
+    """What the overview of a class needs of a verdict, as data: no text of the student's own."""
+    cases = [case for case in cases_of(verdict) if case["judged"]]
+    failed = [[case["group"], case["name"]] for case in cases if not case["passed"]]
+    return {
+        "exercise": verdict["exercise"],
+        "passed": bool(verdict["passed"]),
+        "mistake": verdict.get("mistake", ""),
+        "cases": len(cases),
+        "failed": failed,
+    }
 
 
 def as_text(verdict: dict) -> str:

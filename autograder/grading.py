@@ -8,6 +8,7 @@ Each line on stdin is a JSON object, and each is answered by one line on stdout:
     {"read": "ada"}                          {"row"} if there is nothing to mark, else {"requests"}, for the judges
     {"record": "ada", "requests": [...], "verdicts": [...], "seconds": 1.2}
                                              {"row"}: the verdicts are now in the gradebook
+    {"overview": true}                       {"lines"}: the first lines of the class overview
 
 This process never runs the code of a submission; the judges are other processes. A student whose grades are complete is
 not graded again, unless the submission is newer or --force is given. So a run that was killed can simply be started
@@ -31,6 +32,7 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import determine_grade
 from traitlets.config import PyFileConfigLoader
 
+from autograder.classroom import first_lines, overview_of
 from autograder.intake import Refused, check_files, name_refusal, read_notebook
 from autograder.judge import JudgeError
 from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, released_cells, restore
@@ -205,6 +207,8 @@ def main(arguments: list[str]) -> None:
                     reply = writer.read(student)
                 except JudgeError as error:  # the instructor's notebook or the secret is wrong: nothing can be graded
                     reply = {"error": str(error)}
+            case {"overview": _}:
+                reply = {"lines": first_lines(overview_of(writer.course, writer.lab))}
             case {"record": student, "requests": requests, "verdicts": verdicts, "seconds": seconds}:
                 reply = writer.record(student, requests, verdicts, seconds)
         out.write(json.dumps(reply) + "\n")

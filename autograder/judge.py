@@ -128,7 +128,7 @@ class Judge:
             incident = {"kind": "crashed", "what": f"the marking broke down: {how}"}
             reason = f"The marking broke down ({how}). Ask your teacher to look at it."
         empty = {"exercise": request["exercise"], "passed": False, "score": 0.0, "cases": []}
-        return {**empty, "reason": reason, "incidents": [incident]}
+        return {**empty, "mistake": incident["what"].partition(":")[0], "reason": reason, "incidents": [incident]}
 
     def release(self) -> None:
         """Ends the ranks of the marked submission, so that its code can't go on while the next one is marked."""
@@ -260,6 +260,7 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
     from allranks.checking import judging
+    from allranks.checking.mistake import UNREADABLE
     from allranks.checking.source import SourceError, read_source
 
     from autograder.suspect import oddities
@@ -271,7 +272,8 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
         source = read_source({"cells": cells}, name, request["filename"])
     except (SourceError, RecursionError) as error:
         reason = str(error) if isinstance(error, SourceError) else "The code is nested too deeply to be read."
-        return {"exercise": name, "passed": False, "score": 0.0, "cases": [], "reason": reason, "incidents": []}
+        empty = {"exercise": name, "passed": False, "score": 0.0, "cases": [], "mistake": UNREADABLE}
+        return {**empty, "reason": reason, "incidents": []}
     pool, ends = ranks.to(request)
     verdict = judging.judge(exercise, source, secret=_secret(request), pool=pool, wall_s=request["wall_s"])
     incidents = [dict(zip(("kind", "what"), INCIDENTS[end], strict=True)) for end in sorted(ends & set(INCIDENTS))]

@@ -27,6 +27,11 @@ c.CourseDirectory.db_url = f"sqlite:///{HERE / 'gradebook.db'}"
 # nbgrader copies all other files of a lab to the students: not source/, which holds the solutions
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py", "source"]
 
+# The hub writes where its exchange is, when the grader's server starts: so nbgrader finds it in any shell of the machine.
+EXCHANGE = HERE / "exchange.txt"
+if EXCHANGE.exists():
+    c.Exchange.root = EXCHANGE.read_text(encoding="utf-8").strip()
+
 # nbgrader never executes a submission. RestoreCells first gives the notebook its released cells back. TrustedStep, in place
 # of nbgrader's Execute, then marks it and writes the outputs of the graded cells.
 c.Autograde.sanitize_preprocessors = [
@@ -46,12 +51,23 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# `nbgrader export` has a column for each exercise behind its own.
+c.ExportApp.plugin_class = "autograder.exports.Exercises"
+
 # A student's page begins with the score as a bar, the one thing to look at, and every exercise folded.
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
     "autograder.feedback_page.FeedbackTop",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
+
+# The page is nbgrader's, without its list of scores, and loads nothing from elsewhere.
+from nbgrader.server_extensions.formgrader.handlers import template_path  # noqa: E402
+
+c.GenerateFeedback.exporter_class = "autograder.feedback_page.FeedbackExporter"
+c.FeedbackExporter.template_name = "allranks"
+c.FeedbackExporter.template_file = "page.html.j2"
+c.FeedbackExporter.extra_template_basedirs = [str(HERE / "templates"), template_path]
 
 # Files are checked first, when they are collected and when they are graded: no links, no pipes, nothing of another user.
 from autograder.giving import guard_feedback  # noqa: E402 - the path above is needed

@@ -16,6 +16,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode
 
+from autograder.formulas import PICTURE, formula
 from autograder.showing import cut, in_time
 
 _RUNS = re.compile(r"(javascript|vbscript|data)(\s*(?::|&colon;|&#0*58;?|&#x0*3a;?))", re.IGNORECASE)
@@ -25,7 +26,10 @@ _ELSEWHERE = re.compile(r"(?!https?:|mailto:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def markdown2html(source: str) -> str:
-    """The HTML of a Markdown text. Links lead only to web pages and mail addresses; all others are replaced by "#"."""
+    """The HTML of a Markdown text. Links lead only to web pages and mail addresses; all others are replaced by "#".
+
+    Formulas are pictures in the page.
+    """
     shown = in_time(lambda: MarkdownWithMath(_Renderer(escape=False)).render(source), lambda: _plain(source))
     return _ADDRESS.sub(_led_nowhere, shown)
 
@@ -42,12 +46,27 @@ class _Renderer(IPythonRenderer):
         """The HTML of a code block."""
         return f"<pre><code>{html.escape(code)}</code></pre>\n"
 
+    def inline_math(self, body: str) -> str:
+        """The picture of a formula in a line."""
+        return formula(body)
+
+    def block_math(self, body: str) -> str:
+        """The picture of a formula that stands alone."""
+        return formula(body, is_display=True)
+
+    def latex_environment(self, name: str, body: str) -> str:
+        """An environment, as it was typed."""
+        typed = "\\begin{" + name + "}" + body + "\\end{" + name + "}"
+        return f"<pre><code>{html.escape(typed)}</code></pre>"
+
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """The image's HTML."""
         return super(IPythonRenderer, self).image(text, url, title)
 
 
 def _led_nowhere(found: re.Match) -> str:
+    if found[1] == "src" and found[2].startswith(PICTURE):  # a browser runs no script in a picture
+        return found[0]
     return f'{found[1]}="#"' if _ELSEWHERE.match(_UNSEEN.sub("", html.unescape(found[2]))) else found[0]
 
 

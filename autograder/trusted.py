@@ -94,29 +94,8 @@ class TrustedStep(NbGraderPreprocessor):
 
         Raises JudgeError if the instructor's notebook does not say which exercise marks a cell.
         """
-        exercises = _exercises(course, lab, notebook)
-        secret = self._secret(Path(course.root))
-        code = [cell for cell in nb.cells if cell.cell_type == "code"]
-        # graded cells count too, so that "cell 5" in a message is cell 5 in the student's notebook
-        sources = ["" if is_graded(cell) else cell.source for cell in code]
-        found = []
-        for cell in filter(is_graded, code):
-            about = cell.metadata.nbgrader
-            asked = exercises.get(about["grade_id"])
-            if asked is None:
-                raise JudgeError(
-                    f"The graded cell {about['grade_id']} names no exercise in the instructor's notebook; add "
-                    "allranks metadata to it and run `nbgrader generate_assignment` again."
-                )
-            request = {
-                "exercise": asked["exercise"],
-                "cells": sources,
-                "filename": f"{notebook}.ipynb",
-                "secret": secret,
-                "wall_s": float(asked.get("seconds", self.seconds_per_cell)),
-            }
-            found.append(Question(about["grade_id"], float(about["points"]), request, cell))
-        return found
+        exercises = exercises_of(course, lab, notebook)
+        return questions_of(nb, notebook, exercises, self._secret(Path(course.root)), self.seconds_per_cell)
 
     def _secret(self, course: Path) -> int:
         path = course / self.secret_file
@@ -139,6 +118,36 @@ class Question:
     points: float
     request: dict
     cell: NotebookNode
+
+
+def questions_of(
+    nb: NotebookNode, notebook: str, exercises: Mapping[str, dict], secret: int, seconds_per_cell: float
+) -> list[Question]:
+    """The questions about a restored notebook; `exercises` has the exercise and limit of each graded cell.
+
+    Raises JudgeError if a graded cell has no exercise.
+    """
+    code = [cell for cell in nb.cells if cell.cell_type == "code"]
+    # graded cells count too, so that "cell 5" in a message is cell 5 in the student's notebook
+    sources = ["" if is_graded(cell) else cell.source for cell in code]
+    found = []
+    for cell in filter(is_graded, code):
+        about = cell.metadata.nbgrader
+        asked = exercises.get(about["grade_id"])
+        if asked is None:
+            raise JudgeError(
+                f"The graded cell {about['grade_id']} names no exercise in the instructor's notebook; add "
+                "allranks metadata to it and run `nbgrader generate_assignment` again."
+            )
+        request = {
+            "exercise": asked["exercise"],
+            "cells": sources,
+            "filename": f"{notebook}.ipynb",
+            "secret": secret,
+            "wall_s": float(asked.get("seconds", seconds_per_cell)),
+        }
+        found.append(Question(about["grade_id"], float(about["points"]), request, cell))
+    return found
 
 
 def key_of(request: dict) -> str:
@@ -204,7 +213,7 @@ def _coursedir(step: NbGraderPreprocessor) -> CourseDirectory:
     return getattr(converter, "coursedir", None) or CourseDirectory(parent=step)
 
 
-def _exercises(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
+def exercises_of(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
     """The exercise and limit of each graded code cell, from the instructor's notebook, never from the submission."""
     folder = Path(course.format_path(course.source_directory, ".", lab))
     path = folder / f"{notebook_name}.ipynb"
@@ -212,6 +221,11 @@ def _exercises(course: CourseDirectory, lab: str, notebook_name: str) -> dict[st
         notebook = nbformat.read(path, as_version=4)
     except OSError as error:
         raise JudgeError(f"The instructor's notebook {path} can't be read ({error.strerror}).") from None
+    return exercises_in(notebook)
+
+
+def exercises_in(notebook: NotebookNode) -> dict[str, dict]:
+    """The exercise and limit of each graded code cell of a notebook that is not a submission."""
     return {
         cell.metadata.nbgrader["grade_id"]: dict(cell.metadata["allranks"])
         for cell in notebook.cells

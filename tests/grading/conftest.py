@@ -1,12 +1,14 @@
 """A copy of the course with its own gradebook, graded by the real nbgrader with the real judge and sandbox."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # autograder is no part of the installed package
 
+from classes import ROSTER, SMALL, allranks, enter, hand_in
 from grading_course import Course, make_course
 
 
@@ -14,3 +16,22 @@ from grading_course import Course, make_course
 def course(tmp_path_factory) -> Course:
     """The course with its gradebook; every module hands in for students of its own."""
     return make_course(tmp_path_factory.mktemp("course"))
+
+
+@dataclass(frozen=True)
+class SmallClass:
+    """Seven graded submissions, a student who handed in nothing, and what `allranks grade` printed."""
+
+    course: Course
+    said: str
+
+
+@pytest.fixture(scope="session")
+def small_class(tmp_path_factory) -> SmallClass:
+    """A class that nobody changes: tests that write take a copy."""
+    made = make_course(tmp_path_factory.mktemp("small"))
+    enter(made, ROSTER)
+    hand_in(made, SMALL)
+    done = allranks(made, "grade")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return SmallClass(made, done.stdout)

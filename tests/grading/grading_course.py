@@ -102,6 +102,7 @@ def make_course(root: Path, record: bool = True) -> Course:
     (root / "autograder").mkdir()
     for path in (ROOT / "autograder").glob("*.py"):
         shutil.copy(path, root / "autograder")
+    shutil.copytree(ROOT / "autograder" / "templates", root / "autograder" / "templates")
     return Course(root)
 
 

@@ -127,6 +127,7 @@ def test_a_whole_lab_by_nbgrader_itself(tmp_path):
     (tmp_path / "autograder").mkdir()
     for path in (ROOT / "autograder").glob("*.py"):
         shutil.copy(path, tmp_path / "autograder")
+    shutil.copytree(ROOT / "autograder" / "templates", tmp_path / "autograder" / "templates")
     right, partly = read("solutions", lab), read("labs", lab)
     cell_of(partly, "ring_shift").source = (
         cell_of(right, "ring_shift").source.replace("(rank + k)", "(rank + 1)").replace("(rank - k)", "(rank - 1)")

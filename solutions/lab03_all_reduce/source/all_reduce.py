@@ -206,7 +206,7 @@ def ring_of_ranks():
     return mine
 
 
-world.run(ring_of_ranks, deadline=20)
+world.run(ring_of_ranks, deadline=8)
 
 # %% [markdown] name="break_it"
 # **Break it on purpose.** Put `dist.send` and then `dist.recv` in place of the batch and run `check` again. Which rank waits for which? Fix it.

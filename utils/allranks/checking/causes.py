@@ -89,7 +89,9 @@ def explain_failure(run: Run, withhold: bool = False) -> Reason:
         code = ("failure", failure.kind, failure.rule)
     if failure.kind in (FailureKind.EXCEPTION, FailureKind.IMPORT):
         # the same reason only if the same is said: a withheld name or text must not show by comparison
-        code = ("failure", failure.kind, sentence)
+        # and so with the exception's name: only Python's own are part of the sentence
+        name = failure.error if hasattr(builtins, failure.error or "") else None
+        code = ("failure", failure.kind, sentence, name)
     rows = tuple(rows_of(failure.unmet))
     question = _ABOUT_GAPS if failure.misuse is Misuse.GAPS else _QUESTIONS_OF_RUNS.get(failure.kind, "")
     return Reason(sentence, code, seen, question, cause, rows, blame_of_failure(failure))

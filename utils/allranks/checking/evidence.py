@@ -8,7 +8,7 @@ import torch
 
 from allranks.checking import provenance
 from allranks.checking.cases import plain
-from allranks.checking.exercise import Run
+from allranks.checking.exercise import About, Run
 from allranks.wire import LogEntry
 from allranks.wire.messages import OpKind
 
@@ -100,7 +100,8 @@ def too_few_steps(run: Run, wanted: int, what: str) -> str | None:
     if not 0 < count < wanted or count != int(count):
         return None
     times = "message" if count == 1 else "messages"
-    return f"each rank sends {int(count)} {times}, but {wanted} are needed for {what}: the loop ends too early"
+    words = f"each rank sends {int(count)} {times}, but {wanted} are needed for {what}: the loop ends too early"
+    return About(words, None, kind="the loop ends too early")
 
 
 def lacks_gradients(*which: int) -> Holds:

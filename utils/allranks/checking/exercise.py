@@ -114,23 +114,35 @@ class About(str):
     """Words on a run that keep the operation which they are about: its line is the one to blame, and its message is drawn.
 
     `sent` and `expected` say in few words what the message carried and what it must carry, where that is the mistake.
+    `kind` names the mistake, without ranks and lines: a class overview counts by it.
     """
 
     entry: LogEntry | FileWritten | Event | None
     sent: str
     expected: str
+    kind: str
 
     def __new__(
-        cls, words: str, entry: LogEntry | FileWritten | Event | None, sent: str = "", expected: str = ""
+        cls,
+        words: str,
+        entry: LogEntry | FileWritten | Event | None,
+        sent: str = "",
+        expected: str = "",
+        kind: str = "",
     ) -> About:
         made = super().__new__(cls, words)
-        made.entry, made.sent, made.expected = entry, sent, expected
+        made.entry, made.sent, made.expected, made.kind = entry, sent, expected, kind
         return made
+
+
+def kind_of(words: str) -> str:
+    """The kind of mistake that the words are about; "" if they name none."""
+    return getattr(words, "kind", "")
 
 
 def in_place_of(words: str, by: str) -> str:
     """The text `by`, about the same operation as `words`."""
-    return About(by, words.entry, words.sent, words.expected) if isinstance(words, About) else by
+    return About(by, words.entry, words.sent, words.expected, words.kind) if isinstance(words, About) else by
 
 
 class FaultKind(StrEnum):

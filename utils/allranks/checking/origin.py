@@ -24,6 +24,7 @@ from allranks.errors import name_ranks
 _MOST = 64  # elements looked at
 _MOST_RANKS = 8
 _SHOWN = 4  # ranks listed
+_NOT_ADDED = "what arrives is not added"
 
 
 def _near(values: torch.Tensor) -> float:
@@ -229,7 +230,7 @@ def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | 
         if entry.call == fault.call and numbers is not None:
             if torch.equal(numbers.double(), output.found.reshape(-1).double()):
                 short = f"{output.name} is what it received from rank {entry.rank}{run.at(entry.line)}, as it came"
-                return About(f"{short}: it was not added to what was there", entry), short
+                return About(f"{short}: it was not added to what was there", entry, kind=_NOT_ADDED), short
     return None
 
 
@@ -382,11 +383,11 @@ def passed_on_as_received(run: Run) -> str | None:
         own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
         if entry.numel == own.numel() and torch.equal(numbers, own.to(numbers.dtype)):
             words = f"rank {entry.rank} sends its own tensor{at}, without what it received from rank {last.rank} before"
-            return About(f"{words}: it must send the sum", entry)
+            return About(f"{words}: it must send the sum", entry, kind=_NOT_ADDED)
         received = provenance.numbers(last)
         if received is not None and torch.equal(received, numbers) and not _complete(run, entry.call, numbers):
             words = f"rank {entry.rank} sends on{at} what it received from rank {last.rank} as it came"
-            return About(f"{words}: its own contribution was not added to it", entry)
+            return About(f"{words}: its own contribution was not added to it", entry, kind=_NOT_ADDED)
     return None
 
 

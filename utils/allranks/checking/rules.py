@@ -21,6 +21,10 @@ from allranks.wire.messages import OpKind
 Needs = Callable[[Run, int, int], int]  # (run, call, rank) -> bytes
 
 
+_OFF = "off by one chunk"
+_MISSING = "contributions are missing"
+
+
 def nbytes_of(run: Run, call: int = 0, rank: int = 0) -> int:
     """Bytes of a rank's first tensor argument."""
     view = run.args[call][rank][0]
@@ -268,6 +272,7 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
                 whole,
                 f"{whole.numel} elements",
                 f"{longest}",
+                "whole vectors instead of chunks",
             )
         lengths = [e.nbytes // run.itemsize for e in run.sends]
         most = max(lengths)
@@ -279,6 +284,7 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
                 entry,
                 f"{most} elements",
                 f"{longest}",
+                "chunks of unequal length",
             )
         much = "too many" if sent > high else "too few"
         return f"rank {rank} sends {sent} bytes, {much}: {what} are {low}" + (f" to {high}" if high > low else "")
@@ -364,6 +370,7 @@ def first_wrong_step(run: Run) -> str | None:
                 entry,
                 "different chunks, added",
                 "one chunk",
+                _OFF,
             )
         twice = next((r for e in elements for r, times in Counter(e.contributors).items() if times > 1), None)
         if twice is not None:
@@ -373,11 +380,12 @@ def first_wrong_step(run: Run) -> str | None:
                 entry,
                 f"rank {twice} more than once",
                 "each rank once",
+                "adds where it should store",
             )
         # if p does not divide the size, whole chunks may be padding
         if len(elements) > -size % p and not any(e.contributors for e in elements):
             words = f"{at}: it sends elements that are still zero: a buffer into which nothing was received yet"
-            return About(words, entry, "zeros", "numbers")
+            return About(words, entry, "zeros", "numbers", "sends a buffer that is still empty")
     return None
 
 
@@ -411,6 +419,7 @@ def wrong_ring_step(run: Run) -> str | None:
                 entry,
                 f"holds {name_ranks(held)} only",
                 f"{wanted} contributions",
+                _OFF,
             )
         return About(
             f"{at}, step {step - p + 1} of the all-gather: it sends {holds}; "
@@ -418,6 +427,7 @@ def wrong_ring_step(run: Run) -> str | None:
             entry,
             f"holds {name_ranks(held)} only",
             "all ranks' contributions",
+            _OFF,
         )
     return None
 
@@ -443,18 +453,21 @@ def wrong_end_state(run: Run, rank: int, call: int = 0) -> str | None:
                 )
             return f"{at}: it is zero: nothing was received into it, or what was received was not stored"
         if element.position is None:
-            return f"{at}: elements of different chunks were added together: off by one chunk"
+            return About(f"{at}: elements of different chunks were added together: off by one chunk", None, kind=_OFF)
         if element.position != index:
-            return (
+            return About(
                 f"{at}: it holds element {element.position} of the vector: "
-                "the chunk was stored in the wrong place: off by one chunk"
+                "the chunk was stored in the wrong place: off by one chunk",
+                None,
+                kind=_OFF,
             )
         counts = Counter(element.contributors)
         twice = next((r for r, times in counts.items() if times > 1), None)
         if twice is not None:
-            return f"{at}: the contribution of rank {twice} was added {counts[twice]} times"
+            words = f"{at}: the contribution of rank {twice} was added {counts[twice]} times"
+            return About(words, None, kind="adds a contribution more than once")
         missing = [r for r in range(p) if r not in counts]
         if len(missing) == 1:
-            return f"{at}: the contribution of {name_ranks(missing)} is missing"
-        return f"{at}: the contributions of {name_ranks(missing)} are missing"
+            return About(f"{at}: the contribution of {name_ranks(missing)} is missing", None, kind=_MISSING)
+        return About(f"{at}: the contributions of {name_ranks(missing)} are missing", None, kind=_MISSING)
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from allranks.checking import causes, origin, provenance
 from allranks.checking.cases import Setup
-from allranks.checking.exercise import About, Exercise, ResultFault, Rule, Run
+from allranks.checking.exercise import About, Exercise, ResultFault, Rule, Run, kind_of
 from allranks.checking.fault import blame_of, code_of, fault_of
 from allranks.checking.running import ENDS_THE_CHECK, CaseResult, CaseRunner, result_faults
 from allranks.checking.verdict import Case, Reason, Verdict
@@ -91,6 +91,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         rows=headline.rows if headline else (),
         expected=exercise.schedule(shown.setup) if shown is not None and trace is not None else None,
         fault=fault_of(headline.blame, shown, trace, runner.answer) if headline else None,
+        shared=headline.shared if headline else "",
     )
 
 
@@ -127,7 +128,7 @@ def _first_breach(rule: Rule, right: list[Run]) -> _Breach | None:
         if rule.applies(run.setup):
             breach = rule.breach(run)
             if breach is not None:
-                return _Breach(run, rule, Reason(breach, ("rule", rule.name), blame=blame_of(breach)))
+                return _Breach(run, rule, Reason(breach, ("rule", rule.name, kind_of(breach)), blame=blame_of(breach)))
     return None
 
 
@@ -173,13 +174,17 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
                 if explained:
                     said, cause = f"{explained}.", f"{explained[:1].upper()}{explained[1:]}."
                     blame = blame_of(explained)
-                    reason = replace(reason, sentence=said, code=("provenance",), cause=cause, blame=blame)
+                    reason = replace(
+                        reason, sentence=said, code=("provenance", kind_of(explained)), cause=cause, blame=blame
+                    )
         if distinct is not None and reason is case.reason:
             told = origin.explain(distinct, result_faults(distinct))
             reason = _as_origin(reason, told) if told else reason
     # without messages the cases differ in their inputs only
     found = [(r.setup, r.passed) for r in results if r.run is not None] if exercise.allow else []
-    return _behind(f"{_confirmed_property(runner, found)}{exercise.label(case.setup)}: ", reason), run
+    shared = _confirmed_property(runner, found)
+    told_first = _behind(f"{shared}{exercise.label(case.setup)}: ", reason)
+    return replace(told_first, shared=shared.strip()), run
 
 
 def _run_with_distinct(runner: CaseRunner, run: Run) -> Run | None:
@@ -213,7 +218,9 @@ def _adds(run: Run) -> bool:
 def _as_origin(reason: Reason, told: str) -> Reason:
     """The reason with where the wrong values came from."""
     sentence = f"{told[:1].upper()}{told[1:]}."
-    return replace(reason, sentence=sentence, code=("origin",), seen=sentence, cause="", blame=blame_of(told))
+    return replace(
+        reason, sentence=sentence, code=("origin", kind_of(told)), seen=sentence, cause="", blame=blame_of(told)
+    )
 
 
 def _other_reduction(run: Run) -> str | None:
@@ -226,6 +233,7 @@ def _other_reduction(run: Run) -> str | None:
             return About(
                 f"rank {entry.rank} calls {entry.op} with {name}{run.at(entry.line)}, but the ranks' values must be added",
                 entry,
+                kind=f"reduces with {name} instead of a sum",
             )
     return None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allranks.checking.card import card, last_checks
+from allranks.checking.mistake import in_short
 from allranks.notebook import in_notebook
 from allranks.schedules import Schedule
 from allranks.trace import Trace
@@ -36,7 +37,8 @@ class Reason:
     """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes.
 
     `seen` and `cause` are the sentence's two halves, if it has them: what was seen, and why. `question` leads from one to the other.
-    `rows` are the messages that found no partner. `blame` is the operation that it is about.
+    `rows` are the messages that found no partner. `blame` is the operation that it is about. `shared` is the sentence on what all
+    failing cases have in common, if there is one.
     """
 
     sentence: str
@@ -46,6 +48,7 @@ class Reason:
     cause: str = ""
     rows: tuple[tuple[str, ...], ...] = ()
     blame: Blame | None = field(default=None, compare=False)
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ class Verdict:
     fault: dict[str, Any] | None = field(default=None, compare=False)
     expected: Schedule | None = field(default=None, compare=False)
     history: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    shared: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -153,6 +157,11 @@ class Verdict:
             return [("reason", self.reason)] if self.reason else []
         parts = [("reason", self.seen), ("question", self.question), ("cause", self.cause)]
         return [part for part in parts if part[1]]
+
+    @property
+    def mistake(self) -> str:
+        """The mistake in a few words that are equal for equal mistakes, such as "sends before it receives"; "" if it passed."""
+        return "" if self.passed else in_short(self.code, self.shared)
 
     def brief(self, cause: bool = True) -> str:
         """The verdict in a few words, such as "deadlock". Without `cause`, only what was seen, as above the folded cause."""
@@ -219,6 +228,7 @@ class Verdict:
             "already_said": already_said(self.code, failed),
             "skipped": list(self.skipped),
             "fault": self.fault,
+            "mistake": self.mistake,
         }
 
     def html(self, hint: bool = True) -> str:
@@ -231,6 +241,17 @@ class Verdict:
         foot = hinted + _players(self) if hint and self.trace is not None and len(self.trace) else ""
         foot += last_checks(self.history)
         return card(self.card(), picture=self.svg or "", foot=foot)
+
+
+def points_of(score: float, passed: bool, most: float) -> float:
+    """The points for a score between 0 and 1, to two decimals: in proportion, all of them only if all cases passed.
+
+    >>> points_of(0.9999, False, 6)
+    5.99
+    """
+    if passed:
+        return float(most)
+    return min(round(min(max(float(score), 0.0), 1.0) * most, 2), max(0.0, float(most) - 0.01))
 
 
 def _first_words(text: str) -> str:

@@ -1,8 +1,11 @@
-"""The command line. Each command is a module of this package that holds a click command named `command`."""
+"""The command line. Each command is a module of this package that holds a click command named `command`.
+
+A module whose name would be a word of Python ends with an underscore: `class_`."""
 
 from __future__ import annotations
 
 import importlib
+import keyword
 import pkgutil
 
 import click
@@ -18,7 +21,9 @@ class _Commands(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+        return sorted(
+            m.name.rstrip("_").replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")
+        )
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -29,7 +34,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self.list_commands(ctx):
             return None
-        return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").command
+        module = name.replace("-", "_") + "_" * keyword.iskeyword(name)
+        return importlib.import_module(f"{__name__}.{module}").command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

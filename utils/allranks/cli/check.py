@@ -18,7 +18,10 @@ import click
     type=click.Choice(["nccl"]),
     help="Judge under the rules of NCCL: would it run on GPUs? Grades don't depend on them.",
 )
-def command(exercise: str, file: str, as_json: bool, name: str | None, rules: str | None) -> None:
+@click.option(
+    "--points", type=click.FloatRange(0), metavar="N", help="What it is worth: JSON also has points and max_points."
+)
+def command(exercise: str, file: str, as_json: bool, name: str | None, rules: str | None, points: float | None) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
 
     The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check.
@@ -35,11 +38,18 @@ def command(exercise: str, file: str, as_json: bool, name: str | None, rules: st
         verdict = judge(get(exercise), source, rules=rules)
     except CourseError as error:
         if as_json:
-            click.echo(
-                json.dumps({"exercise": exercise, "passed": False, "score": 0.0, "cases": [], "reason": str(error)})
-            )
+            told = {"exercise": exercise, "passed": False, "score": 0.0, "cases": [], "reason": str(error)}
+            click.echo(json.dumps(told | _worth(0.0, False, points)))
         else:
             click.echo(str(error), err=True)
         sys.exit(2)
-    click.echo(json.dumps(verdict.to_dict()) if as_json else verdict.text())
+    worth = _worth(verdict.score, verdict.passed, points)
+    click.echo(json.dumps(verdict.to_dict() | worth) if as_json else verdict.text())
     sys.exit(0 if verdict.passed else 1)
+
+
+def _worth(score: float, passed: bool, points: float | None) -> dict[str, float]:
+    """What `--points` adds to the JSON."""
+    from allranks.checking.verdict import points_of
+
+    return {} if points is None else {"points": points_of(score, passed, points), "max_points": points}

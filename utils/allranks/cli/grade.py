@@ -73,6 +73,7 @@ def command(
 
     lab = lab.rstrip("/")  # a shell's completion adds one
     rows: list[dict[str, Any]] = []
+    overview: list[str] = []
     try:
         require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
@@ -82,7 +83,7 @@ def command(
         else:
             judges = on_cluster(root, cluster)
         with _progress(len(students), as_json) as tell, judges as where:
-            for row in grade(root, lab, students, where, force):
+            for row in grade(root, lab, students, where, force, overview):
                 rows.append(row)
                 tell(in_words(row))
     except (GradeError, MissingExtraError) as error:
@@ -94,8 +95,9 @@ def command(
     rows.sort(key=lambda row: row["student"])
     if as_json:
         click.echo(json.dumps({"lab": lab, "students": rows}))
-    elif told := report(rows):
-        click.echo(told)
+    else:
+        told = [report(rows), "\n".join(map(printable, overview))]
+        click.echo("\n" + "\n\n".join(filter(None, told)))
     sys.exit(1 if any(row["score"] is None for row in rows) else 0)
 
 
@@ -114,11 +116,18 @@ def find_course(start: Path) -> Path:
     raise GradeError(f"{start} is in no course: go to the folder that holds autograder/, or give it as --course.")
 
 
-def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
-    """The names of the students who handed in the lab. Raises GradeError for an unknown lab, for none, and for a missing one of `only`."""
+def known_lab(course: Path, lab: str) -> str:
+    """The lab's name without the slash that a shell's completion adds. Raises GradeError if the course has no such lab."""
+    lab = lab.rstrip("/")
     labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
     if lab not in labs:  # only its plain name: nbgrader would record another path as a lab without a name
         raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
+    return lab
+
+
+def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
+    """The names of the students who handed in the lab. Raises GradeError for an unknown lab, for none, and for a missing one of `only`."""
+    known_lab(course, lab)
     submitted = course / "autograder" / "submitted"
     found = sorted(path.name for path in submitted.glob("*") if os.path.lexists(path / lab))
     for name in only:
@@ -229,10 +238,13 @@ def rest_on_engine() -> None:
 # ------------------------------------------------------------------------------------------------------------- the run
 
 
-def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bool) -> Iterator[dict[str, Any]]:
+def grade(
+    course: Path, lab: str, students: list[str], judges: Judges, force: bool, overview: list[str] | None = None
+) -> Iterator[dict[str, Any]]:
     """Reads, marks and records every submission; yields each student's row when it is recorded.
 
-    Many judges mark; one process writes the gradebook. Raises GradeError if nothing can be graded.
+    Many judges mark; one process writes the gradebook. At the end `overview` gets the first lines of the class overview. Raises
+    GradeError if nothing can be graded.
     """
     waiting = deque(students)
     marking: dict[
@@ -273,6 +285,8 @@ def grade(course: Path, lab: str, students: list[str], judges: Judges, force: bo
                 decided = {"requests": requests, "verdicts": verdicts, "seconds": marking_s}
                 recorded = writer.ask({"record": student, **decided})
                 yield recorded.get("row") or not_graded(student, recorded["ended"])
+        if overview is not None:
+            overview += writer.ask({"overview": True}).get("lines", ())
 
 
 def _no_judge_can_start(error: Exception) -> bool:

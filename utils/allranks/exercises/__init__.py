@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import pkgutil
+import sys
+import textwrap
 import time
 from collections import deque
 from collections.abc import Callable
@@ -69,9 +72,15 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         raise ExerciseError(f'{why}: name the exercise, check(fn, exercise="ring_all_reduce").')
     from allranks.checking.judging import judge
 
-    return _noted(judge(get(name), function, **options))
+    verdict = judge(get(name), function, **options)
+    if os.environ.get("NBGRADER_VALIDATING") == "1" and not verdict.passed:
+        # `nbgrader validate` shows what a graded cell writes here, in place of "Partial credit", and cuts longer lines
+        lines = (textwrap.fill(line, _VALIDATE_WIDTH, subsequent_indent="  ") for line in verdict.text().splitlines())
+        print("\n".join(lines), file=sys.stderr)
+    return _noted(verdict)
 
 
+_VALIDATE_WIDTH = 82
 _LAST = 3
 _checks: dict[str, deque[tuple[str, Verdict]]] = {}  # what this process has said of each exercise, and when
 

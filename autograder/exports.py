@@ -1,0 +1,209 @@
+"""Points by exercise for other systems: a file for Canvas, one for Moodle, and nbgrader's own export with the exercises.
+
+The formats are those that the systems' importers read: Canvas's lib/gradebook_importer.rb and Moodle's grade/import/csv. A cell without
+a mark is empty, in both systems "no change": nobody gets a 0 for what was not handed in or not read yet.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from allranks.errors import CourseError
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.plugins.export import ExportPlugin
+
+from autograder.classroom import NoClass, Overview, Row, overview_of
+
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+OF_CANVAS = {*CANVAS, "Integration ID", "Root Account"}  # a file from Canvas may have these too
+MOODLE = ("Username", "ID number", "First name", "Last name", "Email address")
+NBGRADER = (
+    *("assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email"),
+    *("raw_score", "late_submission_penalty", "score", "max_score"),
+)
+
+
+class ExportError(CourseError):
+    """No file can be made; the message is one sentence."""
+
+
+def titles(found: Overview, as_sum: bool) -> list[str]:
+    """The names of the columns with points."""
+    return [found.lab] if as_sum else [f"{found.lab}: {part.name}" for part in found.parts]
+
+
+def points_of(found: Overview, row: Row, as_sum: bool) -> list[str]:
+    """A student's points as text, empty where there is no mark; the sum is less the penalty for being late."""
+    if as_sum:
+        return ["" if row.score is None else _number(row.score - row.late_penalty)]
+    marks = [row.marks.get(part.cell) for part in found.parts]
+    return ["" if mark is None or mark.score is None else _number(mark.score) for mark in marks]
+
+
+def _number(points: float) -> str:
+    return f"{max(0.0, points):.2f}".rstrip("0").rstrip(".")
+
+
+def remarks(found: Overview, as_sum: bool) -> list[str]:
+    """What the file does not say, in sentences."""
+    told = [
+        f"{len(who)} answers to {name} are not marked yet: they count for nothing in the file."
+        for name, who in found.waiting
+    ]
+    late = [row.student for row in found.rows if row.late_penalty]
+    if late and not as_sum:
+        told.append(f"{len(late)} students lose points for being late, which no exercise shows: use --sum.")
+    return told
+
+
+# --------------------------------------------------------------------------------------------------------------- Canvas
+
+
+def canvas(found: Overview, file: TextIO, roster: Path | None, as_sum: bool = False) -> list[str]:
+    """Writes the file for Canvas's *Grades*, *Import*; returns sentences about students who are not in it.
+
+    `roster` is a file that Canvas exported: its students' columns are kept as they are, so that Canvas knows everybody, and a
+    column that Canvas knows keeps its number. Without it students are told apart by SIS Login ID. Raises ExportError.
+    """
+    told: list[str] = []
+    named = titles(found, as_sum)
+    if roster is None:
+        heads: Sequence[str] = CANVAS
+        people = [([row.name or row.student, "", "", row.student, ""], row) for row in found.rows]
+    else:
+        heads, known, people, told = _from_canvas(found, roster)
+        named = [known.get(title, title) for title in named]
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow([*heads, *named])
+    possible = [sum(part.points for part in found.parts)] if as_sum else [part.points for part in found.parts]
+    writer.writerow(["    Points Possible", *[""] * (len(heads) - 1), *map(_number, possible)])
+    for cells, row in people:
+        writer.writerow([*cells, *points_of(found, row, as_sum)])
+    return told
+
+
+def _from_canvas(
+    found: Overview, roster: Path
+) -> tuple[list[str], dict[str, str], list[tuple[list[str], Row]], list[str]]:
+    """Of a file that Canvas exported: its students' columns, the columns that it numbers, its students, and who is missing."""
+    lines = [line for line in _read(roster) if any(cell.strip(" ;,") for cell in line)]
+    if not lines or not {"Student", "ID", "Section"} <= set(lines[0]):
+        raise ExportError(
+            f"{roster} is not an export of Canvas's Grades: its first line has no Student, ID and Section."
+        )
+    heads = [head for head in lines[0] if head in OF_CANVAS]
+    places = [lines[0].index(head) for head in heads]
+    known = {found_[1]: head for head in lines[0] if (found_ := re.fullmatch(r"(.*) \(\d+\)", head))}
+    rows, people, told = {row.student: row for row in found.rows}, [], []
+    for line in lines[1:]:
+        cells = [line[place] if place < len(line) else "" for place in places]
+        about = dict(zip(heads, cells, strict=True))
+        names = [
+            about.get("SIS Login ID", ""),
+            about.get("SIS User ID", ""),
+            about.get("SIS Login ID", "").partition("@")[0],
+        ]
+        student = next((name for name in names if name in rows), None)
+        if student is not None:
+            people.append((cells, rows.pop(student)))
+        elif not about["Student"].strip().startswith(("Points Possible", "Student, Test")) and about["ID"]:
+            told.append(f"{about['Student']} of {roster.name} is not in the gradebook.")
+    told += [f"{row.student} is not in {roster.name}." for row in rows.values() if row.state != "not handed in"]
+    if not people:
+        raise ExportError(f"Nobody of {roster} is in the gradebook by SIS Login ID or SIS User ID.")
+    return heads, known, people, told
+
+
+def _read(path: Path) -> list[list[str]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"{path} can't be read ({getattr(error, 'strerror', None) or 'it is no UTF-8'}).") from None
+    return list(csv.reader(text.splitlines(), delimiter=";" if ";" in text.partition("\n")[0] else ","))
+
+
+# --------------------------------------------------------------------------------------------------------------- Moodle
+
+
+def moodle(found: Overview, file: TextIO, as_sum: bool = False) -> None:
+    """Writes the file for Moodle's *Grades*, *Import*, *CSV file*, in UTF-8 with commas.
+
+    Map *Username* (or *ID number*, or *Email address*) to the same of Moodle, and each other column to a grade item.
+    """
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow([*MOODLE, *titles(found, as_sum)])
+    for row in found.rows:
+        people = [row.student, row.student, row.first_name, row.last_name, row.email]
+        writer.writerow([*people, *points_of(found, row, as_sum)])
+
+
+# -------------------------------------------------------------------------------------------------------------- nbgrader
+
+
+class Exercises(ExportPlugin):
+    """`nbgrader export` with a column for each exercise behind nbgrader's own; names with commas are quoted."""
+
+    def export(self, gradebook: Gradebook) -> None:
+        """Writes the file: one row for each assignment and student."""
+        path = self.to or "grades.csv"
+        self.log.info("Exporting grades to %s", path)
+        labs = [lab for lab in gradebook.assignments if not self.assignment or lab.name in self.assignment]
+        course = CourseDirectory(config=self.parent.config if self.parent is not None else None)
+        found = {lab.name: overview_of(course, lab.name) for lab in labs if lab.notebooks}
+        columns = [title for one in found.values() for title in titles(one, as_sum=False)]
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, [*NBGRADER, *columns], restval="", lineterminator="\n")
+            writer.writeheader()
+            for lab in labs:
+                rows = {row.student: row for row in found[lab.name].rows} if lab.name in found else {}
+                for student in gradebook.students:
+                    if self.student and student.id not in map(str, self.student):
+                        continue
+                    about = self._about(gradebook, lab, student)
+                    if (row := rows.get(student.id)) is not None:
+                        one = found[lab.name]
+                        about |= zip(titles(one, False), points_of(one, row, False), strict=True)
+                    writer.writerow(about)
+
+    def _about(self, gradebook: Gradebook, lab: Any, student: Any) -> dict[str, Any]:
+        """What nbgrader's own export says."""
+        about = {
+            "assignment": lab.name,
+            "duedate": lab.duedate,
+            "student_id": student.id,
+            "last_name": student.last_name,
+        }
+        about |= {"first_name": student.first_name, "email": student.email, "max_score": lab.max_score, "timestamp": ""}
+        scores = dict.fromkeys(("raw_score", "late_submission_penalty", "score"), 0.0)
+        try:
+            submission = gradebook.find_submission(lab.name, student.id)
+        except MissingEntry:
+            return about | scores
+        penalty = submission.late_submission_penalty or 0.0
+        about |= {"timestamp": submission.timestamp, "raw_score": submission.score, "late_submission_penalty": penalty}
+        return about | {"score": max(0.0, submission.score - penalty)}
+
+
+def write(found: Overview, system: str, path: Path, roster: Path | None, as_sum: bool) -> list[str]:
+    """Writes the file for "canvas" or "moodle"; returns what it does not say, in sentences. Raises ExportError."""
+    if not found.graded:
+        raise NoClass(f"Nobody's work in {found.lab} has grades yet: type `allranks grade {found.lab}` first.")
+    told: Iterable[str] = ()
+    try:
+        unfinished = path.with_name(f"{path.name}.unfinished")
+        with open(unfinished, "w", encoding="utf-8", newline="") as file:
+            if system == "canvas":
+                told = canvas(found, file, roster, as_sum)
+            else:
+                moodle(found, file, as_sum)
+        unfinished.replace(path)
+    except OSError as error:
+        raise ExportError(f"{path} can't be written ({error.strerror}).") from None
+    finally:
+        path.with_name(f"{path.name}.unfinished").unlink(missing_ok=True)
+    return [*told, *remarks(found, as_sum)]

@@ -1,0 +1,64 @@
+"""Made-up classes of lab 3 from the known wrong answers, for the tests of what a teacher sees."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from grading_course import LAB, ROOT, Course
+from nbgrader.api import Gradebook
+
+WRONG = ROOT / "tests" / "exercises" / "wrong"
+ANSWER = "A ring needs 1022 steps, at least 5.1 ms; recursive doubling needs 9 rounds."
+Answers = Mapping[str, str]  # exercise -> the name of a wrong answer
+
+SENDS, OFF, WHOLE = "sends before it receives", "off by one chunk", "whole vectors instead of chunks"
+# eight students: two names are equal, and one has a comma
+SMALL: dict[str, Answers] = {
+    "ada": {},
+    "bo": {"ring_all_reduce": "sends_before_receives"},
+    "cy": {"ring_all_reduce": "sends_before_receives"},
+    "di": {"ring_all_reduce": "sends_before_receives", "distributed_mean": "sum"},
+    "ed": {"ring_all_reduce": "off_by_one_chunk"},
+    "flo": {"ring_all_reduce": "gathers_from_the_wrong_chunk", "distributed_mean": "sum"},
+    "gus": {"ring_all_reduce": "whole_vectors"},
+}
+ROSTER = {
+    "ada": ("Ada", "Lovelace, Countess", "ada@example.org"),
+    "bo": ("Bo", "Li", "bo@example.org"),
+    "cy": ("Bo", "Li", "cy@example.org"),
+    "di": ("Di", '"D" =1+1', "di@example.org"),
+    "hal": ("Hal", "Absent", "hal@example.org"),
+}
+
+
+def wrong(exercise: str, name: str) -> str:
+    """A known wrong answer, as text."""
+    return (WRONG / exercise / f"{name}.py").read_text(encoding="utf-8")
+
+
+def hand_in(course: Course, students: Mapping[str, Answers], words: str = ANSWER) -> None:
+    """Hands in the right answers but for these, each with an answer in words."""
+    for student, answers in students.items():
+
+        def change(grade_id: str, right: str, answers: Answers = answers, student: str = student) -> str:
+            if grade_id == "when_not_a_ring":
+                return f"{words} ({student})"
+            return wrong(grade_id, answers[grade_id]) if grade_id in answers else right
+
+        course.submit(student, course.answers(change))
+
+
+def enter(course: Course, roster: Mapping[str, tuple[str, str, str]]) -> None:
+    """Puts students into the gradebook."""
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        for student, (first, last, mail) in roster.items():
+            book.update_or_create_student(student, first_name=first, last_name=last, email=mail)
+
+
+def allranks(course: Course, command: str, *arguments: str) -> subprocess.CompletedProcess:
+    """What `allranks COMMAND LAB ... --course COURSE` said."""
+    program = [str(Path(sys.executable).parent / "allranks"), command, LAB, "--course", str(course.root), *arguments]
+    return subprocess.run(program, capture_output=True, text=True, check=False)

@@ -1,0 +1,141 @@
+"""Points for other systems, read back by the rules of their importers (named in autograder/exports.py)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from classes import ROSTER, SMALL, allranks
+from grading_course import LAB, Course
+
+from autograder.classroom import Overview, overview
+from autograder.exports import ExportError, canvas
+
+pytestmark = pytest.mark.notebooks
+TITLES = [f"{LAB}: {name}" for name in ("distributed_mean", "distributed_argmax", "ring_all_reduce", "when_not_a_ring")]
+
+
+@pytest.fixture(scope="module")
+def found(small_class) -> Overview:
+    return overview(small_class.course.root, LAB)
+
+
+def read(path: Path) -> list[list[str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def as_canvas_reads(lines: list[list[str]]) -> tuple[dict[str, float], dict[str, dict[str, str]]]:
+    """Points possible by assignment, and grades by SIS Login ID: the steps of Canvas's gradebook_importer.rb."""
+    head, rest = lines[0], lines[1:]
+    assert len(head) > 3 and "Student" in head[0] and "ID" in head[1]
+    columns = 3
+    if re.search(r"SIS\s+User\s+ID", head[2]) and re.search(r"SIS\s+Login\s+ID", head[3]):
+        columns += 2 + ("Integration ID" in head[4])
+    assert "Section" in head[columns - 1], "else Canvas says: invalid header row"
+    possible, grades = {}, {}
+    for line in rest:
+        assert len(line) == len(head)
+        marks = dict(zip(head[columns:], line[columns:], strict=True))
+        if "Points Possible" in line[0]:
+            possible = {title: float(points) for title, points in marks.items()}
+        else:
+            grades[line[3]] = marks
+    return possible, grades
+
+
+def points(course: Course, student: str) -> list[float | None]:
+    """The gradebook's own."""
+    scores = course.scores(student)
+    return [scores[f"{name}-graded"] for name in ("distributed_mean", "distributed_argmax", "ring_all_reduce")] + [None]
+
+
+def test_canvas_reads_each_exercise(small_class, tmp_path):
+    done = allranks(small_class.course, "export", "canvas", "-o", str(tmp_path / "grades.csv"))
+    assert done.returncode == 0 and "7 answers to when_not_a_ring are not marked yet" in done.stderr
+    possible, grades = as_canvas_reads(read(tmp_path / "grades.csv"))
+    assert possible == dict(zip(TITLES, [3, 4, 6, 2], strict=True))
+    assert set(grades) == {*SMALL, *ROSTER}
+    for student in SMALL:
+        told = [float(grades[student][title]) if grades[student][title] else None for title in TITLES]
+        assert told == points(small_class.course, student)
+    assert set(grades["hal"].values()) == {""}, "who handed in nothing has no mark, not 0"
+
+
+def test_canvas_keeps_its_own_students_and_columns(found, tmp_path):
+    roster = tmp_path / "from_canvas.csv"
+    roster.write_text(
+        "Student,ID,SIS User ID,SIS Login ID,Integration ID,Section,Homework (7),"
+        f"{TITLES[2]} (4711),Current Score\n"
+        '    Points Possible,,,,,,10,6,(read only)\n"Lovelace, Ada",101,u1,ada@example.org,,"A, B",3,,50\n'
+        '"Li, Bo",102,bo,,,A,,,\n"Nobody, Of Ours",199,u9,nobody,,A,,,\n"Student, Test",200,,x,,A,,,\n',
+        encoding="utf-8",
+    )
+    with open(tmp_path / "out.csv", "w", encoding="utf-8", newline="") as file:
+        told = canvas(found, file, roster)
+    lines = read(tmp_path / "out.csv")
+    _, grades = as_canvas_reads(lines)
+    assert lines[0][:6] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Section"]
+    assert lines[0][6:] == [TITLES[0], TITLES[1], f"{TITLES[2]} (4711)", TITLES[3]]
+    assert [line[:6] for line in lines[2:]] == [
+        ["Lovelace, Ada", "101", "u1", "ada@example.org", "", "A, B"],
+        ["Li, Bo", "102", "bo", "", "", "A"],
+    ]
+    assert grades["ada@example.org"][f"{TITLES[2]} (4711)"] == "6"
+    assert "Nobody, Of Ours of from_canvas.csv is not in the gradebook." in told
+    assert "gus is not in from_canvas.csv." in told and not any("Student, Test" in line for line in told)
+
+
+@pytest.mark.parametrize("text", ["", "name,points\nada,3\n", "Student,ID,Section\nGrace,1,A\n"])
+def test_a_roster_that_is_none_is_refused(found, tmp_path, text):
+    roster = tmp_path / "roster.csv"
+    roster.write_text(text, encoding="utf-8")
+    with pytest.raises(ExportError), open(tmp_path / "out.csv", "w", encoding="utf-8") as file:
+        canvas(found, file, roster)
+
+
+def test_moodle_reads_each_exercise_and_tells_equal_names_apart(small_class, tmp_path):
+    path = tmp_path / "grades.csv"
+    assert allranks(small_class.course, "export", "moodle", "-o", str(path)).returncode == 0
+    head, *rows = read(path)
+    assert head == ["Username", "ID number", "First name", "Last name", "Email address", *TITLES]
+    by_name = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    assert len(by_name) == len(rows)
+    assert by_name["ada"]["Last name"] == "Lovelace, Countess", "a comma in a name"
+    assert by_name["di"]["Last name"] == '"D" =1+1'
+    assert {by_name[who]["Email address"] for who in ("bo", "cy")} == {"bo@example.org", "cy@example.org"}
+    for student in SMALL:
+        told = [float(by_name[student][title]) if by_name[student][title] else None for title in TITLES]
+        assert told == points(small_class.course, student)
+
+
+def test_the_sum_is_less_the_penalty(small_class, found, tmp_path):
+    path = tmp_path / "sum.csv"
+    assert allranks(small_class.course, "export", "moodle", "--sum", "-o", str(path)).returncode == 0
+    head, *rows = read(path)
+    assert head[-1] == LAB
+    told = {row[0]: float(row[-1]) for row in rows if row[-1]}
+    assert told == pytest.approx({row.student: row.score for row in found.graded})
+
+
+def test_a_file_that_can_not_be_written_leaves_the_old_one(small_class, tmp_path):
+    done = allranks(small_class.course, "export", "moodle", "-o", str(tmp_path / "no" / "grades.csv"))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    old = tmp_path / "grades.csv"
+    old.write_text("old", encoding="utf-8")
+    done = allranks(small_class.course, "export", "canvas", "-o", str(old), "--roster", str(old))
+    assert done.returncode == 2 and old.read_text(encoding="utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["grades.csv"]
+
+
+def test_nbgraders_own_export_has_the_exercises(small_class, tmp_path):
+    path = tmp_path / "all.csv"
+    said = small_class.course.nbgrader("export", "--to", str(path))
+    assert said.returncode == 0, said.stdout
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = {row["student_id"]: row for row in csv.DictReader(file)}
+    assert rows["ada"]["last_name"] == "Lovelace, Countess" and rows["ada"]["score"] == "13.0"
+    assert [rows["ed"][title] for title in TITLES] == ["3", "4", "0", ""]
+    assert rows["hal"]["score"] == "0.0" and rows["hal"][TITLES[0]] == ""

@@ -1,0 +1,113 @@
+"""`allranks class`: who is stuck where, from a small class that was really graded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import nbformat
+import pytest
+from classes import OFF, ROSTER, SENDS, SMALL, WHOLE, allranks, hand_in
+from grading_course import LAB, Course, make_course
+
+from autograder.class_page import as_html, as_text
+from autograder.classroom import OLD, Overview, Row, first_lines, overview
+
+pytestmark = pytest.mark.notebooks
+
+
+@pytest.fixture(scope="module")
+def found(small_class) -> Overview:
+    return overview(small_class.course.root, LAB)
+
+
+def test_the_commonest_causes_are_named_with_their_students(found):
+    told = {(c.exercise, c.mistake): c.students for c in found.causes}
+    assert told == {
+        ("ring_all_reduce", SENDS): ("bo", "cy", "di"),
+        ("ring_all_reduce", OFF): ("ed", "flo"),
+        ("ring_all_reduce", WHOLE): ("gus",),
+        ("distributed_mean", "the sum instead of the mean"): ("di", "flo"),
+    }
+    assert found.causes[0].mistake == SENDS
+
+
+def test_grade_ends_with_the_first_lines(small_class, found):
+    assert small_class.said.rstrip().endswith("\n".join(first_lines(found)))
+    assert f"3 of 7: {SENDS} (ring_all_reduce)" in small_class.said
+    assert "7 answers wait to be read: when_not_a_ring" in small_class.said
+
+
+def test_who_handed_in_nothing_is_there(found):
+    assert {row.student for row in found.rows} == {*SMALL, *ROSTER}
+    (hal,) = (row for row in found.rows if row.student == "hal")
+    assert (hal.state, hal.score, hal.marks) == ("not handed in", None, {})
+
+
+def test_points_are_the_gradebooks(small_class, found):
+    for row in found.graded:
+        scores = small_class.course.scores(row.student)
+        assert {cell: mark.score for cell, mark in row.marks.items() if not mark.waits} == {
+            cell: score for cell, score in scores.items() if score is not None
+        }
+    assert all(row.marks["when_not_a_ring"].waits for row in found.graded)
+
+
+def test_the_hardest_cases_are_those_that_good_answers_fail(found):
+    assert found.hardest[0].case == "sends that wait for their receiver"
+    assert (found.hardest[0].failed, found.hardest[0].tried) == (3, 5)
+
+
+def test_the_text_has_names_apart_and_the_worst_first(found):
+    lines = as_text(found).splitlines()
+    assert any(line.startswith("bo (Bo Li) ") for line in lines) and any(
+        line.startswith("cy (Bo Li) ") for line in lines
+    )
+    order = [
+        next(i for i, line in enumerate(lines) if line.startswith(who)) for who in ("flo", "ed", "bo", "ada", "hal")
+    ]
+    assert order == sorted(order)
+
+
+def test_the_page_loads_nothing_and_escapes_names(found):
+    rows = (*found.rows, Row("<script>x", "", "", "", "graded", 1.0, marks={}))
+    page = as_html(Overview(found.lab, found.due, found.parts, rows))
+    assert "<script>x" not in page and "&lt;script&gt;x" in page
+    assert "http" not in page and "src=" not in page
+    assert f"<b>{SENDS}</b><b>3</b>" in page
+
+
+def test_the_command_prints_json_or_writes_a_page(small_class, tmp_path):
+    told = json.loads(allranks(small_class.course, "class", "--json").stdout)
+    assert told["causes"][0] == {"exercise": "ring_all_reduce", "mistake": SENDS, "students": ["bo", "cy", "di"]}
+    assert [part["name"] for part in told["exercises"]][-1] == "when_not_a_ring"
+    page = tmp_path / "class.html"
+    done = allranks(small_class.course, "class", "--html", str(page))
+    assert done.returncode == 0 and page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    done = allranks(small_class.course, "class", "--html", str(tmp_path / "no" / "page"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "can't be written" in done.stderr
+
+
+def test_a_lab_that_nobody_graded_is_one_sentence(tmp_path):
+    course = make_course(tmp_path, record=False)
+    done = allranks(course, "class")
+    assert done.returncode == 2
+    assert done.stderr == f"{LAB} is not in the gradebook yet: type `allranks grade {LAB}` first.\n"
+    assert not (course.root / "autograder" / "gradebook.db").exists(), "looking changes nothing"
+
+
+def test_work_that_was_graded_before_says_so(small_class, tmp_path):
+    shutil.copytree(small_class.course.root, tmp_path / "course")
+    course = Course(tmp_path / "course")
+    path = course.root / "autograder" / "autograded" / "ed" / LAB / "all_reduce.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            output.pop("metadata", None)
+            if output.output_type != "stream":
+                output["metadata"] = {}
+    nbformat.write(notebook, path)
+    hand_in(course, {"new": {}})
+    found = overview(course.root, LAB)
+    assert [c.students for c in found.causes if c.mistake == OLD] == [("ed",)]
+    assert next(row.state for row in found.rows if row.student == "new") == "not graded"

@@ -1,0 +1,42 @@
+"""`allranks class LAB`: a class at a glance. Its file has another name, because `class` is a word of Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from allranks.cli._shared import CommandError
+from allranks.cli.grade import find_course, known_lab, of_course
+
+
+@click.command(name="class")
+@click.argument("lab")
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write the page to FILE.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(lab: str, course: Path | None, page: Path | None, as_json: bool) -> None:
+    """Shows who is stuck where: points by exercise, mistakes by cause, the hardest cases, and what waits to be read.
+
+    It reads what `allranks grade` recorded, and changes nothing. The exit status is 2 if there is nothing to show.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks class")
+    root = find_course(course or Path.cwd())
+    found = of_course(str(root), "classroom").overview(root, known_lab(root, lab))
+    shown = of_course(str(root), "class_page")
+    if page is not None:
+        try:
+            page.write_text(shown.as_html(found), encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{page} can't be written ({error.strerror}).") from None
+    if as_json:
+        click.echo(json.dumps(found.to_dict()))
+    elif page is None:
+        click.echo(shown.as_text(found))
+    else:
+        click.echo(f"Written to {page}.")

@@ -1,0 +1,42 @@
+"""`allranks export LAB SYSTEM`: points by exercise, in the file that Canvas or Moodle imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import find_course, known_lab, of_course, printable
+
+
+@click.command(name="export")
+@click.argument("lab")
+@click.argument("system", type=click.Choice(["canvas", "moodle"]))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The file. Default: LAB-SYSTEM.csv here."
+)
+@click.option(
+    "--roster",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What Canvas exported: its students, numbers and columns are used.",
+)
+@click.option("--sum", "as_sum", is_flag=True, help="One column with the sum, less the penalty for being late.")
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+def command(lab: str, system: str, output: Path | None, roster: Path | None, as_sum: bool, course: Path | None) -> None:
+    """Writes the points of LAB for another system. An empty cell means that there is no mark, not 0 points.
+
+    `nbgrader export` writes all labs with nbgrader's own columns, and the exercises behind them.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks export")
+    root = find_course(course or Path.cwd())
+    lab = known_lab(root, lab)
+    found = of_course(str(root), "classroom").overview(root, lab)
+    path = output or Path(f"{lab}-{system}.csv")
+    for remark in of_course(str(root), "exports").write(found, system, path, roster, as_sum):
+        click.echo(printable(remark), err=True)
+    click.echo(f"Written to {path}: {len(found.rows)} students.")

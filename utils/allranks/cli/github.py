@@ -1,0 +1,28 @@
+"""`allranks github LAB`: the template repository of an assignment in GitHub Classroom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import find_course, known_lab, of_course
+
+
+@click.command(name="github")
+@click.argument("lab")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+def command(lab: str, folder: Path, course: Path | None) -> None:
+    """Writes into FOLDER what GitHub Classroom needs to mark LAB: a workflow, the package and the students' notebooks.
+
+    Make FOLDER a template repository. Each push runs `allranks check` on each exercise, and GitHub's reporter adds the points up.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks github")
+    root = find_course(course or Path.cwd())
+    written = of_course(str(root), "github").write(root, known_lab(root, lab), folder)
+    click.echo("\n".join(f"{folder / name}" for name in written))

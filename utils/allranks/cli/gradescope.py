@@ -1,0 +1,45 @@
+"""`allranks gradescope LAB`: the autograder that Gradescope runs, as a zip file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import find_course, known_lab, of_course
+
+
+@click.command(name="gradescope")
+@click.argument("lab")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="ZIP", help="The file. Default: LAB-gradescope.zip here."
+)
+@click.option(
+    "--trust-submissions",
+    is_flag=True,
+    help="Mark without a sandbox. A submission can then read and write all that is in the container, its results too.",
+)
+@click.option(
+    "--visibility",
+    type=click.Choice(["visible", "after_due_date", "after_published", "hidden"]),
+    default="visible",
+    show_default=True,
+    help="When students see the tests.",
+)
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+def command(lab: str, output: Path | None, trust_submissions: bool, visibility: str, course: Path | None) -> None:
+    """Packs the autograder of LAB for Gradescope: upload the zip file in "Configure autograder".
+
+    It marks with the judge and the sandbox of `allranks grade`, and gives the same points. Where the container allows no user
+    namespaces it marks nothing and says so, unless it was packed with --trust-submissions.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks gradescope")
+    root = find_course(course or Path.cwd())
+    lab = known_lab(root, lab)
+    path = output or Path(f"{lab}-gradescope.zip")
+    of_course(str(root), "gradescope").pack(root, lab, path, "none" if trust_submissions else "bubblewrap", visibility)
+    click.echo(f"Written to {path}: {path.stat().st_size >> 10} KiB.")

@@ -18,7 +18,17 @@ import click
     type=click.Choice(["nccl"]),
     help="Judge under the rules of NCCL: would it run on GPUs? Grades don't depend on them.",
 )
-def command(exercise: str, file: str, as_json: bool, name: str | None, rules: str | None) -> None:
+@click.option(
+    "--topology",
+    metavar="NAME",
+    help="Also say how long the answer takes on this machine (a preset or a topology file), and why.",
+)
+@click.option(
+    "--bytes", "nbytes", type=int, default=64 << 20, show_default=True, help="The vector's bytes on that machine."
+)
+def command(
+    exercise: str, file: str, as_json: bool, name: str | None, rules: str | None, topology: str | None, nbytes: int
+) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
 
     The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check.
@@ -32,7 +42,7 @@ def command(exercise: str, file: str, as_json: bool, name: str | None, rules: st
         if exercise not in names():
             get(exercise)  # raises, and names the nearest one
         source = read_source(file, name or exercise)
-        verdict = judge(get(exercise), source, rules=rules)
+        verdict = judge(get(exercise), source, rules=rules, topology=topology, nbytes=nbytes)
     except CourseError as error:
         if as_json:
             click.echo(

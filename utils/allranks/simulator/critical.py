@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from allranks.errors import name_ranks
 from allranks.schedules import Number
 from allranks.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait
+from allranks.trace import Trace
 
 LineOf = Callable[[int, int], int | None]  # (rank, entry of its program) -> the line of the student's code
 _LINKS = {"leaf": "the uplink", "nic": "the network card", "host": "the host bridge"}
@@ -79,8 +80,23 @@ class CriticalPath:
                 found[leg.link] += leg.seconds - leg.alpha_s
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
-    def sentences(self) -> list[str]:
+    def marked(self, trace: Trace, where: Callable[[int], str] | None = None) -> Trace:
+        """The trace with this path in its `meta`, which the player then draws; `trace` is of the same run.
+
+        >>> from allranks.simulator import simulate
+        >>> from allranks.topology import preset
+        >>> found = simulate("all_reduce", "ring", 16, 2**26, preset("dgx-h100"))
+        >>> found.critical_path.marked(found.trace).meta["critical_path"]["legs"][0][:3]
+        ['message', 0, 15]
+        """
+        legs = [[leg.kind.value, leg.rank, leg.peer, float(leg.start), float(leg.end)] for leg in self.legs]
+        says = self.sentences(where)
+        return replace(trace, meta=trace.meta | {"critical_path": {"says": says, "legs": legs}})
+
+    def sentences(self, where: Callable[[int], str] | None = None) -> list[str]:
         """The path in words: what it consists of, and who waits for whom; without what is below 1 %.
+
+        `where` names a line of the code, such as "line 4".
 
         >>> from allranks.simulator import run_schedule
         >>> from allranks.schedules import ring_all_reduce
@@ -90,7 +106,7 @@ class CriticalPath:
         """
         if not self.legs:
             return []
-        return [line for line in (self._made_of(), self._waits(), self._queued()) if line]
+        return [line for line in (self._made_of(), self._waits(where), self._queued()) if line]
 
     def _made_of(self) -> str:
         messages = sum(leg.kind is LegKind.MESSAGE for leg in self.legs)
@@ -105,7 +121,7 @@ class CriticalPath:
         one = f"{messages} message{'' if messages == 1 else 's'} one after the other" if messages else "no message"
         return f"The critical path has {one}" + (f": {', '.join(said)}." if said else ".")
 
-    def _waits(self) -> str:
+    def _waits(self, name: Callable[[int], str] | None) -> str:
         if not self.waits:
             return ""
         key = max(self.waits, key=lambda k: (self.waits[k], [-n for n in k[:2]]))
@@ -116,12 +132,12 @@ class CriticalPath:
         busiest = max(by_rank, key=lambda pair: (by_rank[pair], -pair[0]))
         if by_rank[busiest] > 2 * self.waits[key]:
             senders = sorted({sender for receiver, sender, over in self.waits if (receiver, over) == busiest})
-            share, whose = self.share(by_rank[busiest]), name_ranks(senders)
+            share, whose = self.share(by_rank[busiest]), _named(senders)
             return f"Rank {busiest[0]} waits {_percent(share)} of the time for the sends of {whose}{_over(busiest[1])}."
         if share < 0.01:
             return ""
         line = self.lines.get(key)
-        where = f" (line {line})" if line else ""
+        where = "" if not line else f" ({name(line)})" if name is not None else f" (line {line})"
         return f"Rank {rank} waits {_percent(share)} of the time for rank {peer}'s sends{_over(link)}{where}."
 
     def _queued(self) -> str:
@@ -133,8 +149,14 @@ class CriticalPath:
         senders = {leg.peer for pair in behind for leg in pair if leg.peer is not None}
         return (
             f"{_percent(share)} of the time a message of the path waits for another one that has its port or its link "
-            f"({name_ranks(sorted(senders))} send{'s' if len(senders) == 1 else ''} there)."
+            f"({_named(sorted(senders))} send{'s' if len(senders) == 1 else ''} there)."
         )
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """The ranks in words; a long row of them by its ends."""
+    row = len(ranks) > 3 and ranks[-1] - ranks[0] == len(ranks) - 1
+    return f"ranks {ranks[0]} to {ranks[-1]}" if row else name_ranks(ranks)
 
 
 def _over(link: str) -> str:

@@ -110,7 +110,9 @@ SHOWN = {
     },
     "lab12_make_it_fast": {
         "where_it_waits": ["37.7 ms", "100 % is bytes over the network card", "rank 7's sends over the network card"],
-        "try_live": [f"{name}: right on every rank: True" for name in ("segmented", "two ways", "two levels", "overlapped")],
+        "try_live": [
+            f"{name}: right on every rank: True" for name in ("segmented", "two ways", "two levels", "overlapped")
+        ],
         "watch_two_levels": ["3.9 times as fast as the plain ring"],
     },
     "lab13_context_parallel": {

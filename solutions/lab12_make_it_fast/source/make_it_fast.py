@@ -32,7 +32,6 @@ import torch
 import torch.distributed as dist
 
 from allranks import Player, World, check, topology
-from allranks.simulator import TopologyNetwork
 from allranks.wire import run
 
 # %% [markdown] name="live"
@@ -73,8 +72,8 @@ prediction = ""
 
 # %% name="where_it_waits"
 fours = replace(topology.preset("dgx-h100"), name="nodes of 4 H100s", ranks_per_node=4, nics_per_node=4)
-links = TopologyNetwork(fours, scale=2**21)  # each byte of our 512 stands for 2 MiB
-outcome = run(plain_ring, ranks=8, args=(torch.ones(128),), topology=links)
+machine = {"topology": fours, "scale": 2**21}  # each byte of our 512 stands for 2 MiB
+outcome = run(plain_ring, ranks=8, args=(torch.ones(128),), **machine)
 print(f"{1e3 * outcome.seconds:.1f} ms")
 print(*outcome.critical_path.sentences(), sep="\n")
 
@@ -290,7 +289,7 @@ for name in ("segmented", "two ways", "two levels", "overlapped"):
 # Look at the critical path of your two levels, on the machine of the prediction. What does it wait for now?
 
 # %% name="watch_two_levels"
-faster = run(lambda tensor: two_level_ring(tensor, 4), ranks=8, args=(torch.ones(128),), topology=links)
+faster = run(lambda tensor: two_level_ring(tensor, 4), ranks=8, args=(torch.ones(128),), **machine)
 print(f"{outcome.seconds / faster.seconds:.1f} times as fast as the plain ring")
 print(*faster.critical_path.sentences(), sep="\n")
 Player(faster.critical_path.marked(faster.trace), axis="time")

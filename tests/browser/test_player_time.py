@@ -152,3 +152,16 @@ def test_the_canvas_follows_the_systems_theme_and_the_pages(show):
     page.emulate_media(color_scheme="light")
     page.evaluate("() => { document.body.dataset.theme = 'dark'; }")
     page.wait_for_function(f"(light) => ({paint})()[0] !== light[0]", arg=light)
+
+
+def test_the_critical_path_is_said_and_drawn_below_its_bars(show):
+    found = simulate("all_reduce", "ring", 4, 4 << 20, uniform(1e-6, 1e9).with_straggler(2, 4.0))
+    page = show(Player(found.critical_path.marked(found.trace)))
+    assert "Rank 2 waits" in page.inner_text(".ar-path") or "Rank 3 waits" in page.inner_text(".ar-path")
+    leg = found.critical_path.legs[2]
+    place = (leg.start + leg.end) / 2 / found.seconds
+    lane = page.evaluate("() => document.querySelector('.ar-timeline').clientHeight") - 2
+    x, y = in_timeline(page, place, 20 + (lane - 20) * (leg.rank + 0.5) / 4)
+    page.mouse.move(x, y)
+    page.wait_for_selector(".ar-tip:not([hidden])")
+    assert "on the critical path" in page.inner_text(".ar-tip")

@@ -17,6 +17,8 @@ from allranks.schedules import (
     ring_all_gather,
     ring_all_reduce,
 )
+from allranks.simulator import simulate
+from allranks.topology import preset
 from allranks.trace import Event, Trace
 
 
@@ -242,3 +244,21 @@ def test_the_first_wrong_move_is_found():
     unheard = Trace("wire", 2, (Event(0, "send", 1, nbytes=4, step=0),))
     assert animate(unheard).first_wrong_move() == (0, "nobody receives it")
     assert animate(replace(unheard, kind="live")).first_wrong_move() is None, "only a student's run is judged"
+
+
+def test_a_critical_path_is_marked_and_said():
+    """A run's messages of the path are found again among the transfers; a path of another run marks nothing."""
+    found = simulate("all_reduce", "ring", 16, 64 << 20, preset("dgx-h100"))
+    path = found.critical_path
+    film = animate(path.marked(found.trace))
+    assert film.path is not None
+    marked = [film.transfers[i] for i in film.path.transfers]
+    assert [(t.src, t.dst, t.start, t.end) for t in marked] == [
+        (leg.peer, leg.rank, leg.start, leg.end) for leg in path.legs
+    ]
+    assert film.path.says == tuple(path.sentences())
+    assert animate(found.trace).path is None
+    other = simulate("all_reduce", "tree", 16, 64 << 20, preset("dgx-h100"))
+    assert animate(path.marked(other.trace)).path.transfers == ()
+    head = json.loads(zlib.decompress(film.payload()))
+    assert len(head["path"]["transfers"]) == 30

@@ -66,6 +66,8 @@ def card(data: Mapping[str, Any], *, points: str = "", picture: str = "", foot: 
     ]
     if data.get("skipped"):
         parts.append(f'<p class="hint">Skipped: {_say(" ".join(data["skipped"]))}</p>')
+    if data.get("speed"):
+        parts.append(f'<p class="speed">{"<br>".join(map(_say, data["speed"]))}</p>')
     return "".join([*parts, foot, "</div>"])
 
 
@@ -178,6 +180,7 @@ _STYLE = """<style>
 .ar-verdict .score{margin-left:auto;color:var(--ar-ink);font-size:17px}
 .ar-verdict p{margin:6px 0!important}
 .ar-verdict .reason{font-size:20px;font-weight:600;line-height:1.3;overflow-wrap:anywhere}
+.ar-verdict .speed{margin-top:12px!important;border-top:1px solid var(--ar-hair);padding-top:10px;overflow-wrap:anywhere}
 .ar-verdict summary{cursor:pointer;min-height:30px;align-content:center}
 .ar-verdict .fault{display:flex;flex-wrap:wrap;gap:8px 40px;margin:10px 0}
 .ar-verdict .fault>div{flex:1 1 320px;min-width:0;overflow-x:auto}

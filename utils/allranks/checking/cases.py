@@ -259,6 +259,23 @@ class Multiply:
 
 
 @dataclass(frozen=True)
+class Add:
+    """A function argument `add(into, part)`, which adds `part` to `into` in place and takes `element_s` seconds of virtual time
+    for each element; all that this rank must add has `elements`. The router charges the time, whatever a rank says."""
+
+    elements: int
+    element_s: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """A function argument `work()`, which computes one of `pieces` pieces in `seconds` of virtual time; the router charges it."""
+
+    pieces: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Function:
     """A function argument, made inside the rank: x * scale + shift, elementwise."""
 
@@ -269,7 +286,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | Add | Work | int | float | list of these
 Args = tuple[Arg, ...]
 
 

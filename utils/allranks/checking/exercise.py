@@ -40,7 +40,8 @@ class Rule:
     """A property of the messages, checked on every run whose result is right.
 
     `breach(run)` says how the run breaks the rule, without a full stop, or is None. `applies(setup)` says which cases
-    the rule is for. An answer that breaks an `essential` rule earns nothing: its data did not come by messages.
+    the rule is for. An answer that breaks an `essential` rule earns nothing: its data did not come by messages. `part(run)`, from
+    0 to 1, is what a run that breaks the rule earns of it all the same.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Rule:
     breach: Callable[[Run], str | None]
     applies: Callable[[Setup], bool] = lambda setup: setup.ranks > 1
     essential: bool = False
+    part: Callable[[Run], float] = lambda run: 0.0
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from allranks.checking import speed
 from allranks.checking.exercise import Exercise
 from allranks.checking.running import CaseRunner, one_torch_thread, run_cases
-from allranks.checking.scoring import score
+from allranks.checking.scoring import on_machine, score
 from allranks.checking.source import Source, from_text
 from allranks.checking.verdict import Verdict
 from allranks.errors import CourseError
+from allranks.topology import Topology
 from allranks.wire import Ranks
 
 MAX_RANKS = 13  # of the largest case; ranks are started when a case needs them
@@ -30,12 +32,16 @@ def judge(
     pool: Ranks | None = None,
     wall_s: float = 60.0,
     rules: str | None = None,
+    topology: str | Topology | None = None,
+    nbytes: int = speed.NBYTES,
 ) -> Verdict:
     """The verdict on a function (an object or a Source). Inputs follow from `secret`; 0 gives the public inputs.
 
     `spawner` starts the ranks (see allranks.wire.Ranks). Or give a `pool` of MAX_RANKS ranks, which stays open, if no answer needs
     to be protected from another one. After `wall_s` seconds the remaining cases fail as not run. With `rules="nccl"` it is the
-    verdict under NCCL's rules: would this run on GPUs? Raises RulesError for other rules.
+    verdict under NCCL's rules: would this run on GPUs? With a `topology` (a preset's name, a topology file or a Topology) it also says
+    how long the answer takes there with a vector of `nbytes`, what it waits for, and what would make it faster. Raises RulesError
+    for other rules, MachineError and TopologyError for a machine that can't be used.
 
         judge(get("ring_shift"), ring_shift).passed
     """
@@ -44,11 +50,13 @@ def judge(
     if rules is not None:
         importlib.import_module("allranks.nccl_rules")  # before the ranks are forked, which then need not import it
 
-    ranks = pool or Ranks(MAX_RANKS, spawner=spawner)
+    machine = None if topology is None else speed.machine(exercise, topology, nbytes)
+    ranks = pool or Ranks(MAX_RANKS if machine is None else speed.MAX_RANKS, spawner=spawner)
     try:
         with one_torch_thread():
             runner = CaseRunner(exercise, answer, ranks, secret=secret, wall_s=wall_s, nccl=rules == "nccl")
-            return score(runner, run_cases(runner))
+            verdict = score(runner, run_cases(runner))
+            return verdict if machine is None else on_machine(runner, verdict, machine)
     finally:
         if pool is None:
             ranks.close()

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
-from allranks.checking import causes, compare, factor, rules
+from allranks.checking import causes, compare, factor, rules, speed
 from allranks.checking.cases import (
+    Add,
     Arg,
     Args,
     Backward,
@@ -27,6 +28,7 @@ from allranks.checking.cases import (
     Tied,
     Upstream,
     View,
+    Work,
     views,
 )
 from allranks.checking.exercise import Exercise, Result, ResultFault, Run
@@ -180,6 +182,7 @@ class CaseRunner:
             seed=setup.order_seed(self.secret),
             alpha=setup.option("_alpha", 1.0),
             beta=setup.option("_beta", 0.0),
+            topology=speed.network(setup, calls[0][0]),
             cpu_s=CPU_S,
             wall_s=max(1.0, min(WALL_S, self.left_s)),
             name_line=self.where,
@@ -230,7 +233,7 @@ def _before_the_work(args: Args) -> Args:
 
 
 def _pieces(calls: Sequence[Sequence[Args]]) -> Pieces | None:
-    """For each rank and call what its `Backward`, `Blocks`, `Multiply` or late `Upstream` make, in order; None if there is none."""
+    """For each rank and call what its `Backward`, `Blocks`, `Multiply`, `Add`, `Work` or late `Upstream` make, in order; None if there is none."""
     made: Pieces = [[] for _ in calls[0]]
     for args in calls:
         for rank, own in enumerate(args):
@@ -249,6 +252,10 @@ def _made_by(arg: Arg, args: Args) -> list[tuple[float, bytes]]:
             return [*forward, *((arg.seconds, _raw(gradient)) for gradient in reversed(arg.gradients))]
         case Multiply():
             return [(arg.row_s, b"")] * arg.rows
+        case Add():
+            return [(arg.element_s, b"")] * arg.elements
+        case Work():
+            return [(arg.seconds, b"")] * arg.pieces
         case Upstream(seconds=seconds) if seconds:
             return [(seconds, _raw(arg.gradient))]
     return []
@@ -276,6 +283,10 @@ def _describe(arg: Arg) -> list:
             return ["upstream", arg.seconds > 0, *_describe(arg.gradient)[1:]]
         case Multiply():
             return ["multiply", arg.weight]
+        case Add():
+            return ["add"]
+        case Work():
+            return ["work"]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():

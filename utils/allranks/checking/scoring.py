@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from allranks.checking import causes, origin, provenance
+from allranks.checking import causes, origin, provenance, speed
 from allranks.checking.cases import Setup
 from allranks.checking.exercise import About, Exercise, ResultFault, Rule, Run, kind_of
 from allranks.checking.fault import blame_of, code_of, fault_of
@@ -51,6 +51,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         breach = _first_breach(rule, right)
         if breach is not None:
             breaches.append(breach)
+            earned += rule.weight * share * rule.part(breach.run)
             cases.append(_case(rule.name, _with_label(exercise, breach.run, breach.reason)))
         elif any(rule.applies(run.setup) for run in right):
             earned += rule.weight * share
@@ -72,6 +73,10 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
     passed = all(c.passed for c in cases)
     headline, shown = _headline(runner, results, breaches) if not passed else (None, None)
     trace, label = _trace(runner, shown or demo)
+    slow = headline is not None and headline.code[:2] in {
+        ("rule", r.name) for r in exercise.rules if isinstance(r, speed.FastRule)
+    }
+    timed = None if slow else speed.of(shown or demo)  # of a slow run the reason says it all
     deadlock = shown.outcome.deadlock if shown is not None else None
     return Verdict(
         exercise.name,
@@ -92,6 +97,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         expected=exercise.schedule(shown.setup) if shown is not None and trace is not None else None,
         fault=fault_of(headline.blame, shown, trace, runner.answer) if headline else None,
         shared=headline.shared if headline else "",
+        speed=() if timed is None else timed.sentences,
     )
 
 
@@ -313,4 +319,20 @@ def _trace(runner: CaseRunner, shown: Run | None) -> tuple[Trace | None, str]:
     trace, code = provenance.trace_with_chunks(shown), code_of(runner.answer)
     if code is not None:
         trace = replace(trace, meta=trace.meta | {"code": code})
+    if speed.machine_of(shown.setup) is not None:
+        trace = shown.outcome.critical_path.marked(trace, shown.where)
     return trace, runner.exercise.label(values)
+
+
+def on_machine(runner: CaseRunner, verdict: Verdict, machine: speed.Machine) -> Verdict:
+    """The verdict with the time and the critical path of one more run, on this machine; a wrong result there tells nothing."""
+    setup = speed.setup_on(runner.exercise, machine, runner.pool.size)
+    run = runner.run(setup)
+    if run.failure is not None or result_faults(run):
+        why = "its time is told when its results are right there"
+        return replace(verdict, speed=(f"On {machine.name} with {setup.ranks} ranks the answer fails: {why}.",))
+    timed, (trace, label) = speed.of(run), _trace(runner, run)
+    sentences = timed.sentences if timed is not None else ()
+    if not verdict.passed:
+        return replace(verdict, speed=sentences)
+    return replace(verdict, speed=sentences, trace=trace, shown=label, expected=runner.exercise.schedule(setup))

@@ -92,7 +92,8 @@ class Verdict:
     `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
-    no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `history` are the reader's last checks of this exercise, (time, words), this one last. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why.
+    no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `history` are the reader's last checks of this exercise, (time, words), this one last. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why. `speed` says, sentence by sentence, how long the run of
+    `trace` took on a machine, what it waited for, and what would make it faster.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -121,6 +122,7 @@ class Verdict:
     expected: Schedule | None = field(default=None, compare=False)
     history: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     shared: str = ""
+    speed: tuple[str, ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -131,6 +133,8 @@ class Verdict:
             "cases": [{"name": c.name, "passed": c.passed, "reason": c.reason} for c in self.cases],
             "reason": self.reason,
         }
+        if self.speed:
+            told["speed"] = list(self.speed)
         return told if self.rules is None else {**told, "rules": self.rules, "skipped": list(self.skipped)}
 
     @property
@@ -199,6 +203,7 @@ class Verdict:
                 where = case.short_name
                 lines.append(f"      {where}: {case.reason}" if where != name else f"      {case.reason}")
         lines += [f"  - skipped: {sentence}" for sentence in self.skipped]
+        lines += ["", *(f"  {sentence}" for sentence in self.speed)] if self.speed else []
         return "\n".join(lines)
 
     def already_said(self) -> dict[Case, str]:
@@ -229,6 +234,7 @@ class Verdict:
             "skipped": list(self.skipped),
             "fault": self.fault,
             "mistake": self.mistake,
+            "speed": list(self.speed),
         }
 
     def html(self, hint: bool = True) -> str:

@@ -21,7 +21,24 @@ import click
 @click.option(
     "--points", type=click.FloatRange(0), metavar="N", help="What it is worth: JSON also has points and max_points."
 )
-def command(exercise: str, file: str, as_json: bool, name: str | None, rules: str | None, points: float | None) -> None:
+@click.option(
+    "--topology",
+    metavar="NAME",
+    help="Also say how long the answer takes on this machine (a preset or a topology file), and why.",
+)
+@click.option(
+    "--bytes", "nbytes", type=int, default=64 << 20, show_default=True, help="The vector's bytes on that machine."
+)
+def command(
+    exercise: str,
+    file: str,
+    as_json: bool,
+    name: str | None,
+    rules: str | None,
+    points: float | None,
+    topology: str | None,
+    nbytes: int,
+) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
 
     The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check.
@@ -35,7 +52,7 @@ def command(exercise: str, file: str, as_json: bool, name: str | None, rules: st
         if exercise not in names():
             get(exercise)  # raises, and names the nearest one
         source = read_source(file, name or exercise)
-        verdict = judge(get(exercise), source, rules=rules)
+        verdict = judge(get(exercise), source, rules=rules, topology=topology, nbytes=nbytes)
     except CourseError as error:
         if as_json:
             told = {"exercise": exercise, "passed": False, "score": 0.0, "cases": [], "reason": str(error)}

@@ -6,12 +6,15 @@ Each function returns the picture's elements, its height for a width of 800, and
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from allranks import cost, schedules
 from allranks.cost import rooflines
 from allranks.pictures.flow import Flow, shifted
 from allranks.pictures.pictogram import WIDE, frame_of, n
 from allranks.schedules import Schedule
+from allranks.schedules.ring import ring_all_reduce
+from allranks.simulator import run_schedule
 from allranks.topology import preset
 
 Scene = tuple[str, float, str]
@@ -469,6 +472,30 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
         f"they agree who is left, and then repeat step {last} and go on to step {steps - 1} without rank 1."
     )
     return "".join(out), below + 26, words
+
+
+def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
+    """The chapter on speed: a ring's messages in time, by receiver; those of its critical path, all between nodes, in dark."""
+    machine = replace(preset("dgx-h100"), name="small nodes", ranks_per_node=gpus, nics_per_node=gpus)
+    found = run_schedule(ring_all_reduce(nodes * gpus), 1 << 30, machine)
+    path = {(leg.peer, leg.rank, leg.start) for leg in found.critical_path.legs}
+    high, left, wide, out = 44.0, 124.0, WIDE - 124.0, []
+    for rank in range(nodes * gpus):
+        y = rank * (high + 8)
+        out.append(text(left - 16, y + high / 2 + 7, f"GPU {rank}", anchor="end"))
+        out.append(box("panel", left, y, wide, high, 3))
+    between = 0
+    for message in found.trace.messages():
+        start, end = message.start or 0.0, message.end or 0.0
+        x, w = left + start / found.seconds * wide, (end - start) / found.seconds * wide
+        on_path = (message.src, message.dst, message.start) in path
+        between += on_path
+        out.append(box("words" if on_path else "work", x + 1, message.dst * (high + 8), w - 2, high, 3))
+    words = (
+        f"A row for each of {nodes * gpus} GPUs in {nodes} nodes, time to the right. The messages inside a node are short and followed by "
+        f"long gaps; the {between} messages of the critical path, each between two nodes, follow one another without a gap."
+    )
+    return "".join(out), nodes * gpus * (high + 8) + 4, words
 
 
 def kept_by_a_layer(ranks: int = 8) -> Scene:

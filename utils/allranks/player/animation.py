@@ -12,7 +12,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -110,6 +110,15 @@ class Bar:
     label: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """What the player marks: places in `transfers` and in `bars`, and sentences on them. See `simulator.CriticalPath.marked`."""
+
+    says: tuple[str, ...]
+    transfers: tuple[int, ...]
+    bars: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Animation:
     """What the player plays.
@@ -139,6 +148,7 @@ class Animation:
     bound: tuple[str, float] | None = None
     pace: str | None = None
     code: dict[str, Any] | None = None
+    path: CriticalPath | None = None
 
     def states(self, at: Iterable[int] | None = None) -> list[dict[tuple[int, int], Contributions]]:
         """What every cell holds after each of the steps `at`: one mapping for each; without `at`, after 0, 1, ...
@@ -263,6 +273,7 @@ class Animation:
             "bound": self.bound,
             "pace": self.pace,
             "code": self.code,
+            "path": None if self.path is None else asdict(self.path),
             "wrong": self.first_wrong_move(),
             "transfers": transfers,
             "bars": _by_column(self.bars, _BAR_COLUMNS, at),
@@ -464,6 +475,26 @@ def _fold(
         collective=collective,
         bound=bound(collective, source.ranks, nbytes),
         code=source.meta.get("code") if isinstance(source, Trace) else None,
+        path=_path(source, transfers, bars) if isinstance(source, Trace) else None,
+    )
+
+
+def _path(trace: Trace, transfers: Sequence[Transfer], bars: Sequence[Bar]) -> CriticalPath | None:
+    """The critical path that the trace's meta names, if it does."""
+    found = trace.meta.get("critical_path")
+    if not isinstance(found, dict) or not found.get("legs"):
+        return None
+    messages = {(peer, rank, start) for kind, rank, peer, start, _ in found["legs"] if kind == "message"}
+    own = {(kind, rank, start) for kind, rank, _, start, _ in found["legs"] if kind == "compute"}
+    calls = {start for kind, _, _, start, _ in found["legs"] if kind == "collective"}
+    return CriticalPath(
+        tuple(map(str, found.get("says", ()))),
+        tuple(i for i, t in enumerate(transfers) if (t.src, t.dst, t.start) in messages),
+        tuple(
+            i
+            for i, bar in enumerate(bars)
+            if (bar.op, bar.rank, bar.start) in own or (bar.op not in ("compute", "wait") and bar.start in calls)
+        ),
     )
 
 

@@ -169,7 +169,8 @@ def _in_words(animations: Sequence[Animation]) -> str:
         lines = f.captions()
         if len(lines) > 24:
             lines = [*lines[:12], f"... {len(lines) - 18} more steps ...", *lines[-6:]]
-        parts.append("\n".join([f"{f.title}, {f.ranks} ranks", *lines]))
+        says = f.path.says if f.path is not None else ()
+        parts.append("\n".join([f"{f.title}, {f.ranks} ranks", *says, *lines]))
     return "\n\n".join(parts)
 
 

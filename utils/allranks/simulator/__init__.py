@@ -7,6 +7,7 @@
 `simulator.clock` is the clock of the simulator and of the wire. Imports without torch.
 """
 
+from allranks.simulator.critical import CriticalPath, Leg, LegKind, critical_path
 from allranks.simulator.simulation import (
     SimulateError,
     Simulation,
@@ -16,13 +17,20 @@ from allranks.simulator.simulation import (
     run_schedule,
     simulate,
 )
+from allranks.simulator.what_if import WhatIf, what_if
 
 __all__ = [
+    "CriticalPath",
+    "Leg",
+    "LegKind",
     "SimulateError",
     "Simulation",
     "TopologyNetwork",
+    "WhatIf",
+    "critical_path",
     "lower_bound_seconds",
     "programs",
     "run_schedule",
     "simulate",
+    "what_if",
 ]

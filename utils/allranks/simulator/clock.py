@@ -198,8 +198,11 @@ class _Replay:
         network: Network,
         buffered: bool,
         representative: Callable[[Hashable], Hashable] | None,
+        processors: Sequence[int] | None,
     ) -> None:
         self.programs, self.network, self.buffered, self.representative = programs, network, buffered, representative
+        self.processors = range(len(programs)) if processors is None else processors
+        self.computes_until: dict[int, Number] = {}  # by processor
         self.position = [0] * len(programs)
         self.waiting_since: list[Number] = [0] * len(programs)
         self.finished: list[Number | None] = [None] * len(programs)
@@ -261,9 +264,11 @@ class _Replay:
                 case Enter():
                     self.enter(rank, step, now)
                 case Compute():
-                    self.work.append(Work(rank, self.position[rank], now, now + step.seconds))
+                    began = max(now, self.computes_until.get(self.processors[rank], now))
+                    ended = self.computes_until[self.processors[rank]] = began + step.seconds
+                    self.work.append(Work(rank, self.position[rank], began, ended))
                     self.position[rank] += 1
-                    self.post(now + step.seconds, rank)
+                    self.post(ended, rank)
                     return
                 case Wait():
                     t = self.transfer(step.message)
@@ -332,6 +337,7 @@ def replay(
     *,
     buffered: bool = False,
     representative: Callable[[Hashable], Hashable] | None = None,
+    processors: Sequence[int] | None = None,
 ) -> Timeline:
     """When each message of the programs, one for each rank, starts and ends on `network`.
 
@@ -342,8 +348,10 @@ def replay(
     port ("out", rank) or ("in", rank), and each link as `network.links` names it, to the same one in that repetition. For
     example, if two ranks repeat, it maps ("in", 5) to ("in", 1).
 
+    `processors` has a number for each program; programs with the same number compute one after the other.
+
     >>> rank0, rank1 = [Send(0, 1, nbytes=100), Wait(0, sent=True)], [Recv(0, 0), Wait(0, sent=False)]
     >>> replay([rank0, rank1], UniformNetwork(alpha=5, beta=2)).spans
     {0: (0, 205)}
     """
-    return _Replay(programs, network, buffered, representative).run()
+    return _Replay(programs, network, buffered, representative, processors).run()

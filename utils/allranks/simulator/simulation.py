@@ -20,6 +20,7 @@ from allranks.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, de
 from allranks.schedules.symmetric import SymmetricSchedule, symmetric_schedule
 from allranks.simulator import channels
 from allranks.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
+from allranks.simulator.critical import CriticalPath, critical_path
 from allranks.topology import Topology, TopologyError
 from allranks.trace import Event, Trace
 
@@ -38,16 +39,19 @@ class SimulateError(CourseError, ValueError):
 class TopologyNetwork:
     """A topology as a network for `clock.replay` and for `allranks.wire.run(topology=...)`.
 
+    With `scale` each byte of a message stands for so many: a small vector then takes the time of a large one.
+
     >>> from allranks.topology import preset
     >>> TopologyNetwork(preset("dgx-h100")).seconds(0, 8, nbytes=50_000_000)
     0.001005
     """
 
     topology: Topology
+    scale: int = 1
 
     def seconds(self, src: int, dst: int, nbytes: int) -> float:
         """Seconds for which one message occupies its ports and links."""
-        return self.topology.seconds(src, dst, nbytes)
+        return self.topology.seconds(src, dst, nbytes * self.scale)
 
     def links(self, src: int, dst: int) -> tuple[Hashable, ...]:
         """The shared links on the way of a message."""
@@ -59,6 +63,7 @@ class TopologyNetwork:
         Rings over every card for most, all pairs at once for all_to_all, as `simulate` takes them by default on several nodes;
         scatter, gather and barrier by the formula of `clock.collective_seconds`, on the slowest link between neighbours.
         """
+        nbytes *= self.scale
         known = next(
             (known for known in channels.USUAL if name.startswith(known)), None
         )  # reduce_scatter before reduce
@@ -100,6 +105,7 @@ class Simulation:
     method: str
     schedule: Schedule | None = field(default=None, repr=False)
     timeline: Timeline | None = field(default=None, repr=False)
+    gamma: float = 0.0
 
     @property
     def algbw_gb_per_s(self) -> float | None:
@@ -116,6 +122,14 @@ class Simulation:
     @property
     def _has_bandwidth(self) -> bool:
         return self.seconds > 0 and self.collective != "barrier"
+
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        """The chain of messages that decides the time. Raises SimulateError if the method was "symmetry"."""
+        if self.schedule is None or self.timeline is None:
+            raise SimulateError(f"{self.ranks} ranks were simulated by {self.method}: ask for method='events'")
+        found = programs(self.schedule, self.nbytes, self.gamma)
+        return critical_path(found, self.timeline, TopologyNetwork(self.topology))
 
     @cached_property
     def trace(self) -> Trace:
@@ -242,6 +256,7 @@ def run_schedule(schedule: Schedule, nbytes: int, topology: Topology, *, gamma: 
         "events",
         schedule,
         timeline,
+        gamma,
     )
 
 

@@ -39,9 +39,9 @@ def compute(seconds: float) -> None:
     endpoint.compute(seconds)
 
 
-def take_piece() -> Body:
-    """Works on the next piece that the router hands out, in virtual time; its bytes."""
-    return _endpoint.get().take_piece()
+def take_piece(count: int = 1) -> Body:
+    """Works on the next piece that the router hands out, or on so many of them, in virtual time; the bytes of the last one."""
+    return _endpoint.get().take_piece(count)
 
 
 class Stopped(BaseException):
@@ -134,9 +134,9 @@ class Endpoint:
         if len(self.posted) >= MAX_POSTED:
             self.flush()
 
-    def take_piece(self) -> Body:
-        """Asks the router for the next piece of work, which it hands out when the rank has computed so long."""
-        return self.ask({"do": FrameKind.PIECE})[1]
+    def take_piece(self, count: int = 1) -> Body:
+        """Asks the router for the next pieces of work, which it hands out when the rank has computed so long."""
+        return self.ask({"do": FrameKind.PIECE, "count": count})[1]
 
     def flush(self) -> None:
         """Sends what was kept back."""

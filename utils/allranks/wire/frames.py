@@ -49,6 +49,7 @@ class Request(FaultDetails):
     group: NotRequired[str]
     members: NotRequired[list[int]]
     seconds: NotRequired[float]
+    count: NotRequired[int]  # of pieces of work
     path: NotRequired[str]
     kind: NotRequired[str]  # of a fault
     message: NotRequired[str]

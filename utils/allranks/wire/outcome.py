@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+from allranks.simulator import CriticalPath, TopologyNetwork, WhatIf, critical_path, what_if
 from allranks.simulator.clock import Network, Timeline, UniformNetwork
 from allranks.trace import Trace
 from allranks.wire import record
 from allranks.wire.failures import Failure, FailureKind
 from allranks.wire.messages import FileWritten, LogEntry
 from allranks.wire.router import Router
+from allranks.wire.wait import outermost
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,51 @@ class Outcome:
     def seconds(self):
         """The virtual time at which the last rank ended; for a run that failed, the time that it reached."""
         return self.timeline.seconds
+
+    @functools.cached_property
+    def critical_path(self) -> CriticalPath:
+        """The chain of messages and computing that decides `seconds`; `critical_path.sentences()` says it in words.
+
+        Example (needs ranks):
+            >>> def late():
+            ...     if dist.get_rank() == 0:
+            ...         wire.compute(3)
+            ...     dist.barrier()
+            >>> wire.run(late, ranks=2).critical_path.sentences()[0]
+            'The critical path has no message: 75 % is computing, 25 % is collectives.'
+        """
+        ranks = self.router.ranks
+        return critical_path(
+            record.programs(self.router),
+            self.timeline,
+            self.fabric,
+            line_of=lambda rank, index: outermost(ranks[rank].program[index][2]),
+        )
+
+    def what_if(self, *, any_order: bool = False) -> list[WhatIf]:
+        """What would make the run faster, the best first: see `allranks.simulator.what_if`. Nothing for a run that failed.
+
+        Example (needs ranks):
+            >>> def chain(x):
+            ...     rank = dist.get_rank()
+            ...     if rank > 0:
+            ...         dist.recv(x, rank - 1)
+            ...     if rank < 3:
+            ...         dist.send(x, rank + 1)
+            >>> wire.run(chain, 4, args=(torch.zeros(64),), alpha=1.0, beta=1.0).what_if()[0].sentence()
+            'With 16 segments: 2.52 times faster.'
+        """
+        if self.failure is not None:
+            return []
+        node_of = self.fabric.topology.node if isinstance(self.fabric, TopologyNetwork) else None
+        return what_if(
+            record.programs(self.router),
+            self.fabric,
+            self.seconds,
+            any_order=any_order,
+            node_of=node_of,
+            buffered=self.router.delivery == "buffered",
+        )
 
     @functools.cached_property
     def trace(self) -> Trace:

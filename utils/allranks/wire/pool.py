@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 
 from allranks.engines.usercode import by_value
 from allranks.errors import CourseError
+from allranks.simulator import TopologyNetwork
 from allranks.simulator.clock import Network, UniformNetwork
+from allranks.topology import Topology
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.messages import Program, Rules
@@ -96,7 +98,8 @@ class Ranks:
         seed: int = 0,
         alpha: float = 1.0,
         beta: float = 0.0,
-        topology: Network | None = None,
+        topology: Network | Topology | None = None,
+        scale: int = 1,
         cpu_s: float = 10,
         wall_s: float = 30,
         memory_bytes: int = MEMORY_BYTES,
@@ -121,6 +124,7 @@ class Ranks:
         if rules is None:
             rules = Rules(allow=None if allow is None else frozenset({allow} if isinstance(allow, str) else allow))
         jobs = _arguments(ranks, args, per_rank, calls)
+        fabric = _fabric(topology, scale, alpha, beta)
         began = time.monotonic()
         self._ensure(ranks)
         limits = {
@@ -163,7 +167,7 @@ class Ranks:
             all_final_args=finals,
             wall_s=time.monotonic() - began,
             router=router,
-            fabric=topology if topology is not None else UniformNetwork(alpha, beta),
+            fabric=fabric,
             text_of=text_of,
         )
 
@@ -234,7 +238,8 @@ def run(
       apply NCCL's rules.
     - `delivery`: "rendezvous" (a send waits for its receive), "buffered" (a send returns at once) or "shuffled" (as
       rendezvous, but one rank runs at a time, in an order drawn from `seed`).
-    - `alpha`, `beta`: seconds a message and seconds a byte on the virtual clock; or a `topology` in their place.
+    - `alpha`, `beta`: seconds a message and seconds a byte on the virtual clock; or a `topology` in their place. With `scale` each
+      byte stands for so many on that topology, so that a small tensor takes the time of a large one.
     - `cpu_s`, `wall_s`: seconds of processor time that one rank may use, and of real time that the run may take.
     - `memory_bytes`: how much memory a rank may add to what it has at its start.
     - `output_bytes`: how much of each rank's printed text is kept. A rank that prints 16 times as much ends the run.
@@ -263,6 +268,17 @@ def run(
 def derive_rank_seed(seed: int) -> int:
     """A seed for the ranks; the run's own seed would reveal every rank's inputs."""
     return int.from_bytes(hashlib.sha256(f"ranks {seed}".encode()).digest()[:4], "big")
+
+
+def _fabric(topology: Network | Topology | None, scale: int, alpha: float, beta: float) -> Network:
+    """The links of the virtual clock."""
+    if isinstance(scale, bool) or not isinstance(scale, int) or scale < 1:
+        raise WireError(f"scale is {scale!r}; it must be a whole number, 1 or more.")
+    if isinstance(topology, Topology):
+        return TopologyNetwork(topology, scale)
+    if scale != 1:
+        raise WireError("scale is for a topology: with alpha and beta, give a larger beta.")
+    return UniformNetwork(alpha, beta) if topology is None else topology
 
 
 def _check_ranks(ranks: object, limit: int) -> None:

@@ -79,15 +79,19 @@ def matches(ordered: list[Op]) -> dict[int, int]:
 
 def timeline(router: Router, fabric: Network, computing: bool = True) -> Timeline:
     """When each message was under way on `fabric`; without `computing`, what ranks compute takes no time."""
+    return replay(programs(router, computing), fabric, buffered=router.delivery == "buffered")
+
+
+def programs(router: Router, computing: bool = True) -> list[list[Step]]:
+    """What each rank did, for the clock; without `computing`, what ranks compute takes no time."""
     number = numbers(router)
-    programs = [
+    return [
         [
             Compute(state.work[at] if computing else 0) if op is None else _step(what, op, number[id(op)])
             for at, (what, op, _) in enumerate(state.program)
         ]
         for state in router.ranks
     ]
-    return replay(programs, fabric, buffered=router.delivery == "buffered")
 
 
 def _step(what: str, op: Op, message: int) -> Step:

@@ -40,6 +40,7 @@ _OWN_FAULTS = {  # what a rank may report of itself; the router finds all others
     FailureKind.IMPORT,
     FailureKind.NO_FUNCTION,
 }
+_MOST_PIECES = 1_000_000  # of work, asked for at once
 _LONGEST_S = 1e9  # of virtual time, to compute once
 
 
@@ -129,6 +130,14 @@ def read_seconds(op: dict) -> float:
     if not isinstance(seconds, float) or not 0 <= seconds <= _LONGEST_S:
         raise CodecError("a time to compute is no time")
     return seconds
+
+
+def read_count(op: dict) -> int:
+    """How many pieces of work the rank asks for at once."""
+    count = op.get("count", 1)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PIECES:
+        raise CodecError("a number of pieces of work is no number")
+    return count
 
 
 def read_path(op: dict) -> str:

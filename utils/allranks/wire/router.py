@@ -125,7 +125,7 @@ class Router:
                 state.work[len(state.program)] = seconds
                 state.program.append(("compute", None, None))
             case FrameKind.PIECE:
-                self._hand_out(rank, state)
+                self._hand_out(rank, state, requests.read_count(op))
             case FrameKind.CALL:
                 state.call += 1
                 if state.call >= self.calls:  # what is counted call by call would leave these operations out
@@ -143,16 +143,16 @@ class Router:
                 raise CodecError("an operation is unknown")
         return at
 
-    def _hand_out(self, rank: int, state: RankState) -> None:
-        """Answers with the rank's next piece of work in this call, and notes how long it takes."""
+    def _hand_out(self, rank: int, state: RankState, count: int) -> None:
+        """Answers with the last of the rank's next `count` pieces of work in this call, and notes how long they take."""
         made = [] if self.pieces is None else self.pieces[rank][state.call]
         if not made or len(state.work) >= MAX_OPERATIONS:
             raise CodecError("a rank asks for work that there is not")
-        seconds, result = made[
-            state.taken.get(state.call, 0) % len(made)
-        ]  # from the first one again: that takes time too
-        state.taken[state.call] = state.taken.get(state.call, 0) + 1
-        state.work[len(state.program)] = seconds
+        first = state.taken.get(state.call, 0)
+        taken = [made[(first + i) % len(made)] for i in range(count)]  # from the first one again: that takes time too
+        result = taken[-1][1]
+        state.taken[state.call] = first + count
+        state.work[len(state.program)] = sum(seconds for seconds, _ in taken)
         state.program.append(("compute", None, None))
         self.outbox.append((rank, {}, Body.of([result])))
 

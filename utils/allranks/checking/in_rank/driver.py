@@ -103,6 +103,10 @@ def _build(spec: list, handles: list, before: list) -> Any:
         return _blocks(*rest)
     if kind == "multiply":
         return _multiply(*rest)
+    if kind == "add":
+        return _add
+    if kind == "work":
+        return _work
     if kind == "function":
         scale, shift = rest
         return lambda x: x * scale + shift
@@ -170,6 +174,20 @@ def _multiply(weight: torch.Tensor) -> Callable:
         return rows @ weight
 
     return multiply
+
+
+def _add(into: torch.Tensor, part: torch.Tensor) -> None:
+    """Adds in place, in virtual time for each element."""
+    if into.shape != part.shape:
+        raise ValueError(f"add(into, part): into has the shape {tuple(into.shape)}, part has {tuple(part.shape)}")
+    if part.numel():
+        take_piece(part.numel())
+    into += part
+
+
+def _work() -> None:
+    """Computes one piece, in virtual time."""
+    take_piece()
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:

@@ -41,6 +41,12 @@
  */
 
 /**
+ * Indices of transfers and bars, and sentences on them.
+ *
+ * @typedef {{says: string[], transfers: number[], bars: number[]}} CriticalPath
+ */
+
+/**
  * An animation. Contributions are folded in Python; here they are numbers, looked up in `contributions`.
  *
  * @typedef {object} AnimationData
@@ -59,6 +65,7 @@
  * @property {number | null} root
  * @property {string | null} collective
  * @property {string | null} [pace] how long a step lasts, in words, where the times are those of a model
+ * @property {CriticalPath | null} [path] what decided how long it took, where that is known
  * @property {Code | null} [code] the function that was run, where its text is known
  * @property {[number, string] | null} [wrong] the index of the first message that can't be right, and why
  * @property {[string, number] | null} bound the least that the busiest rank must send: formula and bytes

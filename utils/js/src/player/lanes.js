@@ -135,6 +135,23 @@ export function drawLanes(sheet, playback, lane) {
   }
 }
 
+/**
+ * An ink line below each bar of the critical path.
+ *
+ * @param {Sheet} sheet
+ * @param {Playback} playback
+ * @param {Lane} lane
+ */
+export function drawPath({ pen, seen, theme }, playback, lane) {
+  pen.fillStyle = theme.ink;
+  const high = Math.max(1, Math.min(4, lane.bar / 4));
+  for (const item of playback.critical) {
+    const place = across(seen, playback.span(item));
+    const rank = "dst" in item ? item.dst : item.rank;
+    if (place) pen.fillRect(place.left, lane.top + rank * lane.pitch + lane.bar - high, place.width, high);
+  }
+}
+
 /** @param {Bar} bar */
 function isCall(bar) {
   return bar.op !== "compute" && bar.op !== "wait";

@@ -24,9 +24,22 @@ const MOST_DETAILED_CHUNKS = 64;
 const HEIGHT = 620;
 // with the code below the picture
 const CODE_HEIGHT = 138;
+// with a line on the critical path
+const PATH_HEIGHT = 48;
 const STAGE = { least: 250, most: 360 };
 const NARROW = 700;
 const PHONE = 480;
+
+/**
+ * What decided how long each of them took, where that is known, in a line with the mark that the timeline has.
+ *
+ * @param {Playback[]} playbacks
+ */
+function paths(playbacks) {
+  return playbacks.flatMap(({ path }) =>
+    path ? [html("p", { class: "ar-path" }, html("i", { "aria-hidden": "true" }), path.says.join(" "))] : [],
+  );
+}
 
 export class Page {
   /** Whether all must be drawn anew, though nothing has landed. */
@@ -67,6 +80,7 @@ export class Page {
       : [new Rail(playbacks[0])];
     this.questions = new QuestionPanel();
     this.caption = html("p", { class: "ar-caption" });
+    this.paths = paths(playbacks);
     this.announcement = html("p", { class: "ar-live", "aria-live": "polite", role: "status" });
     const scroll = { class: "ar-scroll", tabindex: "0", role: "region", "aria-label": "What every rank holds" };
     this.tableBox = html("div", { ...scroll, hidden: "" });
@@ -87,6 +101,7 @@ export class Page {
       this.title,
       html("div", { class: "ar-main" }, html("div", { class: "ar-halves" }, ...this.#halves()), ...this.#rails()),
       html("div", { class: "ar-say" }, this.caption, this.questions.root),
+      ...this.paths,
       ...(this.code ? [this.code.panel.root] : []),
       this.announcement,
       html("div", { class: "ar-deck" }, this.controls.root, scrubber),
@@ -140,7 +155,7 @@ export class Page {
     if (!width) return;
     this.root.dataset.size = width < PHONE ? "phone" : width < NARROW ? "narrow" : "wide";
     const room = roomAround(this.root) - 16;
-    const lacking = Math.max(0, HEIGHT + (this.code ? CODE_HEIGHT : 0) - room);
+    const lacking = Math.max(0, HEIGHT + (this.code ? CODE_HEIGHT : 0) + this.paths.length * PATH_HEIGHT - room);
     const wide = width >= NARROW;
     const alone = this.views.length === 1 && !wide;
     const low = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;

@@ -51,6 +51,7 @@ export class Playback {
     this.pace = data.pace ?? null;
     this.wrong = data.wrong ?? null;
     this.code = data.code ?? null;
+    this.path = data.path ?? null;
     this.bound = data.bound;
     this.captions = data.captions;
     this.before = data.before;
@@ -59,6 +60,10 @@ export class Playback {
     this.contributions = data.contributions;
     this.transfers = transfersOf(data.transfers);
     this.bars = barsOf(data.bars);
+    /** @type {Set<Transfer | Bar>} what is on the critical path */
+    this.critical = new Set();
+    for (const index of this.path?.transfers ?? []) this.critical.add(this.transfers[index]);
+    for (const index of this.path?.bars ?? []) this.critical.add(this.bars[index]);
     /** @type {Transfer[][]} */
     this.byStep = Array.from({ length: this.steps }, () => []);
     for (const transfer of this.transfers) this.byStep[transfer.step].push(transfer);

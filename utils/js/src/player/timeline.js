@@ -4,7 +4,7 @@
 
 import { html, penOf } from "../common/dom.js";
 import { halfTitles } from "./heading.js";
-import { drawAxis, drawLanes, drawNow, drawPhases, drawStop } from "./lanes.js";
+import { drawAxis, drawLanes, drawNow, drawPath, drawPhases, drawStop } from "./lanes.js";
 import { longestOf } from "./playback.js";
 import { momentOf } from "./stops.js";
 
@@ -326,6 +326,7 @@ export class Timeline {
       if (this.playbacks.length > 1 || !drawPhases(sheet, this.playbacks[0])) drawAxis(sheet, axis, this.height);
       this.playbacks.forEach((playback, i) => {
         drawLanes(sheet, playback, this.lanes[i]);
+        drawPath(sheet, playback, this.lanes[i]);
         if (this.playbacks.length > 1) this.#drawTitle(sheet, i);
       });
     }
@@ -447,7 +448,8 @@ function wordsAt(playback, rank, value) {
     if ((transfer.src === rank || transfer.dst === rank) && covers(transfer)) {
       const chunks = transfer.chunks.length ? `${playback.nameOf(transfer)}, ` : "";
       const what = `${chunks}${playback.amount(transfer.nbytes)}${transfer.reduce ? ", added" : ""}`;
-      words += `${transfer.src} → ${transfer.dst}: ${what}${line(transfer.line)}\n`;
+      const critical = playback.critical.has(transfer) ? ", on the critical path" : "";
+      words += `${transfer.src} → ${transfer.dst}: ${what}${line(transfer.line)}${critical}\n`;
     }
     if (words.length > 300) break;
   }

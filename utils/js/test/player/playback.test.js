@@ -182,3 +182,10 @@ test("amounts are bytes, or chunks where the schedule was given no size", () => 
   const sizeless = new Playback(animation({ ranks: 2, chunks: 4 }, { nbytes: 4 }));
   assert.deepEqual([sizeless.amount(1), sizeless.amount(1.5)], ["1 chunk", "1.5 chunks"]);
 });
+
+test("the critical path is a set of messages and bars; without one it is empty", () => {
+  const data = timed(2, [0, 1, 0, 100], [1, 0, 100, 200]);
+  const playback = new Playback({ ...data, path: { says: ["slow"], transfers: [1], bars: [] } });
+  assert.deepEqual([...playback.critical], [playback.transfers[1]]);
+  assert.equal(new Playback(data).critical.size, 0);
+});

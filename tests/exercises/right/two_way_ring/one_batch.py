@@ -1,0 +1,28 @@
+"""Half of the vector to the right and half to the left, in one batch for each step."""
+
+import torch
+import torch.distributed as dist
+
+
+def two_way_ring(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    flat = tensor.contiguous().view(-1)
+    halves = [(half.tensor_split(p), way) for half, way in zip(flat.tensor_split(2), (1, -1), strict=False)]
+    for step in range(2 * (p - 1)):
+        ops, arriving = [], []
+        for chunks, way in halves:
+            into = chunks[(rank - way * (step + 1)) % p]
+            arrived = torch.empty_like(into)
+            arriving.append((into, arrived))
+            ops.append(dist.P2POp(dist.isend, chunks[(rank - way * step) % p], (rank + way) % p))
+            ops.append(dist.P2POp(dist.irecv, arrived, (rank - way) % p))
+        if p == 2 or not ops:  # both neighbours are one rank: keep the order of its messages
+            pass
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        for into, arrived in arriving:
+            if step < p - 1:
+                into += arrived
+            else:
+                into.copy_(arrived)
+    tensor.copy_(flat.view(tensor.shape))

@@ -1,0 +1,29 @@
+"""The correct ring of lab 3: no segment is added while another one travels.
+
+Must get: times the lower bound
+Must get: computing
+Must get: with 2 segments
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def segmented_ring(tensor, add):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    flat = tensor.contiguous().view(-1)
+    chunks = flat.tensor_split(p)
+    for step in range(2 * (p - 1)):
+        into = chunks[(rank - step - 1) % p]
+        arrived = torch.empty_like(into)
+        ops = [
+            dist.P2POp(dist.isend, chunks[(rank - step) % p], (rank + 1) % p),
+            dist.P2POp(dist.irecv, arrived, (rank - 1) % p),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        if step < p - 1:
+            add(into, arrived)
+        else:
+            into.copy_(arrived)
+    tensor.copy_(flat.view(tensor.shape))

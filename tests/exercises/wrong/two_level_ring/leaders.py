@@ -1,0 +1,40 @@
+"""The first rank of each node sends for its whole node.
+
+Must get: times the lower bound
+Must get: over the network card
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def exchange(sent, to, arrived, source):
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, sent, to), dist.P2POp(dist.irecv, arrived, source)]):
+        work.wait()
+
+
+def steps(flat, members, which):
+    """Steps of a ring among the members: the first len - 1 add, the others store."""
+    p, me = len(members), members.index(dist.get_rank())
+    chunks = flat.tensor_split(p)
+    for step in which:
+        into = chunks[(me - step - 1) % p]
+        arrived = torch.empty_like(into)
+        exchange(chunks[(me - step) % p], members[(me + 1) % p], arrived, members[(me - 1) % p])
+        into.copy_(into + arrived if step < p - 1 else arrived)
+    return chunks[(me + 1) % p]
+
+
+def two_level_ring(tensor, ranks_per_node):
+    rank, p, g = dist.get_rank(), dist.get_world_size(), ranks_per_node
+    flat = tensor.contiguous().view(-1)
+    node = list(range(rank // g * g, rank // g * g + g))
+    places = list(range(rank % g, p, g))
+    steps(flat, node, range(2 * (g - 1)))
+    if rank % g == 0:
+        steps(flat, places, range(2 * (len(places) - 1)))
+        for peer in node[1:]:
+            dist.send(flat, peer)
+    else:
+        dist.recv(flat, node[0])
+    tensor.copy_(flat.view(tensor.shape))

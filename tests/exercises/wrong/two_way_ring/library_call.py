@@ -1,0 +1,12 @@
+"""Calls the collective itself.
+
+Must get: send, recv, isend, irecv
+"""
+
+import torch.distributed as dist
+
+
+def two_way_ring(tensor):
+    whole = tensor.contiguous()
+    dist.all_reduce(whole)
+    tensor.copy_(whole)

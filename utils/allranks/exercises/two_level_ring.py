@@ -1,0 +1,73 @@
+"""two_level_ring(tensor, ranks_per_node): in place, the sum, with rings in the nodes and rings between them.
+
+Node i holds the ranks i*g to (i+1)*g - 1; every rank has a network card of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from allranks import topology
+from allranks.checking import rules, speed
+from allranks.checking.cases import Args, Setup, summed, vectors
+from allranks.checking.common import in_place, sum_mistakes, sum_oracle
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+
+FOURS = replace(topology.preset("dgx-h100"), name="nodes of 4 H100s", ranks_per_node=4, nics_per_node=4)
+MACHINE = speed.Machine("nodes of 4 H100s with a card each", FOURS, 1 << 30)
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
+
+
+def _with_nodes(setup: Setup) -> Setup:
+    """Nodes of 3 where the rank count is drawn, else of the largest g below p that divides it."""
+    p = setup.ranks
+    g = 3 if setup.choices else next(d for d in (p // 2, p // 3, 1, p) if d and p % d == 0)
+    return setup.with_options(ranks_per_node=max(g, 1))
+
+
+def _node_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+    g = setup.option("ranks_per_node")
+    first = rank // g * g
+    return summed(tensors[first : first + g])[0]
+
+
+def _across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+    g = setup.option("ranks_per_node")
+    return summed(tensors[rank % g :: g])[0]
+
+
+def _messages(run: Run) -> str | None:
+    return rules.no_messages(run) or rules.wrong_dtype(run)
+
+
+def _timed(ranks: int, size: int) -> Setup:
+    made = Setup(ranks, size, note="timed")
+    return made.with_options(ranks_per_node=4, _machine=MACHINE)
+
+
+EXERCISE = Exercise(
+    name="two_level_ring",
+    promise="replaces tensor by its sum over all ranks, in place, and uses every card of a node",
+    groups=speed.sum_groups((_timed(8, 128), _timed(12, 144)), _with_nodes),
+    inputs=_inputs,
+    oracle=sum_oracle,
+    allow=P2P,
+    rules=(Rule("the tensor's own dtype", 1, _messages), speed.at_most(2, 24), rules.carried()),
+    mistakes=(
+        *sum_mistakes(),
+        in_place("only the ranks of the same node were added: the other nodes are missing", _node_sum),
+        in_place("only the ranks with the same place in their node were added", _across_sum),
+    ),
+    collective="all_reduce",
+    algorithm="hierarchical",
+    chunking="none",
+    demo_setup=replace(_timed(8, 128), dtype="float64", values="provenance"),
+    forbidden_advice=P2P_ONLY,
+    peer_advice="Inside a node the peers are those with the same rank // ranks_per_node, between nodes those with the same rank % ranks_per_node.",
+)

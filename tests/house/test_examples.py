@@ -1,4 +1,4 @@
-"""The examples in docstrings of floors 1 to 3 and of profiles give the output that they show, also those of names that are not public."""
+"""The examples in docstrings of floors 1 to 3 and of profiles and race give the output that they show, also those of names that are not public."""
 
 import doctest
 import importlib
@@ -7,7 +7,7 @@ import pkgutil
 import allranks
 import pytest
 
-ROOMS = ("errors", "trace", "schedules", "topology", "cost", "simulator", "plots", "profiles")
+ROOMS = ("errors", "trace", "schedules", "topology", "cost", "simulator", "plots", "profiles", "race")
 
 
 def modules():

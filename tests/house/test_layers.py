@@ -15,14 +15,25 @@ FLOORS = {
     1: ("errors", "extras", "notebook", "theme", "progress", "trace"),
     2: ("schedules", "topology", "engines"),
     3: ("cost", "simulator", "player", "plots", "pictures", "pipelines", "nccl_rules"),
-    4: ("wire", "world", "bench", "profiles", "widgets"),
+    4: ("wire", "world", "bench", "profiles", "race", "widgets"),
     5: ("checking", "magics", "doctor"),
     6: ("exercises", "verify"),
     7: ("cli",),
 }
 PLACE_OF = {room: (floor, place) for floor, rooms in FLOORS.items() for place, room in enumerate(rooms)}
 FRONT_DOOR = (8, 0)  # allranks/__init__.py opens onto every room; no room may go through it to one above
-WITHOUT_TORCH = ("errors", "trace", "topology", "schedules", "cost", "simulator", "pictures", "pipelines", "profiles")
+WITHOUT_TORCH = (
+    "errors",
+    "trace",
+    "topology",
+    "schedules",
+    "cost",
+    "simulator",
+    "pictures",
+    "pipelines",
+    "profiles",
+    "race",
+)
 
 
 def rooms(package: Path) -> dict[str, list[Path]]:

@@ -68,6 +68,7 @@ _MODULES = {
     "pipelines": "allranks.pipelines",
     "plots": "allranks.plots",
     "profiles": "allranks.profiles",
+    "race": "allranks.race",
     "rooflines": "allranks.cost.rooflines",
     "schedules": "allranks.schedules",
     "topology": "allranks.topology",

@@ -290,7 +290,7 @@ def animate(source: Schedule | Trace, nbytes: int | None = None) -> Animation:
     if isinstance(source, Schedule):
         sizes = [1] * source.chunks if nbytes is None else source.chunk_nbytes(nbytes)
         raw = [
-            Transfer(m.step, m.src, m.dst, sum(sizes[c] for c in m.chunks), m.chunks, m.reduce)
+            Transfer(m.step, m.src, m.dst, sum(sizes[c] for c in m.chunks), tuple(m.chunks), m.reduce)
             for m in sorted(source.moves, key=lambda m: m.step)
         ]
         return _fold(source, "schedule", sum(sizes), "step", raw, [], {}, False)

@@ -54,6 +54,7 @@ from allranks.schedules.grouped import (
     torus_all_reduce,
 )
 from allranks.schedules.ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from allranks.schedules.search import search_all_gather
 from allranks.schedules.trees import binary_tree_all_reduce, double_binary_tree_all_reduce, two_trees
 
 # Every algorithm by the name of the function that builds its schedule.
@@ -192,6 +193,7 @@ __all__ = [
     "ceil_lg",
     "describe",
     "find",
+    "search_all_gather",
     "two_trees",
     *ALGORITHMS,
 ]

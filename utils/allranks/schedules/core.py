@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from allranks.errors import CourseError
+from allranks.schedules.proof import fault_of
 from allranks.trace import Event, Trace
 
 # The collectives that a schedule can be for.
@@ -38,6 +39,8 @@ class ScheduleError(CourseError, ValueError):
 class Move:
     """One message: in step `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores them.
 
+    `chunks` is a tuple of numbers, or a `range` where there are many.
+
     >>> schedules.Move(0, 1, 2, (3,))
     Move(step=0, src=1, dst=2, chunks=(3,), reduce=False)
     """
@@ -45,7 +48,7 @@ class Move:
     step: int
     src: int
     dst: int
-    chunks: tuple[int, ...]
+    chunks: tuple[int, ...] | range
     reduce: bool = False
 
 
@@ -145,9 +148,9 @@ class Schedule:
                 case "all_reduce":
                     last.update({(rank, chunk): everyone for rank in range(p)})
                 case "reduce":
-                    last[self._root, chunk] = everyone
+                    last[self.needed_root, chunk] = everyone
                 case "gather":
-                    last[self._root, chunk] = own
+                    last[self.needed_root, chunk] = own
                 case "scatter" | "reduce_scatter":
                     rank = chunk * p // self.chunks
                     last[rank, chunk] = everyone if self.collective == "reduce_scatter" else own
@@ -156,7 +159,8 @@ class Schedule:
         return last
 
     @property
-    def _root(self) -> int:
+    def needed_root(self) -> int:
+        """The root of a collective that has one. Raises ScheduleError if it is None."""
         if self.root is None:
             raise ScheduleError(f"the root is None; {self.collective} needs one of the ranks 0 to {self.ranks - 1}")
         return self.root
@@ -165,37 +169,10 @@ class Schedule:
         """Checks, without numbers, that the schedule does its collective.
 
         It follows which ranks' contributions each rank holds of each chunk, step by step. Raises ScheduleError, which
-        names the first wrong step, rank and chunk.
+        names the first wrong step, rank and chunk. Each message carries what its sender held when its step began.
         """
-        held = self._initial()
-        for step, now in enumerate(self.by_step):
-            before = {key: held[key] for m in now for c in m.chunks if (key := (m.src, c)) in held}
-            written: set[tuple[int, int]] = set()
-            for move in now:
-                for chunk in move.chunks:
-                    where = f"step {step}: rank {move.src} to rank {move.dst}, chunk {chunk}"
-                    if (move.src, chunk) not in before:
-                        raise ScheduleError(f"{where}: rank {move.src} does not hold chunk {chunk} yet")
-                    payload, target = before[move.src, chunk], (move.dst, chunk)
-                    if not move.reduce:
-                        if target in written:
-                            raise ScheduleError(f"{where}: chunk {chunk} is written twice in one step")
-                        held[target] = payload
-                    else:
-                        if target not in held:
-                            raise ScheduleError(f"{where}: rank {move.dst} has nothing to add chunk {chunk} to")
-                        if twice := held[target] & payload:
-                            rank = next(_ranks(twice))
-                            raise ScheduleError(f"{where}: the contribution of rank {rank} was added twice")
-                        held[target] |= payload
-                    written.add(target)
-        for (rank, chunk), wanted in self._final().items():
-            if held.get((rank, chunk)) != wanted:
-                has = list(_ranks(held.get((rank, chunk), 0)))
-                raise ScheduleError(
-                    f"at the end rank {rank} should hold chunk {chunk} with the contributions of ranks "
-                    f"{list(_ranks(wanted))}; it holds {has}"
-                )
+        if fault := fault_of(self):
+            raise ScheduleError(fault)
 
     def bytes_sent(self, nbytes: int) -> list[int]:
         """Bytes that each rank sends for a vector of `nbytes`, indexed by rank."""
@@ -239,14 +216,15 @@ class Schedule:
                 for chunk in move.chunks:
                     contrib |= before[move.src, chunk]
                 same = all(before[move.src, chunk] == contrib for chunk in move.chunks)
+                chunks = tuple(move.chunks)
                 # None if the chunks of the message hold different contributions, as in a gather
                 contributions = tuple(_ranks(contrib)) if same else None
                 events.append(
-                    Event(move.src, "send", move.dst, move.chunks, None, size, step, match=match, contrib=contributions)
+                    Event(move.src, "send", move.dst, chunks, None, size, step, match=match, contrib=contributions)
                 )
                 kind = "reduce" if move.reduce else "recv"
                 events.append(
-                    Event(move.dst, kind, move.src, move.chunks, None, size, step, match=match, contrib=contributions)
+                    Event(move.dst, kind, move.src, chunks, None, size, step, match=match, contrib=contributions)
                 )
                 for chunk in move.chunks:
                     payload, target = before[move.src, chunk], (move.dst, chunk)

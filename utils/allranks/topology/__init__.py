@@ -4,17 +4,24 @@
 8
 """
 
+from allranks.topology.fabrics import Cut, Fabric, FabricLink, mesh_fabric, node_fabric, torus_fabric
 from allranks.topology.files import is_file_name, load_topology, preset
 from allranks.topology.machines import PRESETS, Link, Topology, TopologyError, round_robin, uniform
 
 __all__ = [
     "PRESETS",
+    "Cut",
+    "Fabric",
+    "FabricLink",
     "Link",
     "Topology",
     "TopologyError",
     "is_file_name",
     "load_topology",
+    "mesh_fabric",
+    "node_fabric",
     "preset",
     "round_robin",
+    "torus_fabric",
     "uniform",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from allranks.errors import CourseError
@@ -212,6 +213,21 @@ class Topology:
             return 1  # below one switch, all ranks are alike
         return unit if ranks % unit == 0 else None
 
+    def uplinks(self, nodes: int) -> list[tuple[int, int, int]]:
+        """(leaf switch, rail, number) of each uplink of the leaf switches that join so many nodes."""
+        if self.nodes_per_leaf is None:
+            return []
+        rails = self.nics_per_node if self.rails else 1
+        leaves = range(-(-nodes // self.nodes_per_leaf))
+        return [(leaf, rail, up) for leaf in leaves for rail in range(rails) for up in range(self._uplinks)]
+
+    @property
+    def uplink_factor(self) -> Fraction:
+        """Seconds a byte of an uplink over those of a card, as an exact number."""
+        if self.nodes_per_leaf is None:
+            return Fraction(1)
+        return self._uplinks * Fraction(repr(self.oversubscription)) / self._leaf_ports
+
     @property
     def fastest(self) -> Link:
         """The kind of link with the largest bandwidth."""
@@ -283,7 +299,7 @@ class Topology:
     @cached_property
     def _uplink_factor(self) -> float:
         """Seconds a byte of an uplink over those of a port. Rounding up their number must not add bandwidth to the uplinks."""
-        return self._uplinks * self.oversubscription / self._leaf_ports
+        return float(self.uplink_factor)
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
         """(group of nodes, rail, port of their leaf switch) of a card."""

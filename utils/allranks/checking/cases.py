@@ -269,7 +269,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | wire.Memory | int | float | list of these
 Args = tuple[Arg, ...]
 
 

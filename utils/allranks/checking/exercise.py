@@ -14,7 +14,7 @@ from allranks import schedules
 from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
 from allranks.schedules import Schedule
 from allranks.trace import Event
-from allranks.wire import Failure, LogEntry, Outcome
+from allranks.wire import Failure, LogEntry, MemoryOp, Outcome
 from allranks.wire.messages import POINT_TO_POINT, FileWritten, OpKind
 from allranks.wire.wait import named
 
@@ -116,12 +116,12 @@ class About(str):
     `sent` and `expected` say in few words what the message carried and what it must carry, where that is the mistake.
     """
 
-    entry: LogEntry | FileWritten | Event | None
+    entry: LogEntry | FileWritten | Event | MemoryOp | None
     sent: str
     expected: str
 
     def __new__(
-        cls, words: str, entry: LogEntry | FileWritten | Event | None, sent: str = "", expected: str = ""
+        cls, words: str, entry: LogEntry | FileWritten | Event | MemoryOp | None, sent: str = "", expected: str = ""
     ) -> About:
         made = super().__new__(cls, words)
         made.entry, made.sent, made.expected = entry, sent, expected

@@ -74,6 +74,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "28_mixture_of_experts": scenes.no_room,
     "27_survive": scenes.one_dies,
     "29_memory_and_rooflines": scenes.kept_by_a_layer,
+    "30_without_messages": scenes.reach,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

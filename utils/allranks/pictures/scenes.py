@@ -491,3 +491,25 @@ def kept_by_a_layer(ranks: int = 8) -> Scene:
         "Bars: " + ", ".join(f"{name} {size / 1e6:.0f} MB" for (name, *_), size in zip(ways, kept, strict=True)) + "."
     )
     return "".join(out), len(ways) * high, words
+
+
+def reach(ranks: int = 4, cells: int = 6, writer: int = 1, target: int = 2) -> Scene:
+    """Each rank's memory as a row of cells; one rank writes into another's, and nobody has told that one."""
+    wide, high, gap = 150.0, 46.0, 66.0
+    out, left = [], (WIDE - ranks * wide - (ranks - 1) * gap) / 2
+    for rank in range(ranks):
+        x = left + rank * (wide + gap)
+        out.append(box(f"r{rank}", x, 0, wide, 70, 15) + text(x + wide / 2, 42, f"rank {rank}", f"on{rank}"))
+        for cell in range(cells):
+            written = rank == target and cell < 2
+            kind = f"r{writer}" if written else "paper line"
+            out.append(box(kind, x + cell * wide / cells + 1.5, 240, wide / cells - 3, high, 4, ' stroke-width="2"'))
+    start, end = left + writer * (wide + gap) + wide / 2, left + target * (wide + gap) + wide / cells
+    out.append(
+        f'<path class="workline" d="M{n(start)} 76C{n(start)} 170 {n(end)} 130 {n(end)} 226" fill="none" stroke-width="5"/>'
+        f'<path class="work" d="M{n(end - 9)} 222h18l-9 14z"/>'
+    )
+    x = left + target * (wide + gap) + wide / 2
+    out.append(text(x + 34, 176, "?", "ink mark"))
+    said = "Four ranks, each with a row of memory below it. An arrow goes from rank 1 into the memory of rank 2, with a question mark."
+    return "".join(out), 300.0, said

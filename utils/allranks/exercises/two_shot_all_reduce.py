@@ -80,7 +80,12 @@ EXERCISE = Exercise(
         puts.no_races(6),
         puts.signals_used_up(1),
         Rule("2(p-1)/p of the bytes into and out of each rank", 8, _bytes),
-        Rule("at most max(6, 3 ceil(lg p)) signals one after the other", 4, _steps, lambda s: s.ranks > 1 and s.times == 1),
+        Rule(
+            "at most max(6, 3 ceil(lg p)) signals one after the other",
+            4,
+            _steps,
+            lambda s: s.ranks > 1 and s.times == 1,
+        ),
         puts.carried(),
     ),
     mistakes=(

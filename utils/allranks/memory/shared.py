@@ -139,6 +139,7 @@ class SharedMemory(OneSided):
     def tensor(self, rank: int) -> torch.Tensor:
         """The part of a rank itself: what is written into it is there for all ranks, in no promised order."""
         self._check_peer("tensor", rank)
+        self._open()
         return self._parts[rank]
 
     def handle(self) -> Handle:
@@ -163,6 +164,7 @@ class SharedMemory(OneSided):
 
     def barrier(self) -> None:
         """Waits for all ranks (not for guests), and orders everything before it before everything behind it."""
+        self._open()
         self.fence()
         self._met += 1
         self._words[self._place(self.rank, self.rank)] = self._met

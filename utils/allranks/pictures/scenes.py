@@ -513,3 +513,21 @@ def reach(ranks: int = 4, cells: int = 6, writer: int = 1, target: int = 2) -> S
     out.append(text(x + 34, 176, "?", "ink mark"))
     said = "Four ranks, each with a row of memory below it. An arrow goes from rank 1 into the memory of rank 2, with a question mark."
     return "".join(out), 300.0, said
+
+
+def two_lines(words: int = 16) -> Scene:
+    """A line of 128 bytes as 16 words: in one protocol every second half word is a flag, in the other only the last word."""
+    out, wide, high = [], 46.0, 74.0
+    left = (WIDE - words * wide) / 2
+    for row, (name, flags) in enumerate((("LL", None), ("LL128", {words - 1}))):
+        y = row * 150.0 + 40
+        out.append(text(left, y - 14, name, "words", "start"))
+        for word in range(words):
+            x = left + word * wide
+            if flags is None:
+                out.append(box("r0", x + 1, y, wide / 2 - 2, high, 4))
+                out.append(box("hair", x + wide / 2 + 1, y, wide / 2 - 2, high, 4))
+            else:
+                out.append(box("hair" if word in flags else "r0", x + 1, y, wide - 2, high, 4))
+    said = "Two lines of 16 words. In the line named LL half of every word is a flag; in the line named LL128 only the last word is one."
+    return "".join(out), 270.0, said

@@ -168,12 +168,12 @@ class Router:
         data, at = requests.read_payload(op, body, at, single)
         known = requests.read_memory(op, rank, state, self.memory, None if data is None else bytes(data.read()))
         self.memory.queues[rank].append(known)
+        standing = _standing_for(known, self.world, len(state.ops))
         if len(self.memory.done) + sum(map(len, self.memory.queues)) > MAX_OPERATIONS:
             why = f"the ranks have made {MAX_OPERATIONS} operations: an endless loop?"
-            self.fault(FailureKind.CPU_LIMIT, rank, known.file, known.line, why)
+            self.fault(FailureKind.CPU_LIMIT, rank, known.file, known.line, why, (standing,))
         elif known.kind in (Access.GET, Access.WAIT):
-            state.on = _standing_for(known, self.world, len(state.ops))
-            state.file, state.line = known.file, known.line
+            state.on, state.file, state.line = standing, known.file, known.line
             self._stop(state, Phase.ACCESSING)
         return at
 

@@ -30,7 +30,7 @@ NEEDS_RANKS = "Example (needs ranks):"
 WIDTH = 100  # of a signature; a longer one gets a line for each argument
 # what `from allranks import ...` gives, by what it is for; the modules follow
 SECTIONS = (
-    ("Live ranks", ("World", "RankStatus")),
+    ("Live ranks", ("World", "RankStatus", "SharedMemory")),
     ("Exercises", ("check", "Verdict")),
     ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Message", "Player")),
     ("Simulated and real runs of a schedule", ("simulate", "Simulation", "run_schedule", "execute", "Executor")),
@@ -43,7 +43,15 @@ SECTIONS = (
         "Errors",
         (
             *("CourseError", "WorldError", "RanksError", "RanksStuck", "RankDied", "DeviceError", "ExerciseError"),
-            *("NcclRuleError", "SimulateError", "TraceError", "PlayerError", "DrillError", "PredictionError"),
+            *(
+                "NcclRuleError",
+                "MemoryFault",
+                "SimulateError",
+                "TraceError",
+                "PlayerError",
+                "DrillError",
+                "PredictionError",
+            ),
         ),
     ),
 )

@@ -115,6 +115,11 @@ SHOWN = {
         ],
         "watch_two_levels": ["3.9 times as fast as the plain ring"],
     },
+    "lab20_without_messages": {
+        "see_race": ["rank 0's put and rank 1's get; a signal between them: True"],
+        "try_slots": ["from rank: [3.0, 0.0, 1.0, 2.0]"],
+        "try_two_shot": ["right, and no byte too many: True"],
+    },
     "lab13_context_parallel": {
         "zigzag_places": ["rank 1: [2, 3, 12, 13]"],
         "try_zigzag": ["chunks: [[0.0, 7.0], [1.0, 6.0], [2.0, 5.0], [3.0, 4.0]]"],

@@ -286,7 +286,7 @@ class Function:
         return x * self.scale + self.shift
 
 
-Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | Add | Work | int | float | list of these
+Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | Add | Work | wire.Memory | int | float | list of these
 Args = tuple[Arg, ...]
 
 

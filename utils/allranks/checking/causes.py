@@ -13,7 +13,7 @@ import torch
 from allranks.checking import compare, evidence
 from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
-from allranks.checking.fault import blame_of_failure
+from allranks.checking.fault import blame_of, blame_of_failure
 from allranks.checking.verdict import Reason
 from allranks.errors import capital, name_ranks
 from allranks.wire import Failure, FailureKind, Wait
@@ -151,6 +151,8 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
             f"deadlock: on NCCL ranks {ring} each wait for the next; rank {first.rank} waits for rank {first.peer} in "
             f"{first.op}{at}{_held_by(run, first)}."
         )
+    if failure.cause is DeadlockCause.SIGNALS:
+        return f"deadlock: ranks {ring} each wait for a signal of the next; rank {first.rank} waits for rank {first.peer}{at}."
     if failure.cause in _SEND_FIRST:
         who = "every rank" if len(cycle) == run.ranks else "each of these ranks"
         does = "sends before it receives"
@@ -194,7 +196,7 @@ def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: in
     cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
     about_messages = first.kind is FaultKind.VALUES
     question = "" if about_messages and not messages else _QUESTIONS_OF_RESULTS.get(first.kind, "")
-    return Reason(sentence, code, capital(seen), question, cause)
+    return Reason(sentence, code, capital(seen), question, cause, blame=blame_of(mistake))
 
 
 _QUESTIONS_OF_RESULTS = {
@@ -334,7 +336,8 @@ def _result_not_written(
         if compare.difference(got.returned, expected.changed[path], expected.atol) is None:
             return CommonMistake.RETURNED_NOT_COPIED
     if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
-        return CommonMistake.NOTHING_CHANGED if run.sends or run.collectives else CommonMistake.NO_MESSAGE
+        moved = run.sends or run.collectives or run.outcome.accesses
+        return CommonMistake.NOTHING_CHANGED if moved else CommonMistake.NO_MESSAGE
     if run.ranks > 2 and len(faults) == run.ranks - 1:
         right = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
         if (run.sends or run.collectives) and _result_equals_input(run, call, right):

@@ -14,7 +14,7 @@ from allranks import schedules
 from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
 from allranks.schedules import Schedule
 from allranks.trace import Event
-from allranks.wire import Failure, LogEntry, Outcome
+from allranks.wire import Failure, LogEntry, MemoryOp, Outcome
 from allranks.wire.messages import POINT_TO_POINT, FileWritten, OpKind
 from allranks.wire.wait import named
 
@@ -119,7 +119,7 @@ class About(str):
     `kind` names the mistake, without ranks and lines: a class overview counts by it.
     """
 
-    entry: LogEntry | FileWritten | Event | None
+    entry: LogEntry | FileWritten | Event | MemoryOp | None
     sent: str
     expected: str
     kind: str
@@ -127,7 +127,7 @@ class About(str):
     def __new__(
         cls,
         words: str,
-        entry: LogEntry | FileWritten | Event | None,
+        entry: LogEntry | FileWritten | Event | MemoryOp | None,
         sent: str = "",
         expected: str = "",
         kind: str = "",

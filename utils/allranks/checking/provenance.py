@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from allranks.trace import Event, Trace
-from allranks.wire import LogEntry
+from allranks.wire import LogEntry, MemoryOp
 
 HALF = 1 << 32
 BASE = 16
@@ -93,6 +93,11 @@ def elements_of(entry: LogEntry) -> list[Element] | None:
     return read(sent) if sent is not None and 0 < len(sent) == entry.numel else None
 
 
+def carried_by(access: MemoryOp, dtype: torch.dtype) -> list[Element] | None:
+    """The elements that a put or a get carried; None if they were not kept, or are other values."""
+    return read(torch.frombuffer(bytearray(access.data), dtype=dtype)) if access.data else None
+
+
 def bounds(size: int, parts: int) -> list[tuple[int, int]]:
     """(start, end) of each chunk, as torch.tensor_split cuts; end is the first position behind it."""
     base, longer = divmod(size, parts)
@@ -132,6 +137,11 @@ def trace_with_chunks(run: Any) -> Trace:
         else:
             chunks = chunks_of(elements, size, p)
         by_match[entry.match] = (chunks, first_contributors([e for e in elements if e.contributors]) or ())
+    for number, access in enumerate(run.outcome.accesses):
+        elements = carried_by(access, run.args[0][0][0].base.dtype)
+        if elements is not None and access.remote:
+            chunks = chunks_of(elements, size, p)
+            by_match[number] = (chunks, first_contributors([e for e in elements if e.contributors]) or ())
     events = []
     for event in trace.events:
         read_from = by_match.get(event.match) if event.match is not None else None

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from allranks.checking import causes, compare, factor, rules, speed
+from allranks.checking import causes, compare, factor, puts, rules, speed
 from allranks.checking.cases import (
     Add,
     Arg,
@@ -38,7 +38,7 @@ from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
 from allranks.engines.usercode import by_value
 from allranks.progress import counted
-from allranks.wire import Failure, FailureKind, Program, Ranks, Rules, values
+from allranks.wire import Failure, FailureKind, Memory, Program, Ranks, Rules, values
 from allranks.wire.router import Pieces
 from allranks.wire.values import raw
 from allranks.wire.wait import NameLine, line_number
@@ -187,6 +187,7 @@ class CaseRunner:
             wall_s=max(1.0, min(WALL_S, self.left_s)),
             name_line=self.where,
             pieces=_pieces(calls),
+            memory=next((arg for arg in calls[0][0] if isinstance(arg, Memory)), None),
         )
         results = []
         for call, args in enumerate(calls):
@@ -287,6 +288,8 @@ def _describe(arg: Arg) -> list:
             return ["add"]
         case Work():
             return ["work"]
+        case Memory():
+            return ["memory"]
         case Function():
             return ["function", arg.scale, arg.shift]
         case list() | tuple():
@@ -403,7 +406,10 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
         case.reason = runner.explain_failure(run)
     else:
         case.faults = result_faults(run)
-        if case.faults:
+        if case.faults and (raced := puts.cause(run)):
+            case.mistake = raced
+            case.reason = causes.explain_faults(case.faults, raced, run.ranks, messages=False)
+        elif case.faults:
             case.mistakes = causes.fitting_mistakes(run, case.faults)
             case.factor = factor.factor(run, case.faults) if run.setup.earns_credit else None
             case.reason = causes.explain_faults(case.faults, None, run.ranks, messages=bool(run.exercise.allow))

@@ -75,6 +75,8 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "27_survive": scenes.one_dies,
     "29_memory_and_rooflines": scenes.kept_by_a_layer,
     "35_make_it_fast": scenes.waits_for_one_card,
+    "30_without_messages": scenes.reach,
+    "31_inside_nccl": scenes.two_lines,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

@@ -518,3 +518,43 @@ def kept_by_a_layer(ranks: int = 8) -> Scene:
         "Bars: " + ", ".join(f"{name} {size / 1e6:.0f} MB" for (name, *_), size in zip(ways, kept, strict=True)) + "."
     )
     return "".join(out), len(ways) * high, words
+
+
+def reach(ranks: int = 4, cells: int = 6, writer: int = 1, target: int = 2) -> Scene:
+    """Each rank's memory as a row of cells; one rank writes into another's, and nobody has told that one."""
+    wide, high, gap = 150.0, 46.0, 66.0
+    out, left = [], (WIDE - ranks * wide - (ranks - 1) * gap) / 2
+    for rank in range(ranks):
+        x = left + rank * (wide + gap)
+        out.append(box(f"r{rank}", x, 0, wide, 70, 15) + text(x + wide / 2, 42, f"rank {rank}", f"on{rank}"))
+        for cell in range(cells):
+            written = rank == target and cell < 2
+            kind = f"r{writer}" if written else "paper line"
+            out.append(box(kind, x + cell * wide / cells + 1.5, 240, wide / cells - 3, high, 4, ' stroke-width="2"'))
+    start, end = left + writer * (wide + gap) + wide / 2, left + target * (wide + gap) + wide / cells
+    out.append(
+        f'<path class="workline" d="M{n(start)} 76C{n(start)} 170 {n(end)} 130 {n(end)} 226" fill="none" stroke-width="5"/>'
+        f'<path class="work" d="M{n(end - 9)} 222h18l-9 14z"/>'
+    )
+    x = left + target * (wide + gap) + wide / 2
+    out.append(text(x + 34, 176, "?", "ink mark"))
+    said = "Four ranks, each with a row of memory below it. An arrow goes from rank 1 into the memory of rank 2, with a question mark."
+    return "".join(out), 300.0, said
+
+
+def two_lines(words: int = 16) -> Scene:
+    """A line of 128 bytes as 16 words: in one protocol every second half word is a flag, in the other only the last word."""
+    out, wide, high = [], 46.0, 74.0
+    left = (WIDE - words * wide) / 2
+    for row, (name, flags) in enumerate((("LL", None), ("LL128", {words - 1}))):
+        y = row * 150.0 + 40
+        out.append(text(left, y - 14, name, "words", "start"))
+        for word in range(words):
+            x = left + word * wide
+            if flags is None:
+                out.append(box("r0", x + 1, y, wide / 2 - 2, high, 4))
+                out.append(box("hair", x + wide / 2 + 1, y, wide / 2 - 2, high, 4))
+            else:
+                out.append(box("hair" if word in flags else "r0", x + 1, y, wide - 2, high, 4))
+    said = "Two lines of 16 words. In the line named LL half of every word is a flag; in the line named LL128 only the last word is one."
+    return "".join(out), 270.0, said

@@ -8,22 +8,28 @@ It knows the moment when no rank can go on, refuses what the rules forbid, and k
 
 from allranks.wire.endpoint import compute
 from allranks.wire.failures import Failure, FailureKind
+from allranks.wire.memory import Memory, MemoryOp, Race
 from allranks.wire.messages import FileWritten, LogEntry, Program, Rules
 from allranks.wire.outcome import Outcome
 from allranks.wire.pool import Ranks, WireError, run
 from allranks.wire.wait import Wait
+from allranks.wire.window import memory
 
 __all__ = [
     "Failure",
     "FailureKind",
     "FileWritten",
     "LogEntry",
+    "Memory",
+    "MemoryOp",
     "Outcome",
     "Program",
+    "Race",
     "Ranks",
     "Rules",
     "Wait",
     "WireError",
     "compute",
+    "memory",
     "run",
 ]

@@ -37,6 +37,10 @@ _SAME_ADVICE = {  # that needs no rank, line or tag
     DeadlockCause.QUEUE_ORDER: (
         "NCCL runs a rank's operations one after the other: start them in the same order on all ranks that take part."
     ),
+    DeadlockCause.SIGNALS: (
+        "Each of them waits for a signal that the other one would give only after its own wait: give signals before you wait, "
+        "and count them: as many waits as signals."
+    ),
     DeadlockCause.ORDER: (
         "Each rank waits for an operation that another rank starts only later: check the order of the operations."
     ),
@@ -213,6 +217,8 @@ def _chain(waiting: list[Wait]) -> str:
 def _cause(router: Router, lines: Lines, waiting: list[Wait]) -> tuple[DeadlockCause, str]:
     """Why these ranks wait for each other, and a sentence on what to change."""
     ops = [router.holding(router.ranks[w.rank].on) for w in waiting]
+    if any(router.ranks[w.rank].state is Phase.ACCESSING for w in waiting):
+        return DeadlockCause.SIGNALS, _SAME_ADVICE[DeadlockCause.SIGNALS]
     found = other_tag(router, ops) or _crossed(router, lines, ops)
     if found:
         return found
@@ -308,8 +314,10 @@ def _left_early(router: Router, all_waits: tuple[Wait, ...], stuck: list[Wait]) 
         if not gone:
             continue
         op = router.ranks[wait.rank].on
-        does = "receives" if op.kind is OpKind.SEND else "sends"
-        message = f"{capital(str(wait))}, but rank {gone[0]} has returned and never {does} it."
+        does = "receives it" if op.kind is OpKind.SEND else "sends it"
+        if router.ranks[wait.rank].state is Phase.ACCESSING:
+            does = "gives it that signal"
+        message = f"{capital(str(wait))}, but rank {gone[0]} has returned and never {does}."
         if op.peer is None:
             message = f"{capital(str(wait))}, but nobody sends."
         return Failure(

@@ -44,6 +44,22 @@ def take_piece(count: int = 1) -> Body:
     return _endpoint.get().take_piece(count)
 
 
+def memory_of_run() -> tuple[int, str]:
+    """Elements a rank, and dtype, of the memory of this run. Raises CourseError if it has none."""
+    endpoint = _endpoint.get(None)
+    if endpoint is None or endpoint.memory is None:
+        raise CourseError("memory() is the memory of a run: call it in a function that wire.run(..., memory=...) runs.")
+    return endpoint.memory
+
+
+def access(op: Operation, payload: bytes | None = None, *, answered: bool = False) -> Body | None:
+    """Uses the memory of the run: with `answered` waits for the router's answer, else goes on at once."""
+    endpoint = _endpoint.get()
+    _, *where = endpoint.call_sites.here()
+    op["where"] = where
+    return endpoint.access(op, payload, answered)
+
+
 class Stopped(BaseException):
     """The router ended the run; unwinds the student's code."""
 
@@ -59,9 +75,9 @@ class Endpoint:
         _endpoint.set(self)
         self.start(contiguous=False)
 
-    def start(self, *, contiguous: bool) -> None:
-        """Forgets everything of the run before."""
-        self.contiguous = contiguous
+    def start(self, *, contiguous: bool, memory: tuple[int, str] | None = None) -> None:
+        """Forgets everything of the run before. `memory` are the elements and the dtype of the run's memory, if it has one."""
+        self.contiguous, self.memory = contiguous, memory
         self.posted: list[Request] = []
         self.buffers: list = []
         self.held_nbytes = 0
@@ -137,6 +153,27 @@ class Endpoint:
     def take_piece(self, count: int = 1) -> Body:
         """Asks the router for the next pieces of work, which it hands out when the rank has computed so long."""
         return self.ask({"do": FrameKind.PIECE, "count": count})[1]
+
+    def access(self, op: Operation, payload: bytes | None, answered: bool) -> Body | None:
+        """Hands over an access of the memory, with the bytes that it puts; the answer, if there is one."""
+        if answered:
+            return self.ask(op)[1]
+        self.check_thread()
+        if self.stopped:
+            raise Stopped
+        if payload:
+            op["nbytes"] = len(payload)
+            if self.held_nbytes + len(payload) > INLINE_NBYTES:
+                self.flush()
+            if len(payload) > INLINE_NBYTES:
+                self.channel.send([op], Body.of([payload]))
+                return None
+            self.held_nbytes += len(payload)
+            self.buffers.append(payload)
+        self.posted.append(op)
+        if len(self.posted) >= MAX_POSTED:
+            self.flush()
+        return None
 
     def flush(self) -> None:
         """Sends what was kept back."""

@@ -63,6 +63,7 @@ class DeadlockCause(StrEnum):
     RECEIVES_FIRST = "every rank receives first"
     TOO_MANY_RECEIVES = "what was sent has been received"
     ORDER = "another order"
+    SIGNALS = "every rank waits for a signal first"
     # under NCCL's rules, where each rank's operations run one after the other
     NOT_IN_A_BATCH = "an isend or irecv outside a batch"
     GROUP_ORDER = "collectives of several groups in another order"

@@ -22,6 +22,7 @@ class FrameKind(StrEnum):
     PIECE = (
         "piece"  # the next piece of work that the router hands out: it takes virtual time, and the answer is its result
     )
+    MEMORY = "memory"  # a put, get, fence, signal or wait; gets and waits are answered when they are done
     CALL = "call"  # the next call of the function begins
     WRITE = "write"  # a file was opened for writing
     FAULT = "fault"  # this rank can't go on
@@ -71,6 +72,10 @@ class Operation(Request):
     outputs: NotRequired[list[int]]
     root: NotRequired[int]
     reduce_op: NotRequired[str]
+    # of the run's memory
+    access: NotRequired[str]  # put, get, fence, signal or wait
+    offset: NotRequired[int]
+    channel: NotRequired[int]
 
 
 class Answer(TypedDict, total=False):

@@ -10,6 +10,7 @@ from allranks.simulator.clock import Network, Timeline, UniformNetwork
 from allranks.trace import Trace
 from allranks.wire import record
 from allranks.wire.failures import Failure, FailureKind
+from allranks.wire.memory import MemoryOp, Race
 from allranks.wire.messages import FileWritten, LogEntry
 from allranks.wire.router import Router
 from allranks.wire.wait import outermost
@@ -120,6 +121,21 @@ class Outcome:
     def log(self) -> list[LogEntry]:
         """Every operation, by the round in which it happened, then by rank; what found no partner comes last."""
         return record.log(self.router, self.rounds, self.text_of)
+
+    @property
+    def races(self) -> list[Race]:
+        """The accesses of the run's memory that nothing orders, one for each pair of lines and ranks."""
+        return [] if self.router.memory is None else self.router.memory.races
+
+    @property
+    def signals_left(self) -> list[tuple[int, int, int]]:
+        """(from, to, how many) of the signals for which no rank waited."""
+        return [] if self.router.memory is None else self.router.memory.left_signals()
+
+    @property
+    def accesses(self) -> list[MemoryOp]:
+        """What the ranks did with the run's memory, in the order in which it was done."""
+        return [] if self.router.memory is None else self.router.memory.done
 
     @functools.cached_property
     def files(self) -> list[FileWritten]:

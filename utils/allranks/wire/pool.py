@@ -16,6 +16,7 @@ from allranks.simulator.clock import Network, UniformNetwork
 from allranks.topology import Topology
 from allranks.wire import explain, launch
 from allranks.wire.codec import Channel, CodecError
+from allranks.wire.memory import Memory
 from allranks.wire.messages import Program, Rules
 from allranks.wire.outcome import Outcome
 from allranks.wire.router import DELIVERIES, Pieces, Router
@@ -105,6 +106,7 @@ class Ranks:
         memory_bytes: int = MEMORY_BYTES,
         output_bytes: int = 65536,
         pieces: Pieces | None = None,
+        memory: Memory | None = None,
         name_line: NameLine = line_number,
     ) -> Outcome:
         """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`. Raises WireError.
@@ -134,7 +136,7 @@ class Ranks:
             "output_bytes": output_bytes,
             "output_limit": output_bytes * _OUTPUT_FACTOR,
         }
-        router = Router(ranks, rules, delivery, seed, calls or 1, pieces)
+        router = Router(ranks, rules, delivery, seed, calls or 1, pieces, memory)
         session = Session(self._members[:ranks], router, limits)
         filename = fn.filename if isinstance(fn, Program) else filename_of(fn)
         job = {
@@ -145,6 +147,7 @@ class Ranks:
             "nccl": rules.nccl,
             "guard": guard,
             "final_args": final_args,
+            "memory": None if memory is None else [memory.numel, memory.dtype],
         }
         try:
             with by_value(fn):
@@ -246,6 +249,7 @@ def run(
     - `final_args`: False if the arguments need not come back as the ranks left them.
     - `guard`: for an argument that is a view, send its whole storage both ways. Then `final_args` shows writes outside it.
     - `pieces`: for each rank and call the pieces of work that it may ask for, (virtual seconds, bytes of the result).
+    - `memory`: a `Memory` that the ranks share, see `memory()`. Then `Outcome.races` says which accesses nothing orders.
     - `name_line`: a function from a line number to its name in messages, such as "line 4".
     - `launch`: "fork" copies this process; "forkserver" asks a small server process, which is safe if this process has
       threads. Without it, fork if this process has one thread, else the fork server.

@@ -74,7 +74,8 @@ class Rank:
     def run(self, job: dict, body) -> None:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""
         self.call_sites = self.endpoint.call_sites = CallSites(job["filename"], Rank.run.__code__)
-        self.endpoint.start(contiguous=job["contiguous"])
+        memory = None if job.get("memory") is None else (job["memory"][0], job["memory"][1])
+        self.endpoint.start(contiguous=job["contiguous"], memory=memory)
         self.nccl = self.rules_of_nccl() if job["nccl"] else None
         try:
             fn, calls = values.unpack(job, body, trusting=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from allranks.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait, replay
 from allranks.trace import Event, Trace
 from allranks.wire.collectives import ITEMSIZES
+from allranks.wire.memory import Access, MemoryOp
 from allranks.wire.messages import FileWritten, LogEntry, OpKind
 from allranks.wire.router import Router
 from allranks.wire.state import Op
@@ -104,6 +105,16 @@ def _step(what: str, op: Op, message: int) -> Step:
     return Enter(message, op.collective, op.group[1], op.nbytes)
 
 
+def _moved(access: MemoryOp, match: int) -> list[Event]:
+    """A put or a get as a message, between the ranks whose memory it is; its step counts the signals that came before it."""
+    source, target = (access.rank, access.peer) if access.kind is Access.PUT else (access.peer, access.rank)
+    line = outermost(access.line)
+    return [
+        Event(source, "send", target, nbytes=access.nbytes, step=access.step, line=line, match=match),
+        Event(target, "recv", source, nbytes=access.nbytes, step=access.step, line=line, match=match),
+    ]
+
+
 def in_order(router: Router, rounds: Timeline) -> list[Op]:
     """The operations by the round in which they happened, sends first, then by rank: one order in every run."""
     number = numbers(router)
@@ -138,6 +149,9 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
                 tag=op.tag,
             )
         )
+    for access_number, access in enumerate(router.memory.done if router.memory is not None else ()):
+        if access.remote:
+            events += _moved(access, access_number)
     for idle in times.idle:
         _, op, line = router.ranks[idle.rank].program[idle.index]
         if op is None:

@@ -11,6 +11,7 @@ from typing import Any
 from allranks.wire import collectives
 from allranks.wire.codec import Body, CodecError
 from allranks.wire.failures import FailureKind, Misuse
+from allranks.wire.memory import Access, MemoryModel, MemoryOp
 from allranks.wire.messages import COLLECTIVES, OpKind
 from allranks.wire.state import Op, RankState, WireFault
 from allranks.wire.wait import InnerLine
@@ -138,6 +139,18 @@ def read_count(op: dict) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PIECES:
         raise CodecError("a number of pieces of work is no number")
     return count
+
+
+def read_memory(op: dict, rank: int, state: RankState, model: MemoryModel, data: bytes | None) -> MemoryOp:
+    """What the rank does with the memory; `data` is what it puts."""
+    file, line = read_place(op)
+    kind, peer = Access(op["access"]), _size(op.get("peer", rank))
+    offset, numel = _size(op.get("offset", 0)), _size(op.get("numel", 0))
+    nbytes = numel * model.memory.itemsize
+    made = MemoryOp(rank, kind, peer, offset, numel, nbytes, _size(op.get("channel", 0)), state.call, file, line, data)
+    if not model.fits(made):
+        raise CodecError("an access lies outside the memory")
+    return made
 
 
 def read_path(op: dict) -> str:

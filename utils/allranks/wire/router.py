@@ -15,6 +15,7 @@ from allranks.wire import collectives, requests
 from allranks.wire.codec import Body, CodecError
 from allranks.wire.failures import FailureKind
 from allranks.wire.frames import Answer, FrameKind
+from allranks.wire.memory import Access, Memory, MemoryModel, MemoryOp
 from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
 from allranks.wire.state import BLOCKED, Op, Phase, RankState, WireFault
 
@@ -41,6 +42,7 @@ class Router:
         seed: int = 0,
         calls: int = 1,
         pieces: Pieces | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.size, self.rules, self.delivery, self.calls = ranks, rules, delivery, calls
         self.chance = random.Random(seed)
@@ -48,6 +50,7 @@ class Router:
         self.pieces = (
             pieces  # of work that the ranks may ask for: their own word on how long they compute is refused then
         )
+        self.memory = None if memory is None else MemoryModel(memory, ranks, seed)
         self.ranks = [RankState() for _ in range(ranks)]
         self.world = ("0", tuple(range(ranks)))
         for state in self.ranks:
@@ -126,6 +129,8 @@ class Router:
                 state.program.append(("compute", None, None))
             case FrameKind.PIECE:
                 self._hand_out(rank, state, requests.read_count(op))
+            case FrameKind.MEMORY:
+                at = self._access(rank, state, op, body, at, single)
             case FrameKind.CALL:
                 state.call += 1
                 if state.call >= self.calls:  # what is counted call by call would leave these operations out
@@ -155,6 +160,22 @@ class Router:
         state.work[len(state.program)] = sum(seconds for seconds, _ in taken)
         state.program.append(("compute", None, None))
         self.outbox.append((rank, {}, Body.of([result])))
+
+    def _access(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
+        """Queues what the rank does with the memory: its turn comes when every rank has stopped."""
+        if self.memory is None:
+            raise CodecError("a rank uses a memory that this run does not have")
+        data, at = requests.read_payload(op, body, at, single)
+        known = requests.read_memory(op, rank, state, self.memory, None if data is None else bytes(data.read()))
+        self.memory.queues[rank].append(known)
+        standing = _standing_for(known, self.world, len(state.ops))
+        if len(self.memory.done) + sum(map(len, self.memory.queues)) > MAX_OPERATIONS:
+            why = f"the ranks have made {MAX_OPERATIONS} operations: an endless loop?"
+            self.fault(FailureKind.CPU_LIMIT, rank, known.file, known.line, why, (standing,))
+        elif known.kind in (Access.GET, Access.WAIT):
+            state.on, state.file, state.line = standing, known.file, known.line
+            self._stop(state, Phase.ACCESSING)
+        return at
 
     # ----------------------------------------------------------------------------------------- rules and matching
 
@@ -352,9 +373,26 @@ class Router:
     def settle(self) -> bool:
         """Called when no rank runs: finds a rank that can continue. False if the run is over, with or without a fault."""
         while self.running == 0:
-            if not (self._match_anysource() or self._draw() or (not self.faults and self._answer_polls())):
+            if not (
+                self._match_anysource()
+                or self._draw()
+                or self._advance_memory()
+                or (not self.faults and self._answer_polls())
+            ):
                 self.finished = True
                 return False
+        return True
+
+    def _advance_memory(self) -> bool:
+        """Lets the ranks use the memory, one operation at a time, until one of them has what it waits for."""
+        done = None if self.memory is None or self.faults else self.memory.advance()
+        if done is None:
+            return False
+        op, got = done
+        state = self.ranks[op.rank]
+        state.state, state.on = Phase.RUNNING, None
+        self.running += 1
+        self.outbox.append((op.rank, {}, Body.of([got])))
         return True
 
     def _match_anysource(self) -> bool:
@@ -453,6 +491,13 @@ class Router:
             op.body = None
         for state in self.ranks:
             state.result = None
+
+
+def _standing_for(access: MemoryOp, world: tuple, index: int) -> Op:
+    """An operation that says, where ranks wait for each other, that this one waits in the memory."""
+    return Op(
+        access.rank, 0, index, access.call, OpKind.RECV, access.kind, world, access.file, access.line, peer=access.peer
+    )
 
 
 def _of_a_thread(op: object) -> bool:

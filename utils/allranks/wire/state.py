@@ -68,12 +68,13 @@ class Phase(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"  # for RankState.on
     POLLING = "polling"  # it asked whether RankState.on is complete
+    ACCESSING = "accessing"  # the memory: it waits for what it gets, or for a signal
     RELEASED = "released"  # it may go on, and its answer is held back
     DONE = "done"
     FAULT = "fault"
 
 
-BLOCKED = (Phase.WAITING, Phase.POLLING)
+BLOCKED = (Phase.WAITING, Phase.POLLING, Phase.ACCESSING)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ class InnerLine(int):
 
 def named(line: int, name: NameLine) -> str:
     """The line in words; of a line inside a helper function the caller's comes first: "line 12, which leads to line 5"."""
-    if isinstance(line, InnerLine):
+    if isinstance(line, InnerLine) and line.outer != int(line):
         return f"{name(line.outer)}, which leads to {name(int(line))}"
     return name(line)
 

@@ -16,6 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from allranks.wire.endpoint import take_piece
 from allranks.wire.values import from_raw
+from allranks.wire.window import memory
 
 WRAPPER = "__allranks_call__"
 LONGEST_TEXT = 40  # more of a returned text is not read
@@ -101,6 +102,8 @@ def _build(spec: list, handles: list, before: list) -> Any:
         return _backward(before[0], gradients, *rest)
     if kind == "blocks":
         return _blocks(*rest)
+    if kind == "memory":
+        return memory()
     if kind == "multiply":
         return _multiply(*rest)
     if kind == "add":

@@ -1,0 +1,33 @@
+"""The second region begins far behind the end.
+
+Must get: reaches for
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def two_shot_all_reduce(tensor, memory):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    n = tensor.numel()
+    edges = [i * n // p for i in range(p + 1)]
+
+    def barrier():
+        memory.fence()
+        for other in range(p):
+            if other != rank:
+                memory.signal(other)
+        for other in range(p):
+            if other != rank:
+                memory.wait(other)
+
+    memory.put(rank, 0, tensor.reshape(-1))
+    barrier()
+    start, end = edges[rank], edges[rank + 1]
+    total = memory.get(0, start, end - start)
+    for other in range(1, p):
+        total += memory.get(other, start, end - start)
+    memory.put(rank, 8 * n + 100, total)
+    barrier()
+    parts = [memory.get(r, n + edges[r], edges[r + 1] - edges[r]) for r in range(p)]
+    tensor.copy_(torch.cat(parts).view(tensor.shape))

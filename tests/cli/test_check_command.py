@@ -61,13 +61,19 @@ def end_servers(run_dir: str) -> None:
         process.wait(10)
 
 
-def servers(run_dir: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = process.info["cmdline"] or []
-        if "allranks.engines.forkserver.idle" in line and any(str(run_dir) in part for part in line):
-            found.append(process)
-    return [process for process in found if process.ppid() == 1 or process.parent() not in found]
+def servers(run_dir: object) -> list[psutil.Process]:
+    """The warm servers of a run directory: not their forks, which have the same command line and may be ending."""
+    deadline = time.monotonic() + 5
+    while True:
+        found = {}
+        for process in psutil.process_iter(["cmdline", "ppid"]):
+            line = process.info["cmdline"] or []
+            if "allranks.engines.forkserver.idle" in line and any(str(run_dir) in part for part in line):
+                found[process.pid] = process
+        top = [process for process in found.values() if process.info["ppid"] not in found]
+        if len(top) <= 1 or time.monotonic() > deadline:
+            return top
+        time.sleep(0.1)
 
 
 def check(*arguments: object, **more) -> subprocess.CompletedProcess:

@@ -185,6 +185,34 @@ def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, in
     assert done.returncode == 0 and (folder / "chapters/00_start_here.ipynb").read_text() == "mine", done.stderr
 
 
+@pytest.mark.live
+@pytest.mark.notebooks
+def test_a_teachers_course_is_made_and_graded_without_a_checkout(no_ghosts, installed, home, tmp_path):
+    lab, name = "lab03_all_reduce", "all_reduce.ipynb"
+    course = tmp_path / "a course"
+    done = run(installed / "allranks", "course", "init", course, "--lab", lab, env=home)
+    assert done.returncode == 0 and "without answers" in done.stdout, done.stderr
+    with open(course / "autograder/nbgrader_config.py", "a") as config:
+        config.write(
+            'c.TrustedStep.sandbox = "none"\n'
+        )  # the sandbox does not see the packages of the tests' environment
+    released = json.loads((course / "labs" / lab / name).read_text())
+    right = {c["id"]: c["source"] for c in json.loads((ROOT / "solutions" / lab / name).read_text())["cells"]}
+    answered = {
+        **released,
+        "cells": [{**cell, "source": right.get(cell["id"], cell["source"])} for cell in released["cells"]],
+    }
+    for student, notebook in (("ada", answered), ("bob", released)):
+        folder = course / "autograder/submitted" / student / lab
+        folder.mkdir(parents=True)
+        (folder / name).write_text(json.dumps(notebook))
+    done = run(installed / "allranks", "grade", lab, "--course", course, "--json", env=home)
+    students = {row["student"]: row for row in json.loads(done.stdout)["students"]}
+    assert done.returncode == 0, done.stderr
+    assert students["bob"]["score"] == 0 and students["ada"]["score"] >= 3, students
+    assert (course / "autograder/gradebook.db").exists()
+
+
 def in_kernel(runtime: Path, kernel: str, cells: list[str]) -> str:
     """What a kernel of that server prints for these cells."""
     from jupyter_client import BlockingKernelClient

@@ -28,7 +28,9 @@ def installed(monkeypatch):
 
 def test_it_has_nbgraders_layout_and_a_secret_that_only_the_teacher_reads(tmp_path):
     done = run(tmp_path / "my course", "--lab", LAB, "--name", "ml101")
-    assert done.exit_code == 0 and f"allranks grade {LAB} --course '" in done.output, done.output  # its path has a blank
+    assert done.exit_code == 0 and f"allranks grade {LAB} --course '" in done.output, (
+        done.output
+    )  # its path has a blank
     course = tmp_path / "my course"
     assert sorted(path.name for path in course.iterdir()) == ["autograder", "labs", "solutions"]
     assert (course / "autograder/secret.txt").stat().st_mode & 0o777 == 0o600

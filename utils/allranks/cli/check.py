@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from allranks.cli._verdicts import LATER, MODULES, TARGET, Job, answer
 from allranks.errors import CourseError
@@ -22,8 +23,15 @@ class CheckError(CourseError):
     """There is nothing to check; the message says what to give."""
 
 
+def _complete(context: click.Context, argument: click.Parameter, typed: str) -> list[CompletionItem]:
+    from allranks.exercises import names
+
+    exercises = [] if context.params.get("what") else [CompletionItem(n) for n in names() if n.startswith(typed)]
+    return [*exercises, CompletionItem(typed, type="file")]
+
+
 @click.command(name="check")
-@click.argument("what", metavar="[EXERCISE] FILE...", nargs=-1, required=True)
+@click.argument("what", metavar="[EXERCISE] FILE...", nargs=-1, required=True, shell_complete=_complete)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
 @click.option("--function", "name", metavar="NAME", help="The function's name in FILE, if it is not the exercise's.")
 @click.option(

@@ -41,8 +41,16 @@ class GradeError(CourseError):
     """Nothing can be graded; the message is one sentence that says what to do."""
 
 
+def _complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
+    try:
+        course = find_course(context.params.get("course") or Path.cwd())
+    except GradeError:
+        return []
+    return sorted(path.name for path in course.glob("solutions/*") if path.is_dir() and path.name.startswith(typed))
+
+
 @click.command(name="grade")
-@click.argument("lab")
+@click.argument("lab", shell_complete=_complete)
 @click.option(
     "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 FIRST_CHAPTER = Path("chapters/00_start_here.ipynb")
-PATTERNS = ("chapters/*.ipynb", "labs/*/*.ipynb")
+PATTERNS = ("TUTOR.md", "chapters/*.ipynb", "labs/*/*.ipynb")
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -32,5 +32,5 @@ def teacher() -> Path | None:
 
 
 def notebooks(folder: Path) -> list[Path]:
-    """The course's notebooks in `folder`, as paths relative to it, in order."""
+    """The course's notebooks in `folder` and its page for assistants, as paths relative to it, in order."""
     return sorted(path.relative_to(folder) for pattern in PATTERNS for path in folder.glob(pattern))

@@ -68,9 +68,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def private_run_dir():
     """Tests must not meet the worlds of the person who runs them. Short, for sockets have short paths."""
     path = tempfile.mkdtemp(prefix="art-")
-    before = {name: os.environ.get(name) for name in ("ALLRANKS_RUN_DIR", "ALLRANKS_FORKSERVER")}
+    before = {name: os.environ.get(name) for name in ("ALLRANKS_RUN_DIR", "ALLRANKS_FORKSERVER", "ALLRANKS_IDLE_S")}
     os.environ["ALLRANKS_RUN_DIR"] = path
     os.environ.pop("ALLRANKS_FORKSERVER", None)
+    os.environ["ALLRANKS_IDLE_S"] = "0"  # `allranks check` leaves no process behind
     yield path
     for name, value in before.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)

@@ -126,7 +126,7 @@ def test_outside_of_the_course_it_says_where_to_go(tmp_path):
     # the package's own checkout is found from anywhere, so a package that lies elsewhere is imitated
     code = (
         "import allranks.cli.lab as lab; from pathlib import Path; import click\n"
-        f"lab.__file__ = {str(tmp_path / 'lib' / 'a' / 'b' / 'c' / 'lab.py')!r}\n"
+        f"lab.__file__ = {str(tmp_path / 'lib' / 'a' / 'b' / 'c' / 'lab.py')!r}; lab.files.given = lambda: None\n"
         "try: lab.course_directory()\nexcept click.ClickException as error: print(error.message)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

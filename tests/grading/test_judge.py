@@ -53,9 +53,8 @@ def test_no_function_is_no_points(judge):
 
 ASKS = """
 def diagnosis(program):
-    from allranks.exercises.diagnosis import TRUTH
-    blame, line, kind, _ = TRUTH[program]
-    return blame(dist.get_world_size()), line, int(kind)
+    from allranks.exercises.diagnosis import truth
+    return truth(program, dist.get_world_size())
 """
 
 

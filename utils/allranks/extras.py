@@ -6,6 +6,7 @@ import importlib.util
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from allranks.course.files import checkout
 from allranks.errors import CourseError
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def missing(module: str, needed_by: str) -> MissingExtraError:
 
 
 def how_to_install(extra: str | None) -> str:
-    """The command that installs an extra, after the folder where it works."""
+    """The command that installs an extra; in a checkout after the folder where it works."""
+    if checkout() is None:
+        return f"Install it with: pip install 'allranks[{extra}]'"
     return f"In the course's folder: pip install -c constraints.txt -e '.[{extra}]'"
 
 

@@ -36,7 +36,11 @@ _Compound = ast.With | ast.AsyncWith | ast.For | ast.AsyncFor | ast.While | ast.
 
 
 class SourceError(CourseError):
-    """A file that can't be checked; the message says how to fix it."""
+    """A file that can't be checked; the message says how to fix it. `line` is where, if it does not parse."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,28 @@ def read_source(file: str | Path | dict, function: str, filename: str | None = N
     """
     if isinstance(file, dict):
         return _from_notebook(file, function, filename or "notebook.ipynb")
-    path = Path(file)
-    name = filename or path.name
+    found = _read(Path(file), filename or Path(file).name, function)
+    if isinstance(found, dict):
+        return _from_notebook(found, function, filename or Path(file).name)
+    return from_text(found, function, filename or Path(file).name)
+
+
+def plain_texts(file: str | Path) -> list[str]:
+    """The Python of a .py file, or of each code cell of an .ipynb, without magics. Raises SourceError as `read_source` does."""
+    found = _read(Path(file), Path(file).name, "the function")
+    if isinstance(found, str):
+        return [_plain_python(found)]
+    cells = [c for c in _cells(found) or [] if isinstance(c, dict) and c.get("cell_type") == "code"]
+    return [_plain_python(_without_cell_magic(_source_of(cell))) for cell in cells]
+
+
+def _source_of(cell: dict) -> str:
+    source = cell.get("source", cell.get("input", ""))  # its name in format 3
+    return "".join(map(str, source)) if isinstance(source, list) else str(source)
+
+
+def _read(path: Path, name: str, function: str) -> str | dict:
+    """The text of a .py file, or a notebook. `function` is for the words of the error."""
     if path.suffix not in (".py", ".ipynb"):
         raise SourceError(f"{name} is neither a .py nor an .ipynb file: give the file that defines {function}.")
     try:
@@ -103,8 +127,8 @@ def read_source(file: str | Path | dict, function: str, filename: str | None = N
             raise SourceError(
                 f"{name} is not a notebook: it holds no valid JSON. Save it again in JupyterLab."
             ) from None
-        return _from_notebook(notebook, function, name)
-    return from_text(text, function, name)
+        return notebook if isinstance(notebook, dict) else {}
+    return text
 
 
 def from_text(text: str, function: str, filename: str) -> Source:
@@ -129,9 +153,7 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         number += 1
-        source = cell.get("source", cell.get("input", ""))  # its name in format 3
-        text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-        text = _plain_python(_without_cell_magic(text))
+        text = _plain_python(_without_cell_magic(_source_of(cell)))
         starts.append((len(lines) + 1, number))
         try:
             ast.parse(text)
@@ -254,7 +276,7 @@ def _parse(text: str, filename: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SourceError(_syntax(error, filename)) from None
+        raise SourceError(_syntax(error, filename), getattr(error, "lineno", None)) from None
 
 
 def _keep(tree: ast.Module, text: str, function: str, place: Source) -> str:

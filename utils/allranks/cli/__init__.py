@@ -10,6 +10,7 @@ import pkgutil
 
 import click
 
+from allranks.cli._examples import epilog
 from allranks.cli._shared import CommandError, as_sentence
 from allranks.errors import CourseError
 
@@ -35,10 +36,29 @@ class _Commands(click.Group):
         if name not in self.list_commands(ctx):
             return None
         module = name.replace("-", "_") + "_" * keyword.iskeyword(name)
-        return importlib.import_module(f"{__name__}.{module}").command
+        command: click.Command = importlib.import_module(f"{__name__}.{module}").command
+        command.epilog = command.epilog or epilog(name)
+        for below, one in command.commands.items() if isinstance(command, click.Group) else ():
+            one.epilog = one.epilog or epilog(f"{name} {below}")
+        return command
+
+
+def _print_about(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from allranks.cli._about import about
+
+        click.echo(about())
+        context.exit()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="allranks")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_about,
+    help="Show the versions of the course, torch and NCCL, and the backend here; then exit.",
+)
 def main() -> None:
     """All Ranks: an interactive course on collective communication, live on real ranks."""

@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from allranks.course.teaching import grader_of
 from allranks.errors import CourseError
 
 MAX_JOBS = 64
@@ -40,8 +41,16 @@ class GradeError(CourseError):
     """Nothing can be graded; the message is one sentence that says what to do."""
 
 
+def _complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
+    try:
+        course = find_course(context.params.get("course") or Path.cwd())
+    except GradeError:
+        return []
+    return sorted(path.name for path in course.glob("solutions/*") if path.is_dir() and path.name.startswith(typed))
+
+
 @click.command(name="grade")
-@click.argument("lab")
+@click.argument("lab", shell_complete=_complete)
 @click.option(
     "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
 )
@@ -210,7 +219,7 @@ def sees_course(course: str) -> tuple[str, bool]:
     import platform
     from pathlib import Path
 
-    return platform.node(), (Path(course) / "autograder" / "marking.py").is_file()
+    return platform.node(), (Path(course) / "autograder" / "nbgrader_config.py").is_file()
 
 
 def mark_on_engine(course: str, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
@@ -221,9 +230,10 @@ def mark_on_engine(course: str, requests: list[dict[str, Any]], sandbox: str) ->
 
 
 def of_course(course: str, name: str) -> ModuleType:
-    """A module of the autograder in the course's folder; this package has no autograder."""
-    if course not in sys.path:
-        sys.path.insert(0, course)
+    """A module of the autograder: of the one in the course's folder, or of the one that was installed."""
+    home = str(grader_of(Path(course)))
+    if home not in sys.path:
+        sys.path.insert(0, home)
     return importlib.import_module(f"autograder.{name}")
 
 
@@ -312,7 +322,7 @@ class _Writer:
 
     def prepare(self) -> dict[str, Any]:
         """Starts the process; returns how to mark the lab. Raises GradeError if the lab can't be recorded."""
-        paths = [str(self.course), os.environ.get("PYTHONPATH", "")]
+        paths = [str(grader_of(self.course)), os.environ.get("PYTHONPATH", "")]
         self.process = subprocess.Popen(
             self.command,
             cwd=self.course / "autograder",

@@ -9,22 +9,47 @@ from pathlib import Path
 
 import click
 
+from allranks.course import files, folder
+from allranks.course.files import FIRST_CHAPTER
+
 MAX_SOCKET = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on a Mac
-FIRST_CHAPTER = Path("chapters/00_start_here.ipynb")
 # Lab's settings for the course, layered below the user's own: players are saved with their notebooks
 SETTINGS = Path(__file__).resolve().parent.parent / "jupyter"
 
 
-def course_directory() -> Path:
-    """The directory that holds chapters/: this one or one above it, else the checkout that the package is run from."""
+def course_directory(named: Path | None = None) -> Path:
+    """The directory that holds chapters/: `named`, or this one or one above it, or the checkout that the package is run from.
+
+    Where the package was installed from its wheel, the notebooks are put into `named`, or into ~/all-ranks.
+    """
     here = Path.cwd()
-    for directory in (here, *here.parents, Path(__file__).resolve().parents[3]):
-        if (directory / FIRST_CHAPTER).is_file():
-            return directory
-    raise click.ClickException(
-        f"There is no {FIRST_CHAPTER} in {here} or above it. Run this in the course's directory; if the notebooks are "
-        "not built yet, `make notebooks` builds them."
-    )
+    if named is None:
+        for directory in (here, *here.parents, Path(__file__).resolve().parents[3]):
+            if (directory / FIRST_CHAPTER).is_file():
+                return directory
+    elif (named / FIRST_CHAPTER).is_file() and not (named / folder.OWN).is_dir():
+        return named.resolve()
+    if files.given() is None:
+        raise click.ClickException(
+            f"There is no {FIRST_CHAPTER} in {named or here} or above it. Run this in the course's directory; if the notebooks "
+            "are not built yet, `make notebooks` builds them."
+        )
+    return (named or folder.home_folder()).resolve()
+
+
+def fill(directory: Path) -> list[str]:
+    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout is left as it is."""
+    if directory == files.checkout() or (
+        (directory / FIRST_CHAPTER).is_file() and not (directory / folder.OWN).is_dir()
+    ):
+        return []
+    report = folder.lay_out(directory)
+    told = [f"The notebooks are in {directory}: they are yours."] if report.added else []
+    if folder.version_of(directory) != report.version:
+        told.append(
+            f"Version {report.version} has newer notebooks: `allranks update` merges them and keeps what you wrote."
+        )
+    return told
 
 
 def private_kernels() -> list[str]:
@@ -40,15 +65,27 @@ def private_kernels() -> list[str]:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--no-browser", is_flag=True, help="Print the address instead of opening a browser.")
+@click.option(
+    "--folder",
+    "named",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The folder for your notebooks. Default: this one if it has them, else ~/all-ranks.",
+)
 @click.argument("jupyter_args", nargs=-1, type=click.UNPROCESSED)
-def command(no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
-    """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`)."""
+def command(no_browser: bool, named: Path | None, jupyter_args: tuple[str, ...]) -> None:
+    """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`).
+
+    In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is.
+    """
     from allranks.engines.forkserver import ForkServerError, forking_is_safe
     from allranks.engines.kernels import warm_for_jupyter
     from allranks.extras import require
 
     require("jupyterlab", "allranks lab")
-    root = course_directory()
+    root = course_directory(named)
+    for sentence in fill(root):
+        click.echo(sentence, err=True)
     if forking_is_safe():
         try:
             warm_for_jupyter()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,16 @@ LATER = ("sympy", "torch._dynamo")
 class Server(ForkLoop):
     """Listens on a socket until the lifeline closes. Kills a client's children when that client's connection ends."""
 
-    def __init__(self, path: Path, lifeline: int, listening: socket.socket, lasting: bool) -> None:
-        super().__init__(WARM, LATER if lasting else ())
+    def __init__(
+        self,
+        path: Path,
+        lifeline: int | None,
+        listening: socket.socket,
+        lasting: bool,
+        modules: Sequence[str] = WARM,
+        later: Sequence[str] = LATER,
+    ) -> None:
+        super().__init__(modules, later if lasting else ())
         self.path, self.lifeline, self.listening = path, lifeline, listening
         self.listening.setblocking(False)
 
@@ -56,7 +65,8 @@ class Server(ForkLoop):
     def listen(self) -> None:
         """Starts to accept clients, and to watch the lifeline."""
         self.on_ready(self.listening, self.accept)
-        self.on_ready(self.lifeline, self.stop)
+        if self.lifeline is not None:
+            self.on_ready(self.lifeline, self.stop)
 
     def accept(self) -> None:
         """Accepts one client, if its process belongs to our user."""
@@ -82,7 +92,8 @@ class Server(ForkLoop):
             os._exit(1)
         self.detach(request)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.close(self.lifeline)
+        if self.lifeline is not None:
+            os.close(self.lifeline)
         self.listening.close()
         null = os.open(os.devnull, os.O_RDWR)
         out = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if request["log"] else null

@@ -1,0 +1,34 @@
+"""Puts the course into the wheel: the students' notebooks, and the autograder for `allranks course init`. No solutions.
+
+All other settings are in pyproject.toml. An editable installation needs none of this: it finds these files in the checkout.
+"""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+# where the files go, under allranks/course/, and which they are
+FILES = {"given": ("TUTOR.md", "chapters/*.ipynb", "labs/*/*.ipynb"), "teacher": ("autograder/*.py",)}
+
+
+class BuildWithCourse(build_py):
+    """What setuptools does, and then the course's files beside the package's modules."""
+
+    def run(self) -> None:
+        """Copies everything into the build folder."""
+        super().run()
+        if self.editable_mode:
+            return
+        for folder, patterns in FILES.items():
+            target = Path(self.build_lib, "allranks", "course", folder)
+            shutil.rmtree(target, ignore_errors=True)  # of an earlier build
+            for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
+                copy = target / path.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+
+
+setup(cmdclass={"build_py": BuildWithCourse})

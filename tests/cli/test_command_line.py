@@ -1,0 +1,96 @@
+"""What every command shares: an example in its help that it takes, versions, completion, and a start without torch."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+from allranks.cli import main
+from allranks.cli._examples import EXAMPLES
+from click.testing import CliRunner
+
+
+def commands() -> list[tuple[str, ...]]:
+    """The words of each command and of each command below it."""
+    found = []
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        found.append((name,))
+        if isinstance(command, click.Group):
+            found += [(name, below) for below in command.list_commands(context)]
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_commands_help_ends_with_an_example(words):
+    done = CliRunner().invoke(main, [*words, "--help"])
+    assert done.exit_code == 0 and "Example" in done.output, done.output
+    assert f"allranks {' '.join(words)}" in done.output.partition("Example")[2]
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines if line.startswith("allranks")])
+def test_every_example_is_one_that_the_command_takes(line):
+    words = shlex.split(line.partition(" > ")[0])[1:]
+    context, command = click.Context(main, info_name="allranks"), main
+    while isinstance(command, click.Group):
+        name, command, words = command.resolve_command(context, words)
+        context = click.Context(command, info_name=name, parent=context)
+    command.make_context(words and command.name, words, parent=context.parent)  # raises a UsageError
+
+
+def test_no_example_is_of_a_command_that_is_gone():
+    assert set(EXAMPLES) <= {" ".join(words) for words in commands()}
+
+
+def python(code: str, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_version_names_torch_nccl_and_the_backend_without_importing_torch():
+    code = "import sys\nfrom allranks.cli import main\ntry: main(['--version'])\nfinally: print('torch' in sys.modules)"
+    lines = python(code).splitlines()
+    told = dict(line.rsplit(" ", 1) for line in lines[:2])
+    from importlib.metadata import version
+
+    assert told["allranks"] == version("allranks") and f"torch {version('torch')}" in lines
+    assert any(line.startswith("NCCL ") for line in lines) and any(line.startswith("backend ") for line in lines)
+    assert lines[-1] == "False"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_completion(shell):
+    done = CliRunner().invoke(main, ["completion", shell])
+    assert done.exit_code == 0 and f"_ALLRANKS_COMPLETE={shell}_complete" in done.output
+
+
+def test_the_completion_completes_commands_exercises_and_labs():
+    code = "from allranks.cli import main; main(prog_name='allranks')"
+
+    def completed(typed: str) -> list[str]:
+        words = f"allranks {typed}"
+        told = python(
+            f"try:\n {code}\nexcept SystemExit: pass",
+            _ALLRANKS_COMPLETE="bash_complete",
+            COMP_WORDS=words,
+            COMP_CWORD=str(len(words.split(" ")) - 1),
+        )
+        return [line.partition(",")[2] for line in told.splitlines()]
+
+    assert completed("che") == ["check"]
+    assert {"ring_all_reduce", "ring_shift"} <= set(completed("check ring_"))
+    assert "lab03_all_reduce" in completed("grade lab03")
+
+
+def test_the_package_imports_little():
+    """Under 50 ms (docs/benchmarks.md): no third-party package, and of the standard library nothing that reads or talks."""
+    code = "import sys; before = set(sys.modules)\nimport allranks\nprint(*(set(sys.modules) - before))"
+    loaded = {name.partition(".")[0] for name in python(code).split()}
+    assert loaded - {"allranks"} <= set(sys.stdlib_module_names)
+    assert not loaded & {"asyncio", "json", "socket", "subprocess", "logging", "multiprocessing", "inspect"}

@@ -1,0 +1,148 @@
+"""The learner's folder: notebooks are put there once, updates keep what was written, and nothing is written over."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from allranks.cli import main
+from allranks.course import files, folder
+from click.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST = files.FIRST_CHAPTER
+LAB = Path("labs/lab03_all_reduce/all_reduce.ipynb")
+NAMES = (FIRST, Path("chapters/07_all_reduce.ipynb"), LAB)
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch) -> Path:
+    """The files that this installation gives, three real notebooks; a test can change them to play a new version."""
+    given = tmp_path / "site-packages" / "given"
+    for name in NAMES:
+        (given / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, given / name)
+        (given / name).chmod(0o444)  # as of an administrator
+    monkeypatch.setattr(files, "given", lambda: given)
+    monkeypatch.setattr(files, "checkout", lambda: None)
+    return given
+
+
+@pytest.fixture
+def mine(course, tmp_path) -> Path:
+    """A learner's folder, in a home with a space."""
+    path = tmp_path / "my home" / "all-ranks"
+    folder.lay_out(path)
+    return path
+
+
+def change(path: Path, was: str, now: str) -> None:
+    """Changes the first cell that holds `was`, and saves the notebook as Jupyter does."""
+    book = json.loads(path.read_text())
+    for found in book["cells"]:
+        text = "".join(found["source"])
+        if was in text:
+            found["source"] = text.replace(was, now)
+            break
+    else:
+        raise AssertionError(f"no cell of {path} has {was!r}")
+    path.chmod(0o644)
+    path.write_text(json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def new_version(monkeypatch, version: str = "9.0.0") -> None:
+    monkeypatch.setattr(folder, "version", lambda: version)
+
+
+def test_the_notebooks_are_put_there_once_and_can_be_written(mine, course):
+    assert files.notebooks(mine) == sorted(NAMES)
+    for name in NAMES:
+        assert (mine / name).read_bytes() == (course / name).read_bytes()
+        assert (mine / name).stat().st_mode & 0o200
+    (mine / FIRST).write_text("what I wrote")
+    report = folder.lay_out(mine)
+    assert (mine / FIRST).read_text() == "what I wrote" and not report.added
+
+
+def test_a_deleted_notebook_comes_back(mine):
+    (mine / LAB).unlink()
+    assert folder.lay_out(mine).added == [LAB]
+
+
+def test_files_of_that_name_that_were_there_before_stay(course, tmp_path):
+    (tmp_path / "full" / "chapters").mkdir(parents=True)
+    (tmp_path / "full" / FIRST).write_text("my own")
+    report = folder.lay_out(tmp_path / "full")
+    assert report.kept == [FIRST] and len(report.added) == 2
+    assert folder.update(tmp_path / "full").kept == [FIRST]
+    assert (tmp_path / "full" / FIRST).read_text() == "my own"
+
+
+def test_an_update_keeps_what_was_written_and_brings_what_is_new(mine, course, monkeypatch):
+    change(mine / LAB, "raise NotImplementedError", "return 7  # mine")
+    was = (mine / LAB).read_bytes()
+    change(course / LAB, "# Lab 3", "# Lab 3, second edition")
+    change(course / FIRST, "# Start here", "# Begin here")
+    shutil.copyfile(
+        ROOT / "chapters/08_all_reduce_algorithms.ipynb", course / "chapters/08_all_reduce_algorithms.ipynb"
+    )
+    new_version(monkeypatch)
+    report = folder.update(mine)
+    assert report.merged == [LAB] and report.updated == [FIRST] and not report.doubled
+    assert report.added == [Path("chapters/08_all_reduce_algorithms.ipynb")]
+    text = (mine / LAB).read_text()
+    assert "return 7  # mine" in text and "second edition" in text
+    assert (report.before / LAB).read_bytes() == was
+    assert folder.version_of(mine) == "9.0.0"
+    assert "already" in folder.update(mine).text()
+
+
+def test_a_merged_notebook_is_valid(mine, course, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    change(mine / LAB, "raise NotImplementedError", "return 7")
+    change(course / LAB, "raise NotImplementedError", "raise NotImplementedError  # write here")
+    new_version(monkeypatch)
+    assert folder.update(mine).doubled == [LAB]
+    nbformat.validate(nbformat.read(mine / LAB, as_version=4))
+
+
+def test_a_broken_notebook_is_left_alone(mine, course, monkeypatch):
+    (mine / LAB).write_text("{ half of a notebook")
+    change(course / LAB, "# Lab 3", "# Lab III")
+    new_version(monkeypatch)
+    assert folder.update(mine).kept == [LAB]
+    assert (mine / LAB).read_text() == "{ half of a notebook"
+
+
+def test_a_dropped_chapter_goes_unless_it_was_used(mine, course, monkeypatch):
+    (course / LAB).unlink()
+    (course / NAMES[1]).unlink()
+    change(mine / LAB, "raise NotImplementedError", "return 7")
+    new_version(monkeypatch)
+    report = folder.update(mine)
+    assert report.removed == [NAMES[1]] and report.kept == [LAB] and (mine / LAB).exists()
+
+
+def test_the_commands_words(mine, course, monkeypatch):
+    monkeypatch.chdir(mine / "chapters")
+    told = CliRunner().invoke(main, ["update"])
+    assert told.exit_code == 0 and "already" in told.output
+    report = json.loads(CliRunner().invoke(main, ["update", "--json", str(mine)]).output)
+    assert report["folder"] == str(mine) and report["added"] == []
+
+
+def test_what_can_not_be_done_is_said_in_a_sentence(course, tmp_path, monkeypatch):
+    told = CliRunner().invoke(main, ["update", str(tmp_path)])
+    assert told.exit_code == 2 and "allranks lab" in told.output and len(told.output.splitlines()) == 1
+    (tmp_path / "file").write_text("")
+    with pytest.raises(folder.FolderError, match="is a file"):
+        folder.lay_out(tmp_path / "file")
+    monkeypatch.setattr(files, "checkout", lambda: ROOT)
+    told = CliRunner().invoke(main, ["update", str(ROOT)])
+    assert told.exit_code == 2 and "git pull" in told.output
+
+
+def test_a_folder_that_can_not_be_written_is_named(course, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(folder.FolderError, match=r"can't be read or written .*: name a folder of your own"):
+        folder.lay_out(tmp_path / "file" / "all-ranks")

@@ -1,0 +1,237 @@
+"""The wheel is the course: built as for publication, installed alone, and used from a home with a space.
+
+The environment sees the packages installed here but not this checkout, so all that is tested is in the wheel.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import time
+import urllib.request
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> tuple[Path, Path]:
+    """The source distribution, and the wheel that was built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "-o", out, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=out, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [sdist], [wheel] = out.glob("*.tar.gz"), out.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """The folder of programs of an environment that has the wheel."""
+    folder = tmp_path_factory.mktemp("an environment")
+    venv.create(folder)
+    [site] = folder.glob("lib/python*/site-packages")
+    # a plain path: the .pth file of this checkout's own installation is not read there
+    (site / "packages-of-the-tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = [sys.executable, "-m", "pip", "--python", folder, "install", "-q", "--no-index", "--no-deps", built[1]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
+
+
+@pytest.fixture
+def home(tmp_path, short_path) -> dict[str, str]:
+    """The environment variables of a learner whose home has a space."""
+    (tmp_path / "my home").mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ALLRANKS", "JUPYTER", "PYTHON"))}
+    share = Path(sys.prefix, "share", "jupyter")  # JupyterLab itself is of the tests' environment
+    return env | {"HOME": str(tmp_path / "my home"), "JUPYTER_RUNTIME_DIR": str(short_path), "JUPYTER_PATH": str(share)}
+
+
+def run(*command: object, env: dict[str, str], **more) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, check=False, env=env, cwd=env["HOME"], **more
+    )
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_files_are_as_the_index_wants_them(built):
+    for command in (["twine", "check", "--strict", *built], ["check_wheel_contents", built[1]]):
+        done = subprocess.run([sys.executable, "-m", *map(str, command)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_has_every_notebook_of_chapters_and_labs(built):
+    there = contents(built[1])
+    for path in [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]:
+        assert there[f"allranks/course/given/{path.relative_to(ROOT)}"] == path.read_bytes(), path
+
+
+def texts_of(notebook: bytes) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(notebook)["cells"]]
+
+
+def solutions() -> list[str]:
+    """The text of each long cell of the solutions that the students' version does not have."""
+    found = []
+    for path in sorted(ROOT.glob("solutions/*/*.ipynb")):
+        students = texts_of((ROOT / "labs" / path.relative_to(ROOT / "solutions")).read_bytes())
+        found += [text for text in texts_of(path.read_bytes()) if text not in students and len(text) > 80]
+    return found
+
+
+def test_neither_file_has_a_solution_or_an_answer_to_lab_10(built):
+    answers = [re.sub(r"\s+", " ", text) for text in solutions()]
+    assert len(answers) > 40
+    with tarfile.open(built[0]) as archive:
+        source = {m.name: archive.extractfile(m).read() for m in archive.getmembers() if m.isfile()}
+    for files in (source, contents(built[1])):
+        assert not [name for name in files if "solutions" in name or "/source/" in name or "tests/" in name]
+        for name, data in files.items():
+            texts = [data.decode(errors="replace")]
+            if name.endswith(".ipynb"):
+                texts = texts_of(data)
+            flat = [re.sub(r"\s+", " ", text) for text in texts]
+            assert not [answer for answer in answers if any(answer in text for text in flat)], name
+        [diagnosis] = [data.decode() for name, data in files.items() if name.endswith("exercises/diagnosis.py")]
+        assert "TRUTH" not in diagnosis and "Kind.ROOT" not in diagnosis and "DIGESTS" in diagnosis
+
+
+def test_what_a_plain_installation_requires_are_ranges(built):
+    [metadata] = [data.decode() for name, data in contents(built[1]).items() if name.endswith(".dist-info/METADATA")]
+    lines = [line.removeprefix("Requires-Dist: ") for line in metadata.splitlines() if line.startswith("Requires-Dist")]
+    for wanted in map(Requirement, lines):
+        extra = str(wanted.marker or "").partition("extra == ")[2].strip('"')
+        if extra in ("", "lab", "grading", "hub"):
+            assert not [c for c in wanted.specifier if c.operator in ("==", "===")], wanted
+        if not extra:
+            assert wanted.name not in ("jupyterlab", "notebook", "jupyter-server", "ipywidgets", "nbgrader")
+    assert {"lab", "grading", "hub"} <= set(re.findall(r"^Provides-Extra: (\S+)", metadata, re.MULTILINE))
+
+
+def test_every_place_that_names_the_version_names_this_one(built):
+    import tomllib
+
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"-{version}-" in built[1].name and f"-{version}." in built[0].name
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    for name in ("deploy/compose.yaml", "deploy/Dockerfile", "docs/jupyterhub.md"):
+        assert set(re.findall(r"\ballranks:(\d+\.\d+\.\d+)", (ROOT / name).read_text())) == {version}, name
+    assert f'tag: "{version}"' in (ROOT / "deploy/values.yaml").read_text()
+
+
+def test_nothing_of_it_is_of_this_checkout(installed, home):
+    done = run(installed / "python", "-c", "import allranks, torch; print(allranks.__file__)", env=home)
+    assert done.stdout.startswith(str(installed.parent)), done.stderr
+    done = run(installed / "allranks", "update", env=home)
+    assert done.returncode == 2 and "allranks lab" in done.stderr
+    missing = "import sys; sys.modules['nbgrader'] = None; from allranks.cli import main; main(['grade', 'lab01'])"
+    assert "pip install 'allranks[grading]'" in run(installed / "python", "-c", missing, env=home).stderr
+
+
+@pytest.mark.live
+def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, installed, home, tmp_path):
+    from allranks.engines import ports
+
+    [held] = ports.hold(1, "127.0.0.1")
+    port = held.getsockname()[1]
+    site = next(installed.parent.glob("lib/python*/site-packages"))
+    before = {path for path in site.rglob("*") if "__pycache__" not in path.parts}
+    command = [installed / "allranks", "lab", "--no-browser", f"--port={port}", "--port-retries=0"]
+    with open(tmp_path / "lab.log", "w+") as log:
+        process = subprocess.Popen([*map(str, command)], env=home, cwd=home["HOME"], stdout=log, stderr=log)
+    try:
+        found, deadline = None, time.monotonic() + 90
+        while found is None and time.monotonic() < deadline:
+            assert process.poll() is None, (tmp_path / "lab.log").read_text()
+            found = re.search(rf"127\.0\.0\.1:{port}(/\S*)\?token=(\w+)", (tmp_path / "lab.log").read_text())
+            time.sleep(0.1)
+        assert found and found[1] == "/lab/tree/chapters/00_start_here.ipynb", (tmp_path / "lab.log").read_text()
+        folder = Path(home["HOME"], "all-ranks")
+        assert str(folder) in (tmp_path / "lab.log").read_text()
+
+        def call(path: str, method: str = "GET"):
+            headers = {"Authorization": f"token {found[2]}"}
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return json.loads(reply.read())
+
+        first = call("/api/contents/chapters/00_start_here.ipynb")["content"]
+        cells = ["".join(cell["source"]) for cell in first["cells"] if cell["cell_type"] == "code"]
+        start = next(n for n, text in enumerate(cells) if "World(" in text)
+        printed = in_kernel(Path(home["JUPYTER_RUNTIME_DIR"]), call("/api/kernels", "POST")["id"], cells[: start + 2])
+        assert "Traceback" not in printed and re.search(r"\b[2-9] ranks|rank 3", printed), printed
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        held.close()
+    assert {path for path in site.rglob("*") if "__pycache__" not in path.parts} == before
+    # the learner writes, and calls it again: nothing is written over
+    (folder / "chapters/00_start_here.ipynb").write_text("mine")
+    done = run(installed / "allranks", "update", env=home)
+    assert done.returncode == 0 and (folder / "chapters/00_start_here.ipynb").read_text() == "mine", done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.notebooks
+def test_a_teachers_course_is_made_and_graded_without_a_checkout(no_ghosts, installed, home, tmp_path):
+    lab, name = "lab03_all_reduce", "all_reduce.ipynb"
+    course = tmp_path / "a course"
+    done = run(installed / "allranks", "course", "init", course, "--lab", lab, env=home)
+    assert done.returncode == 0 and "without answers" in done.stdout, done.stderr
+    with open(course / "autograder/nbgrader_config.py", "a") as config:
+        config.write(
+            'c.TrustedStep.sandbox = "none"\n'
+        )  # the sandbox does not see the packages of the tests' environment
+    released = json.loads((course / "labs" / lab / name).read_text())
+    right = {c["id"]: c["source"] for c in json.loads((ROOT / "solutions" / lab / name).read_text())["cells"]}
+    answered = {
+        **released,
+        "cells": [{**cell, "source": right.get(cell["id"], cell["source"])} for cell in released["cells"]],
+    }
+    for student, notebook in (("ada", answered), ("bob", released)):
+        folder = course / "autograder/submitted" / student / lab
+        folder.mkdir(parents=True)
+        (folder / name).write_text(json.dumps(notebook))
+    done = run(installed / "allranks", "grade", lab, "--course", course, "--json", env=home)
+    students = {row["student"]: row for row in json.loads(done.stdout)["students"]}
+    assert done.returncode == 0, done.stderr
+    assert students["bob"]["score"] == 0 and students["ada"]["score"] >= 3, students
+    assert (course / "autograder/gradebook.db").exists()
+
+
+def in_kernel(runtime: Path, kernel: str, cells: list[str]) -> str:
+    """What a kernel of that server prints for these cells."""
+    from jupyter_client import BlockingKernelClient
+
+    client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        printed: list[str] = []
+
+        def keep(message):
+            content = message["content"]
+            printed.append(
+                content.get("text") or str(content.get("data", "")) + "\n".join(content.get("traceback", ""))
+            )
+
+        for cell in cells:
+            client.execute_interactive(cell, timeout=90, output_hook=keep)
+        return "".join(printed)
+    finally:
+        client.stop_channels()

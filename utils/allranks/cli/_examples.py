@@ -1,0 +1,60 @@
+"""An example or more for each command, shown at the end of its --help. A test parses each of them."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "bench": (
+        "allranks bench --collective all_reduce --max-bytes 64MiB",
+        "allranks bench --collective all_gather --ranks 2 --csv sizes.csv",
+    ),
+    "check": (
+        "allranks check ring_all_reduce my_ring.py",
+        "allranks check my_ring.py --watch",
+        "allranks check ring_all_reduce my_ring.py --topology dgx-h100",
+        "allranks check ring_all_reduce my_ring.py --rules nccl",
+    ),
+    "class": ("allranks class lab03_all_reduce", "allranks class lab03_all_reduce --html overview.html"),
+    "completion": (
+        'eval "$(allranks completion bash)"',
+        "allranks completion fish > ~/.config/fish/completions/allranks.fish",
+    ),
+    "course": ("allranks course init ../ml-course --lab lab03_all_reduce",),
+    "course init": (
+        "allranks course init ../ml-course",
+        "allranks course init ../ml-course --lab lab03_all_reduce --lab lab05_sharding --name ml101",
+    ),
+    "doctor": ("allranks doctor", "allranks doctor --json"),
+    "explain": ("allranks explain rank0.json.gz rank1.json.gz", "allranks explain traces/ --json"),
+    "export": (
+        "allranks export lab03_all_reduce moodle",
+        "allranks export lab03_all_reduce canvas --roster canvas.csv",
+    ),
+    "fit": ("allranks fit all_reduce.txt -o mine.json",),
+    "github": ("allranks github lab03_all_reduce ../lab03-template",),
+    "gpus": ("allranks gpus",),
+    "gradescope": ("allranks gradescope lab03_all_reduce -o lab03.zip",),
+    "grade": ("allranks grade lab03_all_reduce", "allranks grade lab03_all_reduce --course ../ml-course --student ada"),
+    "lab": ("allranks lab", "allranks lab --folder ~/collectives", "allranks lab --no-browser --port 9999"),
+    "plan": ("allranks plan --model 7B --ranks 64 --batch 256",),
+    "price": ("allranks price ddp --parameters 7e9 --ranks 64",),
+    "price ddp": ("allranks price ddp --parameters 7e9 --ranks 64 --topology dgx-h100",),
+    "price zero": ("allranks price zero --stage 3 --parameters 7e9 --ranks 64",),
+    "price tensor": ("allranks price tensor --layers 32 --hidden 4096 --sequence 4096 --ranks 8",),
+    "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
+    "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
+    "race": ("allranks race", "allranks race two-nodes", "allranks race two-nodes my_schedule.py"),
+    "simulate": (
+        "allranks simulate --collective all_reduce --algorithm ring --ranks 8 --bytes 100MB",
+        "allranks simulate --algorithm nccl --topology dgx-h100 --nodes 4 --collective all_reduce --bytes 1GiB",
+    ),
+    "update": ("allranks update", "allranks update ~/collectives"),
+    "verify": ("allranks verify", "allranks verify --gpus 1 --minutes 20"),
+}
+
+
+def epilog(name: str) -> str | None:
+    """The examples of a command as the end of its help; None if it has none here."""
+    lines = EXAMPLES.get(name)
+    if lines is None:
+        return None
+    return "\b\n" + "\n".join(["Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])

@@ -18,8 +18,8 @@ HERE = Path(__file__).resolve().parent / "front"
 COLUMNS = (
     ("Meet the ranks", ("00", "01", "02")),
     ("Nine moves", ()),
-    ("Put together", ("08", "12", "13")),
-    ("In training", ("14", "15", "26", "16", "25", "17", "24", "23", "28", "29")),
+    ("Put together", ("08", "12", "13", "33")),
+    ("In training", ("14", "15", "26", "32", "16", "25", "17", "24", "23", "28", "29")),
     ("On machines", ("18", "19", "20", "22", "27")),
 )
 CAPSTONE = "21"

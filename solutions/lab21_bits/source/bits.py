@@ -111,7 +111,12 @@ def brought(trace):
 
 results, trace = world.trace(quantised_of_ranks)
 print("within the bound:", all(results))
-print("float32 would put 2 x 16384 bytes into its two steps; this put", brought(trace))
+print(
+    "float32 would put",
+    4 * 4096 * (world.ranks + 1) // world.ranks,
+    "bytes into the two steps; this put",
+    brought(trace),
+)
 
 # %% [markdown] name="question"
 # ## 2. Round at every hop?

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from allranks.pictures import scenes, scenes_programs
+from allranks.pictures import scenes, scenes_numbers, scenes_programs
 from allranks.pictures.flow import Flow, flow
 from allranks.pictures.moves import image
 from allranks.pictures.pictogram import WIDE, document, drawn, frame_of, n
@@ -74,6 +74,8 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "28_mixture_of_experts": scenes.no_room,
     "27_survive": scenes.one_dies,
     "29_memory_and_rooflines": scenes.kept_by_a_layer,
+    "32_bits": scenes_numbers.roundings,
+    "33_uneven": scenes_numbers.unequal,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

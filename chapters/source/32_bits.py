@@ -90,15 +90,8 @@ stall
 # a ring of sends and receives, in bfloat16, against the chain on one process.
 
 
-# %% name="ring_live"
+# %% name="ring_sum"
 # %%ranks
-def chain(parts):
-    total = parts[0].clone()
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
 def ring_sum(part):
     """The sum on the last rank, added on the way, in the dtype of the part."""
     total = part.clone()
@@ -110,17 +103,22 @@ def ring_sum(part):
     return total
 
 
+# %% name="ring_live"
+# %%ranks
 everybody = torch.rand(world_size, 4096, generator=torch.Generator().manual_seed(9), device="cpu").bfloat16()
 parts = everybody.to(same.device)
 came = ring_sum(parts[rank])
+alone = parts[0]
+for part in parts[1:]:
+    alone = alone + part
 if rank == world_size - 1:
-    print("the same bits as the chain on one process:", torch.equal(came, chain(parts)))
+    print("the same bits as the chain on one process:", torch.equal(came, alone))
 
 # %% [markdown] name="many_intro"
 # The bits are the same. So one process can add for 1,024 ranks.
 
 
-# %% name="many_ranks"
+# %% name="three_sums"
 def chain(parts):
     total = parts[0].clone()
     for part in parts[1:]:
@@ -138,6 +136,7 @@ def in_float32(parts):
     return parts.float().sum(0).bfloat16()
 
 
+# %% name="many_ranks"
 generator, off = torch.Generator().manual_seed(0), {}
 for p in (4, 16, 64, 256, 1024):
     parts = torch.rand(p, 4096, generator=generator).bfloat16()
@@ -192,7 +191,7 @@ for name, mean in {"divided at the end": chain(parts) / 1024, "divided first": c
 # and `quantization_perchannel`, and `post_localSGD` (`torch.distributed.algorithms.ddp_comm_hooks`). The bytes of one step:
 
 
-# %% name="hooks"
+# %% name="one_step"
 def with_hook(name):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     from torch.nn.parallel import DistributedDataParallel
@@ -206,6 +205,7 @@ def with_hook(name):
     return ddp.module.weight.grad.double()
 
 
+# %% name="hooks"
 full = world.run(with_hook, None)[0]
 for name in ("allreduce_hook", "fp16_compress_hook"):
     gradients, trace = world.trace(with_hook, name)
@@ -233,7 +233,7 @@ outlier = predict(
 outlier
 
 
-# %% name="blocks"
+# %% name="quantised"
 def quantised(values, block):
     """int8 numbers and one float32 scale a block."""
     rows = values.view(-1, block)
@@ -241,6 +241,7 @@ def quantised(values, block):
     return (rows / scales).round().to(torch.int8), scales
 
 
+# %% name="blocks"
 values = torch.randn(4096, generator=torch.Generator().manual_seed(0))
 values[7] = 1000
 for block in (4096, 256, 64):
@@ -259,7 +260,7 @@ outlier.reveal(
 # %% [markdown] name="gather_intro"
 # **A quantised all-gather** is easy: nobody adds. Each rank quantises its shard once, and everybody turns the bytes into floats. ZeRO++ gathers weights so (*qwZ*). Live, with a shard of 4,096 numbers:
 
-# %% name="gather_live"
+# %% name="quantised_on_ranks"
 # %%ranks
 shard = torch.randn(4096, generator=torch.Generator().manual_seed(rank), device="cpu").to(same.device)
 
@@ -271,12 +272,18 @@ def quantised(values, block):
 
 
 numbers, scales = quantised(shard, 64)
+
+
+# %% name="gather_live"
+# %%ranks
 all_numbers = torch.empty(world_size * len(numbers), 64, dtype=torch.int8)
 all_scales = torch.empty(world_size * len(scales), 1)
 dist.all_gather_single(all_numbers, numbers)
 dist.all_gather_single(all_scales, scales)
 whole = (all_numbers * all_scales).flatten()
 
+# %% name="gather_off"
+# %%ranks
 wide = torch.empty(world_size * 4096)
 dist.all_gather_single(wide, shard)
 brought = all_numbers.nbytes + all_scales.nbytes
@@ -300,7 +307,7 @@ hops = predict(
 hops
 
 
-# %% name="count_errors"
+# %% name="two_ways"
 def rounded(values, most=127):
     rows = values.view(-1, 64)
     scales = rows.abs().amax(1, keepdim=True) / most
@@ -318,6 +325,7 @@ def twice(parts, most):
     return rounded(sum(rounded(part, most) for part in parts), most)
 
 
+# %% name="count_errors"
 generator = torch.Generator().manual_seed(0)
 for p in (4, 16, 64, 256):
     parts = torch.randn(p, 4096, generator=generator)
@@ -369,11 +377,12 @@ fp8 = predict(
 fp8
 
 
-# %% name="fp8_chain"
+# %% name="e4m3"
 def e4m3(values):
     return values.to(torch.float8_e4m3fn).half()
 
 
+# %% name="fp8_chain"
 generator = torch.Generator().manual_seed(0)
 for p in (8, 16, 32, 64):
     parts = e4m3(torch.rand(p, 4096, generator=generator))
@@ -403,6 +412,9 @@ largest = mine.abs().max()
 dist.all_reduce(largest, op=dist.ReduceOp.MAX)
 scale = 448 / largest
 eight = (mine * scale).to(torch.float8_e4m3fn)
+
+# %% name="fp8_gather"
+# %%ranks
 whole = torch.empty(world_size * 4096, dtype=torch.uint8)
 dist.all_gather_single(whole, eight.view(torch.uint8))  # the bytes as they are
 back = whole.view(torch.float8_e4m3fn).float()[rank * 4096 : (rank + 1) * 4096] / scale

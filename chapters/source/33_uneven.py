@@ -51,7 +51,7 @@ rounds
 # In round $k$ every rank sends its sum so far to the rank $2^k$ above it (Hillis and Steele). After round $k$ a rank has the sum of the $2^{k+1}$ ranks that end with itself.
 
 
-# %% name="scan_live"
+# %% name="inclusive_scan"
 # %%ranks
 def inclusive_scan(x):
     total, distance = x.clone(), 1
@@ -68,6 +68,8 @@ def inclusive_scan(x):
     return total
 
 
+# %% name="scan_live"
+# %%ranks
 print("sum up to here:", inclusive_scan(rows).item())
 
 # %% name="scan_numbers"
@@ -100,7 +102,7 @@ lists = predict(
 lists
 
 
-# %% name="lists_live"
+# %% name="unequal_lists"
 # %%ranks
 gloo = dist.new_group(backend="gloo")
 lengths = [r + 1 for r in range(world_size)]
@@ -119,11 +121,11 @@ calls = {
     "all_to_all, lists": lambda: dist.all_to_all(list(got.split(rank + 1)), parts(), group=gloo),
     "all_to_all_single": lambda: dist.all_to_all_single(got, sent, [rank + 1] * world_size, lengths, group=gloo),
 }
-taken = 0
+# %% name="lists_live"
+# %%ranks
 for name, call in calls.items():
     try:
         call()
-        taken += 1
         print(f"{name:22} works")
     except (RuntimeError, ValueError) as error:
         print(f"{name:22} refused: {str(error).splitlines()[0][-58:]}")
@@ -175,6 +177,7 @@ def padded(x, lengths):
     return torch.cat([part[:n] for part, n in zip(whole.view(p, long), lengths, strict=True)])
 
 
+# %% name="two_more"
 def broadcasts(x, lengths):
     parts = [torch.empty(n) for n in lengths]
     parts[dist.get_rank()] = x.clone()
@@ -219,7 +222,7 @@ def gather(way, times=5):
     return right, sorted(took)[times // 2]
 
 
-# %% name="count_bytes"
+# %% name="brought"
 def brought(event, p):
     """The bytes that an operation of some rank brings to rank 0; an event counts what its rank puts in."""
     if event.op == "broadcast":
@@ -229,6 +232,7 @@ def brought(event, p):
     return event.nbytes // p if event.op.startswith("all_to_all") else event.nbytes
 
 
+# %% name="count_bytes"
 for way in (padded, broadcasts, by_all_to_all):
     results, trace = world.trace(gather, way, 1)
     calls = sum(event.rank == 0 and event.op != "all_reduce" for event in trace) - 1
@@ -254,6 +258,8 @@ for share in shares:
     ms["broadcasts"].append(1e3 * 6 * (p * alpha + total * beta))
     ms["all-to-all"].append(1e3 * (p - 1) * (alpha + max(longest, others) * beta))
     print(f"longest has {100 * share:4.1f} %: " + ", ".join(f"{k} {v[-1]:5.1f} ms" for k, v in ms.items()))
+
+# %% name="price_figure"
 figure, axes = plots.chart("share of the longest part", "ms")
 for name, values in ms.items():
     axes.semilogy(shares, values, marker="o", label=name)
@@ -287,7 +293,7 @@ for rows, p in ((10, 4), (5, 4), (4096, 6)):
 # To one rank, MPI has `MPI_Gatherv` and `MPI_Scatterv`: counts and places on the root. torch has neither, and its `gather` wants equal parts. Sends and receives are enough: the root knows the lengths, so every message has its own.
 
 
-# %% name="gatherv_live"
+# %% name="gather_v"
 # %%ranks
 def gather_v(x, lengths, root=0):
     if rank != root:
@@ -300,6 +306,8 @@ def gather_v(x, lengths, root=0):
     return torch.cat(parts) if rank == root else None
 
 
+# %% name="scatter_v"
+# %%ranks
 def scatter_v(whole, lengths, root=0):
     mine = torch.empty(lengths[rank])
     ops = [dist.P2POp(dist.irecv, mine, root)] if rank != root else []
@@ -312,6 +320,8 @@ def scatter_v(whole, lengths, root=0):
     return mine
 
 
+# %% name="gatherv_live"
+# %%ranks
 few, lengths = torch.full((rank + 1,), float(rank)), [r + 1 for r in range(world_size)]
 whole = gather_v(few, lengths)
 print("back again:", torch.equal(scatter_v(whole, lengths), few))
@@ -338,7 +348,7 @@ zeros = predict(
 zeros
 
 
-# %% name="neighbours_live"
+# %% name="neighbours"
 # %%ranks
 def neighbours(edges):
     """edges: what goes to each neighbour. Returns what comes from each; both know the length."""
@@ -350,10 +360,14 @@ def neighbours(edges):
     return came
 
 
+# %% name="edges"
+# %%ranks
 near = [peer for peer in (rank - 1, rank + 1) if 0 <= peer < world_size]
 edges = {peer: torch.full((min(rank, peer) + 1,), float(rank)) for peer in near}
 by_edges = neighbours(edges)
 
+# %% name="neighbours_live"
+# %%ranks
 splits = [len(edges[r]) if r in edges else 0 for r in range(world_size)]
 flat = torch.cat([edges[r] for r in sorted(edges)]) if edges else torch.empty(0)
 came = torch.empty(sum(splits))

@@ -36,7 +36,7 @@ def test_bits(ranks):
     }
     zeros = [float(z) for z in re.findall(r"([\d.]+) % are 0", chapter.text("blocks"))]
     assert zeros[0] > 99 and zeros == sorted(zeros, reverse=True)
-    for text in chapter.by_rank("gather_live").values():
+    for text in chapter.by_rank("gather_off").values():
         fewer, off = map(float, re.findall(r"([\d.]+) (?:times|steps)", text))
         assert fewer == 3.76 and off <= 0.5
     [sixty_four] = re.findall(r"  64 ranks, int8: .* ([\d.]+) times", chapter.text("count_errors"))
@@ -44,5 +44,5 @@ def test_bits(ranks):
     assert "int4, float32 scale for each  256: 0.258 of 16 bits" in chapter.text("scale_bytes")
     arrive = [float(x) for x in re.findall(r"([\d.]+) % arrive", chapter.text("fp8_chain"))]
     assert arrive[-1] == pytest.approx(50, abs=1) and arrive[0] > 98
-    for text in chapter.by_rank("fp8_live").values():
+    for text in chapter.by_rank("fp8_gather").values():
         assert float(re.search(r"error ([\d.]+) %", text)[1]) < 4

@@ -34,7 +34,7 @@ def test_uneven(ranks):
     others = 4 * 50_000 * (ranks - 1 + ranks - 2)
     assert nbytes["broadcasts"] == nbytes["by_all_to_all"] == others
     assert nbytes["padded"] == 4 * 50_000 * (ranks - 1) ** 2 >= others
-    assert set(chapter.curves("price_ways")) == {"padded", "broadcasts", "all-to-all"}
+    assert set(chapter.curves("price_figure")) == {"padded", "broadcasts", "all-to-all"}
     assert "10 rows on 4 ranks: [3, 3, 3, 1]" in chapter.text("row_shards")
     for name, words in (("gatherv_live", "back again: True"), ("neighbours_live", "the same: True")):
         assert all(words in text for text in chapter.by_rank(name).values())

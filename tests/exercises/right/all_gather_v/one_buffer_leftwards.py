@@ -12,20 +12,21 @@ def all_gather_v(tensor):
     for step in range(p - 1):
         arrived = torch.empty(1, dtype=torch.int32)
         mine = torch.tensor([counts[(rank + step) % p]], dtype=torch.int32)
-        work = dist.isend(mine, left)
-        dist.recv(arrived, right)
-        work.wait()
+        for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, mine, left), dist.P2POp(dist.irecv, arrived, right)]
+        ):
+            work.wait()
         counts[(rank + step + 1) % p] = int(arrived)
     starts = [sum(counts[:r]) for r in range(p + 1)]
     rows = torch.empty((starts[-1], *tensor.shape[1:]), dtype=tensor.dtype)
     rows[starts[rank] : starts[rank + 1]] = tensor
     for step in range(p - 1):
         goes, comes = (rank + step) % p, (rank + step + 1) % p
-        works = []
+        ops = []
         if counts[goes]:
-            works.append(dist.isend(rows[starts[goes] : starts[goes + 1]], left))
+            ops.append(dist.P2POp(dist.isend, rows[starts[goes] : starts[goes + 1]], left))
         if counts[comes]:
-            dist.recv(rows[starts[comes] : starts[comes + 1]], right)
-        for work in works:
+            ops.append(dist.P2POp(dist.irecv, rows[starts[comes] : starts[comes + 1]], right))
+        for work in dist.batch_isend_irecv(ops) if ops else []:
             work.wait()
     return list(rows.split(counts))

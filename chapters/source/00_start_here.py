@@ -122,7 +122,8 @@ print("device:", device, " torch.ones(4) is on:", torch.ones(4).device)
 # torch.set_default_device(device)  # without it torch.ones(4) is on the CPU, and NCCL refuses it
 # ```
 #
-# (Many scripts write `device=device` in every line that makes a tensor instead of the last line.)
+# (Many scripts write `device=device` in every line that makes a tensor instead of the last line.) Two whole scripts to start with `torchrun` stand in
+# [`scripts/`](scripts): `distributed_mean.py`, and `every_collective.py`, which shows what each call does to each rank's tensor.
 
 # %% [markdown] name="wrong"
 # ## When it goes wrong

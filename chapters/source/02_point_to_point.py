@@ -421,12 +421,14 @@ plots.fit(points, alpha, beta)
 # |---|---|---|---|
 # | NVLink 4 (H100) | GPUs of one node, through NVSwitch | 450 | 900 GB/s, both directions |
 # | NVLink 5 (B200) | GPUs of a node or a rack | 900 | 1.8 TB/s, both directions |
+# | Infinity Fabric (MI300X) | GPUs of a node, each pair by a link of its own | 64 to one GPU, 448 to all seven | 128 GB/s a link, both directions |
 # | PCIe 5 ×16 | GPU, CPU and network card | 63 | 128 GB/s, both directions |
 # | InfiniBand NDR | nodes | 50 | 400 Gb/s, bits |
 # | InfiniBand XDR | nodes | 100 | 800 Gb/s, bits |
 # | 100 Gb Ethernet | nodes | 12.5 | 100 Gb/s, bits |
 #
-# (PCIe and Ethernet follow from their line rates; the others are vendors' figures.) Latencies are of the order of a few µs; with TCP, where the operating system takes part, some tens of µs.
+# (PCIe and Ethernet follow from their line rates; the others are vendors' figures. Of Infinity Fabric's 64 GB/s
+# [AMD calls about 48 usable](https://rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi/README.html).) Latencies are of the order of a few µs; with TCP, where the operating system takes part, some tens of µs.
 #
 # **RDMA**, *remote direct memory access*, avoids that time: the network card reads the sender's memory and writes the receiver's directly, without a
 # system call or a copy by the CPU. InfiniBand does it, and RoCE does it on Ethernet. With **GPUDirect RDMA** the card reads and writes GPU memory, so

@@ -417,6 +417,32 @@ explore.skew(ranks=8, hottest=0.5, nbytes=560 * 7168 * 2, alpha_s=5e-6, bytes_pe
 # Gradients can be averaged during the backward pass. But an expert can't start before its tokens arrive, and the next layer can't start before they
 # are back. Unless a second batch is computed meanwhile, all the communication is exposed.
 
+# %% [markdown] name="late_intro"
+# ### One late rank
+#
+# Each rank needs a part of *every* other one. Let rank 0 come 0.2 s late to the first of two exchanges, dispatch and combine:
+
+# %% name="late_live"
+# %%ranks
+import time
+
+parts = torch.zeros(world_size)
+dist.all_reduce(start := torch.zeros(1))
+start.item()
+time.sleep(0.2 if rank == 0 else 0)
+spent = []
+for _ in range(2):
+    before = time.perf_counter()
+    arrived = torch.empty_like(parts)
+    dist.all_to_all_single(arrived, parts)
+    arrived.sum().item()
+    spent.append(f"{time.perf_counter() - before:.2f} s")
+print("dispatch, combine:", *spent)
+
+# %% [markdown] name="late_explained"
+# All others wait in the first exchange, and the late rank nowhere. A step has two exchanges for each layer, and in each one *another* rank may be last, because the router gives it the most tokens. So a step takes
+# the sum over the layers of the slowest rank's time, not the slowest rank's sum.
+
 # %% [markdown] name="moe_bill"
 # ### The cost of one layer
 #
@@ -436,8 +462,20 @@ for gb_per_s in (450, 50):
 # network card of 400 Gb/s. Here a token with three experts on one other node is sent there three times; libraries for MoE send it once to each node
 # and copy it there.
 #
+# **Serving** has few tokens. A rank that answers 4 requests has 4 tokens a step, not 4096:
+
+# %% name="serving"
+alpha, beta = 5e-6, 1 / 50e9
+for T in (1, 4, 64, 256, 4096):
+    messages, nbytes = (p - 1) * alpha, T * k * h * (p - 1) / p * beta
+    print(f"{T:5} tokens: messages {1e6 * messages:4.0f} µs, bytes {1e6 * nbytes:6.0f} µs")
+
+# %% [markdown] name="serving_explained"
+# Below some hundred tokens $\alpha$ decides. So libraries for serving (DeepEP's low-latency kernels) put all messages on the network at once, GPU to GPU, and count $\alpha$ about once instead of $p-1$ times.
+#
 # ### Where you meet it
 #
+# - **MapReduce's shuffle**: every mapper has words for every reducer, and a hash of the word says for which (Dean and Ghemawat 2004). Lookups and experts do the same, with a table and a router.
 # - **MoE**: dispatch and combine, two a layer forward and two backward.
 # - **Sharded embeddings**: ids are sent, rows come back, and gradients are sent in the backward pass.
 # - **Sequence parallelism** (DeepSpeed-Ulysses): from "all heads of my tokens" to "all tokens of my heads" and back, around each attention.
@@ -528,6 +566,7 @@ dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
 # [Gloo, alltoall.cc](https://github.com/pytorch/gloo/blob/main/gloo/alltoall.cc) ·
 # [DeepEP](https://github.com/deepseek-ai/DeepEP), whose test shape the bill uses ·
+# J. Dean and S. Ghemawat, *MapReduce*, OSDI 2004 ·
 # D. Lepikhin et al., *GShard*, [arXiv:2006.16668](https://arxiv.org/abs/2006.16668) (dispatch, combine, capacity) ·
 # S. A. Jacobs et al., *DeepSpeed Ulysses*, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509)
 

@@ -352,6 +352,53 @@ for p in (2, 8, 32, 128, 1024):
 # so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
 # shows how.
 
+# %% [markdown] name="server_intro"
+# ### Before the ring: a server
+#
+# The first large systems had **parameter servers** (Dean et al. 2012, Li et al. 2014): workers send their gradients to a server, which adds them and sends back the new weights. Rank 0 is the server, and has no
+# data of its own. What does its link carry, and what each rank's in a ring?
+
+
+# %% name="with_server"
+def with_server(numbers):
+    rank, workers = dist.get_rank(), range(1, dist.get_world_size())
+    mine = torch.full((numbers,), float(rank))
+    if rank == 0:
+        parts = [torch.empty(numbers) for _ in workers]
+        exchange([dist.P2POp(dist.irecv, part, worker) for worker, part in zip(workers, parts, strict=True)])
+        mean = sum(parts) / len(workers)
+        exchange([dist.P2POp(dist.isend, mean, worker) for worker in workers])
+    else:
+        mean = torch.empty(numbers)
+        exchange([dist.P2POp(dist.isend, mine, 0)])
+        exchange([dist.P2POp(dist.irecv, mean, 0)])
+    return mean[0].item()
+
+
+def exchange(operations):
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+
+
+# %% name="server_counted"
+numbers = 1000 * (world.ranks - 1)
+results, trace = world.trace(with_server, numbers)
+sent = [sum(e.nbytes for e in trace if e.rank == rank and e.op == "send") for rank in range(world.ranks)]
+ring = schedules.ring_all_reduce(world.ranks - 1).bytes_sent(4 * numbers) if world.ranks > 2 else [0]
+print(
+    "the workers' mean:", results, "\nbytes sent with a server:", sent, f"\na ring of the workers: {max(ring):.0f} each"
+)
+
+# %% name="server_price"
+for p in (4, 40, 128):
+    server, ring = 2 * p * 100e6 / 1.25e9, 2 * (p - 1) / p * 100e6 / 1.25e9
+    print(f"{p:4} workers, 100 MB, 10 Gb/s: one server {server:5.2f} s, a ring {ring:.2f} s")
+
+# %% [markdown] name="server_explained"
+# The server's link carries $2(p-1)n$, so more workers make each step longer, and one needs many servers. In February 2017 **Baidu** brought the ring of supercomputers to deep learning: training on 40 GPUs became 31
+# times as fast as on one. Uber's **Horovod** made it a library: 88 % efficiency on 128 GPUs, where TensorFlow's servers had lost half. Today DDP and NCCL have it built in. Servers remain where not all
+# workers need all weights (embeddings), and where nobody shall wait for the slowest: a server can answer each worker *at once*, with weights that are some steps old.
+
 # %% [markdown] name="uneven"
 # ## 6. When ranks do different things
 #
@@ -505,6 +552,9 @@ for seed in (0, rank):
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·
 # [PyTorch, DistributedSampler](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) ·
 # [PyTorch, Join](https://docs.pytorch.org/docs/stable/distributed.algorithms.join.html) ·
+# A. Gibiansky, *[Bringing HPC techniques to deep learning](http://research.baidu.com/bringing-hpc-techniques-deep-learning/)*, Baidu 2017 ·
+# A. Sergeev and M. Del Balso, *Horovod*, [arXiv:1802.05799](https://arxiv.org/abs/1802.05799) ·
+# M. Li et al., *Scaling distributed machine learning with the parameter server*, OSDI 2014 ·
 # P. Goyal et al., *Accurate, large minibatch SGD*, [arXiv:1706.02677](https://arxiv.org/abs/1706.02677) (learning rates)
 
 # %% name="what_you_knew"

@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from allranks import Executor, Player, World, bench, cost, doctor, execute, predict, predictions
+from allranks import Executor, Player, World, bench, cost, doctor, execute, plots, predict, predictions
 from allranks import run_schedule, schedules, simulate
 from allranks.topology import preset, round_robin
 
@@ -320,6 +320,26 @@ for nbytes in (2**12, 2**20):
 # In the model two levels save a third of the time for the short vector with four ranks (four steps instead of six), 43 % with eight (eight instead of
 # 14), nothing with two or with an odd number, where each node has one rank; and little for the long vector. Your
 # measurements may differ because ranks take turns on too few cores. **On one machine a hierarchy saves messages, between machines it saves bytes.**
+#
+# ### busbw against the number of nodes
+#
+# If the ring's formula were all, busbw would be the same line for any number of nodes. NCCL's own model, with a floor for each call that was fitted to published measurements, says what to expect of DGX H100s:
+
+# %% name="busbw_nodes"
+figure, axes = plots.chart("nodes of 8 H100", "busbw, GB/s")
+nodes = [1, 2, 4, 8, 16, 32, 64]
+for nbytes, name in ((2**30, "1 GiB"), (2**24, "16 MiB"), (2**20, "1 MiB")):
+    seconds = [cost.nccl_price("all_reduce", nbytes, "dgx-h100", nodes=count).seconds for count in nodes]
+    busbw = [2 * (8 * m - 1) / (8 * m) * nbytes / s / 1e9 for m, s in zip(nodes, seconds, strict=True)]
+    axes.semilogx(nodes, busbw, marker="o", label=name)
+    print(f"{name:7} {busbw[0]:4.0f} GB/s on one node, {busbw[1]:4.0f} on 2, {busbw[-1]:4.0f} on 64")
+axes.set(xticks=nodes, xticklabels=nodes)
+axes.legend()
+figure
+
+# %% [markdown] name="busbw_nodes_explained"
+# The long vector falls once, when it leaves the node, and then hardly: that is a healthy network. If *your* curve for 1 GiB goes on falling, look for shared links. The short vectors fall with every doubling, because
+# their time is $\alpha$; that is no fault of the network. (`allranks bench` on 1, 2, 4 ... nodes gives you the measured curve.)
 #
 # ## 7. Wrong assumptions about placement
 #

@@ -173,6 +173,10 @@ print(f"the late rank was {late}")
 #   `"Process Group Name"` and `"Process Group Ranks"`. Old versions write only the kernel's name; then sizes and groups are unknown, and the tool says so.
 # - `"nccl:all_reduce"` events are there too, on the CPU's threads. They show when a call was *queued*. Don't add them up.
 #
+# **A GPU that waits looks busy.** `nvidia-smi` counts the time in which *some* kernel runs, and an NCCL kernel runs while it waits for the last rank. So all GPUs of a job that hangs in an all-reduce show 100 %, and
+# those of a job with one slow rank too: utilisation looks fine and scaling does not. Better signs are power, which is lower while kernels only wait, tensor-core activity (DCGM's `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE`), and MFU
+# ([Memory and rooflines](29_memory_and_rooflines.ipynb)). Nsight Systems draws the same kernels: `nsys profile --trace=cuda,nvtx python ...` on each rank; NCCL marks its calls with NVTX.
+#
 # To get your own, record a few steps in the middle of a run, on all ranks, and write one file for each:
 #
 # ```python
@@ -357,7 +361,8 @@ profiles.explain(profiles.read(mine))
 #
 # **Next question:** what would this job cost on other machines? [Price a training run](93_price_a_training_run.ipynb) · [Which collective?](92_which_collective.ipynb)
 #
-# **Sources.** [PyTorch, torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html) ·
+# **Sources.** [NVIDIA, NVML `nvmlUtilization_t`](https://docs.nvidia.com/deploy/nvml-api/structnvmlUtilization__t.html) ·
+# [PyTorch, torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html) ·
 # [PyTorch, flight recorder](https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html) ·
 # [NVIDIA, NCCL Inspector](https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector) and
 # [RAS](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html)

@@ -48,6 +48,40 @@ Quiz(
     right="all_gather of the lengths, then a broadcast",
 )
 
+# %% [markdown] name="strategies"
+# ## Which calls does a strategy make?
+#
+# $n$ is the bytes of all gradients (or weights) of the model, $a$ those of one activation of a layer on a rank, $p$ the ranks of the group. Bytes are what a rank sends in a step.
+#
+# | strategy | calls | bytes | chapter |
+# |---|---|---|---|
+# | data parallel (DDP) | `all_reduce` of gradients, a bucket at a time | $2\frac{p-1}{p}n$ | [14](14_data_parallel.ipynb), [15](15_overlap_and_bucketing.ipynb) |
+# | parameter server | workers `send` gradients, the server `send`s weights | $n$ a worker, $(p-1)n$ the server | [14](14_data_parallel.ipynb) |
+# | ZeRO-1, ZeRO-2 | `reduce_scatter` of gradients, `all_gather` of weights | $2\frac{p-1}{p}n$ | [10](10_reduce_scatter.ipynb), [16](16_sharded_training.ipynb) |
+# | ZeRO-3, FSDP | `all_gather` before a layer's forward and backward, `reduce_scatter` after it | $3\frac{p-1}{p}n$ | [16](16_sharded_training.ipynb), [25](25_fsdp_by_hand.ipynb) |
+# | HSDP, $g$ ranks a node | FSDP inside the node, `all_reduce` of each shard between nodes | $3\frac{g-1}{g}n$ inside, about $\frac{2n}{g}$ between | [25](25_fsdp_by_hand.ipynb) |
+# | tensor parallel | `all_reduce`, two a layer forward, two backward | $4 \cdot 2\frac{p-1}{p}a$ a layer | [17](17_tensor_parallel.ipynb) |
+# | with sequence parallel | `all_gather` and `reduce_scatter` in place of each | the same | [17](17_tensor_parallel.ipynb) |
+# | pipeline | `send`, `recv` between neighbouring stages | $a$ each way a micro-batch | [24](24_pipelines.ipynb) |
+# | context parallel, ring | `send`, `recv` of keys and values | $p-1$ blocks a layer | [23](23_context_parallel.ipynb) |
+# | context parallel, Ulysses | `all_to_all`, four a layer | $\frac{p-1}{p}$ of queries, keys, values, results | [23](23_context_parallel.ipynb) |
+# | experts | `all_to_all`, dispatch and combine, forward and backward | $\frac{p-1}{p}$ of $k$ copies of each token, each time | [11](11_all_to_all.ipynb), [28](28_mixture_of_experts.ipynb) |
+# | local SGD, DiLoCo | `all_reduce` of weights, once in $H$ steps | $2\frac{p-1}{p}\frac{n}{H}$ | [26](26_send_less.ipynb) |
+#
+# Take a paper's method apart in this way: **which tensor, from whom, to whom, how often**, and is it added?
+
+# %% name="a_paper"
+Quiz(
+    "A paper: each node keeps a whole copy of the weights in pieces, one on each of its 8 GPUs. Before a layer runs, its pieces are put "
+    "together inside the node. After the backward pass, GPU i of every node must have the mean over all GPUs of piece i of the gradient.",
+    {
+        "all_gather in the node; all_reduce over all GPUs": "It works. But every GPU gets the whole gradient, of which it keeps an eighth.",
+        "all_gather in the node; reduce_scatter in the node, then all_reduce between nodes": "Each GPU ends with the sum of its piece, and only pieces leave the node. It is HSDP.",
+        "broadcast in the node; all_to_all between nodes": "No GPU has a whole layer to broadcast, and an all-to-all adds nothing.",
+    },
+    right="all_gather in the node; reduce_scatter in the node, then all_reduce between nodes",
+)
+
 # %% [markdown] name="recap"
 # **One takeaway.** Ask what *each* rank must hold afterwards; this determines the call and the bytes. The formulas are on the
 # [cheat sheet](91_cheatsheet.ipynb), their derivations in the chapters.

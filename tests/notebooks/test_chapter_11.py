@@ -73,6 +73,10 @@ def test_all_to_all(ranks, solved):
     assert chapter.text("skew_explored").startswith("50 % of the tokens go to expert 0: 597 µs")
     assert WIDGET in chapter.outputs("skew_explored")[0].data
     assert "0.694 GB a rank" in chapter.text("bill")
+    told = chapter.text("serving").splitlines()
+    assert "1 tokens: messages  315 µs, bytes      1 µs" in told[0] and "4096 tokens" in told[-1]
+    late = chapter.by_rank("late_live")
+    assert len(late) == ranks and all(len(re.findall(r"[\d.]+ s", line)) == 2 for line in late.values())
 
 
 def test_the_answer_is_right_and_the_exchange_moves_what_the_schedule_says(tmp_path):

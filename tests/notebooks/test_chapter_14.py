@@ -77,6 +77,12 @@ def test_data_parallel(ranks, solved):
     times = [float(x) for x in re.findall(r"([\d.]+) ms", chapter.text("table"))]
     assert len(times) == 3
     assert all(t > 0 for t in times)
+    counted = chapter.text("server_counted")
+    mean = ranks / 2  # of the workers' numbers, 1 to p - 1
+    assert f"the workers' mean: {[mean] * ranks}" in counted
+    worker = 4000 * (ranks - 1)
+    assert f"bytes sent with a server: {[(ranks - 1) * worker] + [worker] * (ranks - 1)}" in counted
+    assert "  40 workers, 100 MB, 10 Gb/s: one server  6.40 s, a ring 0.16 s" in chapter.text("server_price")
     assert "1024 GPUs: one call   150.1 ms, efficiency  77%; 535 buckets  5612.9 ms, efficiency   8%" in chapter.text(
         "efficiency_shown"
     )

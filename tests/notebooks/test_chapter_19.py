@@ -66,6 +66,12 @@ def test_topology(ranks, solved):
     # the question's two figures
     assert f"in {by_formula:.0f} ms, or in {formula:.0f} ms" in source("title")
 
+    by_nodes = chapter.curves("busbw_nodes")
+    assert set(by_nodes) == {"1 GiB", "16 MiB", "1 MiB"}
+    for points in by_nodes.values():
+        assert [x for x, _ in points] == [1, 2, 4, 8, 16, 32, 64]
+        assert points[0][1] > points[-1][1]
+
     rails = [numbers(line) for line in chapter.text("rails").splitlines()[1:]]
     assert rails[0][0] == rails[0][2] < rails[0][3]
     assert rails[1] == sorted(rails[1])

@@ -120,6 +120,15 @@ SHOWN = {
         "try_slots": ["from rank: [3.0, 0.0, 1.0, 2.0]"],
         "try_two_shot": ["right, and no byte too many: True"],
     },
+    "lab21_bits": {
+        "one_block": ["[25, -127, 50, 1] a step is 0.020, the largest error at most 0.010"],
+        "try_quantised": ["within the bound: True", "float32 would put 20480 bytes into the two steps; this put 5440"],
+    },
+    "lab22_uneven": {
+        "offsets": ["first token of each rank: [0, 3, 3, 5]"],
+        "try_scan": ["first places: [[0, 0], [1, 1], [3, 2], [6, 3]]", "rank 0 sends 2 messages"],
+        "try_gather": ["[[], [1.0], [2.0, 2.0], [3.0, 3.0, 3.0]]"],
+    },
     "lab13_context_parallel": {
         "zigzag_places": ["rank 1: [2, 3, 12, 13]"],
         "try_zigzag": ["chunks: [[0.0, 7.0], [1.0, 6.0], [2.0, 5.0], [3.0, 4.0]]"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from allranks.pictures import scenes, scenes_programs
+from allranks.pictures import scenes, scenes_numbers, scenes_programs
 from allranks.pictures.flow import Flow, flow
 from allranks.pictures.moves import image
 from allranks.pictures.pictogram import WIDE, document, drawn, frame_of, n
@@ -77,6 +77,8 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "35_make_it_fast": scenes.waits_for_one_card,
     "30_without_messages": scenes.reach,
     "31_inside_nccl": scenes.two_lines,
+    "32_bits": scenes_numbers.roundings,
+    "33_uneven": scenes_numbers.unequal,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

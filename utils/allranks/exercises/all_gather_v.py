@@ -1,0 +1,219 @@
+"""all_gather_v(tensor) -> list[Tensor]: every rank's rows on every rank, though each rank has another number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+
+LENGTH_NBYTES = 8  # a number of rows, sent as int64
+COLUMNS = 3  # of a row in a layout of two dimensions
+
+
+def _rows(setup: Setup, rng: Draws) -> list[int]:
+    """How many rows each rank has: at least `size` of them, and how many more is drawn. Which rank has most is not."""
+    p, least = setup.ranks, setup.size
+    more = rng.distinct(p)
+    match setup.option("case"):
+        case "one rank has almost all":
+            return [least + (40 + more[r] if r == p - 1 else 0) for r in range(p)]
+        case "some ranks have nothing":
+            return [least + more[r] if r % 2 else 0 for r in range(p)]
+        case "one rank has something":
+            return [least + more[r] if r == 1 else 0 for r in range(p)]
+        case "equal numbers":
+            return [least] * p
+        case _:
+            return [least + number for number in more]
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    flat = setup.layout in ("contiguous", "offset")
+    most = 9 if setup.dtype == "bfloat16" else 9999
+    made: list[Args] = []
+    for rank, rows in enumerate(_rows(setup, rng)):
+        shape = (rows,) if flat and not setup.option("row") else (rows, COLUMNS)
+        made.append((View.of(draw(setup, rng.of_rank(rank), *shape, most=most), setup.layout),))
+    return made
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected([plain(a[0]) for a in args]) for _ in args]
+
+
+def _in_order(step: int) -> Mistake:
+    """The parts in the order in which they came round a ring."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        parts, p = [plain(a[0]) for a in args], setup.ranks
+        return [Expected([parts[(rank + step * i) % p] for i in range(p)]) for rank in range(p)]
+
+    return Mistake("in order of arrival instead of rank order: rank r's part belongs in place r", oracle)
+
+
+def _padded(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every part as long as the longest, with zeros behind it."""
+    parts = [plain(a[0]) for a in args]
+    longest = max(map(len, parts))
+    made = [torch.cat([t, t.new_zeros((longest - len(t), *t.shape[1:]))]) for t in parts]
+    return [Expected(made) for _ in args]
+
+
+def _cut(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every part cut to the shortest."""
+    parts = [plain(a[0]) for a in args]
+    shortest = min(map(len, parts))
+    return [Expected([t[:shortest] for t in parts]) for _ in args]
+
+
+def _no_empty(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Parts without rows left out of the list."""
+    parts = [plain(a[0]) for a in args]
+    if all(map(len, parts)):
+        raise ValueError("no part is empty")
+    return [Expected([t for t in parts if len(t)]) for _ in args]
+
+
+def _nbytes(run: Run, call: int) -> list[int]:
+    """The bytes of each rank's part."""
+    return [rules.nbytes_of(run, call, rank) for rank in range(run.ranks)]
+
+
+def _lengths(run: Run) -> int:
+    return LENGTH_NBYTES * run.ranks
+
+
+def _no_padding(run: Run) -> str | None:
+    """A rank may receive the others' parts and one number of each rank, and nothing else."""
+    for call in range(run.setup.times):
+        parts = _nbytes(run, call)
+        for rank in range(run.ranks):
+            mine = [e for e in run.outcome.log if e.rank == rank and e.call == call]
+            got = sum(map(rules.received_from_others, mine))
+            needs = sum(parts) - parts[rank]
+            if got <= needs + _lengths(run):
+                continue
+            most = max(mine, key=lambda e: e.received_nbytes)
+            long = max(parts)
+            padded = min(parts) < long and all(e.nbytes in (long, 0) or e.nbytes <= _lengths(run) for e in run.sends)
+            why = (
+                "that is what padding to the longest part costs; send each part at its own length"
+                if padded and got >= (run.ranks - 1) * long
+                else "each part must come once, and a rank's own part not at all"
+            )
+            return About(
+                f"rank {rank} receives {got} bytes{run.at(most.line)}, but the others' parts have {needs}, and one number of "
+                f"8 bytes for each rank's length is allowed: {why}",
+                most,
+            )
+    return None
+
+
+def _shared_out(run: Run) -> str | None:
+    """No rank may send more than all parts together, once: the longest part must not leave its rank p-1 times."""
+    for call in range(run.setup.times):
+        limit = sum(_nbytes(run, call)) + _lengths(run)
+        for rank in range(run.ranks):
+            mine = [e for e in run.sends if e.rank == rank and e.call == call]
+            sent = sum(e.nbytes for e in mine)
+            if sent > limit:
+                longest = max(mine, key=lambda e: e.nbytes)
+                return About(
+                    f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but all parts and their lengths together have "
+                    f"{limit}: send your part once, and let the receivers pass it on round the ring",
+                    longest,
+                )
+    return None
+
+
+def _others_parts(run: Run, call: int, rank: int) -> int:
+    parts = _nbytes(run, call)
+    return sum(parts) - parts[rank]
+
+
+def _own_part(run: Run, call: int, rank: int) -> int:
+    return rules.nbytes_of(run, call, rank)
+
+
+def _case(ranks: int, size: int, case: str = "another number on each rank", **fields: object) -> Setup:
+    return Setup(ranks, size, **fields).with_options(case=case)  # type: ignore[arg-type]
+
+
+EXERCISE = Exercise(
+    name="all_gather_v",
+    promise="returns the list of all ranks' tensors, which have different numbers of rows",
+    groups=(
+        Group("right parts", 3, (_case(2, 2), _case(3, 4), _case(4, 1))),
+        Group(
+            "very different lengths",
+            3,
+            (_case(4, 1, "one rank has almost all"), _case(5, 2, "one rank has almost all")),
+        ),
+        Group(
+            "empty parts",
+            2,
+            (
+                _case(3, 2, "some ranks have nothing"),
+                _case(4, 1, "some ranks have nothing"),
+                _case(4, 3, "one rank has something"),
+            ),
+        ),
+        Group("any rank count", 1, (_case(1, 4), _case(5, 1), _case(8, 2), _case(4, 3, "equal numbers"))),
+        Group("many ranks", 2, (_case(9, 2).with_choices(ranks=(9, 11), size=(2, 3, 5)),)),
+        Group("nothing at all", 1, (_case(3, 0, "equal numbers"), _case(1, 0, "equal numbers"))),
+        Group(
+            "any dtype",
+            1,
+            (
+                _case(3, 3, dtype="float64", values="precise"),
+                _case(4, 2, dtype="int64", values="precise"),
+                _case(3, 2, dtype="bfloat16"),
+                _case(3, 3, dtype="bool"),
+            ),
+        ),
+        Group(
+            "any shape and layout",
+            1,
+            (
+                _case(3, 2).with_options(row=True),
+                _case(3, 3, layout="offset"),
+                _case(3, 3, layout="strided"),
+                _case(3, 3, layout="transposed"),
+            ),
+        ),
+        Group(
+            "any circumstances",
+            1,
+            (_case(3, 2, times=2), _case(3, 2, outer_world=True), _case(4, 3, delivery="shuffled")),
+        ),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(
+        Rule("no padding", 5, lambda run: rules.no_messages(run) or _no_padding(run)),
+        Rule("at most all parts once from each rank", 4, lambda run: rules.no_messages(run) or _shared_out(run)),
+        rules.in_rounds(lambda p: 2 * (p - 1), "2(p-1)", 3),
+        rules.carried(_others_parts, _own_part),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        _in_order(-1),
+        _in_order(1),
+        Mistake("the padding is still there: cut each part to its own length", _padded),
+        Mistake("every part was cut to the shortest: each one has a length of its own", _cut),
+        Mistake("the empty parts are missing from the list: it has one tensor for each rank", _no_empty),
+    ),
+    unit="row",
+    collective="all_gather",
+    algorithm="ring",
+    chunking="none",
+    demo_setup=_case(4, 2),
+    forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
+)

@@ -1,0 +1,159 @@
+"""exclusive_scan(tensor) -> Tensor: the sum of all lower ranks' tensors, in ceil(lg p) + 1 rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import DTYPES, Args, Expected, Setup, View, draw, plain, summed, vectors
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.schedules import ceil_lg
+
+Chosen = Callable[[int, int], Sequence[int]]  # (rank, ranks) -> whose tensors are added
+HUGE = {"float32": 2.0**30, "float64": 2.0**60}  # beside it a small number is lost
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    if setup.option("case") != "one huge number a rank":
+        return vectors(setup, rng)
+    made: list[Args] = []
+    for rank in range(setup.ranks):
+        values = draw(setup, rng.of_rank(rank), setup.size)
+        # in another place on each rank: all later ranks need the small numbers that came before it
+        values[rank % setup.size] = HUGE[setup.dtype]
+        made.append((View.of(values, setup.layout),))
+    return made
+
+
+def _sums(setup: Setup, args: Sequence[Args], chosen: Chosen) -> list[Expected]:
+    """On each rank the sum of the tensors of the ranks that are chosen for it; zeros if there are none."""
+    tensors, made = [plain(a[0]) for a in args], []
+    for rank in range(setup.ranks):
+        few = [tensors[i] for i in chosen(rank, setup.ranks)]
+        total, atol = summed(few) if few else (torch.zeros_like(tensors[0]), None)
+        made.append(Expected(total, {}, atol))
+    return made
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return _sums(setup, args, lambda rank, p: range(rank))
+
+
+def _adds(cause: str, chosen: Chosen) -> Mistake:
+    return Mistake(cause, lambda setup, args: _sums(setup, args, chosen))
+
+
+def _subtracted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The sum with the rank's own tensor, less its own tensor, in the tensor's dtype."""
+    made = []
+    for rank, right in enumerate(_oracle(setup, args)):
+        own = plain(args[rank][0])
+        made.append(Expected((right.returns + own) - own, {}, right.atol))
+    return made
+
+
+def _first_keeps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Right, but rank 0 returns its own tensor."""
+    right = _oracle(setup, args)
+    return [Expected(plain(args[0][0])), *right[1:]]
+
+
+def _no_doubling(rank: int, p: int) -> list[int]:
+    """The tensors at distances 1, 2, 4 ...: each round sent the rank's own tensor again."""
+    return [rank - (1 << k) for k in range(ceil_lg(p) + 1) if rank >= 1 << k]
+
+
+def _one_round_short(rank: int, p: int) -> range:
+    """Windows half as long as they must be: the last round is missing."""
+    return range(max(0, rank - (1 << max(ceil_lg(max(p - 1, 1)) - 1, 0))), rank)
+
+
+def _one_vector_a_round(run: Run) -> str | None:
+    """Each rank may send ceil(lg p) + 1 vectors in a call."""
+    rounds = ceil_lg(run.ranks) + 1
+    limit = run.setup.times * rounds * rules.nbytes_of(run)
+    for rank, sent in enumerate(run.bytes_sent()):
+        if sent > limit:
+            longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
+            return About(
+                f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but one vector in each of ceil(lg p) + 1 = {rounds} "
+                f"rounds has {limit}: send sums, not all the tensors that they are made of",
+                longest,
+            )
+    return rules.wrong_dtype(run)
+
+
+def _from_below(run: Run, call: int, rank: int) -> int:
+    """What a rank needs of the lower ranks: one vector."""
+    return rules.nbytes_of(run, call, rank) if rank else 0
+
+
+def _for_above(run: Run, call: int, rank: int) -> int:
+    """What the higher ranks need of a rank: one vector."""
+    return rules.nbytes_of(run, call, rank) if rank < run.ranks - 1 else 0
+
+
+_HUGE = tuple(
+    Setup(ranks, size, dtype).with_options(case="one huge number a rank")
+    for ranks, size, dtype in ((3, 5, "float32"), (4, 6, "float64"), (5, 7, "float32"))
+)
+
+EXERCISE = Exercise(
+    name="exclusive_scan",
+    promise="returns the sum of the tensors of all lower ranks, zeros on rank 0, in ceil(lg p) + 1 rounds at most",
+    groups=(
+        Group("right sums", 3, (Setup(2, 2), Setup(4, 5), Setup(8, 7))),
+        Group("any rank count", 2, (Setup(1, 4), Setup(3, 5), Setup(5, 5), Setup(6, 4), Setup(7, 3))),
+        many_ranks(),
+        Group("no digit lost", 2, _HUGE),
+        Group("any size", 1, (Setup(2, 1), Setup(4, 0), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
+        Group("any dtype", 1, SUM_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(
+        Rule("one vector a round", 4, lambda run: rules.no_messages(run) or _one_vector_a_round(run)),
+        rules.in_rounds(lambda p: ceil_lg(p) + 1, "ceil(lg p) + 1", 6),
+        rules.carried(_from_below, _for_above),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        _adds("the inclusive scan: a rank's own tensor is not part of its result", lambda rank, p: range(rank + 1)),
+        _adds("the sum of the *higher* ranks: the scan runs the other way", lambda rank, p: range(rank + 1, p)),
+        _adds("the sum of all ranks on every rank", lambda rank, p: range(p)),
+        _adds(
+            "the sum of all other ranks: what comes from a higher rank must not be added",
+            lambda rank, p: [i for i in range(p) if i != rank],
+        ),
+        _adds(
+            "the left neighbour's tensor only: each round must send the sum so far, to a rank twice as far away",
+            lambda rank, p: range(max(rank - 1, 0), rank),
+        ),
+        _adds(
+            "the tensors at distances 1, 2, 4 ... only: each round must send the sum so far, not the rank's own tensor",
+            _no_doubling,
+        ),
+        _adds("the last round is missing: the distance doubles until it reaches p", _one_round_short),
+        _adds("rank 0's tensor is missing from the sums", lambda rank, p: range(1, rank)),
+        _adds("the left neighbour's tensor is missing from the sums", lambda rank, p: range(max(rank - 1, 0))),
+        Mistake("rank 0 has no lower rank: its result is zeros", _first_keeps),
+        Mistake(
+            "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never add it",
+            _subtracted,
+            lambda run: DTYPES[run.setup.dtype].is_floating_point,
+        ),
+    ),
+    collective="scan",
+    algorithm="dissemination",
+    chunking="none",
+    demo_setup=Setup(4, 5, "float64", values="provenance"),
+    forbidden_advice=P2P_ONLY,
+    peer_advice="A scan has two ends: a rank with no partner at this distance neither sends nor receives there.",
+)

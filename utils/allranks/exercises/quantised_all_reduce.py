@@ -1,0 +1,298 @@
+"""quantised_all_reduce(tensor, block) -> Tensor: the sum over the ranks in 8 bits a number, within an error and a byte bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from allranks.checking import rules
+from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.checking.compare import difference
+from allranks.checking.drawing import Draws
+from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+
+MOST = 127  # of int8; -128 has no partner
+SCALE_NBYTES = 4
+OCTAVES = 10  # blocks differ by up to 2**10
+
+Blocks = torch.Tensor  # (blocks, block), in float64, zeros behind the end
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    block, shape = setup.option("block"), shape_of(setup)
+    count = -(-setup.size // block)
+    octaves = (rng.integers(0, OCTAVES, count) - OCTAVES // 2).double() if count else torch.zeros(0)
+    if count > 1:
+        octaves[0], octaves[1] = OCTAVES / 2, -OCTAVES / 2  # two neighbours that can't share a scale
+    made: list[Args] = []
+    for rank in range(setup.ranks):
+        own = rng.of_rank(rank)
+        values = draw(setup, own, setup.size) if setup.values != "random" else own.normal(setup.size)
+        values = values.double() * 2.0 ** octaves.repeat_interleave(block)[: setup.size]
+        match setup.option("case"):
+            case "positive numbers":
+                values = values.abs() + 1e-3 * 2.0 ** octaves.repeat_interleave(block)[: setup.size]
+            case "a block of zeros":
+                values[:block] = 0
+            case "mostly negative":
+                values = -values.abs()
+                values[::block] = 2.0**-OCTAVES
+        made.append((View.of(values.to(DTYPES[setup.dtype]).reshape(shape), setup.layout), block))
+    return made
+
+
+def _blocks(values: torch.Tensor, block: int) -> Blocks:
+    """The flat values in rows of `block`, with zeros behind the end."""
+    flat = values.reshape(-1).double()
+    return torch.nn.functional.pad(flat, (0, -flat.numel() % block)).reshape(-1, block)
+
+
+def _quantised(rows: Blocks, scales: torch.Tensor, rounded: Callable[[torch.Tensor], torch.Tensor]) -> Blocks:
+    """What is left of the rows after int8 with one scale a row."""
+    safe = torch.where(scales > 0, scales, 1)
+    return rounded(rows / safe).clamp(-MOST - 1, MOST) * scales
+
+
+def _scales(rows: Blocks) -> torch.Tensor:
+    return rows.abs().amax(1, keepdim=True) / MOST
+
+
+def bound(args: Sequence[Args], block: int) -> torch.Tensor:
+    """The largest error of each element: half a step of each rank's block, and half a step of the sum's block."""
+    rows = [_blocks(plain(a[0]), block) for a in args]
+    total = sum(rows[1:], rows[0])
+    first = sum(_scales(r) for r in rows) / 2
+    step = _scales(total) + first / MOST  # the sum that is quantised is off by the first error already
+    limit = (first + step / 2).expand_as(total)
+    kind = args[0][0].base.dtype
+    limit = 1.001 * limit + torch.finfo(kind).eps * (total.abs() + limit) + torch.finfo(torch.float32).eps * limit
+    return limit.reshape(-1)[: plain(args[0][0]).numel()].reshape(args[0][0].size)
+
+
+def _sum(args: Sequence[Args]) -> torch.Tensor:
+    return torch.stack([plain(a[0]).double() for a in args]).sum(0)
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    total, kind = _sum(args), args[0][0].base.dtype
+    return [Expected(total.to(kind), {}, bound(args, args[0][1])) for _ in args]
+
+
+def _near(cause: str, make: Callable[[Setup, list[torch.Tensor], int], torch.Tensor]) -> Mistake:
+    """A mistake whose exact result is `make(setup, tensors, rank)`; quantising may have moved it within the bound."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        limit, tensors = bound(args, args[0][1]), [plain(a[0]).double() for a in args]
+        kind = args[0][0].base.dtype
+        return [Expected(make(setup, tensors, rank).to(kind), {}, limit) for rank in range(setup.ranks)]
+
+    return Mistake(cause, oracle)
+
+
+def _by_steps(
+    rounded: Callable[[torch.Tensor], torch.Tensor] = torch.round,
+    first: Callable[[Blocks], torch.Tensor] = _scales,
+    wraps: bool = False,
+    again: bool = True,
+    own_scale: bool = False,
+    nan: bool = False,
+    old_scale: bool = False,
+) -> Oracle:
+    """What the usual two steps give with one thing wrong."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        block, kind, shape = args[0][1], args[0][0].base.dtype, args[0][0].size
+        rows = [_blocks(plain(a[0]), block) for a in args]
+        scales = [first(r) for r in rows]
+        ints = [rounded(r / torch.where(s > 0, s, 1)).clamp(-MOST, MOST) for r, s in zip(rows, scales, strict=True)]
+        total = sum((i * s for i, s in zip(ints[1:], scales[1:], strict=True)), ints[0] * scales[0])
+        if wraps:  # added in int8
+            total = ((sum(ints[1:], ints[0]) + MOST + 1) % (2 * MOST + 2) - MOST - 1) * scales[0]
+        if own_scale:
+            # each block is added on one rank; tell by the chunk of ceil(blocks / p)
+            each = -(-len(rows[0]) // setup.ranks)
+            owners = [i // each for i in range(len(rows[0]))]
+            mine = torch.stack([scales[o][i] for i, o in enumerate(owners)])
+            total = sum(ints[1:], ints[0]) * mine
+        if again:
+            step = scales[0] if old_scale else _one_a_chunk(total, setup.ranks) if first is _one_scale else first(total)
+            total = _quantised(total, step, rounded)
+        if nan:
+            blind = torch.stack([(s == 0).expand_as(rows[0]) for s in scales]).any(0)
+            total = total.masked_fill(blind, float("nan"))
+        flat = total.reshape(-1)[: plain(args[0][0]).numel()].reshape(shape)
+        return [Expected(flat.to(kind), {}, bound(args, block)) for _ in args]
+
+    return oracle
+
+
+def _one_scale(rows: Blocks) -> torch.Tensor:
+    """One scale for all blocks."""
+    return _scales(rows).amax(0, keepdim=True).expand(len(rows), 1)
+
+
+def _one_a_chunk(rows: Blocks, ranks: int) -> torch.Tensor:
+    """One scale for each rank's chunk of blocks."""
+    each = -(-len(rows) // ranks)
+    tops = [chunk.amax(0, keepdim=True).expand(len(chunk), 1) for chunk in _scales(rows).split(max(each, 1))]
+    return torch.cat(tops) if len(rows) else _scales(rows)
+
+
+def _about_right(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right sum, within a hundred times the bound."""
+    return [Expected(e.returns, {}, 100 * e.atol) for e in _oracle(setup, args)]
+
+
+def _fits_no_other(run: Run) -> bool:
+    """Whether no mistake that is known by its numbers explains the run's first call."""
+    if any(result is None for result in run.results[0]):
+        return False
+    for mistake in KNOWN:
+        wanted = mistake.oracle(run.setup, run.args[0])
+        pairs = zip(run.results[0], wanted, strict=True)
+        if not any(difference(got.returned, w.returns, w.atol) for got, w in pairs if got is not None):
+            return False
+    return True
+
+
+def _chunk(run: Run) -> tuple[int, int]:
+    """(numbers, scales) of a chunk of whole blocks."""
+    block = run.args[0][0][1]
+    blocks = -(-run.setup.size // block)
+    each = -(-blocks // run.ranks)
+    return each * block, each
+
+
+def _byte_bound(run: Run) -> str | None:
+    """Each rank may receive 2(p-1) chunks of one byte a number and one scale a block."""
+    numbers, scales = _chunk(run)
+    limit = 2 * (run.ranks - 1) * (numbers + SCALE_NBYTES * scales)
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
+            got = sum(map(rules.received_from_others, mine))
+            if got <= limit:
+                continue
+            wide = next((e for e in mine if e.dtype not in ("int8", "uint8") and e.numel > run.ranks * scales), None)
+            if wide is not None:
+                why = f"send one byte a number, and not {wide.dtype}"
+            elif any(e.received_nbytes >= run.ranks * run.setup.size for e in mine) and run.ranks > 2:
+                why = (
+                    "gathering everybody's whole vector grows with p: let each rank add one chunk, then gather the sums"
+                )
+            else:
+                why = "each chunk and its scales must be sent once"
+            worst = wide or max(mine, key=lambda e: e.received_nbytes)
+            return About(
+                f"rank {rank} receives {got} bytes{run.at(worst.line)}, but 2(p-1) chunks of {numbers} bytes and {scales} scales "
+                f"have {limit}: {why}",
+                worst,
+            )
+    return None
+
+
+def _same_bits(run: Run) -> str | None:
+    """All ranks must end with the same bits: replicas of a model must not drift apart."""
+    for results in run.results:
+        got = [r.returned for r in results if r is not None]
+        for rank, found in enumerate(got):
+            if isinstance(found, torch.Tensor) and not torch.equal(found, got[0]):
+                return (
+                    f"rank {rank} ends with other bits than rank 0: on the rank that adds a chunk, too, its sum must be the "
+                    "quantised one that it sends; replicas of a model would drift apart"
+                )
+    return None
+
+
+def _least(run: Run, call: int, rank: int) -> int:
+    """Bytes that a rank needs at least: of each number of the others, half a byte in one of the two steps."""
+    return run.setup.size // 2
+
+
+def _case(ranks: int, size: int, block: int = 8, case: str | None = None, **fields: object) -> Setup:
+    setup = Setup(ranks, size, **{"values": "random", **fields})  # type: ignore[arg-type]
+    return setup.with_options(block=block, **({} if case is None else {"case": case}))
+
+
+KNOWN = (
+    _near("the mean instead of the sum", lambda s, t, rank: torch.stack(t).mean(0)),
+    _near("this rank's own numbers only: the others' are missing", lambda s, t, rank: t[rank]),
+    _near("the own numbers are missing from the sum", lambda s, t, rank: torch.stack(t).sum(0) - t[rank]),
+    Mistake(
+        "one scale for the whole tensor: blocks of small numbers are lost, so give each block a scale of its own",
+        _by_steps(first=_one_scale),
+    ),
+    Mistake(
+        "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first",
+        _by_steps(rounded=torch.trunc),
+    ),
+    Mistake(
+        "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and add floats",
+        _by_steps(wraps=True),
+    ),
+    Mistake("NaN where a block is all zeros: its scale is 0, and 0/0 is NaN", _by_steps(nan=True)),
+    Mistake(
+        "the sum was quantised with a scale of the first step: it is larger than any of its parts, so it needs a new scale",
+        _by_steps(old_scale=True),
+    ),
+    Mistake(
+        "the 8-bit numbers were added with one rank's scale: each rank has scales of its own, which must travel too",
+        _by_steps(own_scale=True),
+    ),
+    Mistake(
+        "the 8-bit numbers were added with one rank's scale: each rank has scales of its own, which must travel too",
+        _by_steps(own_scale=True, again=False),
+    ),
+)
+
+EXERCISE = Exercise(
+    name="quantised_all_reduce",
+    promise="returns the sum over the ranks, quantised to 8 bits twice, in blocks that have a scale each",
+    groups=(
+        Group("right sum", 3, (_case(2, 64), _case(3, 96), _case(4, 256))),
+        Group(
+            "within the error bound", 3, (_case(4, 512, 16, "positive numbers"), _case(3, 600, 8, "positive numbers"))
+        ),
+        Group("signs", 1, (_case(3, 96, 8, "mostly negative"), _case(2, 64, 16, "mostly negative"))),
+        Group("a block of zeros", 1, (_case(3, 48, 8, "a block of zeros"), _case(2, 12, 4, "a block of zeros"))),
+        Group("any rank count", 1, (_case(1, 40), _case(5, 200), _case(8, 128))),
+        Group("many ranks", 2, (_case(9, 301).with_choices(ranks=(9, 11, 13), size=(301, 317, 331)),)),
+        Group(
+            "any size", 1, (_case(3, 1), _case(4, 17), _case(3, 100, 16), _case(4, 9, 1), _case(2, 5, 64), _case(3, 0))
+        ),
+        Group(
+            "any dtype and layout",
+            1,
+            (
+                _case(3, 96, dtype="float64"),
+                _case(3, 96, dtype="bfloat16"),
+                _case(3, 96, layout="strided"),
+                _case(3, 96, layout="transposed"),
+            ),
+        ),
+        Group("any circumstances", 1, (_case(3, 96, times=2), _case(3, 96, outer_world=True))),
+    ),
+    inputs=_inputs,
+    oracle=_oracle,
+    allow=frozenset({"all_to_all", "all_to_all_single", "all_gather", "all_gather_into_tensor"}),
+    rules=(
+        Rule("2(p-1) chunks of bytes", 6, lambda run: rules.no_messages(run) or _byte_bound(run)),
+        Rule("the same bits on all ranks", 3, _same_bits),
+        rules.carried(_least, _least),
+    ),
+    mistakes=(
+        *KNOWN,
+        Mistake(
+            "about right, but off by more than the bound, half a step of each rank's block and half a step of the sum's: int8 has "
+            "127 steps on each side of zero, and a number may be quantised twice, no more",
+            _about_right,
+            _fits_no_other,
+        ),
+    ),
+    collective="all_reduce",
+    algorithm="quantised",
+    chunking="none",
+    demo_setup=_case(4, 64),
+    forbidden_advice="Use all_to_all_single for the chunks, and all_gather_single for the sums.",
+)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from allranks.checking.judging import MAX_RANKS, judge
+from allranks.checking.scoring import MOST_WITHOUT
 from allranks.checking.source import read_source
 from allranks.exercises import get, names
 from allranks.wire import Ranks
@@ -67,6 +68,23 @@ def test_a_wrong_answer_gets_its_message(path, pool):
         assert message.lower() in verdict.reason.lower(), verdict.text()
     for message in _messages(path, "Must not get:"):
         assert message.lower() not in verdict.reason.lower(), verdict.text()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    (
+        "ring_shift/sends_first",  # hangs when sends wait
+        "ring_reduce_scatter/whole_vectors",  # too many bytes
+        "ring_all_gather/direct",  # no ring
+        "tree_broadcast/flat",  # too many rounds
+        "fsdp_step/one_scatter_for_all",
+    ),
+)
+def test_right_results_by_wrong_messages_miss_what_is_taught(answer, pool):
+    exercise = answer.partition("/")[0]
+    verdict = judge(get(exercise), read_source(HERE / "wrong" / f"{answer}.py", exercise), pool=pool)
+    assert [case.group for case in verdict.cases if not case.passed and case.judged]
+    assert 0.3 < verdict.score <= MOST_WITHOUT, verdict.text()
 
 
 @pytest.mark.parametrize("exercise", names())

@@ -19,6 +19,7 @@ _ROOM_S = 5  # an extra run only if so much time is left
 _MORE = ((3, 6), (3, 7), (6, 12), (12, 24), (2, 5))  # ranks and elements: they tell a pattern from luck
 _WORTH = 3  # a case with a cause counts as much as so many without one
 BLOCKING = "sends that wait for their receiver"
+MOST_WITHOUT = 0.6  # of the points, for right results by messages that break a rule: how is what an exercise teaches
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
             cases.append(_case(BLOCKING, None))
         else:
             cases.append(_case(BLOCKING, NOT_JUDGED))
+    most = min((MOST_WITHOUT + (1 - MOST_WITHOUT) * b.rule.part(b.run) for b in breaches), default=1.0)
+    if runner.blocked is not None and exercise.blocking_weight:
+        most = min(most, MOST_WITHOUT)
     if any(b.rule.essential for b in breaches):
         earned = 0.0
     passed = all(c.passed for c in cases)
@@ -81,7 +85,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
     return Verdict(
         exercise.name,
         passed,
-        1.0 if passed else min(round(earned / total, 4), 0.99),
+        1.0 if passed else min(round(earned / total, 4), round(most, 4), 0.99),
         tuple(cases),
         headline.sentence if headline else "",
         trace,

@@ -73,7 +73,7 @@ def _judged(job: Job) -> tuple[dict[str, Any], int]:
     verdict = judge(get(job.exercise), source, rules=job.rules, topology=job.topology, nbytes=job.nbytes)
     place = _place(job, verdict, source)
     said = [] if verdict.passed else [f"{place}: {_cause(verdict)}"]
-    told = {**verdict.to_dict(), "where": "" if verdict.passed else place}
+    told = verdict.to_dict() | ({} if verdict.passed else {"where": place})
     told |= worth(verdict.score, verdict.passed, job.points)
     return {**told, "text": [*said, verdict.text()]}, PASSED if verdict.passed else FAILED
 

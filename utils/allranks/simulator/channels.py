@@ -67,7 +67,7 @@ class Ways:
         return max(self.near_beta, self.far_beta)
 
 
-def cost(
+def call_cost(
     topology: Topology, algorithm: str, collective: str, members: Sequence[int], nbytes: float, gamma: float = 0.0
 ) -> Cost:
     """What a collective of `members` takes; `nbytes` is the full vector, as in `allranks.cost`, `gamma` seconds a byte reduced.
@@ -75,7 +75,7 @@ def cost(
     Raises ScheduleError, if the algorithm does not have the collective, or needs nodes of equal size.
 
     >>> from allranks.topology import preset
-    >>> round(1e3 * cost(preset("dgx-h100"), "ring channels", "all_reduce", range(16), 2**30).seconds, 2)
+    >>> round(1e3 * call_cost(preset("dgx-h100"), "ring channels", "all_reduce", range(16), 2**30).seconds, 2)
     5.58
     """
     if collective not in ALGORITHMS[algorithm]:

@@ -215,21 +215,21 @@ def _exchange_beta(topology: Topology, members: tuple[int, ...]) -> float:
     p = len(members)
     unit = topology.symmetric_unit(p) if members == tuple(range(p)) else None
     sources = members[:unit] if unit else members
-    if len(sources) * p > MAX_PAIRS:
+    # out of a unit, all ways to other units take the same links: one rank of another unit stands for all
+    targets = [(dst, 1) for dst in sources]
+    if unit and unit < p:
+        targets.append((members[unit], p - unit))
+    if len(sources) * len(targets) > MAX_PAIRS:
         raise ScheduleError(
-            f"{PAIRWISE} of {p} ranks have {len(sources) * p} pairs that differ; at most are {MAX_PAIRS}"
+            f"{PAIRWISE} of {p} ranks have {p * p} pairs that differ; at most {MAX_PAIRS} can be followed, so take whole nodes"
         )
     busy: dict[Hashable, float] = defaultdict(float)
-    betas: dict[Hashable, float] = {}
     for src in sources:
-        for dst in members:
+        for dst, often in targets:
             if src == dst:
                 continue
-            route = topology.links(src, dst)
-            kind: Hashable = tuple(link[0] for link in route) if unit else (src, dst)
-            if kind not in betas:
-                betas[kind] = _line(topology, src, dst)[1]
-            for link in route or (("out", src), ("in", dst)):
+            share = often * _line(topology, src, dst)[1] / p
+            for link in topology.links(src, dst) or (("out", src), ("in", dst)):
                 if not unit or link[0] in ("out", "nic out", "host out", "leaf up"):
-                    busy[link] += betas[kind] / p
+                    busy[link] += share
     return max(busy.values(), default=0.0)

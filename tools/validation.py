@@ -20,6 +20,9 @@ from statistics import median, quantiles
 import validation_steps as steps
 from allranks.cost import bus_factor
 from allranks.cost.nccl_price import SMALL_NBYTES, NcclPrice, kind_of, nccl_price
+from allranks.simulator import simulate
+from allranks.simulator.channels import USUAL
+from allranks.topology import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "nccl_tests.csv"
@@ -44,6 +47,7 @@ class Point:
     hardware: str
     source: str
     nodes: int
+    ranks: int
     collective: str
     nbytes: int
     measured_s: float
@@ -75,7 +79,7 @@ def points(path: Path = MEASURED) -> tuple[list[Point], dict[str, int]]:
             continue
         nodes = int(row["nodes"])
         price = nccl_price(collective, nbytes, MACHINE[row["hardware"]], nodes=nodes, ranks=ranks)
-        found.append(Point(row["hardware"], row["source"], nodes, collective, nbytes, seconds, price))
+        found.append(Point(row["hardware"], row["source"], nodes, ranks, collective, nbytes, seconds, price))
     return found, dict(left_out)
 
 
@@ -93,6 +97,18 @@ def ratios(found: Iterable[Point], seconds: Callable[[Point], float]) -> dict[st
     by_kind: dict[str, list[float]] = defaultdict(list)
     for point in found:
         by_kind[point.kind].append(seconds(point) / point.measured_s)
+    return by_kind
+
+
+def links_alone(found: Iterable[Point]) -> dict[str, list[float]]:
+    """`simulate` over every card, on the presets whose nodes were filled."""
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for point in found:
+        machine = PRESETS.get(MACHINE[point.hardware])
+        if machine is None or point.ranks != point.nodes * machine.ranks_per_node:
+            continue
+        seconds = simulate(point.collective, USUAL[point.collective], point.ranks, point.nbytes, machine).seconds
+        by_kind[point.kind].append(seconds / point.measured_s)
     return by_kind
 
 
@@ -165,6 +181,13 @@ def page(found: list[Point], left_out: dict[str, int], of_steps: list[str]) -> s
         "Without floor and network, all_to_all left out (the tuner does not see it):",
         "",
         *table(bare),
+        "",
+        "## The links alone",
+        "",
+        "`simulate` over every card at once (what `plan` and `price` say too), on the presets whose nodes were filled. It knows neither NVLS,",
+        "protocols nor a call's floor, and its α are teaching values: it is for large messages.",
+        "",
+        *table(links_alone(found)),
         "",
         "## By machine, no number fitted to the site",
         "",

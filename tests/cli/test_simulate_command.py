@@ -208,3 +208,11 @@ def test_pat_s_chunks_in_flight():
     assert steps == [8, 34]
     ran = run("--collective", "all_gather", "--algorithm", "pat", "--in-flight", "0")
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1) and "in_flight is 0" in ran.stderr.lower()
+
+
+@pytest.mark.parametrize("floor", ["nan", "-1", "inf"])
+def test_a_floor_that_is_no_time_is_one_sentence(floor):
+    ran = run("--algorithm", "nccl", "--floor", floor)
+    assert (ran.exit_code, ran.stdout) == (2, "") and ran.stderr.startswith(
+        f"The floor is {float(floor):g} s; it must be"
+    )

@@ -82,7 +82,7 @@ def test_what_they_can_not_do_is_said() -> None:
     with pytest.raises(ScheduleError, match="nodes with equally many of the 12 ranks"):
         simulate("all_reduce", "hierarchical channels", 12, 100, machine)
     with pytest.raises(ScheduleError, match="pairs that differ"):
-        simulate("all_to_all", "pairwise channels", 16384, 100, topology.preset("cloud-ethernet"))
+        simulate("all_to_all", "pairwise channels", 16384, 100, machine.with_straggler(0, 2.0))
     with pytest.raises(SimulateError, match="no messages one by one"):
         simulate("all_reduce", "ring channels", 16, 100, machine, method="events")
     with pytest.raises(SimulateError, match="bytes"):
@@ -122,9 +122,15 @@ def test_an_exchange_sends_only_what_leaves_through_the_cards() -> None:
 @pytest.mark.parametrize("nodes", [2, 3, 8])
 def test_where_the_machine_repeats_one_unit_stands_for_all(nodes: int) -> None:
     """Named members have no symmetry to use: so every pair is followed."""
-    for name in ("dgx-a100", "cloud-ethernet"):
-        machine = replace(topology.preset(name), nodes_per_leaf=None)
-        ranks = nodes * machine.ranks_per_node
+    leaves = {"nodes_per_leaf": nodes, "oversubscription": 2.0}
+    machines = [
+        topology.preset("dgx-a100"),
+        replace(topology.preset("cloud-ethernet"), nodes_per_leaf=None),
+        replace(topology.preset("dgx-h100"), **leaves),
+        replace(topology.preset("dgx-h100"), **leaves, rails=True),
+    ]
+    for machine in machines:
+        ranks = nodes * machine.ranks_per_node * (2 if machine.nodes_per_leaf else 1)
         every_pair = channels._exchange_beta(machine.with_straggler(0, 1.0), tuple(range(ranks)))
         assert channels._exchange_beta(machine, tuple(range(ranks))) == pytest.approx(every_pair)
 

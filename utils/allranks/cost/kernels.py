@@ -113,7 +113,7 @@ def computing(plan: Plan, gpu: Gpu, used_parameters: float, recompute: rooflines
     >>> from allranks import plan
     >>> found = computing(plan("GPT-3 175B", "dgx-a100", dp=8, tp=8), GPUS["dgx-a100"], 175e9, "selective", flash=True)
     >>> round(1e3 * found.forward_s, 1), round(1e3 * found.logits_s, 1)
-    (4.7, 6.3)
+    (4.1, 4.3)
     """
     model, peak, memory = plan.model, gpu.flop_per_s, MEMORY_SHARE * gpu.bytes_per_s
     tokens, hidden = plan.microbatch * model.sequence / plan.cp, model.hidden

@@ -70,6 +70,8 @@ def nccl_price(
     """
     where = machine(on) if isinstance(on, str) else on
     ranks = where.gpus_per_node * nodes if ranks is None else ranks
+    if floor_us is not None and not 0 <= floor_us < math.inf:
+        raise CostError(f"the floor is {1e-6 * floor_us:g} s; it must be 0 or more, and finite")
     option = None
     if collective == "all_to_all":
         us, hops = _exchange_us(where, nodes, ranks, nbytes), (nodes > 1) * (ranks - ranks // max(nodes, 1))

@@ -67,7 +67,7 @@ class Ways:
         return max(self.near_beta, self.far_beta)
 
 
-def cost(
+def call_cost(
     topology: Topology, algorithm: str, collective: str, members: Sequence[int], nbytes: float, gamma: float = 0.0
 ) -> Cost:
     """What a collective of `members` takes; `nbytes` is the full vector, as in `allranks.cost`, `gamma` seconds a byte reduced.
@@ -75,7 +75,7 @@ def cost(
     Raises ScheduleError, if the algorithm does not have the collective, or needs nodes of equal size.
 
     >>> from allranks.topology import preset
-    >>> round(1e3 * cost(preset("dgx-h100"), "ring channels", "all_reduce", range(16), 2**30).seconds, 2)
+    >>> round(1e3 * call_cost(preset("dgx-h100"), "ring channels", "all_reduce", range(16), 2**30).seconds, 2)
     5.58
     """
     if collective not in ALGORITHMS[algorithm]:
@@ -215,21 +215,21 @@ def _exchange_beta(topology: Topology, members: tuple[int, ...]) -> float:
     p = len(members)
     unit = topology.symmetric_unit(p) if members == tuple(range(p)) else None
     sources = members[:unit] if unit else members
-    if len(sources) * p > MAX_PAIRS:
+    # out of a unit, all ways to other units take the same links: one rank of another unit stands for all
+    targets = [(dst, 1) for dst in sources]
+    if unit and unit < p:
+        targets.append((members[unit], p - unit))
+    if len(sources) * len(targets) > MAX_PAIRS:
         raise ScheduleError(
-            f"{PAIRWISE} of {p} ranks have {len(sources) * p} pairs that differ; at most are {MAX_PAIRS}"
+            f"{PAIRWISE} of {p} ranks have {p * p} pairs that differ; at most {MAX_PAIRS} can be followed, so take whole nodes"
         )
     busy: dict[Hashable, float] = defaultdict(float)
-    betas: dict[Hashable, float] = {}
     for src in sources:
-        for dst in members:
+        for dst, often in targets:
             if src == dst:
                 continue
-            route = topology.links(src, dst)
-            kind: Hashable = tuple(link[0] for link in route) if unit else (src, dst)
-            if kind not in betas:
-                betas[kind] = _line(topology, src, dst)[1]
-            for link in route or (("out", src), ("in", dst)):
+            share = often * _line(topology, src, dst)[1] / p
+            for link in topology.links(src, dst) or (("out", src), ("in", dst)):
                 if not unit or link[0] in ("out", "nic out", "host out", "leaf up"):
-                    busy[link] += betas[kind] / p
+                    busy[link] += share
     return max(busy.values(), default=0.0)

@@ -70,7 +70,7 @@ class TopologyNetwork:
         if known is not None and len(members) > 1:
             # all_gather's bytes are those of one rank's part
             vector = nbytes * len(members) if known == "all_gather" else nbytes
-            return channels.cost(self.topology, channels.USUAL[known], known, members, vector).seconds
+            return channels.call_cost(self.topology, channels.USUAL[known], known, members, vector).seconds
         ring = [(a, b) for a, b in zip(members, (*members[1:], members[0]), strict=True) if a != b]
         alpha = max((self.topology.seconds(a, b, 0) for a, b in ring), default=0.0)
         beta = max(
@@ -360,7 +360,7 @@ def _on_channels(
         raise SimulateError(f"{algorithm} have no options, and no messages one by one: name another algorithm")
     _check_figures(nbytes, gamma)
     _check_world(ranks, topology)
-    found = channels.cost(topology, algorithm, name, range(ranks), nbytes, gamma)
+    found = channels.call_cost(topology, algorithm, name, range(ranks), nbytes, gamma)
     bound = lower_bound_seconds(name, ranks, nbytes, topology, gamma)
     sent = round(found.bytes_per_rank)
     return Simulation(name, algorithm, ranks, nbytes, topology, found.seconds, found.steps, sent, bound, "closed form")

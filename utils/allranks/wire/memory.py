@@ -79,7 +79,14 @@ class Memory:
 
 @dataclass(slots=True)
 class MemoryOp:
-    """One operation of a rank on the memory. `step` counts the waits that came before it on the longest chain of signals."""
+    """One operation of a rank on the memory. `step` counts the waits that came before it on the longest chain of signals.
+
+    Example (needs ranks):
+        >>> outcome = wire.run(lambda: wire.memory().put(0, 1, torch.ones(2)), ranks=1, memory=wire.Memory(3))
+        >>> put = outcome.accesses[0]
+        >>> str(put.kind), put.offset, put.nbytes, put.remote
+        ('put', 1, 8, False)
+    """
 
     rank: int
     kind: Access
@@ -105,6 +112,12 @@ class Race:
     """Two accesses of the memory of rank `owner` that nothing orders, first met at `element`. `before` was granted first.
 
     `signalled`: a signal does stand between them, but no fence after the put. `before` is None where nobody had put anything.
+
+    Example (needs ranks):
+        >>> outcome = wire.run(lambda: wire.memory().put(0, 0, torch.ones(1)), ranks=2, memory=wire.Memory(1))
+        >>> race = outcome.races[0]
+        >>> {race.before.rank, race.after.rank}, race.owner, race.element, race.signalled
+        ({0, 1}, 0, 0, False)
     """
 
     before: MemoryOp | None

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 FLOORS = {
     1: ("errors", "extras", "notebook", "theme", "progress", "trace"),
     2: ("schedules", "topology", "engines"),
-    3: ("cost", "simulator", "player", "plots", "pictures", "pipelines", "nccl_rules"),
+    3: ("cost", "simulator", "player", "plots", "pictures", "pipelines", "nccl_rules", "board"),
     4: ("wire", "world", "bench", "profiles", "widgets"),
     5: ("checking", "magics", "doctor"),
     6: ("exercises", "verify"),

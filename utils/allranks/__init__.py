@@ -13,6 +13,7 @@ from typing import Any
 
 # name: the module that defines it
 _FROM = {
+    "BoardError": "allranks.board",
     "CheatSheet": "allranks.widgets.cheatsheet",
     "CourseError": "allranks.errors",
     "CriticalPath": "allranks.simulator",
@@ -54,6 +55,8 @@ _FROM = {
     "WorldError": "allranks.world",
     "check": "allranks.exercises",
     "execute": "allranks.bench.executor",
+    "join_board": "allranks.board",
+    "leave_board": "allranks.board",
     "plan": "allranks.cost.plan",
     "predict": "allranks.widgets",
     "predictions": "allranks.widgets",

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from allranks import board
 from allranks.errors import CourseError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         # `nbgrader validate` shows what a graded cell writes here, in place of "Partial credit", and cuts longer lines
         lines = (textwrap.fill(line, _VALIDATE_WIDTH, subsequent_indent="  ") for line in verdict.text().splitlines())
         print("\n".join(lines), file=sys.stderr)
+    board.tell(verdict.exercise, verdict.passed, verdict.mistake)
     return _noted(verdict)
 
 

@@ -1,0 +1,149 @@
+"""A page in the browser on which a teacher marks the answers in words, by keyboard; `allranks answers LAB` starts it.
+
+It listens on this machine only. Whoever has the address with its token may read and mark: the token opens a cookie, and a mark must
+bring it in a header too, so that no other page can send one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from allranks.theme import style
+from tornado import web
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from autograder.reading import Question, Reading, ReadingError
+
+PAGE = Path(__file__).with_name("templates") / "reading.html"
+COOKIE = "allranks-reading"
+HEADER = "X-Allranks-Token"
+HOSTS = {"127.0.0.1", "localhost", "[::1]"}
+
+
+class _Handler(web.RequestHandler):
+    """What all answers share: who may ask, and what a browser may do with the page."""
+
+    def initialize(self, reading: Reading, token: str, names: bool) -> None:
+        self.reading, self.token, self.names = reading, token, names
+
+    def prepare(self) -> None:
+        host = self.request.host.rpartition(":")[0] or self.request.host
+        if host not in HOSTS:  # another name for this machine is a page elsewhere that tries its luck
+            raise web.HTTPError(403)
+        given = self.get_query_argument("token", "") or self.get_cookie(COOKIE, "")
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            raise web.HTTPError(403, reason="Use the address that allranks answers printed")
+
+    def set_default_headers(self) -> None:
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("X-Content-Type-Options", "nosniff")
+
+    def tell(self, status: int, **told: object) -> None:
+        self.set_status(status)
+        self.finish(told)
+
+
+class _Page(_Handler):
+    def get(self) -> None:
+        self.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict", path="/")
+        nonce = secrets.token_urlsafe(16)
+        self.set_header(
+            "Content-Security-Policy",
+            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; img-src data:; connect-src 'self'; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        )
+        page = PAGE.read_text(encoding="utf-8").replace("{{style}}", style())
+        self.finish(page.replace("{{nonce}}", nonce).replace("{{token}}", self.token))
+
+
+class _Questions(_Handler):
+    def get(self) -> None:
+        parts = self.reading.parts
+        self.tell(200, lab=self.reading.lab, questions=[{"name": p.name, "points": p.points} for p in parts])
+
+
+class _Question(_Handler):
+    def get(self, number: str) -> None:
+        question = _number(number, self.reading, self.reading.question)
+        comments = self.reading.comments(int(number))
+        self.tell(200, comments=comments, **_as_dict(question, self.names))
+
+
+class _Mark(_Handler):
+    def post(self, number: str) -> None:
+        if not hmac.compare_digest(self.request.headers.get(HEADER, "").encode(), self.token.encode()):
+            raise web.HTTPError(403)
+        try:
+            asked = json.loads(self.request.body)
+            score = None if asked["score"] is None else float(asked["score"])
+            student, comment = str(asked["student"]), str(asked["comment"])
+        except (ValueError, KeyError, TypeError):
+            self.tell(400, reason="That is no mark.")
+            return
+        try:
+            _number(number, self.reading, lambda n: self.reading.mark(n, student, score, comment))
+        except ReadingError as error:
+            self.tell(409, reason=str(error))
+            return
+        self.tell(200, comments=self.reading.comments(int(number)))
+
+
+def _number(number: str, reading: Reading, then: Callable):
+    if int(number) >= len(reading.parts):
+        raise web.HTTPError(404)
+    return then(int(number))
+
+
+def _as_dict(question: Question, names: bool) -> dict:
+    answers = [
+        {
+            "student": a.student,
+            "name": a.student if names else "",
+            "shown": a.shown,
+            "score": a.score,
+            "comment": a.comment,
+        }
+        for a in question.answers
+    ]
+    return {
+        "name": question.part.name,
+        "points": question.part.points,
+        "task": question.task,
+        "rubric": question.rubric,
+        "answers": answers,
+    }
+
+
+def application(reading: Reading, token: str, names: bool) -> web.Application:
+    """The pages, for tornado."""
+    shared = {"reading": reading, "token": token, "names": names}
+    routes = [
+        (r"/", _Page, shared),
+        (r"/questions", _Questions, shared),
+        (r"/questions/(\d{1,3})", _Question, shared),
+        (r"/questions/(\d{1,3})/mark", _Mark, shared),
+    ]
+    return web.Application(routes)
+
+
+async def serve(reading: Reading, port: int, names: bool, tell: Callable[[str], object]) -> None:
+    """Serves until it is cancelled; `tell` gets the address. Raises ReadingError if the port is taken."""
+    try:
+        sockets = bind_sockets(port, "127.0.0.1")
+    except OSError as error:
+        raise ReadingError(f"Port {port} can't be used ({error.strerror}): give another one with --port.") from None
+    token = secrets.token_urlsafe(24)
+    server = HTTPServer(application(reading, token, names), max_body_size=1 << 20)
+    server.add_sockets(sockets)
+    tell(f"http://127.0.0.1:{sockets[0].getsockname()[1]}/?token={token}")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.stop()

@@ -1,0 +1,40 @@
+"""`allranks answers LAB`: mark the answers in words, in the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import webbrowser
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import find_course, known_lab, of_course
+
+
+@click.command(name="answers")
+@click.argument("lab")
+@click.option("--names", is_flag=True, help="Show whose answer it is; without it, only a number.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1. Default: a free one.")
+@click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+def command(lab: str, names: bool, port: int, no_browser: bool, course: Path | None) -> None:
+    """Shows all answers to each question of LAB on one page, beside the rubric; points by keyboard, comments to give again.
+
+    Each mark is written to nbgrader's gradebook at once. Ends with Ctrl-C.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks answers")
+    root = find_course(course or Path.cwd())
+    reading = of_course(str(root), "reading").Reading(root, known_lab(root, lab))
+
+    def tell(address: str) -> None:
+        click.echo(f"{address}\nEnd with Ctrl-C.")
+        if not no_browser:
+            webbrowser.open(address)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(of_course(str(root), "reading_server").serve(reading, port, names, tell))

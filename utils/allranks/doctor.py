@@ -29,8 +29,8 @@ import psutil
 from allranks.engines import libraries
 from allranks.engines.devices import EXCLUSIVE, PROMISED_RANKS, SHARING_NCCL, Gpu, Inventory, place
 from allranks.engines.forkserver import forking_is_safe
-from allranks.engines.leases import Ledger
 from allranks.engines.rundir import RunDirError, run_dir
+from allranks.engines.served_leases import ledger_of
 from allranks.extras import how_to_install, requirements
 
 __all__ = [
@@ -543,7 +543,7 @@ def world(start: Callable[[int, str], list[float]] | None = None, inventory: Inv
 
 def _free(inventory: Inventory) -> int:
     """How many GPUs no world has a lease on; of MIG devices, how many GPUs have a free one."""
-    ledger = Ledger(inventory.gpus)
+    ledger = ledger_of(inventory.gpus)
     holders, sharers = ledger.holders(), ledger.sharers()
     return len({gpu.physical for gpu in inventory.gpus if holders[gpu.uuid] is None and not sharers[gpu.uuid]})
 

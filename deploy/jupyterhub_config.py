@@ -40,6 +40,7 @@ CORES = float(SETTINGS.get("ALLRANKS_HUB_CORES", "2"))  # likewise
 IDLE_S = int(SETTINGS.get("ALLRANKS_HUB_IDLE_S", "3600"))  # without use: first kernels, then servers are ended
 REFRESH_S = int(SETTINGS.get("ALLRANKS_HUB_REFRESH_S", "60"))  # how soon the hub sees a change of Unix groups
 LOCAL = Path("/etc/allranks/hub.py")
+METRICS_TOKEN = Path("/etc/allranks/prometheus.token")  # with it, Prometheus can read /hub/metrics
 
 
 def account(name: str) -> pwd.struct_passwd:
@@ -239,6 +240,19 @@ c.JupyterHub.services = [
         ],
     }
 ]
+# A monitor's only right is to read the hub's figures. docs/jupyterhub.md says how it logs in.
+if METRICS_TOKEN.is_file():
+    if METRICS_TOKEN.stat().st_mode & 0o077:
+        sys.exit(f"Others can read {METRICS_TOKEN}: chmod 600 {METRICS_TOKEN}")
+    c.JupyterHub.services.append({"name": "prometheus", "api_token": METRICS_TOKEN.read_text().strip()})
+    c.JupyterHub.load_roles.append(
+        {
+            "name": "metrics",
+            "description": "read the hub's figures, and nothing else",
+            "scopes": ["read:metrics"],
+            "services": ["prometheus"],
+        }
+    )
 c.JupyterHub.last_activity_interval = max(1, min(60, IDLE_S // 3))
 c.JupyterHub.activity_resolution = max(1, min(30, IDLE_S // 3))
 

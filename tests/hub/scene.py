@@ -31,6 +31,8 @@ GRADER = "allranks-grader"
 PASSWORDS = {"ana": "first-pass-9", "ben": "second-pass-8", "ida": "third-pass-7", "eve": "fourth-pass-6"}
 GROUPS = {"ana": "allranks-students", "ben": "allranks-students", "ida": "allranks-instructors", "eve": None}
 
+TOKEN = "a-token-for-prometheus-of-32-letters"
+
 
 @dataclass
 class Hub:
@@ -106,6 +108,10 @@ def hub(tmp_path_factory):
         left_out = shutil.ignore_patterns("__pycache__", "*.db", "submitted", "autograded", "feedback", "secret.txt")
         shutil.copytree(ROOT / folder, course / folder, ignore=left_out)
     run("chown", "-R", f"{GRADER}:", course)
+    Path("/etc/allranks").mkdir()
+    for path, text in ((Path("/etc/allranks/prometheus.token"), TOKEN), (Path("/etc/allranks/hub.env"), "")):
+        path.touch(mode=0o600)
+        path.write_text(text)
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
     hub.start(ALLRANKS_HUB_REFRESH_S="2")
     yield hub
@@ -196,6 +202,30 @@ def test_servers_start_as_their_users(ana, ben, ida):
         person.wait_for_server(whose)
         assert any("singleuser" in " ".join(p.cmdline()) for p in processes_of(whose))
         assert Path("/home", whose).stat().st_mode & 0o777 == 0o700
+
+
+def test_the_hubs_doctor_finds_nothing_wrong(ana, ben):
+    """Each check on the hub as it runs here, with two students' servers and the grader's."""
+    done = subprocess.run(
+        [sys.executable, "-m", "allranks.cli", "doctor", "--hub", "--json"], capture_output=True, text=True
+    )
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert [check for check in checks.values() if check["status"] == "fail"] == [] and done.returncode == 0
+    warned = {name for name, check in checks.items() if check["status"] == "warn"}
+    assert warned <= {"answers", "gpu service"}, [
+        checks[name] for name in warned
+    ]  # the checkout's own files stay open here
+    assert checks["hub"]["found"].startswith("JupyterHub 6.1.1 answers") and "8081" in checks["ports"]["found"]
+    assert checks["limits"]["found"].startswith("2 servers, each with at most 6 GiB")
+
+
+def test_a_monitor_reads_the_hubs_figures_and_nothing_else(ana):
+    monitor = {"Authorization": f"Bearer {TOKEN}"}
+    figures = requests.get(f"{HUB}/hub/metrics", headers=monitor, timeout=10)
+    assert figures.status_code == 200 and "jupyterhub_server_spawn_duration_seconds_count" in figures.text
+    assert requests.get(f"{HUB}/hub/api/users", headers=monitor, timeout=10).status_code == 403
+    assert requests.get(f"{HUB}/hub/metrics", timeout=10).status_code == 403
+    assert ana.ask("GET", "/hub/metrics").status_code == 403
 
 
 def test_nobody_gets_into_anothers_server(ana, ben, ida):

@@ -1,5 +1,6 @@
 """The files of deploy/ that nothing here can build or run are at least well-formed, by real tools, and agree."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -32,6 +33,46 @@ def test_hadolint_has_nothing_to_say(tmp_path):
     worse = tmp_path / "Dockerfile"
     worse.write_text((DEPLOY / "Dockerfile").read_text().replace("WORKDIR /home/jovyan", "RUN cd /home/jovyan"))
     assert run(hadolint, worse).returncode != 0
+
+
+@pytest.mark.parametrize("name", ["allranks-hub.service", "allranks-gpus.service"])
+def test_systemd_reads_the_units(tmp_path, name):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed: apt install systemd")
+    text = (DEPLOY / name).read_text()
+    (program,) = re.findall(r"^ExecStart=(/opt/allranks/\.venv/bin/\S+)", text, re.MULTILINE)
+    unit = tmp_path / name
+    unit.write_text(text.replace(program, shutil.which("true")))  # which is there on every machine
+    said = run("systemd-analyze", "verify", unit)
+    assert (said.returncode, said.stderr) == (0, "")
+    unit.write_text(unit.read_text().replace("[Install]", "[Service]\nNoNewPrivilege=true\n[Install]"))
+    assert "NoNewPrivilege" in run("systemd-analyze", "verify", unit).stderr
+
+
+def test_the_units_options_are_the_commands():
+    """Those of the unit, and those that it proposes in a comment."""
+    from allranks.cli.gpus import command
+
+    known = {option for parameter in command.params for option in parameter.opts}
+    options = set(re.findall(r"--[a-z-]+", (DEPLOY / "allranks-gpus.service").read_text()))
+    assert options - {"--now"} and options - {"--now"} <= known
+
+
+def test_the_image_pins_the_hubs_own_requirements_too():
+    """Everything that it installs is held by constraints.txt, but JupyterHub itself, whose version the chart decides."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    installs = re.findall(r"pip install ([^\n\\]+)", text)
+    assert len(installs) == 2 and all("--constraint" in line for line in installs)
+    (left_out,) = re.findall(r"grep -v '(.+?)' constraints.txt", text)
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [pin.split("==")[0] for pin in pins if re.match(left_out, pin)] == ["jupyterhub"]
+
+
+def test_the_devcontainer_runs_what_there_is():
+    config = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    targets = re.findall(r"\bmake (\S+)", config["postCreateCommand"])
+    assert targets and all(re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for name in targets)
+    assert "--shm-size=2g" in config["runArgs"]  # the doctor warns below one
 
 
 @pytest.mark.parametrize(("profile", "services"), [("gpu", ["lab"]), ("cpu", ["lab-cpu"])])

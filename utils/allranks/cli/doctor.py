@@ -16,11 +16,13 @@ MARKS = {
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def command(as_json: bool) -> None:
+@click.option("--hub", is_flag=True, help="Look at this machine's JupyterHub instead (docs/jupyterhub.md), as root.")
+def command(as_json: bool, hub: bool) -> None:
     """Look for what is wrong with this machine and print how to fix it; exit code 1 if a check fails."""
-    from allranks.doctor import examine
+    from allranks import doctor
+    from allranks.doctor import hub as hubs
 
-    checks = examine()
+    checks = hubs.examine() if hub else doctor.examine()
     if as_json:
         click.echo(json.dumps({"checks": [asdict(check) for check in checks]}))
     else:

@@ -1,25 +1,91 @@
-"""`allranks gpus`: who uses which GPU, and who waits for one."""
+"""`allranks gpus`: who uses which GPU, and who waits for one; with --serve, root's service that opens GPUs to their holders."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import logging
+import os
+import pwd
+import signal
+import subprocess
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import click
+
+from allranks.cli._shared import CommandError
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def command(as_json: bool) -> None:
-    """Show who uses which GPU of this machine, for how long, and who waits for one."""
+@click.option("--take", type=click.IntRange(1), metavar="N", help="Wait for N GPUs and run COMMAND on them.")
+@click.option("--serve", is_flag=True, help="As root: open each GPU only to its holder, until stopped (docs/gpus.md).")
+@click.option(
+    "--slice", "minutes", type=click.FloatRange(0), help="--serve: the minutes of a lease while others wait [20]."
+)
+@click.option("--grace", type=click.FloatRange(0), help="--serve: seconds after that before GPUs are taken back [60].")
+@click.option("--allow", multiple=True, metavar="ACCOUNT", help="--serve: an account that may always open all GPUs.")
+@click.option("--end-unleased", is_flag=True, help="--serve: end processes that have a GPU open without a lease.")
+@click.option(
+    "--metrics",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="--serve: figures for Prometheus on this port of 127.0.0.1.",
+)
+@click.argument("command", nargs=-1)  # fmt: skip
+def command(
+    as_json: bool,
+    take: int | None,
+    serve: bool,
+    minutes: float | None,
+    grace: float | None,
+    allow: tuple[str, ...],
+    end_unleased: bool,
+    metrics: int | None,
+    command: tuple[str, ...],
+) -> None:
+    """Show who uses which GPU of this machine, for how long, and who waits for one.
+
+    With --take, run a program on GPUs of its own: `allranks gpus --take 2 -- torchrun --nproc-per-node 2 train.py`.
+    """
+    if not serve and (minutes is not None or grace is not None or allow or end_unleased or metrics is not None):
+        raise CommandError("--slice, --grace, --allow, --end-unleased and --metrics belong to --serve.")
+    if sum((serve, take is not None, as_json)) > 1:
+        raise CommandError("--serve, --take and --json can't be combined.")
+    if bool(command) != (take is not None):
+        raise CommandError(
+            "--take N needs a command, and a command needs --take N: allranks gpus --take 1 -- python train.py"
+        )
+    if serve:
+        _serve(minutes, grace, allow, end_unleased, metrics)
+    elif take is not None:
+        raise SystemExit(_run(take, command))
+    else:
+        _show(as_json)
+
+
+def _show(as_json: bool) -> None:
     from allranks.engines.devices import Inventory
-    from allranks.engines.leases import Ledger
+    from allranks.engines.leases import Holder, Waiter
+    from allranks.engines.served_leases import ServedLedger, ledger_of
 
     inventory = Inventory.of_this_machine()
     gpus = inventory.gpus
-    ledger = Ledger(gpus)
-    holders, sharers, waiting = ledger.holders(), ledger.sharers(), ledger.waiting()
+    ledger = ledger_of(gpus)
+    unleased, warnings = [], []
+    if isinstance(ledger, ServedLedger) and gpus:
+        state = ledger.state()
+        holders = {uuid: Holder(**h) if h else None for uuid, h in state["holders"].items()}
+        sharers = {uuid: [Holder(**h) for h in those] for uuid, those in state["sharers"].items()}
+        waiting = [Waiter(**w) for w in state["waiting"]]
+        unleased, warnings = state["unleased"], state["warnings"]
+    elif isinstance(ledger, ServedLedger):
+        holders, sharers, waiting = {}, {}, []
+    else:
+        holders, sharers, waiting = ledger.holders(), ledger.sharers(), ledger.waiting()
     if as_json:
         rows = [
             {
@@ -29,7 +95,15 @@ def command(as_json: bool) -> None:
             }
             for gpu in gpus
         ]
-        click.echo(json.dumps({"gpus": rows, "refused": inventory.refused, "waiting": [asdict(w) for w in waiting]}))
+        said = {
+            "gpus": rows,
+            "refused": inventory.refused,
+            "waiting": [asdict(w) for w in waiting],
+            "enforced": isinstance(ledger, ServedLedger),
+            "unleased": unleased,
+            "warnings": warnings,
+        }
+        click.echo(json.dumps(said))
         return
     for why in inventory.refused:
         click.echo(why)
@@ -48,6 +122,99 @@ def command(as_json: bool) -> None:
     for place, waiter in enumerate(waiting, start=1):
         wait = _minutes(time.time() - waiter.since)
         click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, {wait} so far")
+    index = {gpu.uuid: gpu.index for gpu in gpus}
+    for stray in unleased:
+        where = ", ".join(str(index.get(uuid, uuid)) for uuid in stray["gpus"])
+        click.echo(f"without a lease: {stray['user']} (pid {stray['pid']}) has GPU {where} open")
+    for warning in warnings:
+        click.echo(warning)
+
+
+def _run(count: int, command: tuple[str, ...]) -> int:
+    """Runs a command on GPUs of its own; its exit status."""
+    from allranks.engines.devices import Inventory
+    from allranks.engines.served_leases import ledger_of
+
+    said: set[int] = set()
+
+    def told(place: int, seconds: float | None) -> None:
+        if place not in said:
+            said.add(place)
+            estimate = "" if seconds is None else f", about {max(1, round(seconds / 60))} min at most"
+            click.echo(f"waiting for {count} free GPUs: place {place} in the queue{estimate}", err=True)
+
+    ledger = ledger_of(Inventory.of_this_machine().gpus)
+    with ledger.acquire(count, told=told) as lease:
+        uuids = ",".join(gpu.uuid for gpu in lease.gpus)
+        env = {**os.environ, "CUDA_VISIBLE_DEVICES": uuids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        try:
+            program = subprocess.Popen(command, env=env)
+        except OSError as error:
+            raise CommandError(f"{command[0]} can't be run: {error.strerror}.") from None
+        while True:
+            try:
+                status = program.wait(1)
+                break
+            except subprocess.TimeoutExpired:
+                if lease.over:
+                    program.terminate()
+            except KeyboardInterrupt:  # the program got it too
+                continue
+        if lease.lost:
+            raise CommandError(f"The GPUs were taken back: {lease.lost}.")
+    return status if status >= 0 else 128 - status
+
+
+def _serve(
+    minutes: float | None, grace: float | None, allow: tuple[str, ...], end_unleased: bool, port: int | None
+) -> None:
+    from allranks.engines import gpu_nodes, gpu_socket
+    from allranks.engines.devices import Inventory
+    from allranks.engines.gpu_service import GRACE_S, GpuServeError, GpuService, Rules
+    from allranks.engines.leases import SLICE_S
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if os.geteuid() != 0:
+        raise GpuServeError("Only root can open and close device nodes: run `allranks gpus --serve` as root.")
+    rules = Rules(
+        SLICE_S if minutes is None else 60 * minutes,
+        GRACE_S if grace is None else grace,
+        frozenset(map(_account, allow)),
+        end_unleased,
+    )
+    if not os.environ.get("ALLRANKS_INVENTORY"):
+        for node in gpu_nodes.make_missing():
+            logging.info("%s was missing: made", node)
+    gpus = Inventory.of_the_driver().gpus
+    if not gpus:
+        raise GpuServeError("There is no NVIDIA GPU here that the service could open.")
+    watch = None
+    if port is not None:
+        try:
+            from allranks.engines.gpu_metrics import Metrics
+        except ModuleNotFoundError:
+            raise GpuServeError(
+                "--metrics needs prometheus_client, which JupyterHub brings: pip install prometheus_client"
+            ) from None
+        watch = Metrics(gpus)
+        logging.info("figures for Prometheus: http://127.0.0.1:%d/metrics", watch.serve(port))
+    service = GpuService(gpus, gpu_nodes.nodes_of(gpus), rules, watch)
+
+    async def until_stopped() -> None:
+        running = asyncio.ensure_future(service.run(Path(os.environ.get(gpu_socket.SOCKET_ENV) or gpu_socket.SOCKET)))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(until_stopped())
+
+
+def _account(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise CommandError(f"There is no account {name!r} on this machine.") from None
 
 
 def _minutes(left_s: float) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from allranks.engines import libraries
+from allranks.engines import gpu_socket, libraries
 from allranks.errors import CourseError
 
 MAX_RANKS = 64  # on one machine; larger worlds are simulated
@@ -63,6 +63,12 @@ class Gpu:
     parent: str | None = None
     mode: str = SHARED
     capability: tuple[int, int] | None = None
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Gpu:
+        """The GPU of which `dataclasses.asdict` was written as JSON, which has no tuples."""
+        pair = data.get("capability")
+        return cls(**{**data, "capability": tuple(pair) if pair else None})
 
     @property
     def physical(self) -> str:
@@ -115,7 +121,14 @@ class Inventory:
         pretend = os.environ.get("ALLRANKS_INVENTORY")
         if pretend:
             return cls.from_file(pretend)
-        there, driver = _nvml()
+        service = gpu_socket.where()
+        there, driver = _nvml(service is None)
+        refused: tuple[str, ...] = ()
+        if service is not None:  # NVML shows no GPU that this process can't open
+            try:
+                there = [Gpu.from_json(each) for each in gpu_socket.state(service)["gpus"]]
+            except gpu_socket.GpuServiceError as error:
+                refused = (str(error),)
         setting = os.environ.get("CUDA_VISIBLE_DEVICES")
         visible = _visible(there, setting)
         memory_bytes = psutil.virtual_memory().total
@@ -127,6 +140,7 @@ class Inventory:
             usable_cores(),
             libraries.nccl_version(),
             memory_bytes,
+            refused,
             driver=driver,
             torch_cuda=libraries.torch_cuda(),
             unclear=_unclear(there, visible, setting),
@@ -135,10 +149,19 @@ class Inventory:
         )._judged()
 
     @classmethod
+    def of_the_driver(cls) -> Inventory:
+        """All GPUs of this machine, also those that torch can't use: for the service that opens them."""
+        pretend = os.environ.get("ALLRANKS_INVENTORY")
+        if pretend:
+            return cls.from_file(pretend)
+        there, driver = _nvml()
+        return cls(tuple(there), usable_cores(), None, driver=driver)
+
+    @classmethod
     def from_file(cls, path: str) -> Inventory:
         """The inventory that a JSON file describes: {"gpus": [{"uuid", "name", "memory_bytes"}], "cores", "nccl": "2.30.7"}.
 
-        A MIG device also has a "parent", the UUID of its GPU. A GPU may have a "mode" and a "capability" ("9.0"), the
+        A MIG device also has a "parent", the UUID of its GPU, and each may have "nodes", the paths of its device nodes. A GPU may have a "mode" and a "capability" ("9.0"), the
         machine a "driver" ("580.65.06"), "driver_cuda" and "torch_cuda" ("13.0"), "wsl" and "mps" (true or false).
         """
         try:
@@ -175,7 +198,8 @@ class Inventory:
             return replace(self, gpus=(), refused=(whole,))
         why = {gpu: self._refuses(gpu) for gpu in self.gpus}
         sentences = dict.fromkeys(sentence for sentence in why.values() if sentence)
-        return replace(self, gpus=tuple(gpu for gpu in self.gpus if not why[gpu]), refused=tuple(sentences))
+        left = tuple(gpu for gpu in self.gpus if not why[gpu])
+        return replace(self, gpus=left, refused=(*self.refused, *sentences))
 
     def _driver_refuses(self) -> str | None:
         """Why the driver can't run this torch's programs; None if it can, or if that is unknown."""
@@ -489,8 +513,11 @@ def _dotted(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
 
 
-def _nvml() -> tuple[list[Gpu], Driver | None]:
-    """The GPUs that this process may use, in the order of PCI, and the driver; nothing without a driver."""
+def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
+    """The GPUs that this process may use, in the order of PCI, and the driver; nothing without a driver.
+
+    Without `look`, no GPU: to look at one, NVML opens it for a moment.
+    """
     import pynvml
 
     try:
@@ -499,7 +526,7 @@ def _nvml() -> tuple[list[Gpu], Driver | None]:
         return [], None
     found: list[Gpu] = []
     try:
-        for index, handle in enumerate(_handles(pynvml)):
+        for index, handle in enumerate(_handles(pynvml) if look else ()):
             with contextlib.suppress(pynvml.NVMLError_GpuIsLost):  # it may be lost at any moment
                 parts = _mig_devices(pynvml, handle)
                 if parts is None:

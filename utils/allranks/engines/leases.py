@@ -64,6 +64,7 @@ class Waiter:
 
 
 Written = TypeVar("Written", Holder, Waiter)  # what a file of the ledger holds
+Taken = TypeVar("Taken")
 
 
 class Lease:
@@ -72,6 +73,11 @@ class Lease:
     def __init__(self, gpus: tuple[Gpu, ...], descriptors: list[int], until: float, ledger: Ledger) -> None:
         self.gpus, self.until = gpus, until
         self._descriptors, self._ledger = descriptors, ledger
+
+    @property
+    def lost(self) -> str | None:
+        """Why the GPUs are not ours any more; None while they are. A lock of ours lasts until we release it."""
+        return None
 
     @property
     def over(self) -> bool:
@@ -144,8 +150,7 @@ class Ledger:
 
         Raises LeaseError if the machine has fewer GPUs, or if `timeout_s` seconds have passed.
         """
-        if count < 1 or count > len(self.gpus):
-            raise LeaseError(f"{count} GPUs were asked for; this machine has {len(self.gpus)}.")
+        check_count(count, len(self.gpus))
         began = time.monotonic()
         with self._ticket(count) as name:
             while True:
@@ -155,10 +160,7 @@ class Ledger:
                 if told is not None:
                     told(place, self._estimate(place))
                 if timeout_s is not None and time.monotonic() - began > timeout_s:
-                    raise LeaseError(
-                        f"No {count} GPUs were free after {timeout_s:g} s (place {place} in the queue); `allranks gpus` shows "
-                        "who has them. World(backend='gloo') works without one."
-                    )
+                    raise none_free(count, timeout_s, place)
                 time.sleep(POLL_S)
 
     def _try(self, name: str, count: int, slice_s: float, shares: int | None) -> tuple[int, Lease | None]:
@@ -168,27 +170,19 @@ class Ledger:
             place = order.index(name) + 1 if name in order else len(order) + 1
             if place != 1:
                 return place, None
-            taken: list[tuple[Gpu, list[int]]] = []
             gpus = self.gpus
             if shares:  # those with the fewest users first
                 crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
                 gpus = tuple(sorted(gpus, key=lambda gpu: crowd[gpu.uuid]))
             with contextlib.ExitStack() as undo:  # frees the locks when a full disk or the stop button interrupts
-                tried: set[Gpu] = set()
-                for apart in (
-                    True,
-                    False,
-                ):  # MIG devices of different GPUs first: NCCL promises nothing for those of one
-                    for gpu in gpus:
-                        cards = {other.physical for other, _ in taken}
-                        if len(taken) == count or gpu in tried or (apart and gpu.physical in cards):
-                            continue
-                        tried.add(gpu)
-                        descriptors = self._take(gpu, shares)
-                        for descriptor in descriptors:
-                            undo.callback(os.close, descriptor)
-                        if descriptors:
-                            taken.append((gpu, descriptors))
+
+                def take(gpu: Gpu) -> list[int]:
+                    descriptors = self._take(gpu, shares)
+                    for descriptor in descriptors:
+                        undo.callback(os.close, descriptor)
+                    return descriptors
+
+                taken = gather(gpus, count, take)
                 if len(taken) < count:
                     return place, None
                 now = time.time()
@@ -229,12 +223,9 @@ class Ledger:
         return [waiter for waiter in found if waiter is not None]
 
     def _estimate(self, place: int) -> float | None:
-        """Seconds until a process at `place` in the queue gets its turn, at most; None if nobody has a GPU."""
         alone = [h for h in self.holders().values() if h is not None]
-        ends = sorted(h.until for h in (*alone, *(h for those in self.sharers().values() for h in those)))
-        if not ends:
-            return None
-        return max(0.0, ends[min(place, len(ends)) - 1] - time.time()) + SLICE_S * ((place - 1) // len(self.gpus))
+        ends = [h.until for h in (*alone, *(h for those in self.sharers().values() for h in those))]
+        return estimate(place, ends, len(self.gpus), SLICE_S)
 
     def _order(self, sweep: bool = False) -> list[str]:
         """The names of the locked tickets; the next one comes first.
@@ -355,6 +346,24 @@ class Ledger:
         return kind("?", *([0] * (len(fields(kind)) - 1)))
 
 
+def gather(gpus: Iterable[Gpu], count: int, take: Callable[[Gpu], Taken]) -> list[tuple[Gpu, Taken]]:
+    """Up to `count` GPUs that `take` could take, each with what it returned for it; it returns nothing for one that is not free.
+
+    MIG devices of different GPUs come first: NCCL promises nothing for those of one.
+    """
+    gpus, tried = list(gpus), set[Gpu]()
+    taken: list[tuple[Gpu, Taken]] = []
+    for apart in (True, False):
+        for gpu in gpus:
+            cards = {other.physical for other, _ in taken}
+            if len(taken) == count or gpu in tried or (apart and gpu.physical in cards):
+                continue
+            tried.add(gpu)
+            if got := take(gpu):
+                taken.append((gpu, got))
+    return taken
+
+
 def in_turn(tickets: Iterable[tuple[int, int, str]], held: Mapping[int, int], last: Mapping[int, int]) -> list[str]:
     """The names of tickets (user, number, name) in the order in which they are served.
 
@@ -372,6 +381,31 @@ def in_turn(tickets: Iterable[tuple[int, int, str]], held: Mapping[int, int], la
         ranked.append((held.get(uid, 0) + before[uid], last.get(uid, 0), number, name))
         before[uid] += 1
     return [name for *_, name in sorted(ranked)]
+
+
+def check_count(count: int, there: int) -> None:
+    """Raises LeaseError if a machine with so many GPUs can't lease `count`."""
+    if count < 1 or count > there:
+        raise LeaseError(f"{count} GPUs were asked for; this machine has {there}.")
+
+
+def none_free(count: int, timeout_s: float, place: int) -> LeaseError:
+    """The error of one who does not want to wait any longer."""
+    return LeaseError(
+        f"No {count} GPUs were free after {timeout_s:g} s (place {place} in the queue); `allranks gpus` shows "
+        "who has them. World(backend='gloo') works without one."
+    )
+
+
+def estimate(place: int, ends: Iterable[float], gpus: int, slice_s: float) -> float | None:
+    """Seconds until a process at `place` in the queue gets its turn, at most; None if nobody has one of the `gpus` GPUs.
+
+    `ends` are the ends of the leases, in seconds since the epoch.
+    """
+    ends = sorted(ends)
+    if not ends:
+        return None
+    return max(0.0, ends[min(place, len(ends)) - 1] - time.time()) + slice_s * ((place - 1) // gpus)
 
 
 def _write(descriptor: int, data: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Inventory, Placement, check_request, place
-from allranks.engines.leases import Lease, Ledger
+from allranks.engines.leases import Lease
+from allranks.engines.served_leases import ledger_of
 from allranks.engines.usercode import by_value
 from allranks.errors import CourseError
 from allranks.trace import Trace
@@ -228,7 +229,7 @@ class World:
             estimate = "" if seconds is None else f", about {max(1, round(seconds / 60))} min at most"
             line.say(f"waiting for {self._placement.gpu_count} free GPUs: place {place} in the queue{estimate}")
 
-        ledger = Ledger(Inventory.of_this_machine().gpus)
+        ledger = ledger_of(Inventory.of_this_machine().gpus)
         return ledger.acquire(self._placement.gpu_count, told=told, shares=self._placement.shares)
 
     def _give_back(self) -> None:
@@ -257,13 +258,18 @@ class World:
     def _slice_is_over(self) -> bool:
         return self._lease is not None and self._lease.over
 
+    def _lost(self) -> str:
+        return f"lost its GPUs: {self._lease.lost}"
+
     def _stop_idle(self) -> bool:
         if not self._busy.acquire(blocking=False):
             return False
         try:
             if self._shared is not None and self._shared.taken():  # by another notebook, for a long call
                 return False
-            if self._slice_is_over():
+            if self._lease is not None and self._lease.lost:
+                why = self._lost()
+            elif self._slice_is_over():
                 why = "gave its GPUs back: its time was over and others wait"
             else:
                 why = f"stopped itself after {self._idle.limit_s / 60:g} minutes without use"
@@ -375,9 +381,20 @@ class World:
                 f"Another notebook owns the world {self.name!r} now; join it with World(name={self.name!r})."
             )
         self._engines.stop()
+        if self._lease is not None and self._lease.lost:
+            self._lease.release()
+            self._lease = None
         self._start()
 
     def _renew(self) -> None:
+        if self._lease is not None and self._lease.lost:  # new ranks could not open the GPUs
+            why = self._lost()
+            self.why_stopped = f"The world {why}. Start it again:  {START}"
+            self._idle.end()
+            self._engines.stop()
+            self._give_back()
+            self._line.say(f"{why}.")
+            return
         self._engines.renew()
         self._line.say(self._ready)
         if self._shared is not None and self._engines.ours:

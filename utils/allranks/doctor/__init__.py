@@ -11,6 +11,7 @@ import ctypes
 import importlib.util
 import itertools
 import os
+import pwd
 import resource
 import shutil
 import socket
@@ -23,14 +24,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from allranks.engines import libraries
 from allranks.engines.devices import EXCLUSIVE, PROMISED_RANKS, SHARING_NCCL, Gpu, Inventory, place
 from allranks.engines.forkserver import forking_is_safe
-from allranks.engines.leases import Ledger
 from allranks.engines.rundir import RunDirError, run_dir
+from allranks.engines.served_leases import ledger_of
 from allranks.extras import how_to_install, requirements
 
 __all__ = [
@@ -422,8 +424,11 @@ def loopback(host: str = "127.0.0.1") -> Check:
     return passed("loopback", f"ports on {host} can be reached")
 
 
-def sandbox(program: str | None = None, filters: str = "libseccomp.so.2") -> Check:
-    """Whether submissions can be graded: bubblewrap is installed and may make namespaces, and libseccomp is installed."""
+def sandbox(program: str | None = None, filters: str = "libseccomp.so.2", user: str | None = None) -> Check:
+    """Whether submissions can be graded: bubblewrap is installed and may make namespaces, and libseccomp is installed.
+
+    `user` is the account that grades, if it is another one; only root can ask for that. Raises KeyError if there is none.
+    """
     program = shutil.which("bwrap") if program is None else program
     if not program:
         return warned("sandbox", "no bubblewrap", "Only for grading: apt install bubblewrap")
@@ -432,8 +437,11 @@ def sandbox(program: str | None = None, filters: str = "libseccomp.so.2") -> Che
     except OSError as error:
         return warned("sandbox", str(error), "Only for grading: apt install libseccomp2")
     command = [program, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    account: dict[str, Any] = {}
+    if user is not None:
+        account = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": [], "cwd": "/"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, **account)
         found = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         works = done.returncode == 0
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -543,7 +551,7 @@ def world(start: Callable[[int, str], list[float]] | None = None, inventory: Inv
 
 def _free(inventory: Inventory) -> int:
     """How many GPUs no world has a lease on; of MIG devices, how many GPUs have a free one."""
-    ledger = Ledger(inventory.gpus)
+    ledger = ledger_of(inventory.gpus)
     holders, sharers = ledger.holders(), ledger.sharers()
     return len({gpu.physical for gpu in inventory.gpus if holders[gpu.uuid] is None and not sharers[gpu.uuid]})
 

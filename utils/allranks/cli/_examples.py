@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 EXAMPLES = {
+    "answers": ("allranks answers lab03_all_reduce",),
     "bench": (
         "allranks bench --collective all_reduce --max-bytes 64MiB",
         "allranks bench --collective all_gather --ranks 2 --csv sizes.csv",
     ),
+    "board": ("allranks board", "allranks board --host 0.0.0.0 --names"),
     "check": (
         "allranks check ring_all_reduce my_ring.py",
         "allranks check my_ring.py --watch",
@@ -23,7 +25,7 @@ EXAMPLES = {
         "allranks course init ../ml-course",
         "allranks course init ../ml-course --lab lab03_all_reduce --lab lab05_sharding --name ml101",
     ),
-    "doctor": ("allranks doctor", "allranks doctor --json"),
+    "doctor": ("allranks doctor", "allranks doctor --json", "allranks doctor --hub"),
     "explain": ("allranks explain rank0.json.gz rank1.json.gz", "allranks explain traces/ --json"),
     "export": (
         "allranks export lab03_all_reduce moodle",
@@ -31,7 +33,11 @@ EXAMPLES = {
     ),
     "fit": ("allranks fit all_reduce.txt -o mine.json",),
     "github": ("allranks github lab03_all_reduce ../lab03-template",),
-    "gpus": ("allranks gpus",),
+    "gpus": (
+        "allranks gpus",
+        "allranks gpus --take 2 -- torchrun --nproc-per-node 2 train.py",
+        "allranks gpus --serve",
+    ),
     "gradescope": ("allranks gradescope lab03_all_reduce -o lab03.zip",),
     "grade": ("allranks grade lab03_all_reduce", "allranks grade lab03_all_reduce --course ../ml-course --student ada"),
     "lab": ("allranks lab", "allranks lab --folder ~/collectives", "allranks lab --no-browser --port 9999"),

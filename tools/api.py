@@ -34,6 +34,7 @@ SECTIONS = (
     ("Exercises", ("check", "Verdict")),
     ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Message", "Player")),
     ("Simulated and real runs of a schedule", ("simulate", "Simulation", "run_schedule", "execute", "Executor")),
+    ("What a run waits for", ("CriticalPath", "Leg", "WhatIf")),
     (
         "Questions and tables for notebooks",
         ("predict", "predictions", "Prediction", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet"),

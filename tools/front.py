@@ -162,7 +162,7 @@ def _courses(short: dict[str, list[str]], there: dict[str, Chapter]) -> str:
             f'<button type="button" aria-pressed="{pressed}" data-path="{" ".join(numbers)}"><b>{name}</b><small>{words}</small></button>'
         )
     out.append(
-        '<a class="card" href="docs/teaching.html"><b>A semester</b><small>all of it, fourteen weeks, eighteen labs</small></a>'
+        '<a class="card" href="docs/teaching.html"><b>A semester</b><small>all of it, fourteen weeks, nineteen labs</small></a>'
     )
     return "".join(out)
 

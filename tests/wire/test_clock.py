@@ -8,7 +8,7 @@ import torch.distributed as dist
 from allranks import wire
 from allranks.errors import CourseError
 from allranks.simulator import TopologyNetwork
-from allranks.topology import Link, Topology
+from allranks.topology import Link, Topology, preset
 
 ALPHA, BETA = Fraction(5, 3), Fraction(2, 7)
 
@@ -183,3 +183,27 @@ def test_what_a_rank_computes_takes_virtual_time_beside_its_messages(pool):
 def test_work_in_virtual_time_needs_the_wire():
     with pytest.raises(CourseError, match=r"only in a function that wire\.run runs"):
         wire.compute(1.0)
+
+
+def test_a_topology_and_a_scale_give_the_time_of_a_machine(pool):
+    """A byte that stands for so many takes their time; impossible scales are refused before any rank runs."""
+    machine = preset("dgx-h100")
+
+    def to_the_other_node(x):
+        rank = dist.get_rank()
+        if rank == 0:
+            dist.send(x, 8)
+        elif rank == 8:
+            dist.recv(x, 0)
+
+    with wire.Ranks(9) as ranks:
+        outcome = ranks.run(to_the_other_node, args=(torch.zeros(100),), topology=machine, scale=1000)
+        assert outcome.seconds == machine.seconds(0, 8, 400_000)
+        assert outcome.critical_path.legs[0].link == "the network card"
+    for options, words in (
+        ({"topology": machine, "scale": 0}, "scale is 0"),
+        ({"topology": machine, "scale": 1.5}, r"scale is 1\.5"),
+        ({"scale": 2}, "scale is for a topology"),
+    ):
+        with pytest.raises(wire.WireError, match=words):
+            pool.run(dist.get_rank, 2, **options)

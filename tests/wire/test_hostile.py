@@ -386,3 +386,18 @@ def test_values_survive_random_json(seed):
         except (CodecError, KeyError, TypeError):
             pass  # the pool takes these three for a rank's nonsense
     assert decode({"list": [1]}, []) == [1]
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 1.0, 10**7, "all"])
+def test_an_odd_number_of_pieces_of_work_is_nonsense(count):
+    router = Router(1, Rules(), pieces=[[[(2.0, b"")] * 3]])
+    with pytest.raises(CodecError):
+        router.take(0, [{"do": "piece", "count": count}], Body())
+
+
+def test_several_pieces_of_work_take_their_time_together():
+    """Past the last piece the first ones come again, and take their time again."""
+    router = Router(1, Rules(), pieces=[[[(1.0, b""), (2.0, b""), (4.0, b"")]]])
+    router.take(0, [{"do": "piece", "count": 2}], Body())
+    router.take(0, [{"do": "piece", "count": 3}], Body())
+    assert list(router.ranks[0].work.values()) == [3.0, 7.0]

@@ -13,7 +13,6 @@ from allranks.cost import rooflines
 from allranks.pictures.flow import Flow, shifted
 from allranks.pictures.pictogram import WIDE, frame_of, n
 from allranks.schedules import Schedule
-from allranks.schedules.ring import ring_all_reduce
 from allranks.simulator import run_schedule
 from allranks.topology import preset
 
@@ -477,7 +476,7 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
 def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
     """The chapter on speed: a ring's messages in time, by receiver; those of its critical path, all between nodes, in dark."""
     machine = replace(preset("dgx-h100"), name="small nodes", ranks_per_node=gpus, nics_per_node=gpus)
-    found = run_schedule(ring_all_reduce(nodes * gpus), 1 << 30, machine)
+    found = run_schedule(schedules.find("all_reduce", "ring")(nodes * gpus), 1 << 30, machine)
     path = {(leg.peer, leg.rank, leg.start) for leg in found.critical_path.legs}
     high, left, wide, out = 44.0, 124.0, WIDE - 124.0, []
     for rank in range(nodes * gpus):

@@ -35,6 +35,11 @@ class Leg:
     Of a message `rank` is the receiver and `peer` the sender, `link` says over what it went ("" where all links are alike), and
     `alpha_s` is its part that does not depend on the bytes; `queued` if another message kept its port or link before it. Of
     computing and of a collective `rank` is who computed, or who called last. `index` is the entry of `caller`'s program.
+
+    >>> found = simulate("all_reduce", "ring", 16, 2**26, topology.preset("dgx-h100"))
+    >>> leg = found.critical_path.legs[0]
+    >>> leg.peer, leg.rank, leg.link
+    (15, 0, 'the network card')
     """
 
     kind: LegKind
@@ -102,7 +107,7 @@ class CriticalPath:
         >>> from allranks.schedules import ring_all_reduce
         >>> from allranks.topology import preset
         >>> run_schedule(ring_all_reduce(16), 2**26, preset("dgx-h100")).critical_path.sentences()[1]
-        "Rank 0 waits 94 % of the time for rank 15's sends over the network card."
+        "Rank 0 waits 100 % of the time for rank 15's sends over the network card."
         """
         if not self.legs:
             return []

@@ -74,6 +74,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "28_mixture_of_experts": scenes.no_room,
     "27_survive": scenes.one_dies,
     "29_memory_and_rooflines": scenes.kept_by_a_layer,
+    "34_can_a_machine_find_it": scenes.not_all_neighbours,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

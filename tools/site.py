@@ -259,6 +259,13 @@ def front_page(root: Path, source: Path) -> str:
     return front.page(root, listed("labs/*/*.ipynb"), listed("docs/*.md", "CONTRIBUTING.md"))
 
 
+def race_page() -> str:
+    """The race's tasks and leaderboard, a page by itself."""
+    from allranks.race import board, page
+
+    return page.page(board.load())
+
+
 def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[str]:
     """Builds the site into `output` and keeps runs in `work`. Raises SiteError.
 
@@ -315,6 +322,7 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
     shutil.rmtree(output, ignore_errors=True)
     shutil.copytree(pages, output)
     (output / "index.html").write_text(front_page(root, work / "source"), encoding="utf-8")
+    (output / "race.html").write_text(race_page(), encoding="utf-8")
     return [line for line in warnings.getvalue().splitlines() if line.strip()]
 
 

@@ -416,4 +416,4 @@ def test_the_page_has_every_task_and_asks_for_nothing(tmp_path):
     ran = run("--page", tmp_path / "race.html", "--board", tmp_path / "own.json")
     text = (tmp_path / "race.html").read_text()
     assert ran.exit_code == 0 and all(f'id="{name}"' in text for name in race.TASKS)
-    assert "&lt;b&gt;, Ada &amp; Bob" in text and "http" not in text and "<script" not in text
+    assert "&lt;b&gt; (Ada &amp; Bob)" in text and "http" not in text and "<script" not in text

@@ -79,6 +79,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "31_inside_nccl": scenes.two_lines,
     "32_bits": scenes_numbers.roundings,
     "33_uneven": scenes_numbers.unequal,
+    "34_can_a_machine_find_it": scenes.not_all_neighbours,
     "93_price_a_training_run": scenes_programs.training_run,
     "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }

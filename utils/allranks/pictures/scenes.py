@@ -14,7 +14,7 @@ from allranks.pictures.flow import Flow, shifted
 from allranks.pictures.pictogram import WIDE, frame_of, n
 from allranks.schedules import Schedule
 from allranks.simulator import run_schedule
-from allranks.topology import preset
+from allranks.topology import DGX1_LANES, preset
 
 Scene = tuple[str, float, str]
 HATCH = (
@@ -557,3 +557,28 @@ def two_lines(words: int = 16) -> Scene:
                 out.append(box("hair" if word in flags else "r0", x + 1, y, wide - 2, high, 4))
     said = "Two lines of 16 words. In the line named LL half of every word is a flag; in the line named LL128 only the last word is one."
     return "".join(out), 270.0, said
+
+
+def not_all_neighbours() -> Scene:
+    """The chapter on search: the NVLinks of a DGX-1, single and double."""
+    # two squares, so that few links cross: GPUs 0 to 3 on the left, 4 to 7 on the right
+    left, right = ((90, 60), (290, 60), (90, 260), (290, 260)), ((710, 60), (510, 60), (710, 260), (510, 260))
+    places = dict(zip((0, 1, 2, 3, 4, 5, 6, 7), (*left, *right), strict=True))
+    out, double, single = [], 0, 0
+    for a in range(8):
+        for b in range(a + 1, 8):
+            count = DGX1_LANES[a][b]
+            if not count:
+                continue
+            double, single = double + (count == 2), single + (count == 1)
+            (x1, y1), (x2, y2) = places[a], places[b]
+            bend = {0: -60, 2: 60}.get(a, 0) if b == a + 4 else 0  # the outer two go round the inner GPUs
+            path = f"M{n(x1)} {n(y1)}Q{n((x1 + x2) / 2)} {n((y1 + y2) / 2 + bend)} {n(x2)} {n(y2)}"
+            out.append(f'<path class="inkline" d="{path}" fill="none" stroke-width="{9 if count == 2 else 3}"/>')
+            if count == 2:
+                out.append(f'<path class="edge" d="{path}" fill="none" stroke-width="3"/>')
+    for gpu, (x, y) in places.items():
+        out.append(f'<circle class="r{gpu % 4}" cx="{n(x)}" cy="{n(y)}" r="36"/>')
+        out.append(text(x, y + 7, str(gpu), f"on{gpu % 4}"))
+    words = f"Eight GPUs, each with links to four others: {double} double links and {single} single ones."
+    return "".join(out), 330.0, words

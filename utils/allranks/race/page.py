@@ -15,7 +15,7 @@ h1 { margin: 0 0 .4rem; font-size: 2rem; line-height: 1.2; } h2 { margin: 2.4rem
 p { margin: .3rem 0; } .soft { color: var(--ar-soft); font-size: .87rem; }
 table { width: 100%; border-collapse: collapse; margin-top: .6rem; } th { text-align: left; font-weight: 600; }
 th, td { padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--ar-hair); vertical-align: top; }
-td.n, th.n { text-align: right; } td.s { min-width: 10rem; } .reference { color: var(--ar-soft); }
+td.n, th.n { text-align: right; white-space: nowrap; } td.s { min-width: 10rem; } .reference { color: var(--ar-soft); }
 .bar { display: block; height: .5rem; background: var(--ar-rank-0); } .reference .bar { background: var(--ar-work); }
 code { font-family: var(--ar-mono); } .wide { overflow-x: auto; }
 """
@@ -54,7 +54,7 @@ def _row(place: int, entry: Entry) -> str:
     share = min(100.0, 100 * float(entry.score))
     source = f'<br><span class="soft">{escape(entry.source)}</span>' if entry.source else ""
     return (
-        f"<tr{kind}><td>{place}. {escape(entry.name)}, {escape(entry.by)}{source}</td>"
+        f"<tr{kind}><td>{place}. {escape(entry.name)} ({escape(entry.by)}){source}</td>"
         f"<td class=n>{in_us(entry.picoseconds)}</td><td class=n>{entry.score}</td>"
         f'<td class=s><span class="bar" style="width:{share:.1f}%"></span></td></tr>'
     )

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from allranks.errors import CourseError
 from allranks.race.bounds import Bound, lower_bound
-from allranks.topology import PRESETS, Fabric, Link, Topology, mesh_fabric, node_fabric, torus_fabric
+from allranks.topology import DGX1_LANES, PRESETS, Fabric, Link, Topology, mesh_fabric, node_fabric, torus_fabric
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -54,17 +54,6 @@ _ETHERNET = Link("100 Gb/s", 10e-6, 12.5e9)
 TREE = Topology("tree 4:1", 1, _ETHERNET, _ETHERNET, nodes_per_leaf=8, oversubscription=4.0)
 SWITCH = Topology("switch", 16, H100.inside)
 TORUS_LINK = Link("torus link", 1e-6, 50e9)
-# how many NVLinks join each pair of GPUs of a DGX-1 with V100 (microsoft/msccl-tools, msccl/topologies/nvidia.py)
-DGX1_LANES = (
-    (0, 2, 1, 1, 2, 0, 0, 0),
-    (2, 0, 1, 2, 0, 1, 0, 0),
-    (1, 1, 0, 2, 0, 0, 2, 0),
-    (1, 2, 2, 0, 0, 0, 0, 1),
-    (2, 0, 0, 0, 0, 2, 1, 1),
-    (0, 1, 0, 0, 2, 0, 1, 2),
-    (0, 0, 2, 0, 1, 1, 0, 2),
-    (0, 0, 0, 1, 1, 2, 2, 0),
-)
 NVLINK2 = Link("NVLink 2", 2e-6, 25e9)
 
 

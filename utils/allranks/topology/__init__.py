@@ -4,11 +4,12 @@
 8
 """
 
-from allranks.topology.fabrics import Cut, Fabric, FabricLink, mesh_fabric, node_fabric, torus_fabric
+from allranks.topology.fabrics import DGX1_LANES, Cut, Fabric, FabricLink, mesh_fabric, node_fabric, torus_fabric
 from allranks.topology.files import is_file_name, load_topology, preset
 from allranks.topology.machines import PRESETS, Link, Topology, TopologyError, round_robin, uniform
 
 __all__ = [
+    "DGX1_LANES",
     "PRESETS",
     "Cut",
     "Fabric",

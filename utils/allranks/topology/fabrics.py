@@ -16,10 +16,21 @@ from typing import Any, cast
 
 from allranks.topology.machines import Link, Topology, TopologyError
 
-__all__ = ["PS", "Cut", "Fabric", "FabricLink", "mesh_fabric", "node_fabric", "torus_fabric"]
+__all__ = ["DGX1_LANES", "PS", "Cut", "Fabric", "FabricLink", "mesh_fabric", "node_fabric", "torus_fabric"]
 
 PS = 10**12  # picoseconds of a second
 LinkName = tuple[Any, ...]  # a kind of link, then where it is
+# How many NVLinks join each pair of GPUs of a DGX-1 with V100 (microsoft/msccl-tools, msccl/topologies/nvidia.py).
+DGX1_LANES = (
+    (0, 2, 1, 1, 2, 0, 0, 0),
+    (2, 0, 1, 2, 0, 1, 0, 0),
+    (1, 1, 0, 2, 0, 0, 2, 0),
+    (1, 2, 2, 0, 0, 0, 0, 1),
+    (2, 0, 0, 0, 0, 2, 1, 1),
+    (0, 1, 0, 0, 2, 0, 1, 2),
+    (0, 0, 2, 0, 1, 1, 0, 2),
+    (0, 0, 0, 1, 1, 2, 2, 0),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,7 +338,7 @@ axes.legend()
 figure
 
 # %% [markdown] name="busbw_nodes_explained"
-# The long vector falls once, when it leaves the node, and then hardly: that is a healthy network. If *your* curve for 1 GiB goes on falling, look for shared links. The short vectors fall with every doubling, because
+# The long vector loses a quarter on the first four nodes (on two, NVLSTree still gains from the switches) and then hardly anything: that is a healthy network. If *your* curve for 1 GiB goes on falling, look for shared links. The short vectors fall with every doubling, because
 # their time is $\alpha$; that is no fault of the network. (`allranks bench` on 1, 2, 4 ... nodes gives you the measured curve.)
 #
 # ## 7. Wrong assumptions about placement

@@ -71,7 +71,7 @@ if rank == 0:
 # %% [markdown] name="again_explained"
 # Hence a training run that is repeated with another `bucket_cap_mb`, another number of ranks or nodes, or another version of NCCL, differs in the last bit after one step. After some hundred
 # steps it differs visibly. To compare two runs bit by bit, keep all of these fixed. Even that may not be enough: a switch that adds (NVLS) takes the ranks as they come, and users have reported results that change
-# from call to call ([nccl#1497](https://github.com/NVIDIA/nccl/issues/1497)); NCCL's rings and trees don't. `NCCL_ALGO=Ring` is the remedy, and it costs speed.
+# from call to call ([nccl#1497](https://github.com/NVIDIA/nccl/issues/1497)), while a ring or a tree has its order. `torch.use_deterministic_algorithms(True)` therefore sets `NCCL_ALGO=^NVLS`, which costs speed.
 #
 # ## 2. Eight digits
 #
@@ -161,7 +161,19 @@ for name, errors in off.items():
 axes.legend()
 figure
 
+# %% [markdown] name="library_intro"
+# And the library on this machine? One rank brings 256, all others 1:
+
+# %% name="library_live"
+# %%ranks
+x = torch.full((4096,), 256.0 if rank == 0 else 1.0).bfloat16()
+dist.all_reduce(x)
+if rank == 0:
+    print("sums in bfloat16:", sorted(set(x.tolist())), "exact:", 256 + world_size - 1)
+
 # %% [markdown] name="who_adds_how"
+# With Gloo it is 256 where the ones came one by one to the 256, and with four ranks 260 where they were added first.
+#
 # Gradients have both signs, so their sums grow more slowly and stall later; but the chain's error grows with $\sqrt p$ all the same. Who adds how:
 #
 # | | adds in |
@@ -453,6 +465,7 @@ print(f"largest {largest:.2f}, mean error {100 * ((back - mine).abs() / mine.abs
 # **Next question:** what if the parts are not equally long? [Uneven](33_uneven.ipynb)
 #
 # **Sources.** G. Wang et al., *ZeRO++*, [arXiv:2306.10209](https://arxiv.org/abs/2306.10209), and DeepSpeed, `coalesced_collectives.py` ·
+# [PyTorch, pull request 191782](https://github.com/pytorch/pytorch/pull/191782) (`use_deterministic_algorithms` and NVLS) ·
 # [NVIDIA, nccl issue 1497](https://github.com/NVIDIA/nccl/issues/1497) (NVLS), [855](https://github.com/NVIDIA/nccl/issues/855) (ranks agree) and [1461](https://github.com/NVIDIA/nccl/issues/1461) (sizes and algorithms) ·
 # P. Micikevicius et al., *FP8 formats for deep learning*, [arXiv:2209.05433](https://arxiv.org/abs/2209.05433) ·
 # DeepSeek-AI, *DeepSeek-V3*, [arXiv:2412.19437](https://arxiv.org/abs/2412.19437) ·

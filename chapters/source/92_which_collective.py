@@ -69,18 +69,13 @@ Quiz(
 # | local SGD, DiLoCo | `all_reduce` of weights, once in $H$ steps | $2\frac{p-1}{p}\frac{n}{H}$ | [26](26_send_less.ipynb) |
 #
 # Take a paper's method apart in this way: **which tensor, from whom, to whom, how often**, and is it added?
-
-# %% name="a_paper"
-Quiz(
-    "A paper: each node keeps a whole copy of the weights in pieces, one on each of its 8 GPUs. Before a layer runs, its pieces are put "
-    "together inside the node. After the backward pass, GPU i of every node must have the mean over all GPUs of piece i of the gradient.",
-    {
-        "all_gather in the node; all_reduce over all GPUs": "It works. But every GPU gets the whole gradient, of which it keeps an eighth.",
-        "all_gather in the node; reduce_scatter in the node, then all_reduce between nodes": "Each GPU ends with the sum of its piece, and only pieces leave the node. It is HSDP.",
-        "broadcast in the node; all_to_all between nodes": "No GPU has a whole layer to broadcast, and an all-to-all adds nothing.",
-    },
-    right="all_gather in the node; reduce_scatter in the node, then all_reduce between nodes",
-)
+#
+# <details><summary><b>Try it.</b> A paper: each node keeps the weights in pieces, one on each of its 8 GPUs, and every node has all of them. Before a layer runs, its pieces are put together inside the
+# node. After the backward pass, GPU i of every node needs the mean over all GPUs of piece i of the gradient. Which calls is that?</summary>
+#
+# An `all_gather` inside the node; a `reduce_scatter` inside the node, which leaves each GPU the node's sum of its piece; then an `all_reduce` of that piece between the nodes. It is HSDP. An `all_reduce` of
+# the whole gradient over all GPUs works too, but it leaves every GPU eight times what it keeps, and more bytes cross the nodes.
+# </details>
 
 # %% [markdown] name="recap"
 # **One takeaway.** Ask what *each* rank must hold afterwards; this determines the call and the bytes. The formulas are on the

@@ -27,6 +27,8 @@ def test_bits(ranks):
     assert chain == pytest.approx(50, abs=0.5) and wide < tree < 0.5
     assert "the chain of 1,024: [256.0, 256.0, 256.0]" in told
     assert set(chapter.curves("error_figure")) == {"chain", "tree", "in_float32"}
+    sums = set(map(float, re.search(r"bfloat16: \[(.*)\]", chapter.text("library_live"))[1].split(", ")))
+    assert sums <= {256.0, 258.0, 260.0} and 256.0 in sums
     assert chapter.text("divide_first").count("mean 0.250") == 2
 
     sizes = dict(re.findall(r"(\w+_hook) +([\d,]+) bytes", chapter.text("hooks")))

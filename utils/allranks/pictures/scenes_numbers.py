@@ -25,22 +25,24 @@ def roundings(ranks: int = 8) -> Scene:
         out.append(box(f"r{rank % 4}", x - 34, 160, 68, 46, 8) + text(x, 191, str(rank), f"on{rank % 4}"))
     out.append(text(0, 80, "ring", anchor="start") + text(0, 300, "tree", anchor="start"))
     # the chain climbs by one rank after the other
-    before = (middles[0], 150.0)
+    before, dots = (middles[0], 158.0), []
     for rank in range(1, ranks):
         dot = (middles[rank], 140.0 - 17 * rank)
-        out.append(_line(*before, *dot) + _line(middles[rank], 158, *dot) + _dot(*dot))
+        out.append(_line(*before, *dot) + _line(middles[rank], 158, *dot))
+        dots.append(_dot(*dot))
         before = dot
     tips, y = [(x, 208.0) for x in middles], 250.0
     while len(tips) > 1:
         tips, pairs = [((a[0] + b[0]) / 2, y) for a, b in zip(tips[::2], tips[1::2], strict=True)], tips
         for tip, (a, b) in zip(tips, zip(pairs[::2], pairs[1::2], strict=True), strict=True):
-            out.append(_line(*a, *tip) + _line(*b, *tip) + _dot(*tip))
+            out.append(_line(*a, *tip) + _line(*b, *tip))
+            dots.append(_dot(*tip))
         y += 45
     words = (
         f"The numbers of {ranks} ranks in a row. Above, a ring adds them one after the other, with {ranks - 1} roundings in a chain, each "
         "a dot. Below, a tree adds them in pairs, with three roundings one after the other."
     )
-    return "".join(out), y - 20, words
+    return "".join([*out, *dots]), y - 20, words
 
 
 def unequal(counts: tuple[int, ...] = (3, 1, 7, 2)) -> Scene:

@@ -39,7 +39,10 @@ SECTIONS = (
         "Questions and tables for notebooks",
         ("predict", "predictions", "Prediction", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet"),
     ),
-    ("The price of a training step", ("plan", "Plan", "Model", "MODELS", "training_step", "TrainingStep")),
+    (
+        "The price of a training step",
+        ("plan", "Plan", "Model", "MODELS", "training_step", "TrainingStep", "ranked_plans"),
+    ),
     (
         "Errors",
         (

@@ -210,15 +210,22 @@ def page(found: list[Point], left_out: dict[str, int], of_steps: list[str]) -> s
 
 def bands(found: list[Point]) -> str:
     """nccl_bands.py."""
-    lines = []
     by_kind: dict[str, list[float]] = defaultdict(list)
     for point in found:
         by_kind[point.kind].append(point.measured_s / point.price.seconds)
+    head = BANDS.read_text(encoding="utf-8").split("# kind:")[0]
+    parts = [head, "# kind: (quartiles of measured / predicted, number of measurements)\n", _rows("BANDS", by_kind)]
+    alone = {kind: [1 / value for value in values] for kind, values in links_alone(found).items()}
+    parts += ["# the same for the links alone: `simulate` over every card of a preset\n", _rows("LINK_BANDS", alone)]
+    return "".join(parts)
+
+
+def _rows(name: str, by_kind: dict[str, list[float]]) -> str:
+    lines = []
     for kind in sorted(by_kind, key=_order):
         low, _, high = quantiles(by_kind[kind], n=4)
-        lines.append(f'    "{kind}": ({low:.3f}, {high:.3f}, {len(by_kind[kind])}),')
-    head = BANDS.read_text(encoding="utf-8").split("= {\n")[0]
-    return head + "= {\n" + "\n".join(lines) + "\n}\n"
+        lines.append(f'    "{kind}": ({low:.3f}, {high:.3f}, {len(by_kind[kind])}),\n')
+    return f"{name}: dict[str, tuple[float, float, int]] = {{\n{''.join(lines)}}}\n"
 
 
 def figure(found: list[Point]) -> str:

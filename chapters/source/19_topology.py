@@ -203,7 +203,17 @@ print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
 # Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL has no algorithm called "hierarchical". It runs
-# many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds.
+# many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. The
+# next cell has these without NVLS, their phases overlapped. `plan` and `allranks simulate` count in this way.
+
+# %% name="channels"
+for name in ("ring channels", "tree channels", "hierarchical channels"):
+    for nbytes in (10**4, n):
+        found = simulate("all_reduce", name, gpus, nbytes, dgx)
+        print(f"{name:22} {nbytes / 1e6:7.2f} MB {1e3 * found.seconds:7.3f} ms")
+
+# %% [markdown] name="beyond"
+# With 1 GB all three are near the bound: every card works all the time. With 10 kB only the number of steps counts, and the tree has the fewest.
 #
 # ## 5. Beyond the card: leaves and rails
 #

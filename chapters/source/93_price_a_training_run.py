@@ -121,7 +121,7 @@ mine = explore.memory("LLaMA 65B", "dgx-h100", ranks=64, zero_stage=0, batch=204
 mine
 
 # %% [markdown] name="sweep_intro"
-# When you are done, compare: `training_step` has the same figures in Python, so the next cell tries all splits.
+# When you are done, compare: `training_step` has the same figures in Python, so the next cell tries all splits. (`allranks plan` does so from the shell.)
 
 
 # %% name="sweep"

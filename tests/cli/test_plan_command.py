@@ -20,6 +20,7 @@ def test_the_table_and_the_json_are_the_ranking():
     found = json.loads(run("--model", "LLaMA 65B", "--batch", "2048", "--top", "3", "--json").stdout)
     assert found["fit"] == len(best) and len(found["plans"]) == 3
     assert found["plans"][0]["seconds"] == best[0].seconds and found["plans"][0]["bytes"] <= 80e9
+    assert found["plans"][0]["low_seconds"] < found["plans"][0]["high_seconds"] and found["plans"][0]["points"] > 20
     assert found["plans"][0]["bytes"] == pytest.approx(sum(found["plans"][0]["memory"].values()))
 
 

@@ -196,6 +196,11 @@ def test_every_card_at_once_is_the_default_on_several_nodes():
         found = json.loads(run("--collective", call, "--nodes", "2", "--bytes", "1GiB", "--json").stdout)
         assert found["algorithm"] == way and found["method"] == "closed form"
     assert json.loads(run("--collective", "all_to_all", "--json").stdout)["algorithm"] == "pairwise"
+    told = json.loads(run("--nodes", "2", "--bytes", "1GiB", "--json").stdout)
+    assert told["low_seconds"] < told["seconds"] < told["high_seconds"] and told["points"] > 20
+    assert "half of" in run("--nodes", "2", "--bytes", "1GiB").stdout
+    slowed = json.loads(run("--nodes", "2", "--bytes", "1GiB", "--background", "nic=0.5", "--json").stdout)
+    assert "low_seconds" not in slowed  # nobody measured that
     for way in ("ring", "tree-channels", "hierarchical-channels"):
         assert json.loads(run("--nodes", "2", "--algorithm", way, "--json").stdout)["seconds"] > 0
     listed = run("--list").stdout

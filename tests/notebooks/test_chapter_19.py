@@ -53,6 +53,10 @@ def test_topology(ranks, solved):
     assert min(cloud, key=cloud.get) == "ring"
     assert dgx["hierarchical"] < dgx["ring"] / 4
     assert dgx["leader"] > dgx["ring"]
+    every = re.findall(r"(\w+) channels +([\d.]+) MB +([\d.]+) ms", chapter.text("channels"))
+    bound_ms = numbers(chapter.text("two_formula"))[-1]
+    assert len(every) == 6 and all(1 < float(ms) / bound_ms < 1.2 for _, mb, ms in every if mb == "1000.00")
+    assert min((float(ms), name) for name, mb, ms in every if mb == "0.01")[1] == "tree"
     pcie_ms = 1e3 * (14 * 4e-6 + 1.75e9 / 31.5e9)  # two walks of 7 steps inside
     saved_ms = cloud["ring"] - (cloud["hierarchical"] - pcie_ms)
     assert f"saves {saved_ms:.0f} ms, but the steps inside cost {pcie_ms:.0f} ms" in source("two_explained")

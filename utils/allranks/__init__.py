@@ -60,6 +60,7 @@ _FROM = {
     "plan": "allranks.cost.plan",
     "predict": "allranks.widgets",
     "predictions": "allranks.widgets",
+    "ranked_plans": "allranks.cost.ranking",
     "run_schedule": "allranks.simulator",
     "simulate": "allranks.simulator",
     "training_step": "allranks.cost.step",

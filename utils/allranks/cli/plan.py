@@ -71,11 +71,17 @@ def _model(name: str, figures: dict[str, Any]) -> Model:
 
 
 def _as_data(step: TrainingStep) -> dict[str, Any]:
+    from allranks.cost.step_bands import STEP_BAND
+
     split = step.plan
+    low, high, points = STEP_BAND
     names = ("dp", "tp", "pp", "cp", "ep", "zero_stage", "microbatch", "chunks")
     return {name: getattr(split, name) for name in names} | {
         "recompute": step.recompute,
         "seconds": step.seconds,
+        "low_seconds": low * step.seconds,
+        "high_seconds": high * step.seconds,
+        "points": points,
         "mfu": step.mfu,
         "bytes": step.nbytes,
         "gpu_bytes": step.gpu.nbytes,

@@ -150,7 +150,7 @@ def command(
             found.trace.to_chrome(chrome)
     except OSError as error:
         raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
-    click.echo(json.dumps(found.to_dict()) if as_json else _report(found))
+    click.echo(json.dumps(found.to_dict() | _band(found)) if as_json else _report(found))
 
 
 def _default(collective: str, ranks: int, machine: Topology, by_message: object) -> str:
@@ -229,6 +229,19 @@ def _parsed(
             raise CommandError(f"{option} {value!r} can't be read; write {form}.") from None
 
 
+def _band(found: Simulation) -> dict[str, Any]:
+    """Where half of the published measurements of this kind lie, if it is every card of a preset at once; else nothing."""
+    from allranks.cost.nccl_bands import LINK_BANDS
+    from allranks.cost.nccl_price import kind_of
+    from allranks.topology import PRESETS
+
+    if found.method != "closed form" or PRESETS.get(found.topology.name) != found.topology or not found.seconds:
+        return {}
+    kind = kind_of(found.topology.nodes(found.ranks), found.nbytes)
+    low, high, points = LINK_BANDS[kind]
+    return {"low_seconds": low * found.seconds, "high_seconds": high * found.seconds, "kind": kind, "points": points}
+
+
 def _report(found: Simulation) -> str:
     """The result for a terminal."""
     words = [
@@ -245,7 +258,13 @@ def _report(found: Simulation) -> str:
         "closed form": "in closed form, every card at once",
     }
     how = ways.get(found.method, "message by message")
-    return "\n".join([*words, f"  simulated    {how}"])
+    words.append(f"  simulated    {how}")
+    if band := _band(found):
+        words.append(
+            f"  band         {_time(band['low_seconds'])} to {_time(band['high_seconds'])}: half of {band['points']} published "
+            f"measurements ({band['kind']}) lie so; --algorithm nccl knows more"
+        )
+    return "\n".join(words)
 
 
 def _time(time_s: float) -> str:

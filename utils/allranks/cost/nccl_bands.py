@@ -11,3 +11,12 @@ BANDS: dict[str, tuple[float, float, int]] = {
     "several nodes, between": (0.884, 1.181, 140),
     "several nodes, from 256 MiB": (0.905, 1.070, 63),
 }
+# the same for the links alone: `simulate` over every card of a preset
+LINK_BANDS: dict[str, tuple[float, float, int]] = {
+    "one node, up to 64 KiB": (0.781, 1.504, 35),
+    "one node, between": (1.179, 1.628, 78),
+    "one node, from 256 MiB": (0.834, 1.076, 69),
+    "several nodes, up to 64 KiB": (0.154, 0.478, 91),
+    "several nodes, between": (0.510, 1.093, 77),
+    "several nodes, from 256 MiB": (0.685, 1.104, 32),
+}

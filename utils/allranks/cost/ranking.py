@@ -40,7 +40,6 @@ def ranked_plans(
     microbatch, chunks) or `recompute` says is kept. Raises WorkloadError if nothing can be split so, or nothing fits: then it says
     how much the smallest split needs.
 
-    >>> from allranks.cost.ranking import ranked_plans
     >>> best = ranked_plans("LLaMA 65B", "dgx-h100", ranks=64, batch=2048)[0]
     >>> best.fits, best.plan.tp, best.plan.zero_stage
     (True, 1, 3)

@@ -303,7 +303,7 @@ for nodes in (8, 64, 256):
 # |---|---|
 # | `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING` | the table of all estimates, and for each call the choice |
 # | `NCCL_ALGO=allreduce:tree`, `NCCL_PROTO=LL` | a forced choice, for experiments only; since 2.24 NCCL fails where it can't obey |
-# | `NCCL_BUFFSIZE` | larger slots of Simple: more memory, fewer of them |
+# | `NCCL_BUFFSIZE` | larger slots of Simple: more memory, fewer pieces |
 # | `NCCL_MAX_NCHANNELS` | fewer multiprocessors for NCCL, more for your kernels |
 # | `NCCL_NVLS_ENABLE=0` | no switch that adds (other bits too: NVLS adds bfloat16 in float32, a ring in bfloat16) |
 #

@@ -29,6 +29,7 @@ _FROM = {
     "Model": "allranks.cost.plan",
     "MemoryFault": "allranks.memory",
     "NcclRuleError": "allranks.nccl_rules",
+    "OneSided": "allranks.memory",
     "Plan": "allranks.cost.plan",
     "Player": "allranks.player",
     "PlayerError": "allranks.player",

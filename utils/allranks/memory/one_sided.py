@@ -19,7 +19,22 @@ class OneSided(ABC):
     """Memory of `numel` elements for each of `ranks` ranks, into which every rank may put and from which it may get.
 
     The rank whose memory it is takes no part in a put or a get, so nobody knows by itself when one has happened: `fence` says that
-    this rank's puts are in place, `signal` and `wait` tell it to another rank.
+    this rank's puts are in place, `signal` and `wait` tell it to another rank. A `SharedMemory` is one, and so is what
+    `wire.memory()` gives. Each method raises MemoryFault for a rank, a channel or elements that are not there.
+
+    Example (needs ranks):
+        >>> def hand_over():
+        ...     from allranks import SharedMemory
+        ...     memory = SharedMemory(4)
+        ...     if memory.rank == 0:
+        ...         memory.put(1, 2, torch.tensor([1.5, 2.5]))
+        ...         memory.fence()
+        ...         memory.signal(1, channel=3)
+        ...     elif memory.rank == 1:
+        ...         memory.wait(0, channel=3)
+        ...         return memory.get(1, 2, 2).tolist()
+        >>> world.run(hand_over)[1]
+        [1.5, 2.5]
     """
 
     def __init__(self, rank: int, ranks: int, numel: int, dtype: torch.dtype) -> None:

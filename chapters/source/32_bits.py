@@ -34,9 +34,8 @@ equal
 
 # %% name="equal_live"
 # %%ranks
-generator = torch.Generator().manual_seed(rank)
-mine = torch.rand(1, generator=generator, device="cpu").item()
-same = torch.full((4096,), mine)
+torch.manual_seed(rank)
+same = torch.rand(1).repeat(4096)
 dist.all_reduce(same)
 if rank == 0:
     values, places = same.unique(return_inverse=True)
@@ -58,7 +57,8 @@ equal.reveal(
 
 # %% name="again_live"
 # %%ranks
-x = torch.randn(4096, generator=torch.Generator().manual_seed(rank), device="cpu").to(same.device)
+torch.manual_seed(rank)
+x = torch.randn(4096)
 once, again, buckets = x.clone(), x.clone(), x.clone()
 dist.all_reduce(once)
 dist.all_reduce(again)
@@ -105,8 +105,8 @@ def ring_sum(part):
 
 # %% name="ring_live"
 # %%ranks
-everybody = torch.rand(world_size, 4096, generator=torch.Generator().manual_seed(9), device="cpu").bfloat16()
-parts = everybody.to(same.device)
+torch.manual_seed(9)  # all parts on all ranks, to compare
+parts = torch.rand(world_size, 4096).bfloat16()
 came = ring_sum(parts[rank])
 alone = parts[0]
 for part in parts[1:]:
@@ -212,8 +212,8 @@ def with_hook(name):
     ddp = DistributedDataParallel(torch.nn.Linear(256, 256, bias=False))
     if name:
         ddp.register_comm_hook(None, getattr(default_hooks, name))
-    x = torch.randn(8, 256, generator=torch.Generator().manual_seed(dist.get_rank()), device="cpu")
-    ddp(x.to(next(ddp.parameters()).device)).square().mean().backward()
+    torch.manual_seed(dist.get_rank())
+    ddp(torch.randn(8, 256)).square().mean().backward()
     return ddp.module.weight.grad.double()
 
 
@@ -274,7 +274,8 @@ outlier.reveal(
 
 # %% name="quantised_on_ranks"
 # %%ranks
-shard = torch.randn(4096, generator=torch.Generator().manual_seed(rank), device="cpu").to(same.device)
+torch.manual_seed(rank)
+shard = torch.randn(4096)
 
 
 def quantised(values, block):
@@ -419,7 +420,8 @@ fp8.reveal(
 
 # %% name="fp8_live"
 # %%ranks
-mine = torch.randn(4096, generator=torch.Generator().manual_seed(rank), device="cpu").to(same.device) * (rank + 1)
+torch.manual_seed(rank)
+mine = torch.randn(4096) * (rank + 1)
 largest = mine.abs().max()
 dist.all_reduce(largest, op=dist.ReduceOp.MAX)
 scale = 448 / largest

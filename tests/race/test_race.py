@@ -300,6 +300,22 @@ WRONG = {
     ),
     "hundred list": ("    return []", "returned list; it must return a Schedule"),
     "hundred parts": ("    return Schedule('reduce_scatter', 'x', p, 7, ())", "needs a multiple of the 100 ranks"),
+    "hundred uneven": (
+        "    return Schedule('reduce_scatter', 'x', p, 300, ())",
+        "the schedule has 300 chunks; they must divide the 1000000 bytes, so that all parts are alike",
+    ),
+    "hundred self": (
+        "    return Schedule('reduce_scatter', 'x', p, p, (Move(0, 3, 3, (0,), True),))",
+        "message 0 (step 0, from rank 3 to rank 3): a rank sends nothing to itself",
+    ),
+    "hundred chunk": (
+        "    return Schedule('reduce_scatter', 'x', p, p, (Move(0, 3, 4, (100,), True),))",
+        "message 0 (step 0, from rank 3 to rank 4): there is no chunk 100; the 100 chunks are 0 to 99",
+    ),
+    "hundred chunk twice": (
+        "    return Schedule('reduce_scatter', 'x', p, p, (Move(0, 3, 4, (7, 8, 7), True),))",
+        "message 0 (step 0, from rank 3 to rank 4): chunk 7 is in it twice",
+    ),
     "hundred other": ("    return Schedule('reduce', 'x', p, 1, (), root=0)", "hundred is reduce_scatter, and the schedule is for 'reduce'"),
     "hundred ranks": ("    return Schedule('reduce_scatter', 'x', 4, 4, ())", "hundred has 100 ranks, and the schedule has 4"),
     "torus-broadcast root": ("    return Schedule('broadcast', 'x', p, 1, (), root=3)", "is rank 0, and that of the schedule is 3"),
@@ -370,19 +386,19 @@ def test_an_entry_is_scored_written_down_and_verified(tmp_path):
     scored = run("hundred", mine)
     assert (
         scored.exit_code == 0
-        and "hundred: score 0.086712" in scored.stdout
+        and "hundred: score 0.083426" in scored.stdout
         and "place        3 beside 4" in scored.stdout
     )
     assert json.loads(run("hundred", mine, "--board", own, "--by", "Ada", "--json").stdout)["place"] == 1
     mine.write_text(mine.read_text().replace("ring", "pairwise"))
     run("hundred", mine, "--board", own, "--by", "Ada")
     held = json.loads(own.read_text())["entries"]
-    assert [(e["by"], e["file"], e["score"]) for e in held] == [("Ada", "mine.py", "0.086712")]
+    assert [(e["by"], e["file"], e["score"]) for e in held] == [("Ada", "mine.py", "0.083426")]
     ran = run("--verify", own)
     assert (ran.exit_code, ran.stdout.splitlines()[-1]) == (0, "1 of 1 entries hold, to the last digit.")
-    own.write_text(own.read_text().replace("0.086712", "0.986712"))
+    own.write_text(own.read_text().replace("0.083426", "0.983426"))
     ran = run("--verify", "--board", own)
-    assert ran.exit_code == 1 and "the leaderboard says 536" in ran.stdout and "0 of 1 entries hold" in ran.stdout
+    assert ran.exit_code == 1 and "the leaderboard says 534" in ran.stdout and "0 of 1 entries hold" in ran.stdout
     assert json.loads(run("--verify", own, "--json").stdout)["faults"][0]["name"] == "mine"
 
 

@@ -3,9 +3,11 @@
 import importlib.util
 import json
 import random
+import re
 from collections import Counter
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import pytest
 from allranks import race, schedules, topology
@@ -239,6 +241,20 @@ def test_an_entry_has_the_time_that_the_leaderboard_says(entry):
 def test_the_references_have_the_times_that_the_leaderboard_says():
     references = [e for e in ENTRIES if e.model]
     assert len(references) == 4 and all(board.run(e, board.COURSE.parent) == e for e in references)
+
+
+def test_the_entry_in_the_documents_works_as_written():
+    text = (Path(__file__).parents[2] / "docs" / "race.md").read_text(encoding="utf-8")
+    space = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], space)
+    where = race.task("two-nodes")
+    assert race.judge(space["schedule"](where), where).score == race.judge(schedules.ring_all_reduce(16), where).score
+
+
+def test_the_documents_name_every_task_with_its_ranks():
+    text = (Path(__file__).parents[2] / "docs" / "race.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| (\d+) \|", text, flags=re.M)
+    assert rows == [(t.name, t.collective, str(t.ranks)) for t in race.TASKS.values()]
 
 
 @pytest.mark.nightly

@@ -309,7 +309,7 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 # - **TACOS** (Won et al., MICRO 2024): greedy matching of chunks to links, step by step, as here but without going back.
 # - **ForestColl** (Zhao et al., arXiv:2402.06787): packs spanning trees, in polynomial time; its bytes are the least on any network, its latency is not.
 #
-# Or a person finds the pattern. That is what [the race](../docs/race.md) is for: thirteen machines, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
+# Or a person finds the pattern. That is what [the race](../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
 #
 # ## Recap
 #

@@ -16,7 +16,7 @@ def line(p):
     return [[int(abs(a - b) == 1) for b in range(p)] for a in range(p)]
 
 
-@pytest.mark.parametrize(("chunks", "rounds"), [(1, (1, 1)), (2, (1, 2)), (6, (2, 3, 2)), (6, (2, 2, 3))])
+@pytest.mark.parametrize(("chunks", "rounds"), [(1, (1, 1)), (2, (1, 2)), (6, (2, 3, 2))])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_what_is_found_keeps_to_its_rounds(chunks, rounds, seed):
     lanes = dgx1()

@@ -129,6 +129,12 @@ def _check_fits(schedule: Schedule, task: Task) -> None:
         raise RaceError(
             f"the schedule has {schedule.chunks} chunks; {task.collective} needs a multiple of the {task.ranks} ranks"
         )
+    if (
+        task.collective in _PARTED and task.nbytes % schedule.chunks
+    ):  # else some ranks' parts would be larger than others'
+        raise RaceError(
+            f"the schedule has {schedule.chunks} chunks; they must divide the {task.nbytes} bytes, so that all parts are alike"
+        )
     if task.collective == "all_to_all" and schedule.chunks != task.ranks**2:
         raise RaceError(
             f"the schedule has {schedule.chunks} chunks; all_to_all needs {task.ranks**2}, one for each two ranks"

@@ -121,7 +121,7 @@ TASKS: dict[str, Task] = {
             lambda: node_fabric(SWITCH, 16).with_slow_rank(5, 4),
         ),
         Task(
-            "slow-card", "one network card is four times as slow", "all_gather", 32, 256 * MIB,
+            "slow-card", "one network card is four times as slow", "all_gather", 32, 224 * MIB,
             f"4 x dgx-h100: {_H100_WORDS}; card 3 of node 2 takes four times as long", _slow_card,
         ),
         Task(
@@ -135,7 +135,7 @@ TASKS: dict[str, Task] = {
             lambda: mesh_fabric("DGX-1", DGX1_LANES, NVLINK2),
         ),
         Task(
-            "hundred", "reduce-scatter for a hundred ranks", "reduce_scatter", 100, MIB,
+            "hundred", "reduce-scatter for a hundred ranks", "reduce_scatter", 100, 10**6,
             "100 ranks on one switch, 25 GB/s and 5 µs each", lambda: node_fabric(Topology("wide switch", 100, Link("port", 5e-6, 25e9)), 100),
         ),
     )

@@ -119,29 +119,32 @@ def fault_of(schedule: Schedule, most_pieces: int | None = None) -> str | None:
 
 def _malformed(schedule: Schedule) -> str | None:
     """What makes a move no message at all: a rank or chunk that does not exist, or a message to oneself."""
-    p, last = schedule.ranks, schedule.chunks
     for number, move in enumerate(schedule.moves):
-        where = f"message {number} (step {move.step}, from rank {move.src} to rank {move.dst})"
         for what, value in (("step", move.step), ("sender", move.src), ("receiver", move.dst)):
             if type(value) is not int:
                 return f"message {number}: the {what} is {value!r}; it must be a whole number"
-        if move.step < 0:
-            return f"{where}: steps are numbered from 0"
-        for rank in (move.src, move.dst):
-            if not 0 <= rank < p:
-                return f"{where}: there is no rank {rank}; the {p} ranks are 0 to {p - 1}"
-        if move.src == move.dst:
-            return f"{where}: a rank sends nothing to itself"
-        covered: list[Run] = []
-        for run in runs(move.chunks):
-            if run[0] < 0 or run[1] > last:
-                chunk = run[0] if run[0] < 0 or run[0] >= last else last
-                return f"{where}: there is no chunk {chunk}; the {last} chunks are 0 to {last - 1}"
-            covered.append(run)
-        covered.sort()
-        for (_, end), (first, _) in pairwise(covered):
+        if why := _no_message(move, schedule.ranks, schedule.chunks):
+            return f"message {number} (step {move.step}, from rank {move.src} to rank {move.dst}): {why}"
+    return None
+
+
+def _no_message(move: Move, ranks: int, chunks: int) -> str | None:
+    if move.step < 0:
+        return "steps are numbered from 0"
+    for rank in (move.src, move.dst):
+        if not 0 <= rank < ranks:
+            return f"there is no rank {rank}; the {ranks} ranks are 0 to {ranks - 1}"
+    if move.src == move.dst:
+        return "a rank sends nothing to itself"
+    found = runs(move.chunks)
+    for first, end in found:
+        if first < 0 or end > chunks:
+            missing = first if first < 0 or first >= chunks else chunks
+            return f"there is no chunk {missing}; the {chunks} chunks are 0 to {chunks - 1}"
+    if len(found) > 1:
+        for (_, end), (first, _) in pairwise(sorted(found)):
             if first < end:
-                return f"{where}: chunk {first} is in it twice"
+                return f"chunk {first} is in it twice"
     return None
 
 

@@ -142,7 +142,7 @@ check(segmented_ring)
 # - Chunks of the left half move as in a mirror: replace `rank - step` by `rank + step`.
 # - One batch for each step, with four operations.
 #
-# Asked: at most 1.6 times the bound.
+# Asked: at most 1.75 times the bound.
 
 
 # %% nbgrader={"grade_id": "two_way_ring", "solution": true}

@@ -228,6 +228,8 @@ def _row(
 ) -> Row:
     grades = {(n.name, grade.name): grade for n in submission.notebooks for grade in n.grades}
     told, incidents = _of_notebooks(course, lab, who[0])
+    if all(grade.auto_score is None and grade.manual_score is None for grade in grades.values()):
+        grades = {}  # only an extension, or a run that was stopped
     marks = {}
     for part in parts:
         grade = grades.get((part.notebook, part.cell))

@@ -12,6 +12,7 @@ namespaces. Process ids are those inside the sandbox; they mean nothing outside.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from allranks.engines import forkserver
@@ -217,7 +219,23 @@ def _without_oracles() -> list[str]:
                 arguments += ["--perms", "0755", "--dir", str(package / path)]
             arguments += ["--ro-bind", str(package / path), str(package / path)]
         arguments += ["--remount-ro", str(package / room)]
-    return arguments
+    return arguments + [word for path in _oracles_elsewhere() for word in ("--ro-bind", "/dev/null", str(path))]
+
+
+def _oracles_elsewhere() -> Iterator[Path]:
+    """The files of exercises that other packages offer, and their compiled forms."""
+    from allranks.exercises import elsewhere
+
+    for point in elsewhere():
+        try:
+            found = importlib.util.find_spec(point.module)
+        except (ImportError, ValueError):
+            continue  # what can't be found can't be read either
+        if found is None or found.origin is None:
+            continue
+        shown = [path for path in _folders() if Path(found.origin).is_relative_to(path)]
+        compiled = sorted(Path(found.cached).parent.glob(f"{Path(found.origin).stem}.*.pyc")) if found.cached else []
+        yield from (path for path in (Path(found.origin), *compiled) if shown and path.is_file())
 
 
 def _view(binds: list[tuple[Path, Path]]) -> list[str]:

@@ -83,6 +83,7 @@ def read_script(text: str, where: str) -> NotebookNode:
         raise NotebookError(f"{where}: two cells are named {twice!r}; give each its own name.")
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
     notebook.nbformat_minor = 5
+    _refuse_other_points(notebook, where)
     return notebook
 
 
@@ -126,6 +127,30 @@ def _refuse_shell_comments(source: str, commented: str, place: str) -> None:
     for number, line in enumerate(source.strip("\n").splitlines()):
         if line.startswith("%%") and number:
             raise NotebookError(f"{place}: the magic {line.split()[0]} must be the first line of its cell.")
+
+
+def _refuse_other_points(notebook: NotebookNode, where: str) -> None:
+    """The points stand in a graded cell's metadata; what the cell and the lab's table say must agree with them."""
+    from allranks.exercises import names
+
+    known, points = set(names()), {}
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or "exercise" not in cell.metadata.get("allranks", {}):
+            continue
+        about, name = cell.metadata["nbgrader"], cell.metadata["allranks"]["exercise"]
+        place = f"{where}: the graded cell {about['grade_id']}"
+        if name not in known:
+            raise NotebookError(f"{place} names {name}, but there is no such exercise.")
+        points[name] = float(about["points"])
+        wanted = f"round({points[name]:g} * check({name}).score, 2)"
+        if cell.source.strip() != wanted:
+            raise NotebookError(f"{place} must be `{wanted}`: its metadata say {points[name]:g} points for {name}.")
+    for cell in notebook.cells:
+        for found in re.finditer(r"^\| `(\w+)` \|(?:.*\|)? *([\d.]+) *\|$", cell.source, re.MULTILINE):
+            if cell.cell_type == "markdown" and found[1] in points and float(found[2]) != points[found[1]]:
+                raise NotebookError(
+                    f"{where}: the table says {found[2]} points for {found[1]}, its cell {points[found[1]]:g}."
+                )
 
 
 def _refuse_unclear_grading(kind: str, metadata: dict, place: str) -> None:

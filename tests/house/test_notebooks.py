@@ -133,6 +133,10 @@ def test_outputs_are_found(course, capsys):
 GRADED = '# %% nbgrader={"grade_id": "f-graded", "grade": true, "locked": true, "points": 1}'
 
 
+MARKED = GRADED + ' allranks={"exercise": "ring_shift"}'
+TABLE = "# %% [markdown]\n# | you write | points |\n# |---|---|\n# | `ring_shift` | 3 |\n\n"
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -143,6 +147,12 @@ GRADED = '# %% nbgrader={"grade_id": "f-graded", "grade": true, "locked": true, 
         ('# %% nbgrader={"solution": true}\n1\n', "cell 1: its nbgrader metadata lacks a grade_id."),
         ('# %% nbgrader={"grade_id": "f", "grade": true}\n1\n', "cell 1: the graded cell f lacks points."),
         (GRADED + "\n1\n", "cell 1: the graded cell f-graded does not say which exercise marks it"),
+        (MARKED + "\nround(2 * check(ring_shift).score, 2)\n", "must be `round(1 * check(ring_shift).score, 2)`"),
+        (MARKED.replace("ring_shift", "ring_shaft") + "\n1\n", "names ring_shaft, but there is no such exercise."),
+        (
+            TABLE + MARKED + "\nround(1 * check(ring_shift).score, 2)\n",
+            "the table says 3 points for ring_shift, its cell 1.",
+        ),
     ],
 )
 def test_a_script_that_cannot_be_built_is_refused(course, capsys, script, said):

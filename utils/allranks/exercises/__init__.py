@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.metadata
 import os
 import pkgutil
 import sys
@@ -32,9 +33,22 @@ class ExerciseError(CourseError):
     """There is no such exercise, or what was given is not a function."""
 
 
+GROUP = "allranks.exercises"  # of entry points, by which other packages offer exercises
+
+
 def names() -> list[str]:
-    """The names of all exercises."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
+    """The names of all exercises, those of other packages too."""
+    return sorted({*_own(), *(point.name for point in elsewhere())})
+
+
+def _own() -> list[str]:
+    return [m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg]
+
+
+def elsewhere() -> list[importlib.metadata.EntryPoint]:
+    """What other packages offer; the course's own exercises can't be replaced."""
+    own = set(_own())
+    return [point for point in importlib.metadata.entry_points(group=GROUP) if point.name not in own]
 
 
 def get(name: str) -> Exercise:
@@ -44,7 +58,20 @@ def get(name: str) -> Exercise:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
         raise ExerciseError(f"There is no exercise {name!r}. {hint}")
-    return importlib.import_module(f"{__name__}.{name}").EXERCISE
+    if name in _own():
+        return importlib.import_module(f"{__name__}.{name}").EXERCISE
+    point = next(point for point in elsewhere() if point.name == name)
+    try:
+        found = point.load()
+    except Exception as error:  # another package's code
+        raise ExerciseError(
+            f"The exercise {name} of {point.value} can't be loaded ({type(error).__name__}: {error})."
+        ) from None
+    if getattr(found, "name", None) != name:
+        raise ExerciseError(
+            f"{point.value} is no exercise of the name {name}: its entry point must lead to the EXERCISE."
+        )
+    return found
 
 
 def check(function: Callable, exercise: str | None = None, **options: Any) -> Verdict:

@@ -1,0 +1,30 @@
+"""`allranks extend LAB STUDENT HOURS`: more time for one student."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import find_course, known_lab, of_course
+
+
+@click.command(name="extend")
+@click.argument("lab")
+@click.argument("student")
+@click.argument("hours", type=click.FloatRange(0, 24 * 366))
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+def command(lab: str, student: str, hours: float, course: Path | None) -> None:
+    """Gives STUDENT so many HOURS more than the due date of LAB, in all; 0 takes the extension back.
+
+    Work that is graded already keeps its penalty until it is graded again with --force.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks extend")
+    root = find_course(course or Path.cwd())
+    due = of_course(str(root), "extensions").extend(root, known_lab(root, lab), student, timedelta(hours=hours))
+    click.echo(f"{student} has until {due}.")

@@ -272,11 +272,9 @@ TITLES = ("your messages", "the right schedule")
 
 
 def _players(verdict: Verdict) -> str:
-    """The same as the buttons, folded, for a page without a kernel; nothing where no player can be made."""
-    try:
-        from allranks.player.widget import page_without_kernel
-    except ImportError:
-        return ""
+    """The same as the buttons, folded, for a page without a kernel; nothing where there is nothing to play."""
+    from allranks.player.page import page_without_kernel
+
     trace = verdict.trace
     if trace is None or len(trace) > _MOST_PLAYED:
         return ""

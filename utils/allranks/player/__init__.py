@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING, Any
 from allranks.player.animation import Animation, animate
 
 if TYPE_CHECKING:
-    from allranks.player.widget import Player, PlayerError
+    from allranks.player.page import PlayerError
+    from allranks.player.widget import Player
 
 __all__ = ["Animation", "Player", "PlayerError", "animate"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Player", "PlayerError"):  # they need anywidget, which who only checks or grades may lack
+    if name == "Player":  # it needs anywidget, which who only checks or grades may lack
         from allranks.player import widget
 
-        return getattr(widget, name)
+        return widget.Player
+    if name == "PlayerError":
+        from allranks.player import page
+
+        return page.PlayerError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

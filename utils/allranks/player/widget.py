@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -12,21 +10,14 @@ from typing import Any
 import anywidget
 import traitlets
 
-from allranks.errors import CourseError
-from allranks.player.animation import LAYOUTS, Animation, animate
-from allranks.player.offline import LOADER, live_page, packed
-from allranks.player.pace import on_one_clock
+from allranks.player.animation import LAYOUTS, Animation
+from allranks.player.offline import LOADER, packed
+from allranks.player.page import PlayerError, in_words, page, prepared
 from allranks.player.still import still
 from allranks.schedules import Schedule
 from allranks.trace import Trace
 
-# larger animations (in bytes) are not stored a second time in the notebook, for pages without a kernel
-_LARGE = 400_000
 SPEEDS = (0.25, 0.5, 1, 2, 4)
-
-
-class PlayerError(CourseError, ValueError):
-    """The player can't play its input, or does not know a setting."""
 
 
 @cache
@@ -113,7 +104,7 @@ class Player(anywidget.AnyWidget):
 
     def text(self) -> str:
         """What happens, in words, with one line for each step."""
-        return _in_words(self.animations)
+        return in_words(self.animations)
 
     def svg(self) -> str:
         """A still picture, an SVG document: what every cell holds after each step, and the messages in between."""
@@ -125,7 +116,7 @@ class Player(anywidget.AnyWidget):
         Needs no network. The picture stays where scripts are removed (GitHub), and for the largest animations.
         """
         state = {"speed": self.speed, "arrangement": self.arrangement, "axis": self.axis, "quiz": self.quiz}
-        return _page(self.animations, [self.animation, self.compared], state | {"titles": self.titles}, self.text())
+        return page(self.animations, [self.animation, self.compared], state | {"titles": self.titles}, self.text())
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = super()._repr_mimebundle_(**kwargs)
@@ -133,53 +124,3 @@ class Player(anywidget.AnyWidget):
         # the view that the reader has asked for comes into the window, and then says that it has
         self.fresh = True
         return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}, metadata
-
-
-def prepared(
-    sources: Sequence[Schedule | Trace], nbytes: int | None = None, axis: str | None = None
-) -> tuple[list[Animation], str]:
-    """The animations of what is played side by side, and the axis on which; those of `Player`, without a widget."""
-    if nbytes is None:  # a schedule beside a run moves as many bytes as the run
-        nbytes = next((given.nbytes for given in sources if isinstance(given, Trace) and given.nbytes), None)
-    animations = [animate(given, nbytes) for given in sources]
-    if len(animations) > 1 and any(isinstance(given, Schedule) for given in sources):
-        animations = on_one_clock(animations)
-    if axis is None:
-        own_clock = all(f.timed and f.kind in ("live", "simulated") for f in animations)
-        axis = "time" if own_clock or all(f.pace for f in animations) else "step"
-    if axis == "time" and not all(f.timed for f in animations):
-        raise PlayerError("axis is 'time', but a schedule has no times; simulate it, or leave axis out")
-    return animations, axis
-
-
-def page_without_kernel(*sources: Schedule | Trace, titles: Sequence[str] = ()) -> str:
-    """The HTML of `Player.page`, of one or two sources, without a widget that a kernel would keep.
-
-    >>> "Ring" in page_without_kernel(schedules.ring_all_reduce(3), titles=["Ring"])
-    True
-    """
-    animations, axis = prepared(sources)
-    state = {"speed": 1.0, "arrangement": "auto", "axis": axis, "quiz": False, "titles": list(titles)}
-    return _page(animations, [f.payload() for f in animations], state, _in_words(animations))
-
-
-def _in_words(animations: Sequence[Animation]) -> str:
-    parts = []
-    for f in animations:
-        lines = f.captions()
-        if len(lines) > 24:
-            lines = [*lines[:12], f"... {len(lines) - 18} more steps ...", *lines[-6:]]
-        says = f.path.says if f.path is not None else ()
-        parts.append("\n".join([f"{f.title}, {f.ranks} ranks", *says, *lines]))
-    return "\n\n".join(parts)
-
-
-def _page(animations: Sequence[Animation], payloads: Sequence[bytes], state: dict[str, Any], words: str) -> str:
-    source = f"data:image/svg+xml;base64,{base64.b64encode(still(animations).encode()).decode()}"
-    picture = f'<img alt="{html.escape(words, quote=True)}" style="max-width:100%;background:#fff" src="{source}">'
-    if sum(map(len, payloads)) > _LARGE:
-        return picture
-    state = {"step": 0, "playing": False, "answers": [], "fresh": False, **state}
-    first, second = (*payloads, b"")[:2]
-    code = packed("allranks.player", "player")
-    return live_page(state, {"code": code, "animation": first, "compared": second}, picture)

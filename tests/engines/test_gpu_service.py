@@ -354,7 +354,11 @@ def test_the_nodes_are_closed_again_when_somebody_opens_them_and_put_back_at_the
     house.stop(signal.SIGKILL)
     assert eve.opens(node) is not True, "a killed service opens nothing"
     house.serve()
+    ana = people(ANA)
+    ana.lease()
+    assert ana(f"keep_open({str(node)!r})") is None
     house.stop()
+    assert ana.lives, "its lease ended with the service, and everybody may open the GPU now"
     after = node.stat()
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
     assert eve.opens(node) is True and not house.socket.exists()

@@ -16,13 +16,20 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks import RanksError, World, WorldError
-from allranks.engines import strangers
+from allranks.engines import own_network, strangers
 from allranks.world.cluster import Engines, NotMetError
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch):
+    """As where the kernel gives ranks no network of their own: then other accounts reach gloo's ports, and must be found."""
+    monkeypatch.setenv(own_network.WANTED_ENV, "0")
+
 
 # connects to each port of loopback that it is told, and says gloo's first word (the number of the pair)
 INTRUDER = """

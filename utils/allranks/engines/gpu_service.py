@@ -112,6 +112,7 @@ class GpuService:
         self._last: dict[int, int] = {}  # when an account last had a GPU, in nanoseconds
         self._connections: Counter[int] = Counter()
         self._unleased: list[dict[str, Any]] = []
+        self._stopped = False
         self._faults: dict[Path, str] = {}
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,12 +138,15 @@ class GpuService:
                 await asyncio.gather(self._tick(), self._look())
             finally:
                 server.close()
-        finally:
-            path.unlink(missing_ok=True)
-            listener.close()
+        except (asyncio.CancelledError, DeviceError):  # after any other error the nodes stay closed
+            self._stopped = True
             for node, was in self._before.items():
                 with contextlib.suppress(OSError):
                     gpu_nodes.put_back(node, was)
+            raise
+        finally:
+            path.unlink(missing_ok=True)
+            listener.close()
 
     # ------------------------------------------------------------------------------------------------------- the nodes
 
@@ -281,7 +285,7 @@ class GpuService:
     async def _take_back(self, client: _Client) -> None:
         """Ends a lease, and returns when its GPUs are free."""
         self._waiting.pop(client.name, None)
-        if client not in self._holding:
+        if client not in self._holding or self._stopped:
             return
         self._holding.remove(client)
         self._last[client.uid] = time.time_ns()

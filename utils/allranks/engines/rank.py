@@ -34,6 +34,9 @@ NCCL_SETTINGS = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
 
 def engine(args: dict[str, Any], fds: list[int]) -> None:
     """Runs ipyparallel's engine with the arguments in `args["argv"]` until it is told to stop."""
+    from allranks.engines import own_network
+
+    own_network.enter()  # before anything starts a thread
     from ipyparallel.engine.app import IPEngine
 
     arm_stack_dump()
@@ -70,7 +73,7 @@ def join(
     import torch
     import torch.distributed as dist
 
-    from allranks.engines import older_torch, strangers, watch
+    from allranks.engines import older_torch, own_network, strangers, watch
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
@@ -88,6 +91,8 @@ def join(
         torch.cuda.set_device(device)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
         torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
+    if backend == "gloo":
+        own_network.keep_groups()
     before = strangers.sockets(os.getpid())
     dist.init_process_group(
         backend,

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from allranks.engines import gpu_processes, strangers
+from allranks.engines import gpu_processes, own_network, strangers
 from allranks.engines import rank as on_rank
 from allranks.engines.devices import Placement
 from allranks.engines.forkserver import ForkServer, ForkServerError, describe_exit, forking_is_safe
@@ -151,12 +151,17 @@ class Engines:
             progress("importing torch once, for all ranks")
             ForkServer.ensure()
         import ipyparallel  # noqa: F401  # it takes half a second; the fork server imports torch at the same time
+        from traitlets.config import Config
 
         if self.launcher == "warm":
             ForkServer.ensure().wait_warm(START_TIMEOUT_S)
         self._wait_for_old_ranks(progress)
         progress("starting the controller")
-        self._start_controller(self.launcher == "warm", missed_beats=60, engines=self.launcher, n=ranks, delay=0)
+        apart = self.placement.backend == "gloo" and os.environ.get(own_network.WANTED_ENV) != "0"
+        engine_env = {"BaseLauncher": {"environment": {own_network.WANTED_ENV: "1"}}} if apart else {}
+        self._start_controller(
+            self.launcher == "warm", missed_beats=60, engines=self.launcher, n=ranks, delay=0, config=Config(engine_env)
+        )
         engines = self._cluster.engines[self._cluster.start_engines_sync(ranks)]
         self._launchers = dict(engines.ranks if self.launcher == "warm" else engines.launchers)
         engines.announce = False  # a world replaces all its engines at once, hub included

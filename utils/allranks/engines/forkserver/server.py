@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.engines import own_network
 from allranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.engines.forkserver.process import adopt_orphans, die_with_parent, kill_session
 
@@ -59,6 +60,7 @@ class Server(ForkLoop):
 
     def prepare(self) -> None:
         """Makes this process the parent of what its children leave behind, and lets SIGTERM stop the server."""
+        own_network.make()  # the process is small and has one thread
         adopt_orphans()
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
 

@@ -28,7 +28,10 @@ class Window(OneSided):
         op = _request(Access.GET, peer)
         op["offset"], op["numel"] = offset, numel
         body = access(op, answered=True)
-        return from_raw(b"" if body is None else body.read(), self.dtype, (numel,))
+        got = torch.empty(
+            numel, dtype=self.dtype
+        )  # made as the program makes tensors: under NCCL's rules on its device
+        return got.copy_(from_raw(b"" if body is None else body.read(), self.dtype, (numel,)))
 
     def _signal(self, peer: int, channel: int) -> None:
         access(_request(Access.SIGNAL, peer, channel))

@@ -114,6 +114,7 @@ class SandboxForkServer(ForkLoop):
 
     def listen(self) -> None:
         """Starts to take requests from outside the sandbox."""
+        read_processor()
         use_large_pages()  # now, since a class is graded without a quiet second
         self.large = True
         self.add_client(self.control)
@@ -159,6 +160,16 @@ class SandboxForkServer(ForkLoop):
             os.dup2(null, fd)
         _close_all_but({0, 1, 2, *fds})
         _refuse_calls(self.filter_program)
+
+
+def read_processor() -> None:
+    """Makes torch read what the processor can do, which it does once, from /proc: a rank, which has none, could not.
+
+    Without it, `tensor.to(torch.float32)` of a float16 tensor raises "Failed to initialize cpuinfo!" in a rank.
+    """
+    import torch
+
+    torch.zeros(64, dtype=torch.float16).to(torch.float32)
 
 
 def _mapped_nbytes() -> int:

@@ -547,6 +547,11 @@ def test_each_rank_draws_random_numbers_of_its_own(sandbox):
     assert len(set(drawn)) == 9
 
 
+def test_torch_knows_the_processor_although_a_rank_has_no_proc(sandbox):
+    body = "import torch\nsay(torch.ones(9, dtype=torch.float16).to(torch.float32).sum().item())"
+    assert said(sandbox, body)[0].split() == ["9.0"]
+
+
 def test_large_arguments_messages_and_results_get_through(sandbox):
     """They lie in shared memory, which a rank reads by a call that the filter must allow."""
     text = (

@@ -1,0 +1,47 @@
+"""`allranks similar LAB`: which submissions look alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import find_course, known_lab, of_course, printable
+
+
+@click.command(name="similar")
+@click.argument("lab")
+@click.option(
+    "--least",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="The part of the shorter answer that a pair must share.",
+)
+@click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
+    """Names the pairs of students whose code is alike, without the released text and without what many wrote.
+
+    Names, numbers and comments don't count. A pair is a reason to look, not a proof.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks similar")
+    root = find_course(course or Path.cwd())
+    found, told = of_course(str(root), "similarity").compare(root, known_lab(root, lab), least)
+    if as_json:
+        alike = [{"students": pair.students, "shared": pair.shared, "of": pair.of} for pair in found]
+        click.echo(json.dumps({"lab": lab, "pairs": alike, "unread": told}))
+        return
+    for sentence in told:
+        click.echo(printable(sentence), err=True)
+    for pair in found:
+        click.echo(
+            printable(f"{pair.share:4.0%}  {pair.students[0]} and {pair.students[1]}: {pair.shared} of {pair.of}")
+        )
+    if not found:
+        click.echo("No pair is alike.")

@@ -269,13 +269,18 @@ def keep_in_thread(node: str) -> None:
     assert done.wait(SOON_S)
 
 
-def keep_forking(node: str) -> None:
+def keep_forking(node: str, pause_s: float = 0.01) -> None:
     """Each child opens nothing: it inherits, forks, and ends."""
     os.open(node, os.O_RDWR)
     if os.fork() == 0:
         while os.fork() == 0:
-            time.sleep(0.01)
+            time.sleep(pause_s)
         os._exit(0)
+
+
+def keep_racing(node: str) -> None:
+    """The same as fast as it can."""
+    keep_forking(node, 0)
 
 
 KEPT = []
@@ -309,9 +314,31 @@ def test_who_keeps_a_gpu_open_after_the_lease_is_ended(house, people, keep):
     assert keeper(f"{keep.__name__}({str(zero)!r})") is None
     ana.release()
     soon(lambda: not keeper.lives)
+    soon(lambda: not house.state()["clearing"])
     assert ana.lives and other.lives, "they had nothing open"
     assert gpu_nodes.openers([zero], ANA) == []
     ben.lease(2)
+
+
+def test_processes_that_begin_faster_than_they_can_be_ended_end_with_all_of_their_account(house, node, people):
+    racer = 64000 + os.getpid() % 1000  # an account that nobody else has: everything that it runs will be ended
+    ana, keeper, other, ben = people(racer, racer, racer, BEN)
+    house.serve()
+    ana.lease(2)
+    assert keeper(f"keep_racing({str(node)!r})") is None
+    ana.kill()
+    ben.lease(2)
+    assert gpu_nodes.openers([node], racer) == []
+    print("all ended" if not other.lives else "caught one by one")
+    assert ben.lives
+
+
+def test_all_processes_of_an_account_can_be_ended_at_once(people):
+    uid = 64000 + os.getpid() % 1000
+    first, second, ben = people(uid, uid, BEN)
+    gpu_nodes.end_all(uid)
+    soon(lambda: not first.lives and not second.lives)
+    assert ben.lives
 
 
 def test_another_lease_of_the_same_account_keeps_its_processes(house, node, people):

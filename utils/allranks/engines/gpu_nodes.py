@@ -15,6 +15,7 @@ import re
 import signal
 import stat
 import struct
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,10 +200,11 @@ class Opener:
     node: Path
 
 
-def openers(nodes: Iterable[Path], uid: int | None = None) -> list[Opener]:
+def openers(nodes: Iterable[Path], uid: int | None = None, ending: bool = False) -> list[Opener]:
     """The processes, except root's, that have one of these nodes open; with `uid`, only those of this account.
 
-    With `uid` it looks closer: also at what threads have opened for themselves, and at memory that is mapped to a node.
+    With `uid` it looks closer: also at what threads have opened for themselves, at memory that is mapped to a node, and at
+    processes that begin meanwhile. With `ending`, each one that it finds is ended at once.
     """
     devices, inodes = {}, {}
     for node in nodes:
@@ -210,16 +212,29 @@ def openers(nodes: Iterable[Path], uid: int | None = None) -> list[Opener]:
             found = node.stat()
             devices[found.st_rdev] = node
             inodes[f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}", str(found.st_ino)] = node
-    found_openers = []
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        ids = _accounts(pid)
-        if not ids or (uid is None and ids[0] == 0) or (uid is not None and uid not in ids):
-            continue
-        opened = {devices[device] for device in _open_devices(pid, uid is not None) if device in devices}
-        if uid is not None:
-            opened |= {inodes[key] for key in _mapped(pid) if key in inodes}
-        found_openers += [Opener(pid, ids[0] if uid is None else uid, node) for node in sorted(opened)]
+    found_openers: list[Opener] = []
+    seen: set[int] = set()
+    while new := set(map(int, filter(str.isdigit, os.listdir("/proc")))) - seen:
+        seen |= new
+        for pid in new:
+            ids = _accounts(pid)
+            if not ids or (uid is None and ids[0] == 0) or (uid is not None and uid not in ids):
+                continue
+            opened = {devices[device] for device in _open_devices(pid, uid is not None) if device in devices}
+            if uid is not None:
+                opened |= {inodes[key] for key in _mapped(pid) if key in inodes}
+                if opened and ending:
+                    end(pid, uid)
+            found_openers += [Opener(pid, ids[0] if uid is None else uid, node) for node in sorted(opened)]
+        if uid is None:
+            break
     return found_openers
+
+
+def end_all(uid: int) -> None:
+    """Ends every process of an account at once, also those that begin meanwhile: the kernel does it in one step."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(["/bin/sh", "-c", "kill -9 -1"], user=uid, extra_groups=[], timeout=5, cwd="/", check=False)
 
 
 def end(pid: int, uid: int) -> None:

@@ -34,6 +34,7 @@ from allranks.engines.leases import SLICE_S, Holder, LeaseError, Waiter, check_c
 
 GRACE_S = 60.0  # from the end of a slice, if somebody waits, until the GPUs are taken back
 CLOSE_S = 0.3  # how long a process that has just lost its GPU may take to close it: NVML has it open for a moment
+EVADE_S = 5.0  # after that, all processes of an account are ended, if some still have its GPU open
 TICK_S = 1.0
 LOOK_S = 2.0  # how often all processes are looked at
 QUESTION_S = 10.0  # a client must have asked by then, and have read its answer
@@ -178,12 +179,19 @@ class GpuService:
     async def _clear(self, uid: int, nodes: set[Path]) -> None:
         """Ends what an account still has open on nodes that it has lost; returns when nothing is left."""
         began, wait_s = time.monotonic(), 0.02
-        while left := await asyncio.to_thread(gpu_nodes.openers, nodes, uid):
-            if time.monotonic() - began > CLOSE_S:
+        while True:
+            waited_s = time.monotonic() - began
+            ending = waited_s > CLOSE_S
+            left = await asyncio.to_thread(gpu_nodes.openers, nodes, uid, ending)
+            if not left:
+                return
+            if ending:
                 for opener in left:
                     log.warning("%s's process %d still has %s open: ended", _name(uid), opener.pid, opener.node)
-                    gpu_nodes.end(opener.pid, uid)
                     self._watch.ended()
+            if waited_s > EVADE_S:
+                log.warning("%s's processes begin faster than they can be ended: all of them are ended", _name(uid))
+                await asyncio.to_thread(gpu_nodes.end_all, uid)
             await asyncio.sleep(wait_s)
             wait_s = min(1.0, 1.5 * wait_s)
 
@@ -386,6 +394,7 @@ class GpuService:
             "sharers": sharers,
             "waiting": [asdict(Waiter(_name(c.uid), c.pid, c.count, c.since)) for c in order],
             "unleased": self._unleased,
+            "clearing": sorted({g.uuid for g in self.gpus if any(n in self.nodes[g.uuid] for n, _ in self._closing)}),
             "warnings": self.warnings(),
         }
 

@@ -31,6 +31,7 @@ EXAMPLES = {
         "allranks export lab03_all_reduce moodle",
         "allranks export lab03_all_reduce canvas --roster canvas.csv",
     ),
+    "extend": ("allranks extend lab03_all_reduce ada 48",),
     "fit": ("allranks fit all_reduce.txt -o mine.json",),
     "github": ("allranks github lab03_all_reduce ../lab03-template",),
     "gpus": (
@@ -41,6 +42,8 @@ EXAMPLES = {
     "gradescope": ("allranks gradescope lab03_all_reduce -o lab03.zip",),
     "grade": ("allranks grade lab03_all_reduce", "allranks grade lab03_all_reduce --course ../ml-course --student ada"),
     "lab": ("allranks lab", "allranks lab --folder ~/collectives", "allranks lab --no-browser --port 9999"),
+    "new": ("allranks new exercise my_ring",),
+    "new exercise": ("allranks new exercise my_ring", "allranks new exercise my_ring --package ../my-course"),
     "plan": ("allranks plan --model 7B --ranks 64 --batch 256",),
     "price": ("allranks price ddp --parameters 7e9 --ranks 64",),
     "price ddp": ("allranks price ddp --parameters 7e9 --ranks 64 --topology dgx-h100",),
@@ -49,6 +52,7 @@ EXAMPLES = {
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
     "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
     "race": ("allranks race", "allranks race two-nodes", "allranks race two-nodes my_schedule.py"),
+    "similar": ("allranks similar lab03_all_reduce",),
     "simulate": (
         "allranks simulate --collective all_reduce --algorithm ring --ranks 8 --bytes 100MB",
         "allranks simulate --algorithm nccl --topology dgx-h100 --nodes 4 --collective all_reduce --bytes 1GiB",

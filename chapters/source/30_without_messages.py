@@ -127,7 +127,7 @@ print(f"lock: {with_lock:.0f}, {1e3 * locked:.1f} µs each; own numbers: {own:.0
 # ## 3. The signal that overtakes
 #
 # The second danger is the order. Rank 0 writes data, then a flag. Does rank 1 see them in this order? On a processor of Intel or AMD, yes. On ARM, and on a
-# GPU, **not**: the machine may show the flag first. This is called *weak* memory order, and a program that forgets about it is wrong once in a million times.
+# GPU, **not**: the machine may show the flag first. This is called *weak* memory order, and a program that forgets about it is wrong only rarely, which is hard to find.
 #
 # The *wire* has a memory that takes the worst order each time: others see a put only behind a fence, and signals arrive at once.
 
@@ -167,7 +167,7 @@ order.reveal(
 
 # %% [markdown] name="races_found"
 # The number is what the memory held before. And the wire finds the race *without* luck: it keeps for each number who put it, who read it, and what each signal
-# told (a **vector clock**). Two uses that no chain of fence, signal and wait orders are a race, even if the result happens to be right. The lab is judged so.
+# told (a **vector clock**). Two uses of one number, at least one of them a put, are a race if no chain of fence, signal and wait orders them, even if the result happens to be right. The lab is judged so.
 #
 # ## 4. An all-reduce in one shot
 #
@@ -343,7 +343,7 @@ for p in (2, 4, 8, 72):
 link.reveal(
     "n",
     usual="1.75 n",
-    why="the sum has n numbers, and more need not come. NVLS needs n + n/p: each GPU asks for the sum of its own chunk, and hands it back to be copied to all. So at best an all-reduce is almost twice as fast.",
+    why="the sum has n numbers, and more need not come. NVLS needs n + n/p: each GPU asks for the sum of its own chunk, and hands it back to be copied to all. So on 8 GPUs the bytes into a GPU are 1.56 times fewer, and on many GPUs almost 2 times.",
 )
 
 # %% [markdown] name="where"
@@ -377,7 +377,7 @@ link.reveal(
 #
 # <details><summary>2. The result is right in a million runs. Can there be a race?</summary>
 #
-# Yes. A race says that nothing orders two uses. Which one comes first is luck, and another machine, or a busier one, has another luck.
+# Yes. A race says that nothing orders two uses. Which one comes first is chance, and differs on another or a busier machine.
 # </details>
 #
 # <details><summary>3. With two shots all ranks have the same bits, and with one shot only if they add in the same order. Why?</summary>
@@ -389,7 +389,7 @@ link.reveal(
 # ## Recap
 #
 # **A message carries data, says that it has come, and guards the buffer. A write only carries data.** So memory that is shared needs a fence and a signal before each read of
-# another rank's data, and a signal back before the place is written again. In return there is no copy, no partner and no step that waits for the last one: one shot for
+# another rank's data, and a signal back before the place is written again. In return no rank has to post a receive, and few steps wait for the one before: one shot for
 # small vectors, two shots for larger ones, and a switch that adds where there is one.
 #
 # **Now you:** [Lab 20](../labs/lab20_without_messages/without_messages.ipynb): a two-shot all-reduce with signals of your own, and a tensor that goes through a few slots.

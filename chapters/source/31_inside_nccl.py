@@ -78,12 +78,12 @@ for name, data, flags in (("LL", 4, 4), ("LL128", 120, 8), ("Simple", 512 * 1024
 # | 8 slots have | 512 KiB | 4,915,200 bytes | 4 MiB (`NCCL_BUFFSIZE`) |
 # | bandwidth | at most half | at most 15/16 | all of it |
 #
-# NCCL switches LL128 on only where the hardware keeps its promise. **Do not force it with `NCCL_PROTO`**: on a path that shows half a line, the sums are
+# NCCL switches LL128 on only where the hardware shows a line as a whole. **Do not force it with `NCCL_PROTO`**: on a path that shows half a line, the sums are
 # wrong, and nothing is reported.
 #
 # ## 2. Both ways, measured
 #
-# Ranks 0 and 1 play ping-pong, with both protocols. The other ranks sleep in a barrier.
+# Ranks 0 and 1 play ping-pong, with both protocols. The other ranks have nothing to do in this cell; the next cell is a barrier, in which all ranks meet again.
 
 # %% name="guess_cpu"
 faster = predict(
@@ -188,8 +188,8 @@ slots.reveal(
 )
 
 # %% [markdown] name="chunks"
-# In slots of Simple a vector is cut like this (ring all-reduce): the vector is divided among **channels**; each channel runs its own ring, in its own
-# block of threads, on its own links. A channel's part is cut in *loops* of $p$ chunks, a chunk has at most 4 slots (2 MiB), and a chunk travels in two *slices*, so that
+# A ring all-reduce with Simple cuts a vector like this: the vector is divided among **channels**; each channel runs its own ring, in its own
+# block of threads, and on links of its own if GPUs are joined directly (behind an NVSwitch the channels share the links). A channel's part is cut in *loops* of $p$ chunks, a chunk has at most 4 slots (2 MiB), and a chunk travels in two *slices*, so that
 # the second is under way while the first is added.
 
 # %% name="cut"
@@ -203,8 +203,8 @@ for nbytes in (2**20, 2**26, 2**30):
     )
 
 # %% [markdown] name="chunks_explained"
-# Few bytes get few channels: NCCL takes channels and threads away until each has enough to do. That is why many small calls leave most of a GPU to your kernels, and why a
-# large all-reduce takes up to 24 of an H100's 132 multiprocessors (`NCCL_MAX_NCHANNELS` limits it). Step through one channel's ring:
+# Few bytes get few channels: NCCL takes channels and threads away until each has enough to do. That is why many small calls leave most of a GPU to your kernels, and why a large all-reduce on one machine takes 24 of an H100's 132 multiprocessors in a ring, and 16 with NVLS
+# (`NCCL_MAX_CTAS` limits it; before 2.17 it was `NCCL_MAX_NCHANNELS`). Step through one channel's ring:
 
 # %% name="watch"
 Player(schedules.ring_all_reduce(ranks=4))
@@ -213,7 +213,8 @@ Player(schedules.ring_all_reduce(ranks=4))
 # ## 4. What the tuner chooses
 #
 # For each call NCCL's **tuner** estimates a time for every algorithm with every protocol, $\text{latency} + \text{bytes} / \text{bandwidth}$, and takes the least. `allranks` has the tables
-# of NCCL 2.30.7 (`src/graph/tuning.cc`); they agree with what NCCL itself prints.
+# of NCCL 2.30.7 (`src/graph/tuning.cc`); they agree with NCCL's own search and tuner, run on a CPU. They are estimates: for large sizes on one machine they are within about a
+# quarter of what was measured; for small sizes the real time is often one and a half times as long, or more.
 
 # %% name="guess_switch"
 switch = predict(
@@ -264,10 +265,11 @@ switch.reveal(
 
 # %% [markdown] name="tuner_explained"
 # Read the lines as *three needs*. Small: least latency, so LL, on one machine in a ring or chain, on several in a tree. Middle: LL128, nearly all of the bandwidth and still no
-# separate flag. Large: Simple, or the switch that adds. Each border is where two straight lines cross, as $\alpha$ and $\beta$ say.
+# separate flag (one machine of H100s has no middle: it goes from LL to the switch). Large: Simple, or the switch that adds. Most borders are where two straight lines cross,
+# as $\alpha$ and $\beta$ say; the tree's line is bent by a table of corrections.
 #
 # The tuner knows your machine only by its tables, and they have surprises. On several nodes the limit for LL is taken from a row that depends on the maker of the *CPU*. And between 3 and 14 MB on two
-# A100 nodes the choice goes back and forth between tree and ring five times. So a measured curve with a step is not noise: ask for the choice there.
+# A100 nodes the choice goes back and forth between tree and ring five times. So a step in a measured curve need not be noise: look up the choice there.
 #
 # ```
 # allranks simulate --algorithm nccl --topology dgx-h100 --nodes 2 --collective all_reduce --bytes 1MiB
@@ -304,7 +306,7 @@ for nodes in (8, 64, 256):
 # | `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING` | the table of all estimates, and for each call the choice |
 # | `NCCL_ALGO=allreduce:tree`, `NCCL_PROTO=LL` | a forced choice, for experiments only; since 2.24 NCCL fails where it can't obey |
 # | `NCCL_BUFFSIZE` | larger slots of Simple: more memory, fewer pieces |
-# | `NCCL_MAX_NCHANNELS` | fewer multiprocessors for NCCL, more for your kernels |
+# | `NCCL_MAX_CTAS` | fewer multiprocessors for NCCL, more for your kernels |
 # | `NCCL_NVLS_ENABLE=0` | no switch that adds (other bits too: NVLS adds bfloat16 in float32, a ring in bfloat16) |
 #
 # Between nodes a thread of the CPU, the **proxy**, watches the FIFOs and gives filled slots to the network card. If that thread gets no core, every collective is slow, and
@@ -331,7 +333,7 @@ for nodes in (8, 64, 256):
 # ## Recap
 #
 # A receiver must know that data has come. A flag beside the data saves a fence and a trip, and costs half of the bandwidth (LL) or a sixteenth (LL128); a separate flag costs latency only (Simple).
-# **NCCL pays bytes for time while messages are small, and time for bytes when they are large.** Slots let the sender run ahead, channels use all links, and a table of latencies and
+# **Small messages use LL: it starts fast, but half of its bytes are flags. Large messages use Simple: it starts slowly, and all its bytes are data.** Slots let the sender run ahead, channels keep all links busy, and a table of latencies and
 # bandwidths chooses.
 #
 # **Now you:** [Lab 20](../labs/lab20_without_messages/without_messages.ipynb) has a FIFO of a few slots to write.

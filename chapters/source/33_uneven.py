@@ -22,7 +22,7 @@ world
 # ## 1. Where do mine begin?
 #
 # Rank $r$'s first row stands behind all rows of the ranks before it: its place is the sum of *their* numbers of rows. Such a sum over all lower ranks is an **exclusive scan** (`MPI_Exscan`); with the own
-# number it is an **inclusive scan** (`MPI_Scan`). Experts number their tokens so, loaders their samples, and files their parts. torch.distributed has no scan. For one number, a gather does:
+# number it is an **inclusive scan** (`MPI_Scan`). With it one numbers the tokens of an expert, the samples of a data loader, or the parts of a file that many ranks write. torch.distributed has no scan. For one number, a gather does:
 
 # %% name="by_gather"
 # %%ranks
@@ -63,7 +63,7 @@ def inclusive_scan(x):
             ops.append(dist.P2POp(dist.irecv, arrived, rank - distance))
         for work in dist.batch_isend_irecv(ops) if ops else []:
             work.wait()
-        total = total + arrived
+        total = arrived + total
         distance *= 2
     return total
 
@@ -275,8 +275,9 @@ padding.reveal(
 )
 
 # %% [markdown] name="ways_explained"
-# Padding is best while parts are about equal: one call, $(p-1)\alpha$. Broadcasts cost $p\,\lceil\lg p\rceil$ latencies, but nothing for the unevenness; NCCL sends them all in one group, so the latencies overlap.
-# The all-to-all puts all the load on one rank's link.
+# Padding is best while parts are about equal: one call, $(p-1)\alpha$. Broadcasts as binomial trees cost $p\,\lceil\lg p\rceil$ latencies and $\lceil\lg p\rceil$ times the
+# bytes, however uneven the parts are. NCCL's broadcast is a ring, which passes each byte on once, and NCCL runs all $p$ in one group, so latencies overlap. The all-to-all has the same price as
+# padding here, so one curve hides the other: the rank with the long part sends it $p-1$ times.
 #
 # **A reduce-scatter of unequal parts** is the same the other way round: pad, or $p$ reduces, or one list call where it is taken. Sharded training avoids the question. FSDP2 cuts each parameter's *rows* in $p$ chunks, so
 # with 10 rows on 4 ranks it is 3, 3, 3 and 1, and it **pads** the last shards, in the buffers of its collectives.
@@ -332,7 +333,7 @@ print("back again:", torch.equal(scatter_v(whole, lengths), few))
 #
 # ## 5. Only to neighbours
 #
-# Often a rank has a *few* partners: its neighbours in a grid, the owners of the edges of its piece of a graph. MPI calls it a **neighbourhood exchange** (`MPI_Neighbor_alltoallv`). In torch it is one `batch_isend_irecv` with a pair
+# Often a rank has a *few* partners: its neighbours in a grid, the owners of the edges of its piece of a graph. MPI calls it a **neighborhood collective** (`MPI_Neighbor_alltoallv`). In torch it is one `batch_isend_irecv` with a pair
 # for each neighbour. Compare with an all-to-all in which most splits are zero.
 
 # %% name="guess_zeros"
@@ -340,7 +341,7 @@ zeros = predict(
     "An all-to-all on 1,024 ranks in which each rank has data for 2 others only, and splits of 0 for the rest. What do the zeros cost?",
     choices=[
         "nothing: no bytes, no message",
-        "little, but every rank must know all splits",
+        "little, but every rank must know how much comes from each other rank",
         "as much as full messages",
     ],
     title="Splits of zero",
@@ -384,7 +385,7 @@ for p in (4, 64, 1024):
 # %% name="reveal_zeros" jupyter={"source_hidden": true}
 # the answer: run this cell
 zeros.reveal(
-    "little, but every rank must know all splits",
+    "little, but every rank must know how much comes from each other rank",
     usual="nothing: no bytes, no message",
     why="NCCL's all-to-all is a group of sends and receives, and torch leaves out those with 0 numbers. But someone must have told the receivers how much comes, usually by another all-to-all of p numbers. An algorithm that visits every partner in turn, empty or not, pays p-1 latencies all the same.",
 )
@@ -399,7 +400,7 @@ zeros.reveal(
 #
 # <details><summary>2. A scan with the maximum instead of the sum: what changes?</summary>
 #
-# One operation. Any operation that is associative can be scanned, also the merge of softmax summaries; it need not be commutative, since ranks stay in order.
+# One operation. Any associative operation can be scanned, also the merge of softmax summaries. It need not be commutative, if what arrived stands on the left (`arrived + total`), since it comes from lower ranks.
 # </details>
 #
 # <details><summary>3. Parts differ by at most one row. Pad or not?</summary>

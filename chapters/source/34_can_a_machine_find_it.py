@@ -153,7 +153,7 @@ tight.reveal(
 #
 # - GPU 0 gets part 7 only through GPUs 3 and 4, each of which gets it over a single link. So $2 r_1 \ge 6$.
 # - In step 1 a double link has only the six chunks of its sender's own part to carry. So $2 r_1 \le 6$.
-# - In step 2 the double link from GPU 3 to GPU 1 must bring $2 \cdot 4 = 8$ chunks that GPU 1 lacks. GPU 3 has half of part 2 for it, and half of part 7: six chunks.
+# - In step 2 the double link from GPU 3 to GPU 1 must bring $2 \cdot 4 = 8$ chunks that GPU 1 lacks. GPU 3 now has all of part 2, but GPU 1 already has half of it. So GPU 3 can bring the other half, and the half of part 7 that it holds: six chunks.
 #
 # **A bound says what can't be, a schedule says what can; a search that gives up says neither.**
 #
@@ -195,7 +195,7 @@ for nbytes, *took in zip(sizes, *times.values(), strict=True):
 #
 # ## 5. The same backwards
 #
-# A search for one collective gives two more for nothing. Play an all-gather **backwards**: where a chunk was sent from $a$ to $b$ and stored, $b$ now sends its sum to $a$, which adds it. That is a
+# A search for one collective gives two more without another search. Play an all-gather **backwards**: where a chunk was sent from $a$ to $b$ and stored, $b$ now sends its sum to $a$, which adds it. That is a
 # reduce-scatter. One after the other makes an all-reduce.
 
 
@@ -274,7 +274,7 @@ half.reveal(
 )
 
 # %% [markdown] name="live_explained"
-# The result is right on real ranks: a proof on symbols holds for numbers too. The model says half as many latencies, and half the bytes on each link. Your machine may say that both take the same, as four
+# The result is right on real ranks: a proof on symbols holds for numbers too. The model says $\lfloor p/2 \rfloor$ latencies instead of $p-1$ (2 instead of 3 on four ranks), and half the bytes on each link. Your machine may say that both take the same, as four
 # ranks on two cores did: they share cores and memory, and have no two links each. **The search is as good as the machine that you describe to it.**
 #
 # ## 7. A link fails

@@ -45,7 +45,7 @@ def ring_all_reduce(tensor):
 
 
 # %% [markdown] name="machine"
-# The machine: two nodes of four H100s, each GPU with a network card of its own. NVLink carries 371 GB/s, a card 50 GB/s. We don't have it, but the **wire** has a
+# The machine: two nodes of four H100s, each GPU with a network card of its own. NVLink carries 371 GB/s (what NCCL counts with; the line rate is 450), a card 50 GB/s. We don't have it, but the **wire** has a
 # virtual clock: real code, real messages, and the time that these links would need. Our vector has 128 numbers, and each of its bytes stands for 2 MiB.
 
 # %% name="guess_ratio"

@@ -59,8 +59,8 @@ def test_the_readmes_first_screen_has_two_lines_for_learners_and_two_for_contrib
     [first, *_] = re.findall(r"```sh\n(.*?)```", text, re.S)
     commands = [line.partition("#")[0].strip() for line in first.strip().splitlines()]
     assert commands == [
-        "uvx 'allranks[lab]' lab",
-        "pip install 'allranks[lab]' && allranks lab",
+        "uvx --from 'allranks[lab] @ git+<this repository>' allranks lab",
+        "pip install 'allranks[lab] @ git+<this repository>' && allranks lab",
         "make lab",
         "make test",
     ]

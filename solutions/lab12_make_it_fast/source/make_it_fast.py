@@ -44,7 +44,7 @@ world = World()
 world
 
 # %% [markdown] name="ring"
-# Here is the correct ring. It is what you start from.
+# Here is a ring that is correct for contiguous tensors. Start from it; yours must take tensors with gaps too (chapter 35 shows how).
 
 
 # %% name="plain_ring"
@@ -64,7 +64,7 @@ def plain_ring(tensor):
 
 
 # %% [markdown] name="predict"
-# Two nodes of 4 H100s, each GPU with a network card of its own, 1 GiB. Inside a node a GPU sends 371 GB a second, over its card 50. What takes most of the ring's time? Write it down first:
+# Two nodes of 4 H100s, each GPU with a network card of its own, 1 GiB. Inside a node a GPU sends 371 GB a second (NCCL's figure), over its card 50. What takes most of the ring's time? Write it down first:
 # `"inside the nodes"`, `"over the network cards"` or `"both alike"`.
 
 # %% name="prediction"

@@ -23,7 +23,7 @@
 # | `memory.signal(peer, channel)` | one signal to `peer`; `channel` is 0 to 3, and 0 if you leave it out |
 # | `memory.wait(peer, channel)` | waits for one signal of `peer` on that channel, and uses it up |
 #
-# The memory is an opponent. Others see a put only when its rank has passed a fence. Signals arrive at once. One rank runs far ahead, another one far behind. What was in the memory before
+# The memory behaves as badly as it may. Others see a put only when its rank has passed a fence. Signals arrive at once. One rank runs far ahead, another one far behind. What was in the memory before
 # your first put is garbage, and the second call finds what the first one left. **A race is found whether or not the result is right**: two ranks use the same number, one of
 # them puts it, and no chain of fence, signal and wait says which comes first. Sends, receives and collectives are forbidden; bytes are counted.
 #
@@ -45,7 +45,7 @@ world = World()
 world
 
 # %% [markdown] name="predict"
-# Rank 0 puts, signals and goes on, without a fence; rank 1 waits for the signal and gets. Which of the two lines below is a race? Write it down first.
+# Rank 0 puts, signals and goes on, without a fence; rank 1 waits for the signal and gets. Which two of the four calls below form a race? Write them down first.
 
 # %% name="prediction"
 prediction = "the put and the ..."

@@ -152,9 +152,10 @@ print(world.run(rows_of_all)[0])
 # of an all-gather in a ring, padded to the longest part, and the time of your function, for both programs. When would you pad? Three or four sentences, with numbers.
 
 # %% [markdown] nbgrader={"grade_id": "pad_or_not", "grade": true, "solution": true, "points": 2}
-# Padded, 63 steps of 10 us + 1.1 MB x 20 ps = 32 us: 2.0 ms. Without padding nearly every step also has a part of about 1.1 MB on some link, so it takes about as long, and 63 x 10 us = 0.6 ms for the lengths come before it; padding is better, and it is one library call. In the second
-# program padding makes 63 steps of 64 MB: 63 x 1.29 ms = 81 ms and 4 GB of memory. In the ring without padding the 64 MB go on in each of the 63 steps too, from rank to rank, so it also takes
-# about 81 ms, though only 64 MB come to each rank; cut into pieces, or as a broadcast in a tree or a pipeline, they would take little more than 1.3 ms. Pad if parts are about equal, use broadcasts if one is much
+# Both ways need the lengths first, in a ring 63 x 10 us = 0.6 ms. Padded, 63 steps of 10 us + 1.1 MB x 20 ps = 32 us: 2.0 ms. Without padding nearly every step also has a part of about
+# 1.1 MB on some link, so it takes as long; pad, since it is one library call. In the second program padding makes 63 steps of 64 MB: 63 x 1.29 ms = 81 ms and 4 GB of memory. In the ring without
+# padding the 64 MB go on in each of the 63 steps too, from rank to rank, so it also takes about 81 ms, though only 64 MB come to each rank. A binomial tree would bring them in 6 x 1.29 = 7.7 ms,
+# a chain in well-chosen pieces in 3.7 ms. Pad if parts are about equal, use broadcasts if one is much
 # longer. (1 point for the first program, 1 for seeing that the long part alone decides in the second.)
 
 # %% [markdown] name="marking"

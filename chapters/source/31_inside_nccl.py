@@ -31,7 +31,7 @@ world
 # NCCL calls the first protocol **Simple** and the second **LL**, low latency. Here are both, in real memory of two ranks.
 
 
-# %% name="beside"
+# %% name="beside_defined"
 # %%ranks
 import os
 import time
@@ -54,6 +54,8 @@ def get_ll(n, flag):
         os.sched_yield()  # there may be more ranks than cores
 
 
+# %% name="beside"
+# %%ranks
 if rank == 0:
     put_ll(1, torch.tensor([1.5, -2.0, 3.25]), flag=1)
 elif rank == 1:
@@ -94,7 +96,7 @@ faster = predict(
 faster
 
 
-# %% name="ping_pong"
+# %% name="turns"
 # %%ranks
 plain = SharedMemory(2**16)
 
@@ -113,6 +115,8 @@ def turn_simple(x, flag, mine):
         plain.get(rank, 0, x.numel())
 
 
+# %% name="ping_pong"
+# %%ranks
 flag, took = 1, {}
 for n in (1, 2**6, 2**10, 2**14, 2**16) if rank < 2 else ():
     for name, turn in (("beside", turn_ll), ("separate", turn_simple)):

@@ -170,7 +170,7 @@ Player(found)
 # %% name="sizes"
 plans = {"2 steps, 2 rounds of 1": two, "3 steps, 7 rounds of 1/6": found, "six rings, 7 steps": rings}
 plans["2 steps, 3 rounds of 1/2"] = schedules.search_all_gather(lanes, chunks=2, rounds=(1, 2))
-sizes = [2**k for k in range(12, 27)]
+sizes = [3 * 2**k for k in range(11, 26)]  # 48 chunks divide each
 times = {
     name: [race.judge(plan, replace(task, nbytes=nbytes)).picoseconds / 1e6 for nbytes in sizes]
     for name, plan in plans.items()

@@ -165,9 +165,18 @@ def chromium_program() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+_running: list = []
+
+
 @contextmanager
 def running_chromium() -> Iterator:
-    """A headless Chromium driven by Playwright. Raises RuntimeError where Playwright's own program does not run."""
+    """A headless Chromium driven by Playwright, the one of this process if there is one: Playwright takes only one at a time.
+
+    Raises RuntimeError where Playwright's own program does not run.
+    """
+    if _running:
+        yield _running[0]
+        return
     from playwright._impl._driver import compute_driver_executable
     from playwright.sync_api import sync_playwright
 
@@ -177,9 +186,11 @@ def running_chromium() -> Iterator:
         raise RuntimeError(f"Playwright's driver does not run: {tried.stderr.strip()}. Debian: apt install libatomic1")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium_program(), args=CHROMIUM_FLAGS)
+        _running.append(browser)
         try:
             yield browser
         finally:
+            _running.clear()
             browser.close()
 
 

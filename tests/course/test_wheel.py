@@ -206,6 +206,8 @@ def test_a_teachers_course_is_made_and_graded_without_a_checkout(no_ghosts, inst
         folder = course / "autograder/submitted" / student / lab
         folder.mkdir(parents=True)
         (folder / name).write_text(json.dumps(notebook))
+    # alembic, which nbgrader starts, is a program of the tests' environment
+    home["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{home['PATH']}"
     done = run(installed / "allranks", "grade", lab, "--course", course, "--json", env=home)
     students = {row["student"]: row for row in json.loads(done.stdout)["students"]}
     assert done.returncode == 0, done.stderr

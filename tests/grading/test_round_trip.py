@@ -161,7 +161,6 @@ def test_a_person_adds_points_in_formgrader_and_all_is_given_back(course, studen
         name: next((student.home / LAB / "feedback").rglob("*.html")).read_text(encoding="utf-8")
         for name, student in students.items()
     }
-    assert "Score: 14.5 / 15.0" in pages["ada"]
     for page in pages.values():  # the parts in their order, before the notebook
         places = [page.find(words) for words in ('class="bars"', "The one thing to look at", "Exercise by exercise")]
         assert places[0] > 0 and places[2] > max(places[:2])

@@ -190,7 +190,7 @@ for nbytes, *took in zip(sizes, *times.values(), strict=True):
     print(f"{nbytes:>9} bytes: {best:8.1f} µs, {name}")
 
 # %% [markdown] name="sizes_explained"
-# Up to 1 MiB two steps win, with parts cut in half; from 2 MiB on three steps. The rings never win: they send the same bytes as the three steps, and pay four latencies more.
+# Up to about 1.2 MB two steps win, with parts cut in half; above it three steps. The rings never win: they send the same bytes as the three steps, and pay four latencies more.
 # That is why a library keeps several algorithms, and chooses by size.
 #
 # ## 5. The same backwards

@@ -429,7 +429,7 @@ def test_feedback(ida, ana, ben):
         (page,) = (home / "labs" / LAB / "feedback").rglob("*.html")
         assert page.owner() == person.name
         pages[person.name] = person.call("GET", f"{mine}/api/contents/{page.relative_to(home)}")["content"]
-    assert "Score: 13.0 / 15.0" in pages["ana"] and "Score: 0.0 / 15.0" in pages["ben"]
+    assert "<strong>13</strong> of 15 points" in pages["ana"] and "<strong>0</strong> of 15 points" in pages["ben"]
 
 
 def test_restart_and_idle(hub, ana, ida):

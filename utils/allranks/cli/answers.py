@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import find_course, known_lab, of_course
+from allranks.cli.grade import course_option, find_course, known_lab, of_course
 
 
 @click.command(name="answers")
@@ -17,9 +17,7 @@ from allranks.cli.grade import find_course, known_lab, of_course
 @click.option("--names", is_flag=True, help="Show whose answer it is; without it, only a number.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1. Default: a free one.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 def command(lab: str, names: bool, port: int, no_browser: bool, course: Path | None) -> None:
     """Shows all answers to each question of LAB on one page, beside the rubric; points by keyboard, comments to give again.
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import click
 
 from allranks.cli._shared import CommandError
-from allranks.cli.grade import find_course, known_lab, of_course
+from allranks.cli.grade import course_option, find_course, known_lab, of_course
 
 
 @click.command(name="class")
 @click.argument("lab")
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 @click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write the page to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(lab: str, course: Path | None, page: Path | None, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import find_course, known_lab, of_course, printable
+from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
 
 
 @click.command(name="export")
@@ -22,9 +22,7 @@ from allranks.cli.grade import find_course, known_lab, of_course, printable
     help="What Canvas exported: its students, numbers and columns are used.",
 )
 @click.option("--sum", "as_sum", is_flag=True, help="One column with the sum, less the penalty for being late.")
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 def command(lab: str, system: str, output: Path | None, roster: Path | None, as_sum: bool, course: Path | None) -> None:
     """Writes the points of LAB for another system. An empty cell means that there is no mark, not 0 points.
 

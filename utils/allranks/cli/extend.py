@@ -7,16 +7,14 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import find_course, known_lab, of_course
+from allranks.cli.grade import course_option, find_course, known_lab, of_course
 
 
 @click.command(name="extend")
 @click.argument("lab")
 @click.argument("student")
 @click.argument("hours", type=click.FloatRange(0, 24 * 366))
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 def command(lab: str, student: str, hours: float, course: Path | None) -> None:
     """Gives STUDENT so many HOURS more than the due date of LAB, in all; 0 takes the extension back.
 

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import find_course, known_lab, of_course
+from allranks.cli.grade import course_option, find_course, known_lab, of_course
 
 
 @click.command(name="github")
 @click.argument("lab")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 def command(lab: str, folder: Path, course: Path | None) -> None:
     """Writes into FOLDER what GitHub Classroom needs to mark LAB: a workflow, the package and the students' notebooks.
 

@@ -49,11 +49,15 @@ def _complete(context: click.Context, argument: click.Parameter, typed: str) -> 
     return sorted(path.name for path in course.glob("solutions/*") if path.is_dir() and path.name.startswith(typed))
 
 
-@click.command(name="grade")
-@click.argument("lab", shell_complete=_complete)
-@click.option(
+# of every command on a course; `find_course` makes the folder of it
+course_option = click.option(
     "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
 )
+
+
+@click.command(name="grade")
+@click.argument("lab", shell_complete=_complete)
+@course_option
 @click.option("--student", "only", multiple=True, metavar="NAME", help="Grade this student only; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for 2 cores.")
 @click.option(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import find_course, known_lab, of_course
+from allranks.cli.grade import course_option, find_course, known_lab, of_course
 
 
 @click.command(name="gradescope")
@@ -26,9 +26,7 @@ from allranks.cli.grade import find_course, known_lab, of_course
     show_default=True,
     help="When students see the tests.",
 )
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 def command(lab: str, output: Path | None, trust_submissions: bool, visibility: str, course: Path | None) -> None:
     """Packs the autograder of LAB for Gradescope: upload the zip file in "Configure autograder".
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import find_course, known_lab, of_course, printable
+from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
 
 
 @click.command(name="similar")
@@ -19,9 +19,7 @@ from allranks.cli.grade import find_course, known_lab, of_course, printable
     show_default=True,
     help="The part of the shorter answer that a pair must share.",
 )
-@click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
+@course_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
     """Names the pairs of students whose code is alike, without the released text and without what many wrote.

@@ -54,7 +54,9 @@ def home(tmp_path, short_path) -> dict[str, str]:
     (tmp_path / "my home").mkdir()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ALLRANKS", "JUPYTER", "PYTHON"))}
     share = Path(sys.prefix, "share", "jupyter")  # JupyterLab itself is of the tests' environment
-    return env | {"HOME": str(tmp_path / "my home"), "JUPYTER_RUNTIME_DIR": str(short_path), "JUPYTER_PATH": str(share)}
+    # a directory of the test's own for its worlds too, which goes with it
+    env |= {"JUPYTER_RUNTIME_DIR": str(short_path), "ALLRANKS_RUN_DIR": str(short_path)}
+    return env | {"HOME": str(tmp_path / "my home"), "JUPYTER_PATH": str(share)}
 
 
 def run(*command: object, env: dict[str, str], **more) -> subprocess.CompletedProcess:

@@ -84,6 +84,11 @@ class Orders:
         short = self.stages == self.ranks
         return tuple(tuple(a.short if short else str(a) for a in mine) for mine in self.actions)
 
+    @cached_property
+    def by_rank(self) -> tuple[frozenset[Action], ...]:
+        """Each rank's actions, to ask quickly whether one is among them."""
+        return tuple(frozenset(mine) for mine in self.actions)
+
     def __str__(self) -> str:
         return "\n".join(f"rank {rank}: {' '.join(mine)}" for rank, mine in enumerate(self.texts))
 

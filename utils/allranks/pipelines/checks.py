@@ -31,7 +31,7 @@ def needs(orders: Orders, action: Action) -> list[Action]:
     found = [Action(stage, "F", i)]
     if stage < orders.stages - 1:
         whole = Action(stage + 1, "B", i)
-        found.append(whole if whole in orders.actions[orders.rank_of(stage + 1)] else Action(stage + 1, "I", i))
+        found.append(whole if whole in orders.by_rank[orders.rank_of(stage + 1)] else Action(stage + 1, "I", i))
     return found
 
 

@@ -227,22 +227,25 @@ drops
 
 
 # %% name="dropped"
-def dropped(factor, tokens, skew=0.0, experts=64, k=2, batches=40):
-    """The share of choices without room; the i-th expert is wanted in proportion to 1 / i^skew."""
+def chosen(tokens, skew, experts=64, k=2, batches=40):
+    """How often each expert is chosen in each batch; the i-th is wanted in proportion to 1 / i^skew."""
     draws = torch.Generator().manual_seed(0)
-    wanted = 1 / torch.arange(1, experts + 1) ** skew
-    room, lost = math.ceil(factor * tokens * k / experts), 0
-    for _ in range(batches):
-        chosen = torch.multinomial(wanted.expand(tokens, -1), k, generator=draws)
-        counts = torch.bincount(chosen.flatten(), minlength=experts)
-        lost += (counts - room).clamp(min=0).sum().item()
-    return lost / (batches * tokens * k)
+    wanted = (1 / torch.arange(1, experts + 1) ** skew).expand(tokens, -1)
+    picks = (torch.multinomial(wanted, k, generator=draws).flatten() for _ in range(batches))
+    return torch.stack([torch.bincount(pick, minlength=experts) for pick in picks])
+
+
+def dropped(factor, counts):
+    """The share of choices without room."""
+    room = math.ceil(factor * counts.sum(dim=1)[0].item() / counts.shape[1])
+    return ((counts - room).clamp(min=0).sum() / counts.sum()).item()
 
 
 factors = [1.0, 1.1, 1.25, 1.5, 2.0]
 figure, axes = plots.chart("capacity factor", "% of choices dropped")
 for name, tokens, skew in (("fair", 4096, 0.0), ("fair, 256 tokens", 256, 0.0), ("Zipf 0.5", 4096, 0.5)):
-    lost = [100 * dropped(c, tokens, skew) for c in factors]
+    counts = chosen(tokens, skew)
+    lost = [100 * dropped(c, counts) for c in factors]
     axes.plot(factors, lost, marker="o", label=name)
     print(f"{name:18}" + "".join(f"{c:6}: {x:5.2f} %" for c, x in zip(factors, lost, strict=True)))
 axes.legend()

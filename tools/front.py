@@ -138,11 +138,13 @@ def _moves(there: dict[str, Chapter], path: list[str]) -> str:
     from allranks.pictures.moves import MOVES, TO
 
     out = [f'<span class="to">{escape(where)}</span>' for where in TO]
+    carded = {number for _, numbers in COLUMNS for number in numbers}  # point to point stands in the first column
     for whence, row in MOVES:
         out.append(f'<span class="from">{escape(whence)}</span>')
         for move in row:
             chapter = there[move.chapter[:2]]
-            again = move.name == "send_recv"  # its card stands in the first column
+            again = chapter.number in carded  # a chapter has one card, though two moves may be in it
+            carded.add(chapter.number)
             attributes = f'href="chapters/{chapter.stem}.html"' if again else _attributes(chapter)
             out.append(
                 f'<a class="card move" {attributes} title="{escape(move.does)}">{pictogram(move.name, 84, inline=True)}'

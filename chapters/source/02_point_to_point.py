@@ -363,8 +363,12 @@ if rank == 1:
 # ## 6. What a message costs: ping-pong
 #
 # A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure this, rank 0 sends and waits for the answer. One message takes half of the
-# time for both directions. In this way only one clock is read; the clocks of two ranks would not agree. Of 50 tries we keep the best, because other
-# work of the machine can only make a try slower.
+# time for both directions. In this way only one clock is read; the clocks of two ranks would not agree.
+#
+# Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: take it for $\alpha$
+# and $\beta$. The **median**, of which half of the tries are slower, is what a program usually meets: take it to compare two ways. Here we keep the best of 50.
+# From chapter 03 on the course's `bench` times the calls and gives both: all ranks begin together, the clock waits for a GPU, and a call takes as long
+# as its slowest rank.
 #
 # Which $\alpha$ and which rate $1/\beta$ do you expect here?
 

@@ -23,6 +23,12 @@ COLUMNS = (
     ("On machines", ("18", "19", "35", "34", "20", "22", "27", "30", "31")),
 )
 CAPSTONE = "21"
+# the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the map
+COURSES = {
+    "The short way": "a working all-reduce in 90 minutes",
+    "Two hours": "with a teacher",
+    "One day": "with a teacher",
+}
 BESIDE = {
     "92": "twenty situations",
     "93": "what fits, what it costs",
@@ -61,9 +67,9 @@ def chapters(root: Path) -> dict[str, Chapter]:
 
 
 def courses(root: Path) -> dict[str, list[str]]:
-    """The numbers of the chapters of "Two hours" and "One day", in their order in docs/teaching.md."""
+    """The numbers of the chapters of each course in COURSES, in their order in docs/teaching.md."""
     guide, found = (root / "docs" / "teaching.md").read_text(encoding="utf-8"), {}
-    for name in ("Two hours", "One day"):
+    for name in COURSES:
         section = re.split(r"^## ", guide.split(f"## {name}", 1)[1], flags=re.M)[0]
         rows = [re.split(r"(?<!\\)\|", row) for row in section.splitlines() if re.match(r"\| \d", row)]
         columns = zip(*rows, strict=True)  # one after the other: the morning, then the afternoon
@@ -79,7 +85,7 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
     from allranks.pictures.palette import page_style
 
     there, short = chapters(root), courses(root)
-    path = short["Two hours"]
+    path = short["The short way"]
     parts = {
         "STYLE": page_style(".page") + (HERE / "map.css").read_text(encoding="utf-8"),
         "SCRIPT": (HERE / "map.js").read_text(encoding="utf-8"),
@@ -161,10 +167,10 @@ def _courses(short: dict[str, list[str]], there: dict[str, Chapter]) -> str:
         words = ", ".join(numbers)
         pressed = "true" if first else "false"
         out.append(
-            f'<button type="button" aria-pressed="{pressed}" data-path="{" ".join(numbers)}"><b>{name}</b><small>{words}</small></button>'
+            f'<button type="button" aria-pressed="{pressed}" data-path="{" ".join(numbers)}"><b>{name}</b><small>{words} · {COURSES[name]}</small></button>'
         )
     out.append(
-        '<a class="card" href="docs/teaching.html"><b>A semester</b><small>all of it, fourteen weeks, nineteen labs</small></a>'
+        '<a class="card" href="docs/teaching.html"><b>A semester</b><small>all of it, fourteen weeks, every lab</small></a>'
     )
     return "".join(out)
 

@@ -4,7 +4,7 @@
 # **The ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
 # end? And how long does one message take in a program that works?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb) · the short way: sections 1 to 4
 #
 # {{picture}}
 #
@@ -530,6 +530,7 @@ check(ring_shift)
 # **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #
 # **Next question:** one rank has the weights and all others need them. Must it send them $p-1$ times? The next chapter is [Broadcast](03_broadcast.ipynb).
+# On the short way it is [All-reduce](07_all_reduce.ipynb).
 #
 # **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·

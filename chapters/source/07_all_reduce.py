@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb); 03 to 06 can wait · the short way: sections 1 to 5
 #
 # {{picture}}
 #
@@ -240,7 +240,7 @@ guess.reveal(
 # How would *you* do it? If every rank sends its tensor of $n$ bytes to every other rank, each rank sends $(p-1)\,n$ bytes. If all ranks send to rank
 # 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ bytes while the others wait.
 #
-# The ring cuts the tensor into $p$ chunks. Every rank sends only to its right-hand neighbour and receives only from its left.
+# The ring cuts the tensor into $p$ chunks (`tensor_split(p)` does, into lengths that differ by at most one). Every rank sends only to its right-hand neighbour and receives only from its left.
 # Step through it, here with four ranks, and follow chunk 0. When is its sum complete, and where?
 
 # %% name="watch"
@@ -525,7 +525,7 @@ figure
 #
 # ### The mistake that is not reported
 #
-# Rank 0 contributes an int32, the others float32, with Gloo again, because NCCL leaves this undefined. Error, hang, or a number?
+# Rank 0 contributes an int32, the others float32, in a group with Gloo, because NCCL leaves this undefined. Error, hang, or a number?
 
 # %% tags=["raises-exception"] name="dtype"
 # %%ranks --deadline 5

@@ -23,6 +23,12 @@ COLUMNS = (
     ("On machines", ("18", "19", "35", "34", "20", "22", "27", "30", "31")),
 )
 CAPSTONE = "21"
+# the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the map
+COURSES = {
+    "The short way": "a working all-reduce in 90 minutes",
+    "Two hours": "with a teacher",
+    "One day": "with a teacher",
+}
 BESIDE = {
     "92": "twenty situations",
     "93": "what fits, what it costs",
@@ -61,9 +67,9 @@ def chapters(root: Path) -> dict[str, Chapter]:
 
 
 def courses(root: Path) -> dict[str, list[str]]:
-    """The numbers of the chapters of "Two hours" and "One day", in their order in docs/teaching.md."""
+    """The numbers of the chapters of each course in COURSES, in their order in docs/teaching.md."""
     guide, found = (root / "docs" / "teaching.md").read_text(encoding="utf-8"), {}
-    for name in ("Two hours", "One day"):
+    for name in COURSES:
         section = re.split(r"^## ", guide.split(f"## {name}", 1)[1], flags=re.M)[0]
         rows = [re.split(r"(?<!\\)\|", row) for row in section.splitlines() if re.match(r"\| \d", row)]
         columns = zip(*rows, strict=True)  # one after the other: the morning, then the afternoon
@@ -79,7 +85,7 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
     from allranks.pictures.palette import page_style
 
     there, short = chapters(root), courses(root)
-    path = short["Two hours"]
+    path = short["The short way"]
     parts = {
         "STYLE": page_style(".page") + (HERE / "map.css").read_text(encoding="utf-8"),
         "SCRIPT": (HERE / "map.js").read_text(encoding="utf-8"),
@@ -138,11 +144,13 @@ def _moves(there: dict[str, Chapter], path: list[str]) -> str:
     from allranks.pictures.moves import MOVES, TO
 
     out = [f'<span class="to">{escape(where)}</span>' for where in TO]
+    carded = {number for _, numbers in COLUMNS for number in numbers}  # point to point stands in the first column
     for whence, row in MOVES:
         out.append(f'<span class="from">{escape(whence)}</span>')
         for move in row:
             chapter = there[move.chapter[:2]]
-            again = move.name == "send_recv"  # its card stands in the first column
+            again = chapter.number in carded  # a chapter has one card, though two moves may be in it
+            carded.add(chapter.number)
             attributes = f'href="chapters/{chapter.stem}.html"' if again else _attributes(chapter)
             out.append(
                 f'<a class="card move" {attributes} title="{escape(move.does)}">{pictogram(move.name, 84, inline=True)}'
@@ -159,10 +167,10 @@ def _courses(short: dict[str, list[str]], there: dict[str, Chapter]) -> str:
         words = ", ".join(numbers)
         pressed = "true" if first else "false"
         out.append(
-            f'<button type="button" aria-pressed="{pressed}" data-path="{" ".join(numbers)}"><b>{name}</b><small>{words}</small></button>'
+            f'<button type="button" aria-pressed="{pressed}" data-path="{" ".join(numbers)}"><b>{name}</b><small>{words} · {COURSES[name]}</small></button>'
         )
     out.append(
-        '<a class="card" href="docs/teaching.html"><b>A semester</b><small>all of it, fourteen weeks, nineteen labs</small></a>'
+        '<a class="card" href="docs/teaching.html"><b>A semester</b><small>all of it, fourteen weeks, every lab</small></a>'
     )
     return "".join(out)
 

@@ -16,6 +16,7 @@ import functools
 import hashlib
 import html
 import importlib.util
+import os
 import re
 import shutil
 import sys
@@ -32,6 +33,11 @@ PARTS = (
     ("The course", range(0, 90)),
     ("Beside it", range(90, 100)),
 )
+# pages that have moved, so that old addresses don't fail
+MOVED = {
+    "chapters/04_scatter.html": "chapters/04_scatter_and_gather.html",
+    "chapters/05_gather.html": "chapters/04_scatter_and_gather.html",
+}
 STYLE = """
 body {
   --jp-layout-color1: var(--color-background-primary); --jp-layout-color2: var(--color-background-secondary);
@@ -266,6 +272,17 @@ def race_page() -> str:
     return page.page(board.load())
 
 
+def forward(output: Path) -> None:
+    """Writes a page at each address of MOVED that leads on to the new one."""
+    for old, new in MOVED.items():
+        target = os.path.relpath(output / new, (output / old).parent)
+        (output / old).write_text(
+            f'<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={target}">'
+            f'<p>This chapter is now <a href="{target}">here</a>.</p>\n',
+            encoding="utf-8",
+        )
+
+
 def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[str]:
     """Builds the site into `output` and keeps runs in `work`. Raises SiteError.
 
@@ -322,6 +339,7 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
     shutil.rmtree(output, ignore_errors=True)
     shutil.copytree(pages, output)
     (output / "index.html").write_text(front_page(root, work / "source"), encoding="utf-8")
+    forward(output)
     (output / "race.html").write_text(race_page(), encoding="utf-8")
     return [line for line in warnings.getvalue().splitlines() if line.strip()]
 

@@ -3,7 +3,7 @@
 #
 # **A training run takes 10,000 hours on one GPU. How many hours does it take on 1000 GPUs, and how many on 100,000?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 and 2
 #
 # {{picture}}
 #
@@ -97,7 +97,7 @@ guess.reveal(
 
 # %% [markdown] name="two_parts_explained"
 # The communication of a step depends on the **model**; its computation
-# depends on the model **and the batch**. (Times vary, so each is the best of four. The first call is slow, because it allocates memory and makes
+# depends on the model **and the batch**. (Each is the best of four; the next chapter says why. The first call is slow, because it allocates memory and makes
 # connections; therefore the cell makes one call before it measures. On a GPU batches this small keep only a part of it busy, so the computation may
 # hardly grow; try 4096 to 65,536 samples.)
 #

@@ -4,7 +4,7 @@
 # **The ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
 # end? And how long does one message take in a program that works?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb) · the short way: sections 1 to 4
 #
 # {{picture}}
 #
@@ -363,8 +363,12 @@ if rank == 1:
 # ## 6. What a message costs: ping-pong
 #
 # A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure this, rank 0 sends and waits for the answer. One message takes half of the
-# time for both directions. In this way only one clock is read; the clocks of two ranks would not agree. Of 50 tries we keep the best, because other
-# work of the machine can only make a try slower.
+# time for both directions. In this way only one clock is read; the clocks of two ranks would not agree.
+#
+# Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: take it for $\alpha$
+# and $\beta$. The **median**, of which half of the tries are slower, is what a program usually meets: take it to compare two ways. Here we keep the best of 50.
+# From chapter 03 on the course's `bench` times the calls and gives both: all ranks begin together, the clock waits for a GPU, and a call takes as long
+# as its slowest rank.
 #
 # Which $\alpha$ and which rate $1/\beta$ do you expect here?
 
@@ -526,6 +530,7 @@ check(ring_shift)
 # **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #
 # **Next question:** one rank has the weights and all others need them. Must it send them $p-1$ times? The next chapter is [Broadcast](03_broadcast.ipynb).
+# On the short way it is [All-reduce](07_all_reduce.ipynb).
 #
 # **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·

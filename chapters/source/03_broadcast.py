@@ -449,7 +449,7 @@ for n in (10**3 * 1.1**j for j in range(175)):
 # ### Measured here
 #
 # Now with real messages: the next cell times three broadcasts of ours and the library's on your ranks, for 4 KB and for 16 MB. `bench.seconds_of` runs
-# on every rank: it lets all ranks begin together, waits until the work is done (also on a GPU), and gives the median of 20 times of the slowest rank.
+# on every rank and gives the median of 20 times ([why the median](02_point_to_point.ipynb)).
 # $\alpha$ and $\beta$ come from the two figures of *flat*, so these two agree by construction; the other figures test the model.
 #
 # Which of the four do you expect to be fastest for 16 MB?
@@ -490,7 +490,7 @@ for name, row, (rounds, k) in zip(
 #
 # - **DDP**: the model's state at the start, buffers at each forward pass.
 # - **FSDP** ([sharded training](16_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).
-# - **RL for language models**: after each update the trainer broadcasts its new weights to the machines that generate. The chapter *Gather* is about the opposite direction.
+# - **RL for language models**: after each update the trainer broadcasts its new weights to the machines that generate. [Scatter and gather](04_scatter_and_gather.ipynb) is about the opposite direction.
 # - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
 # - **A stop signal**: one rank decides to end and tells the others. This is four bytes, so nearly all the time is $\alpha$.
 
@@ -521,7 +521,8 @@ for name, row, (rounds, k) in zip(
 #
 # **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for the tree and for the pipeline.
 #
-# **Next question:** what if each rank needs only a *part* of what the root has? The next chapter is [Scatter](04_scatter.ipynb).
+# **Next question:** what if each rank needs only a *part* of what the root has? And how do the results come back? The next chapter is
+# [Scatter and gather](04_scatter_and_gather.ipynb).
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
 # E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·

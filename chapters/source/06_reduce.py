@@ -227,7 +227,7 @@ check(tree_reduce)
 # </details>
 #
 # Your function works on a copy, so the other ranks' tensors stay as they were. `dist.reduce` does not promise this, and it costs memory. The copy is
-# contiguous, because a transposed tensor can't be sent as it is in memory.
+# [contiguous](04_scatter_and_gather.ipynb), as messages must be.
 
 # %% [markdown] name="price"
 # ## 4. What it costs
@@ -332,8 +332,7 @@ guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# A reduce and an all-reduce on your ranks. `bench.seconds_of` runs on every rank: all begin together, and it gives the median of nine times of the
-# slowest rank. The model uses a binomial tree for the reduce and a ring for the all-reduce; $\alpha$ comes from the shortest reduce and $\beta$ from the
+# A reduce and an all-reduce on your ranks. `bench.seconds_of` gives the median of nine times. The model uses a binomial tree for the reduce and a ring for the all-reduce; $\alpha$ comes from the shortest reduce and $\beta$ from the
 # longest. Which is slower at 8 MiB?
 
 

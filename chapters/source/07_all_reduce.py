@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb); 03 to 06 can wait · the short way: sections 1 to 5
 #
 # {{picture}}
 #
@@ -17,7 +17,7 @@ import statistics
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, plots, predict, predictions, schedules
+from allranks import Player, World, bench, check, plots, predict, predictions, schedules
 
 world = World()
 world
@@ -127,36 +127,29 @@ print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG
 
 # %% name="guess_in_place"
 guess = predict(
-    "Rank 0 prints `x, before, result`. `x` was 1. What does it print?",
-    choices=["`sum, sum, None`", "`sum, 1, None`", "`1, 1, sum`", "`sum, 1, sum`"],
-    title="`x, before, result`",
+    "Rank 0 prints `x, result` after `result = dist.all_reduce(x)`. `x` was 1. What does it print?",
+    choices=["`sum, None`", "`1, sum`", "`sum, sum`"],
+    title="`x, result`",
 )
 guess
 
 # %% name="in_place_run"
 # %%ranks
 x = torch.tensor([rank + 1.0])
-before = x
 result = dist.all_reduce(x)
-print(f"{x.item():g}, {before.item():g}, {result}")
+print(f"{x.item():g}, {result}")
 
 # %% name="reveal_in_place" jupyter={"source_hidden": true}
 # the answer: run this cell
-PICTURE = """<svg viewBox="0 0 372 96" width="372" height="96" font-size="13" fill="currentColor">
-<text x="0" y="24" font-family="monospace">x</text><text x="0" y="66" font-family="monospace">before</text>
-<g fill="none" stroke="currentColor" stroke-width="1.6"><path d="M16 20C80 20 90 36 142 36m-8-4 8 4-8 4"/>
-<path d="M58 62C100 62 104 48 142 48m-8-4 8 4-8 4"/><rect x="146" y="18" width="72" height="50" rx="4"/></g>
-<text x="182" y="48" text-anchor="middle" font-weight="600">sum</text><text x="232" y="38">one memory,</text>
-<text x="232" y="56">two names</text><text x="146" y="90">result: None, nothing is returned</text></svg>"""
 guess.reveal(
-    "`sum, sum, None`",
-    usual="1",
-    why="`before = x` looks like a copy. It is a second name; `all_reduce` writes where both point.",
-    picture=PICTURE,
+    "`sum, None`",
+    usual="`1, sum`",
+    why="most functions of torch return a new tensor and leave their input. A collective writes into memory that you give it, and `all_reduce` writes the sum over what was there.",
 )
 
 # %% [markdown] name="in_place_explained"
-# To make a copy, use `x.clone()`. The next cell calls it again on the same `x`.
+# If you need the old numbers, keep `x.clone()`: `before = x` is only a second name of the same memory, an *alias* (with a picture in
+# [Scatter and gather](04_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
 
 # %% name="guess_twice"
 guess = predict(
@@ -184,20 +177,9 @@ guess.reveal(
 # Running a notebook cell twice, or averaging a gradient that was averaged
 # already, is a mistake that raises no error.
 #
-# "In place" means in *memory*. The next cell sums the first **column** of a table of ones, a view with gaps. (NCCL refuses it, so
-# the cell uses Gloo and a CPU tensor.)
-
-# %% name="view"
-# %%ranks
-gloo = dist.new_group(backend="gloo")
-table = torch.ones(3, 3, device="cpu")
-dist.all_reduce(table[:, 0], group=gloo)
-print(table)
-
-# %% [markdown] name="view_explained"
-# Gloo started at the view's first element and took the next three numbers in memory. These are the first row. There was no warning (torch 2.13).
-# Give collectives a contiguous tensor: make a copy
-# `column = table[:, 0].contiguous()`, call the collective on `column`, then write it back with `table[:, 0] = column`.
+# "In place" means in *memory*, so the tensor must have no gaps: a column or a transposed matrix is not **contiguous**. NCCL refuses it, and Gloo takes the
+# wrong numbers without a word ([Scatter and gather](04_scatter_and_gather.ipynb) shows it). Call the collective on `t.contiguous()`, then copy the result
+# back.
 
 # %% [markdown] name="floats"
 # ## 4. The same bits?
@@ -258,7 +240,7 @@ guess.reveal(
 # How would *you* do it? If every rank sends its tensor of $n$ bytes to every other rank, each rank sends $(p-1)\,n$ bytes. If all ranks send to rank
 # 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ bytes while the others wait.
 #
-# The ring cuts the tensor into $p$ chunks. Every rank sends only to its right-hand neighbour and receives only from its left.
+# The ring cuts the tensor into $p$ chunks (`tensor_split(p)` does, into lengths that differ by at most one). Every rank sends only to its right-hand neighbour and receives only from its left.
 # Step through it, here with four ranks, and follow chunk 0. When is its sum complete, and where?
 
 # %% name="watch"
@@ -489,42 +471,21 @@ first_guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Now test the model. The next cell times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times. Because of the barrier all ranks begin
-# together. On a GPU a call only *starts* the work, so `now` waits for the work before it reads the clock.
+# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times: all ranks begin together, and an
+# iteration takes as long as its slowest rank.
 #
 # How does the time change when the tensor grows from 1 KiB to 4 KiB?
 
 # %% name="timings"
-# %%ranks
-import time
-
-
-def now():
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def timed_all_reduce(tensor):
-    dist.barrier()
-    start = now()
-    dist.all_reduce(tensor)
-    return now() - start
-
-
 sizes = [1024 * 4**k for k in range(9)]
-timings = []
-for nbytes in sizes:
-    x = torch.zeros(nbytes // 4)
-    timings.append([timed_all_reduce(x) for _ in range(16)][1:])  # the first is a warm-up
+sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passes=3, warmups=1)
 
 # %% [markdown] name="fit"
-# For each size we keep the median on the slowest rank. The four smallest sizes give $\alpha$ (the median of their four values). The largest size
-# gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
+# We take the **median** for each size ([Point to point](02_point_to_point.ipynb) says when the best is better). The four smallest sizes give $\alpha$ (the
+# median of their four values). The largest size gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
 
 # %% name="fit_model"
-sizes, per_size = world["sizes"][0], list(zip(*world["timings"], strict=True))
-measured = [max(statistics.median(times) for times in ranks) for ranks in per_size]
+best, measured = zip(*((row.best_us / 1e6, row.median_us / 1e6) for row in sweep.rows), strict=True)
 p = world.ranks
 plateau = statistics.median(measured[:4])
 alpha = plateau / (2 * (p - 1))
@@ -536,11 +497,9 @@ print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s
 plots.bandwidth({"all_reduce": list(zip(sizes, measured, strict=True))}, factor=2 * (p - 1) / p)
 
 # %% name="figure"
-spread = [[t for times in ranks for t in times] for ranks in per_size]
-low, high = ([sorted(times)[int(q * len(times))] for times in spread] for q in (0.1, 0.9))
 figure, axes = plots.chart("bytes", "seconds")
-axes.fill_between(sizes, low, high, color=plots.WIRE, alpha=0.35, label="measured, middle 80 %")
-axes.loglog(sizes, measured, "o", color=plots.INK, label="measured, median of the slowest rank")
+axes.fill_between(sizes, best, measured, color=plots.WIRE, alpha=0.35, label="measured, from the best to the median")
+axes.loglog(sizes, measured, "o", color=plots.INK, label="measured, median")
 axes.loglog(sizes, model, "--", color=plots.SOFT, label="model")
 axes.legend()
 figure
@@ -553,7 +512,7 @@ figure
 # Compare it with the hardware (nccl-tests, `PERFORMANCE.md`).
 #
 # Why do model and measurement differ? Our $\alpha$ includes more than the link. On CPUs it includes waking the process that waits, and if there are
-# more ranks than cores, ranks take turns; the shaded band shows how much that varies. Gloo also cuts each chunk into at least two segments, to add
+# more ranks than cores, ranks take turns; the shaded band, from the best to the median, shows how much that varies. Gloo also cuts each chunk into at least two segments, to add
 # one while the other travels (`gloo/allreduce.cc`). The formula includes neither.
 
 # %% [markdown] name="where"
@@ -566,7 +525,7 @@ figure
 #
 # ### The mistake that is not reported
 #
-# Rank 0 contributes an int32, the others float32, with Gloo again, because NCCL leaves this undefined. Error, hang, or a number?
+# Rank 0 contributes an int32, the others float32, in a group with Gloo, because NCCL leaves this undefined. Error, hang, or a number?
 
 # %% tags=["raises-exception"] name="dtype"
 # %%ranks --deadline 5

@@ -420,8 +420,8 @@ first_guess.reveal(
 # ### Measured here
 #
 # The model says what should happen if every rank has its own link. Your ranks may share cores and memory. Which is faster for 8 MiB
-# on *this* machine, recursive doubling or flat. (Recursive doubling runs only if the world size is a power of two.) `bench.seconds_of` runs on every
-# rank and gives the median of nine calls on the slowest rank.
+# on *this* machine, recursive doubling or flat. (Recursive doubling runs only if the world size is a power of two.) `bench.seconds_of` gives
+# the median of nine calls.
 
 
 # %% name="timing"

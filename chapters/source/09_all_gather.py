@@ -146,7 +146,8 @@ guess.reveal(
 # %% [markdown] name="ring"
 # ## 3. The ring, half of it
 #
-# You know this from the all-reduce: it is the second pass. Each rank first sends its own piece to the right, and then each piece that it receives from the left.
+# You know this from [All-reduce](07_all_reduce.ipynb): it is the second pass. Each rank first sends its own piece to the right, and then each piece that
+# it receives from the left.
 #
 # Lock in an answer, then step through it.
 
@@ -170,58 +171,6 @@ guess.reveal(
     usual="piece 3",
     why="3 is the last number. But the pieces come from the left: first rank 3's, then rank 2's. Piece 2 is the last one that rank 0 passes on; it never sends piece 1, its neighbour's own.",
 )
-
-# %% [markdown] name="yours"
-# **Write it.** The result holds the pieces in rank order, so each is received directly in its place: `pieces[i]` is a view of rank $i$'s place.
-# `swap` starts a send and a receive together and waits for both, as in [Point to point](02_point_to_point.ipynb). Below, every rank sends its own piece
-# in *every* step. Run it, read what `check` says, and fix the marked line.
-
-
-# %% name="ring_all_gather"
-def ring_all_gather(tensor):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    left, right = (rank - 1) % p, (rank + 1) % p
-    result = tensor.new_zeros(p, *tensor.shape)
-    pieces = list(result)
-    pieces[rank].copy_(tensor)
-
-    def swap(leaving, arriving):
-        """To the right, and from the left, as one batch (NCCL needs that)."""
-        both = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
-        for work in dist.batch_isend_irecv(both):
-            work.wait()
-
-    for step in range(p - 1):
-        if step == 0:
-            swap(pieces[rank], pieces[left])
-        else:
-            swap(pieces[rank], pieces[left])  # your turn
-
-    return result.flatten(0, 1)
-
-
-check(ring_all_gather)
-
-# %% [markdown] name="ring_answer"
-# <details><summary><b>A hint</b></summary>
-#
-# In step 0 rank $r$ sends piece $r$. In every later step it sends the piece that it received in the step before; that piece belongs to a rank one place further to the left.
-# </details>
-# <details><summary><b>An answer</b></summary>
-#
-# ```python
-#         swap(pieces[(rank - step) % p], pieces[(left - step) % p])
-# ```
-#
-# That is right for step 0 too.
-# </details>
-#
-# And here are your own messages, from the live ranks. When `check` passes, the captions are the same as in the schedule above:
-
-# %% name="ring_live"
-_, trace = world.trace(lambda: ring_all_gather(torch.ones(4)), deadline=10)
-print(trace.summary())
-Player(trace)
 
 # %% [markdown] name="fewer_steps"
 # ## 4. Fewer steps
@@ -261,9 +210,59 @@ guess.reveal(
 # %% [markdown] name="bruck_explained"
 # It takes $\lceil\lg p\rceil$ steps; fewer are
 # impossible, because the number of pieces on a rank can at most double in each step. Bruck reaches both bounds at once, so by the formulas no
-# algorithm is better. (It needs a local copy at the end, to put the pieces in rank order.)
+# algorithm is better.
 #
-# But look at the last step: the most pieces go to the farthest rank, perhaps through the switches of the whole cluster. NCCL's **PAT** (since 2.23,
+# **Write it.** A rank's buffer holds the pieces in the order of distance: place $i$ is the piece of rank $r + i$, so what arrives goes behind what is
+# there. The function below is right for one rank only. Run it, read what `check` says, and repair the two marked lines.
+
+
+# %% name="bruck_all_gather"
+def bruck_all_gather(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    buffer = tensor.new_empty(p, *tensor.shape)
+    buffer[0] = tensor
+    have = 1
+    while have < p:
+        count = min(have, p - have)  # what the receiver lacks
+        distance = 1  # your turn: and in the later steps?
+        leaving, arriving = buffer[:count], buffer[have : have + count]
+        both = [
+            dist.P2POp(dist.isend, leaving, (rank - distance) % p),
+            dist.P2POp(dist.irecv, arriving, (rank + distance) % p),
+        ]
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+        have += count
+    return buffer.flatten(0, 1)  # your turn: in the order of ranks
+
+
+check(bruck_all_gather)
+
+# %% [markdown] name="bruck_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# A rank that has `have` pieces has those of the ranks $r$ to $r$ + `have` - 1; where does the next one start? And `torch.roll(x, k, 0)` moves what is at place $i$ to place $i + k$, round the end.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+#         distance = have
+# ```
+#
+# ```python
+#     return buffer.roll(rank, 0).flatten(0, 1)
+# ```
+# </details>
+#
+# And here are your own messages, from the live ranks. When `check` passes, the captions are the same as in the schedule above, on your number of ranks:
+
+# %% name="bruck_live"
+_, trace = world.trace(lambda: bruck_all_gather(torch.ones(4)), deadline=10)
+print(trace.summary())
+Player(trace)
+
+# %% [markdown] name="pat"
+# Now look at Bruck's last step again: the most pieces go to the farthest rank, perhaps through the switches of the whole cluster. NCCL's **PAT** (since 2.23,
 # with one GPU per node) turns the order round: the farthest rank comes first and gets one piece, the neighbour comes last and gets the most.
 
 # %% name="watch_pat"
@@ -379,7 +378,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="unequal_explained"
-# (What torch does for NCCL is in `ProcessGroupNCCL.cpp`.) The padding of [Gather](05_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
+# (What torch does for NCCL is in `ProcessGroupNCCL.cpp`.) The padding of [Scatter and gather](04_scatter_and_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
 
 # %% name="padded"
 # %%ranks
@@ -404,18 +403,7 @@ dist.all_gather(out, mine)
 # %% [markdown] name="dtype_explained"
 # `torch.tensor([0])` is int64 and `torch.zeros(1)` float32; on one rank torch can see this, and raises an error. (Between ranks it does not check.)
 # Make the tensors with `torch.empty_like(mine)`.
-#
-# The third mistake you know from [Gather](05_gather.ipynb): `[torch.empty(2)] * world_size` is one tensor, $p$ times. What does it hold afterwards?
-
-# %% tags=["raises-exception"] name="alias"
-# %%ranks --deadline 5
-mine = torch.tensor([10.0 * rank, 10.0 * rank + 1])
-out = [torch.empty(2)] * world_size
-dist.all_gather(out, mine)
-print([t.tolist() for t in out])
-
-# %% [markdown] name="alias_explained"
-# All places are the same memory, so the list shows the piece that was written last, without an error. Write the list with a comprehension.
+# (`[torch.empty(2)] * world_size` would be one tensor, $p$ times: [Scatter and gather](04_scatter_and_gather.ipynb).)
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
@@ -453,7 +441,7 @@ print([t.tolist() for t in out])
 # $\frac{p-1}{p}$ of the result, in $p-1$ steps of a ring or $\lceil\lg p\rceil$ steps of Bruck. Gradients do not flow through it, and it needs equal
 # sizes and one dtype. **It is the half of an all-reduce that adds nothing.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) begins with the ring.
+# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) begins with Bruck or PAT, without a given loop.
 #
 # **Next question:** and the other half? [Reduce-scatter](10_reduce_scatter.ipynb).
 #

@@ -336,7 +336,7 @@ print(f"the ranks say {world.run(own_gradient)}")
 # reduce-scatter should take half as long as an all-reduce.
 #
 # Take 8 MiB on *your* ranks: how long does the library's reduce-scatter take, and your ring from section 3?
-# `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of nine times of the slowest rank.
+# `bench.seconds_of` times the three in turns and gives the median of nine times for each.
 
 
 # %% name="timing"

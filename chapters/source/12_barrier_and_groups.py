@@ -10,13 +10,12 @@
 # 64 ranks, each a square. The members of one row and of one column are numbered.
 
 # %% name="start_world"
-import statistics
 import time
 
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, predict, predictions, schedules
+from allranks import Player, World, bench, check, predict, predictions, schedules
 
 world = World()
 world
@@ -181,52 +180,29 @@ Player(trace)
 # ## 3. What it costs
 #
 # With $\alpha$ seconds a message, $T = \lceil\lg p\rceil\,\alpha$. There is no $\beta$, because there is no data. We measure $\alpha$ as half the
-# time in which one number goes from rank 0 to rank 1 and back. Then we time both barriers on all ranks, which start together. (On a GPU a call
-# returns when it is queued, so `now()` first waits until the GPU is done.)
-
-
-# %% name="timings"
-# %%ranks
-def seconds(call, times=20):
-    dist.barrier()
-    found = []
-    for _ in range(times):
-        start = now()
-        call()
-        found.append(now() - start)
-    return sorted(found)[times // 2]
-
-
-def ping():
-    x = torch.zeros(1)
-    if rank == 0:
-        dist.send(x, 1)
-        dist.recv(x, 1)
-        x.item()  # on a GPU, waits until it is here
-    elif rank == 1:
-        dist.recv(x, 0)
-        x.item()
-        dist.send(x, 0)
-
-
-there_and_back, library = seconds(ping), seconds(dist.barrier)
+# time in which one number goes from rank 0 to rank 1 and back. `bench.seconds_of` times that and both barriers on all ranks, in turns.
 
 
 # %% name="own_timings"
-def timed_barrier():
-    found = []
-    for _ in range(20):
-        start = now()
-        dissemination_barrier()
-        found.append(now() - start)
-    return sorted(found)[10]
+def timed():
+    x, rank = torch.zeros(1), dist.get_rank()
+
+    def ping():
+        if rank == 0:
+            dist.send(x, 1)
+            dist.recv(x, 1)
+        elif rank == 1:
+            dist.recv(x, 0)
+            dist.send(x, 0)
+
+    return bench.seconds_of(ping, dissemination_barrier, dist.barrier, iterations=20)
 
 
-alpha = world["there_and_back"][0] / 2
+ping_s, ours_s, library_s = world.run(timed)[0]
 rounds = schedules.dissemination_barrier(world.ranks).steps
-print(f"alpha {1e6 * alpha:.0f} µs, {rounds} rounds: model {1e6 * rounds * alpha:.0f} µs")
-print(f"our barrier {1e6 * statistics.median(world.run(timed_barrier)):.0f} µs")
-print(f"dist.barrier {1e6 * statistics.median(world['library']):.0f} µs")
+print(f"alpha {1e6 * ping_s / 2:.0f} µs, {rounds} rounds: model {1e6 * rounds * ping_s / 2:.0f} µs")
+print(f"our barrier {1e6 * ours_s:.0f} µs")
+print(f"dist.barrier {1e6 * library_s:.0f} µs")
 
 # %% [markdown] name="price_explained"
 # $\alpha$ was measured while only two ranks used the machine; in a barrier all ranks must be *awake*. With more ranks than cores, ranks take turns,

@@ -75,7 +75,7 @@ print(f"mean of means {mean.item() / world_size:g}\nsum / count   {summary[0] / 
 # ## 2. Argmax
 #
 # Greedy decoding picks the word with the largest logit. An all-reduce with `MAX` gives the value, but not *which rank* has it. So each rank
-# contributes a pair, value and index, and every rank compares $p$ pairs ([Gather](05_gather.ipynb) asked you for it). If values are equal, the lowest
+# contributes a pair, value and index, and every rank compares $p$ pairs ([Scatter and gather](04_scatter_and_gather.ipynb) asked you for it). If values are equal, the lowest
 # rank is taken.
 
 # %% name="argmax_live"
@@ -428,7 +428,7 @@ for tokens in (1, 64, 8192):
 # %% [markdown] name="measure"
 # These figures assume 5 µs for each message and 200 GB/s. For one token the number of steps decides, and gathering is faster. (Recursive doubling
 # would need 6 steps, not 28.) Now we measure the same on your ranks, with 4096 columns on each. Only the collectives are timed: `bench.seconds_of`
-# runs on every rank, makes both forms eleven times in turns, and gives the median for each; a call takes as long as its slowest rank.
+# makes both forms eleven times in turns, and gives the median for each.
 
 # %% name="timings"
 # %%ranks

@@ -46,7 +46,7 @@ print(f"{model.weight[0, 0].item():+.4f}")
 #
 # ## 2. A share of the data for each rank
 #
-# Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter](04_scatter.ipynb) gives indices to each rank; this needs no
+# Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter and gather](04_scatter_and_gather.ipynb) gives indices to each rank; this needs no
 # messages, because all ranks compute the same order. Remember what it did with
 # $2p + 1$ samples for $p$ ranks:
 

@@ -434,8 +434,7 @@ print(f"8192 tokens, 128,256 words, 8 GPUs: {summary / 1e6:.2f} MB a rank; gathe
 # $$T_\text{layer} = 4\left[2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,b\,s\,h\,e\,\beta\right]$$
 #
 # First a test of the model on your ranks: 32 calls with 4 bytes give $\alpha$, one with 4 MiB gives $\beta$; the 32 all-reduces of eight layers with
-# 64 KiB of activations test it. `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of seven times of the
-# slowest rank.
+# 64 KiB of activations test it. `bench.seconds_of` times the three in turns and gives the median of seven times for each.
 
 # %% name="timings"
 # %%ranks

@@ -443,7 +443,7 @@ read(trace)
 # $$T(k) = k \cdot 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta.$$
 #
 # Only the first term depends on $k$, so $T(k)$ is a straight line. The times of 1 and 64 pieces determine the line (so they fit by construction); 4
-# and 16 test it. `bench.seconds_of` gives the median of five times of the slowest rank.
+# and 16 test it. `bench.seconds_of` gives the median of five times.
 
 # %% name="pieces_measured"
 counts = (1, 4, 16, 64)

@@ -12,7 +12,6 @@
 
 # %% name="start_world"
 import sys
-import time
 
 import psutil
 import torch
@@ -20,7 +19,7 @@ import torch.distributed as dist
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Player, World, check, plots, predict, predictions, rooflines, simulate, topology, workload
+from allranks import Player, World, bench, check, plots, predict, predictions, rooflines, simulate, topology, workload
 
 world = World()
 world
@@ -430,31 +429,16 @@ guess.reveal(
 
 
 # %% name="clocks"
-def now():
-    if torch.get_default_device().type == "cuda":
-        torch.cuda.synchronize()  # the calls have only been queued
-    return time.perf_counter()
-
-
-def seconds_a_call(call, times):
-    call()
-    dist.barrier()
-    start = now()
-    for _ in range(times):
-        call()
-    return (now() - start) / times
-
-
 def reducing(count):
     x = torch.zeros(count)
-    return seconds_a_call(lambda: dist.all_reduce(x), 20)
+    return bench.seconds_of(lambda: dist.all_reduce(x), iterations=20)[0]
 
 
 def stepping(way):
     data = iter([batch(number) for number in range(14)])
     step = way(Model())
     step(*next(data))
-    return seconds_a_call(lambda: step(*next(data)), 12)
+    return bench.seconds_of(lambda: step(*next(data)), iterations=12)[0]
 
 
 # %% name="quiet"

@@ -16,7 +16,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions, workload
+from allranks import World, bench, plots, predict, predictions, workload
 
 world = World()
 world
@@ -245,20 +245,18 @@ class Asleep(torch.autograd.Function):
 
 
 # %% name="timed_step"
-def timed(kind, n=2**21, times=4, **options):
-    took, ready = [], torch.zeros(1)
-    for _ in range(times):
-        model = torch.nn.Sequential(*(Slow(n) for _ in range(4)))
-        sharded = kind(list(model), **options)
-        dist.all_reduce(ready)  # all begin at the same time
-        ready.item()
-        start = time.monotonic()
+def timed(kind, n=2**21, times=3, **options):
+    models = [torch.nn.Sequential(*(Slow(n) for _ in range(4))) for _ in range(1 + times)]  # one to warm up
+    sharded = [kind(list(model), **options) for model in models]
+    steps = zip(models, sharded, strict=True)
+
+    def step():
+        model, shards = next(steps)
         model(torch.ones(1, requires_grad=True)).sum().backward()
-        for work, gradients in sharded.under_way:
+        for work, _ in shards.under_way:
             work.wait()
-            gradients[0].item()
-        took.append(time.monotonic() - start)
-    return sorted(took)[1], sharded.log
+
+    return bench.seconds_of(step, iterations=times)[0], sharded[-1].log
 
 
 # %% name="timed"

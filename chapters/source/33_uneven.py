@@ -13,7 +13,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions
+from allranks import World, bench, plots, predict, predictions
 
 world = World()
 world
@@ -205,21 +205,21 @@ padding
 
 
 # %% name="gather_them"
-def gather(way, times=5):
-    import time
-
+def my_part():
     rank, p, small = dist.get_rank(), dist.get_world_size(), 50_000
     x = torch.full((small if rank < p - 1 else small * (p - 1),), float(rank))
-    lengths, took = lengths_of_all(x), []
-    for _ in range(times):
-        dist.all_reduce(start := torch.zeros(1))
-        start.item()  # all ranks begin together, on a GPU too
-        before = time.perf_counter()
-        whole = way(x, lengths)
-        whole[0].item()
-        took.append(time.perf_counter() - before)
-    right = torch.equal(whole, torch.arange(float(p)).repeat_interleave(torch.tensor(lengths)))
-    return right, sorted(took)[times // 2]
+    return x, lengths_of_all(x)
+
+
+def gather(way):
+    x, lengths = my_part()
+    ranks = torch.arange(float(dist.get_world_size()))
+    return torch.equal(way(x, lengths), ranks.repeat_interleave(torch.tensor(lengths)))
+
+
+def timed(way):
+    x, lengths = my_part()
+    return bench.seconds_of(lambda: way(x, lengths), iterations=5)[0]
 
 
 # %% name="brought"
@@ -234,14 +234,12 @@ def brought(event, p):
 
 # %% name="count_bytes"
 for way in (padded, broadcasts, by_all_to_all):
-    results, trace = world.trace(gather, way, 1)
+    results, trace = world.trace(gather, way)
     calls = sum(event.rank == 0 and event.op != "all_reduce" for event in trace) - 1
     nbytes = sum(brought(event, world.ranks) for event in trace) - 8 * (world.ranks - 1)  # without the lengths
     nbytes -= 4 * 50_000 * (way is broadcasts)  # rank 0's own broadcast brings it nothing
-    took = max(seconds for _, seconds in world.run(gather, way))
-    print(
-        f"{way.__name__:14} right: {all(r for r, _ in results)}, calls: {calls}, {nbytes:10,} bytes, {1e3 * took:6.2f} ms"
-    )
+    took = world.run(timed, way)[0]
+    print(f"{way.__name__:14} right: {all(results)}, calls: {calls}, {nbytes:10,} bytes, {1e3 * took:6.2f} ms")
 
 # %% [markdown] name="price_intro"
 # On few ranks the ways are close. Now price them for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank

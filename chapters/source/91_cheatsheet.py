@@ -43,7 +43,7 @@ def now():
 # ## One rank and the others
 #
 # Here rank 0 is the *root*: `src` where the data begin, `dst` where they end. [Broadcast](03_broadcast.ipynb),
-# [scatter](04_scatter.ipynb), [gather](05_gather.ipynb), [reduce](06_reduce.ipynb).
+# [scatter and gather](04_scatter_and_gather.ipynb), [reduce](06_reduce.ipynb).
 
 # %% name="broadcast"
 # %%ranks

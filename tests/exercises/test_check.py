@@ -255,7 +255,7 @@ def test_the_command_line_fails_a_wrong_notebook(tmp_path):
     [
         ("ring_all_reduce", "def other():\n    pass\n", "has no function ring_all_reduce"),
         ("ring_all_reduce", "def ring_all_reduce(:\n", "does not parse"),
-        ("ring_all_gathr", "def ring_all_gathr():\n    pass\n", "Did you mean ring_all_gather"),
+        ("bruck_all_gathr", "def bruck_all_gathr():\n    pass\n", "Did you mean bruck_all_gather"),
     ],
 )
 def test_the_command_line_says_what_is_unusable(tmp_path, exercise, text, words):

@@ -34,8 +34,6 @@ UNBATCHED = {
     "mirror/isend",
     "pairwise_all_to_all/rotating",
     "recursive_doubling_all_reduce/fold",
-    "ring_all_gather/both_directions",
-    "ring_all_gather/isend_recv",
     "ring_all_reduce/isend_recv",
     "ring_all_reduce/own_chunk_last",
     "ring_all_reduce/padded",

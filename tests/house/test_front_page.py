@@ -40,8 +40,20 @@ def test_cards_say_what_the_chapters_say(front, page):
 
 def test_paths_are_those_of_the_guide(front):
     paths = front.courses(ROOT)
+    assert paths["The short way"] == ["00", "01", "02", "07"]
     assert paths["Two hours"] == ["00", "07", "10", "20", "92"]
     assert paths["One day"] == ["00", "01", "02", "07", "09", "10", "14", "20", "92"]
+
+
+def test_old_addresses_lead_to_chapters_that_are_there(tmp_path):
+    spec = importlib.util.spec_from_file_location("allranks_site", ROOT / "tools" / "site.py")
+    site = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(site)
+    (tmp_path / "chapters").mkdir()
+    site.forward(tmp_path)
+    for old, new in site.MOVED.items():
+        assert not (ROOT / old).with_suffix(".ipynb").exists() and (ROOT / new).with_suffix(".ipynb").exists()
+        assert f'href="{Path(new).name}"' in (tmp_path / old).read_text(encoding="utf-8")
 
 
 def test_nothing_is_left_to_fill_in_and_nothing_is_loaded(page):

@@ -24,6 +24,30 @@ def test_no_row_is_for_a_chapter_that_is_not_there():
     assert set(ROWS) == {path.stem for path in CHAPTERS}
 
 
+def minutes_of(text: str) -> float:
+    """At 130 words a minute, 20 s a cell, 45 s a prediction and ten minutes for what is written, as the guide says."""
+    cells = re.split(r"^# %%(?= |$)", text, flags=re.M)[1:]
+    words = sum(len(re.sub(r"^# ?", "", cell, flags=re.M).split()) for cell in cells if " [markdown]" in cell[:12])
+    code = [cell for cell in cells if " [markdown]" not in cell[:12]]
+    asked = sum(len(re.findall(r"= predict\(", cell)) for cell in code)
+    return words / 130 + len(code) / 3 + 0.75 * asked + 10 * sum("\ncheck(" in cell for cell in code)
+
+
+def test_the_short_way_takes_as_long_as_it_says():
+    section = GUIDE.split("## The short way")[1].split("## Two hours")[0]
+    rows = re.findall(r"^\| (\d+) \| \[(\d\d)\]\S+?(?:: sections (\d).+?(\d),.*)? \|$", section, flags=re.M)
+    assert [number for _, number, _, _ in rows] == ["00", "01", "02", "07"]
+    assert sum(int(minutes) for minutes, _, _, _ in rows) == 90
+    whole = {path.stem[:2]: path.read_text(encoding="utf-8") for path in CHAPTERS}
+    stated = sum(int(re.search(r"(\d+) minutes", whole[number][:2000]).group(1)) for _, number, _, _ in rows)
+    assert f"whole are {stated} minutes" in section and f"{stated} for all four" in (ROOT / "README.md").read_text()
+    taken = 0.0
+    for _, number, _, last in rows:
+        text = whole[number]
+        taken += minutes_of(text.split(f"# ## {int(last) + 1}. ")[0] if last else text)
+    assert 75 <= taken <= 90
+
+
 def test_the_short_courses_fit_their_time():
     two_hours = GUIDE.split("## Two hours")[1].split("## One day")[0]
     assert sum(map(int, re.findall(r"^\| (\d+) \|", two_hours, flags=re.M))) == 120

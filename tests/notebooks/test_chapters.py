@@ -223,9 +223,8 @@ def test_all_reduce(ranks, solved):
     assert float(early) == pytest.approx(60000, rel=1e-3)  # float16 keeps 11 bits of a sum
 
     total = ranks * (ranks + 1) // 2
-    assert chapter.by_rank("in_place_run")[0] == f"{total}, {total}, None"
+    assert chapter.by_rank("in_place_run")[0] == f"{total}, None"
     assert chapter.by_rank("twice")[0] == str(ranks * total)
-    assert f"[{ranks}., {ranks}., {ranks}.]" in chapter.by_rank("view")[0].splitlines()[0]
     between_ranks, with_notebook, _ = chapter.text("compare_bits").splitlines()
     assert "last rank: 0.0 % differ" in between_ranks
     assert ("0.0 % differ" in with_notebook) == (ranks == 2)  # two numbers can be added in one way only
@@ -246,7 +245,7 @@ def test_all_reduce(ranks, solved):
 
     sizes = [1024 * 4**k for k in range(9)]
     found = chapter.curves("figure")
-    measured, model = found["measured, median of the slowest rank"], found["model"]
+    measured, model = found["measured, median"], found["model"]
     assert [n for n, _ in measured] == [n for n, _ in model] == pytest.approx(sizes)
     assert measured[-1] == pytest.approx(model[-1], rel=1e-5)  # the last point of the model is fitted to
     for (n, seconds), (_, busbw) in zip(measured, chapter.curves("bandwidth")["all_reduce, busbw"], strict=True):
@@ -352,7 +351,7 @@ def test_chapters_use_every_gpu(path):
         ("07_all_reduce", "ring_all_reduce"),
         ("08_all_reduce_algorithms", "doubling_code"),
         ("08_all_reduce_algorithms", "recursive_doubling_all_reduce"),
-        ("09_all_gather", "ring_all_gather"),
+        ("09_all_gather", "bruck_all_gather"),
         ("10_reduce_scatter", "ring_reduce_scatter"),
     ],
 )

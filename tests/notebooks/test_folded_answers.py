@@ -17,7 +17,7 @@ PRELUDE = "import torch\nimport torch.distributed as dist\nfrom torch.nn import 
 FILLED = {
     "tree_reduce": test_chapter_06.solved_tree,
     "recursive_doubling_all_reduce": test_chapter_08.solved_fold,
-    "ring_all_gather": test_chapter_09.solved_ring,
+    "bruck_all_gather": test_chapter_09.solved_bruck,
     "ring_reduce_scatter": test_chapter_10.solved_ring,
 }  # the others that are not whole functions are checked with their chapters
 

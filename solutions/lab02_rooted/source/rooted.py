@@ -12,7 +12,7 @@
 # | one answer in words | easy | 10 | 2 |
 # | scatter and gather by hand | easy | 20 | none, for practice |
 #
-# CPU ok. The chapters *Broadcast*, *Scatter*, *Gather* and *Reduce* have the pictures; in this notebook you write the code.
+# CPU ok. The chapters *Broadcast*, *Scatter and gather* and *Reduce* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
 # **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks

@@ -6,7 +6,7 @@
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
-# | `ring_all_gather` | medium | 20 | 4 |
+# | `bruck_all_gather` | medium | 25 | 4 |
 # | `ring_reduce_scatter` | medium | 30 | 5 |
 # | `zero_sgd_step` | medium | 35 | 5 |
 # | one answer in words | easy | 10 | 2 |
@@ -61,36 +61,43 @@ print("reduce_scatter", mine.item(), "  all_gather", [t.item() for t in everyone
 # reduce-scatter followed by an all-gather is an all-reduce.
 
 # %% [markdown] name="gather_task"
-# ## 1. All-gather on a ring
+# ## 1. All-gather in few rounds
 #
-# Every rank first sends its own tensor to the right, then in each step the tensor that it has just received from the left. After $p-1$ steps every rank
-# has received all tensors. They must take $p-1$ rounds: in each step every rank sends and receives at the same time.
+# A ring needs $p-1$ rounds. Here $\lceil\lg p\rceil$ must be enough, for every $p$, and a rank must send no more than the ring does, $p-1$ tensors. So in each
+# round a rank sends *all that the receiver lacks* in one message, and the distance doubles. That is Bruck's algorithm; the order of NCCL's PAT, with the
+# farthest partner first, passes too.
 
 # %% name="watch_gather"
-Player(schedules.ring_all_gather(ranks=4))
+Player(schedules.bruck_all_gather(ranks=6), schedules.pat_all_gather(ranks=6))
 
 # %% [markdown] name="gather_traps"
-# Return one tensor: all ranks' tensors, which have the same shape, joined along the first dimension in rank order. They *arrive* in another order: which rank's tensor arrives in step $i$?
+# Return one tensor: all ranks' tensors, which have the same shape, joined along the first dimension in rank order. Two questions first, for $p = 6$: how many
+# tensors does a rank have before the last round, and how many of them does its receiver lack? And in which order do they stand in your buffer?
 
 
-# %% nbgrader={"grade_id": "ring_all_gather", "solution": true}
-def ring_all_gather(tensor: torch.Tensor) -> torch.Tensor:
+# %% nbgrader={"grade_id": "bruck_all_gather", "solution": true}
+def bruck_all_gather(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensors of all ranks, joined along the first dimension in rank order; every rank calls it."""
     ### BEGIN SOLUTION
     rank, p = dist.get_rank(), dist.get_world_size()
-    left, right = (rank - 1) % p, (rank + 1) % p
-    parts = [tensor.contiguous() if r == rank else torch.empty_like(tensor.contiguous()) for r in range(p)]
-    for step in range(p - 1):
-        leaving, arriving = parts[(rank - step) % p], parts[(rank - step - 1) % p]
-        pair = [dist.P2POp(dist.isend, leaving, right), dist.P2POp(dist.irecv, arriving, left)]
+    buffer = torch.empty((p, *tensor.shape), dtype=tensor.dtype)  # place i: the tensor of rank + i
+    buffer[0] = tensor
+    have = 1
+    while have < p:
+        count = min(have, p - have)
+        pair = [
+            dist.P2POp(dist.isend, buffer[:count], (rank - have) % p),
+            dist.P2POp(dist.irecv, buffer[have : have + count], (rank + have) % p),
+        ]
         for work in dist.batch_isend_irecv(pair):
             work.wait()
-    return torch.cat(parts)
+        have += count
+    return buffer.roll(rank, 0).flatten(0, 1)
     ### END SOLUTION
 
 
 # %% name="check_gather"
-check(ring_all_gather)
+check(bruck_all_gather)
 
 # %% [markdown] name="gather_live"
 # Run it on the live world, and watch your own messages.
@@ -98,7 +105,7 @@ check(ring_all_gather)
 
 # %% name="try_gather"
 def gather_of_ranks():
-    return ring_all_gather(torch.full((2,), 10.0 * dist.get_rank()))
+    return bruck_all_gather(torch.full((2,), 10.0 * dist.get_rank()))
 
 
 results, trace = world.trace(gather_of_ranks)
@@ -245,8 +252,8 @@ for event in trace:
 #
 # These cells give the points. Each is the exercise's points times the score that `check` gives; you can run them too.
 
-# %% nbgrader={"grade_id": "ring_all_gather-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "ring_all_gather"}
-round(4 * check(ring_all_gather).score, 2)
+# %% nbgrader={"grade_id": "bruck_all_gather-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "bruck_all_gather"}
+round(4 * check(bruck_all_gather).score, 2)
 
 # %% nbgrader={"grade_id": "ring_reduce_scatter-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "ring_reduce_scatter"}
 round(5 * check(ring_reduce_scatter).score, 2)

@@ -42,14 +42,22 @@ def labelled(f: Flow) -> tuple[str, float]:
     return drawn(f, frame) + words, top + HIGH
 
 
+def there_and_back() -> scenes.Scene:
+    """Chapter 04: a scatter, and below it the gather that brings the parts back."""
+    out, back = flow("scatter"), flow("gather")
+    body, high = labelled(out)
+    upper = replace(frame_of(out.ranks, WIDE, height=HIGH), top=high - HIGH)
+    below = replace(upper, top=upper.lower)  # the gather starts with the boxes in which the scatter ends
+    return body + drawn(back, below), below.top + HIGH, f"{out.words()} Then the other way: {back.words()}"
+
+
 # the picture of each chapter that has one: its elements, its height for a width of 800, and what it shows in words
 CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "00_start_here": scenes.start_here,
     "01_why_communication": scenes.one_step,
     "02_point_to_point": _moved(scenes.ring_shift()),
     "03_broadcast": _moved(flow("broadcast")),
-    "04_scatter": _moved(flow("scatter")),
-    "05_gather": _moved(flow("gather")),
+    "04_scatter_and_gather": there_and_back,
     "06_reduce": _moved(flow("reduce")),
     "07_all_reduce": _moved(flow("all_reduce")),
     "08_all_reduce_algorithms": scenes.routes,

@@ -31,13 +31,13 @@ MOVES: tuple[tuple[str, tuple[Move, Move, Move]], ...] = (
         (
             Move("send_recv", "send / recv", "one rank to another", "02_point_to_point"),
             Move("broadcast", "broadcast", "the same to everybody", "03_broadcast"),
-            Move("scatter", "scatter", "to each its part", "04_scatter"),
+            Move("scatter", "scatter", "to each its part", "04_scatter_and_gather"),
         ),
     ),
     (
         "from all, side by side",
         (
-            Move("gather", "gather", "all parts, on one rank", "05_gather"),
+            Move("gather", "gather", "all parts, on one rank", "04_scatter_and_gather"),
             Move("all_gather", "all-gather", "all parts, on every rank", "09_all_gather"),
             Move("all_to_all", "all-to-all", "my part j to rank j", "11_all_to_all"),
         ),

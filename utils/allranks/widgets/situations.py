@@ -112,7 +112,7 @@ SITUATIONS: tuple[Question, ...] = (
         {
             "reduce": "It would add the experiences of different games.",
             "all_gather": "Every actor would receive the 630 MB that only the learner needs.",
-            "gather": "Each has a piece, one rank needs all of them side by side (chapter 5).",
+            "gather": "Each has a piece, one rank needs all of them side by side (chapter 4).",
             "all_reduce": "Nothing is to be added, and only one rank asked.",
         },
         "gather",

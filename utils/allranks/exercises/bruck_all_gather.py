@@ -1,0 +1,101 @@
+"""bruck_all_gather(tensor) -> Tensor: the tensors of all ranks one after the other, in rank order, in ceil(lg p) rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from allranks.checking import evidence, rules
+from allranks.checking.cases import Args, Expected, Setup, plain, vectors
+from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, ResultFault, Rule, Run
+from allranks.schedules import ceil_lg
+
+
+def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(torch.cat([plain(a[0]) for a in args])) for _ in args]
+
+
+def _turned(times: int, step: int = 1) -> Make:
+    """In the order of distance, beginning with the tensor of rank times * r: what the buffer is before, or after a wrong rotation."""
+    return lambda t, rank, setup: torch.cat([t[(times * rank + step * i) % len(t)] for i in range(len(t))])
+
+
+def _explain(run: Run, fault: ResultFault) -> str | None:
+    return evidence.too_few_steps(run, ceil_lg(run.ranks), "an all-gather of ceil(lg p) steps")
+
+
+_PLACE = "off by one place: rank r's tensor belongs in place r"
+_ORDER = (
+    "in order of distance instead of rank order: place 0 holds each rank's own tensor; rotate the buffer at the end"
+)
+
+
+def _all_others(run: Run, call: int, rank: int) -> int:
+    return (run.ranks - 1) * rules.nbytes_of(run, call, rank)
+
+
+def _no_more_bytes(run: Run) -> str | None:
+    """Every rank must send p-1 tensors and no more."""
+    enough = run.setup.times * (run.ranks - 1) * rules.nbytes_of(run)
+    for rank, sent in enumerate(run.bytes_sent()):
+        if sent > enough:
+            longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
+            return About(
+                f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but (p-1)n = {enough} are enough: "
+                "send no tensor that the receiver has already, and in the last round only what is still missing there",
+                longest,
+            )
+    return rules.wrong_dtype(run)
+
+
+def _rounds(run: Run) -> str | None:
+    limit = ceil_lg(run.ranks)
+    words = rules.rounds(run, limit, "ceil(lg p)")
+    most = max(sum(e.rank == rank for e in run.sends) for rank in range(run.ranks)) if words else 0
+    if words and most > limit:
+        return f"{words}: a rank sends {most} messages. In each round send all tensors for one receiver in one message, to a rank twice as far away"
+    return words and f"{words}: in each round every rank sends and receives at the same time (one batch_isend_irecv)"
+
+
+EXERCISE = Exercise(
+    name="bruck_all_gather",
+    promise="returns all ranks' tensors, concatenated in rank order, in ceil(lg p) rounds",
+    groups=(
+        Group("right result", 3, (Setup(2, 2), Setup(4, 3), Setup(8, 3))),
+        Group("any rank count", 3, (Setup(1, 4), Setup(3, 1), Setup(5, 2), Setup(6, 3), Setup(7, 2))),
+        many_ranks(size=SIZES),
+        Group("any size", 1, (Setup(2, 1), Setup(3, 0), Setup(4, 17), Setup(1, 0))),
+        Group("any dtype", 1, MOVED_DTYPES),
+        Group("any layout", 1, LAYOUTS),
+        Group("any circumstances", 1, CIRCUMSTANCES),
+    ),
+    inputs=vectors,
+    oracle=_oracle,
+    allow=P2P,
+    rules=(
+        Rule("(p-1)n of bytes", 3, lambda run: rules.no_messages(run) or _no_more_bytes(run)),
+        Rule("at most ceil(lg p) rounds", 8, _rounds, rules.on_one_call),
+        rules.carried(_all_others),
+    ),
+    blocking_weight=2,
+    mistakes=(
+        returning(_ORDER, _turned(1)),
+        returning(_ORDER, _turned(1, -1)),
+        returning("the buffer was rotated the wrong way", _turned(2)),
+        returning("the buffer was rotated the wrong way", _turned(-2, -1)),
+        returning(_PLACE, lambda t, r, s: torch.cat(t[1:] + t[:1])),
+        returning(_PLACE, lambda t, r, s: torch.cat(t[-1:] + t[:-1])),
+        returning("in reversed order", lambda t, r, s: torch.cat(t[::-1])),
+        returning("the tensors were stacked: concatenate along the first dimension", lambda t, r, s: torch.stack(t)),
+        returning("the sum came instead of the concatenation", lambda t, r, s: sum(t[1:], t[0])),
+    ),
+    collective="all_gather",
+    algorithm="bruck",
+    chunking="rank",
+    demo_setup=Setup(6, 3, "float64", values="provenance"),
+    explain=_explain,
+    forbidden_advice=P2P_ONLY,
+    peer_advice="Take the peer's number modulo the number of ranks.",
+)

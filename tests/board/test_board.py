@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 from allranks import board as client
-from allranks import check, join_board, leave_board
+from allranks import check, join_board, leave_board, predict
 from allranks.board import Board, BoardError
-from allranks.board.server import MAX_LEARNERS, Standing
+from allranks.board.server import BARS, MAX_LEARNERS, MAX_QUESTIONS, REFUSAL, Standing, bars
 
 KNOWN = ("ring_shift", "ring_all_reduce")
 
@@ -160,7 +160,143 @@ def test_a_learners_own_environment_joins(monkeypatch):
 def test_what_is_no_message_is_not_taken(told):
     standing = Standing(KNOWN, names=True)
     assert standing.take(told) == "That is no message for a board."
-    assert standing.state() == {"exercises": [], "learners": []}
+    assert standing.state() == {"exercises": [], "learners": [], "questions": []}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"who": "<b>"},
+        {"question": ""},
+        {"question": 3},
+        {"title": "\n"},
+        {"choice": " \x1b"},
+        {"choice": True},
+        {"choice": None},
+        {"choice": [1, 2]},
+        {"choice": float("nan")},
+        {"choice": 1e300},
+    ],
+)
+def test_what_is_no_prediction_is_not_taken(changed):
+    standing = Standing(KNOWN, names=True)
+    assert standing.take(choice(1) | changed) == REFUSAL
+    assert standing.state()["questions"] == []
+
+
+def choice(number: int, said: object = "every rank", question: str = "who", title: str = "Who holds it") -> dict:
+    return {"who": f"{number:016x}", "question": question, "title": title, "choice": said}
+
+
+def test_a_learner_counts_once_for_a_question_and_questions_are_bounded():
+    standing = Standing(KNOWN, names=True)
+    for said in ("rank 0", "every rank"):
+        assert standing.take(choice(1, said)) is None
+    assert standing.take(choice(2, "rank 0") | {"name": "Ada"}) is None
+    (asked,) = standing.state()["questions"]
+    assert asked == {
+        "question": "who",
+        "title": "Who holds it",
+        "answers": 2,
+        "bars": [("every rank", 1), ("rank 0", 1)],
+    }
+    assert not standing.state()["learners"], "a prediction brings no row, and no name"
+    for number in range(1, MAX_QUESTIONS):
+        assert standing.take(choice(1, question=f"q{number}")) is None
+    assert "questions already" in standing.take(choice(1, question="one more"))
+    for number in range(3, MAX_LEARNERS + 1):
+        assert standing.take(choice(number)) is None
+    assert "learners already" in standing.take(choice(10**6))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        range(100),
+        [k / 7 for k in range(-40, 40)],
+        [1e-3 * 3**k for k in range(25)],
+        [5.0, *range(9, 30), 5],
+        [-(10**9) + k for k in range(9)],
+    ],
+)
+def test_every_number_is_in_one_bar(said):
+    shown = bars(list(said))
+    assert sum(count for _, count in shown) == len(list(said)) and 1 < len(shown) <= BARS + 1
+    assert len({words for words, _ in shown}) == len(shown)
+
+
+def listening() -> tuple[http.server.HTTPServer, list[tuple[str, dict]], threading.Event]:
+    """A board that keeps what it is told as it comes, and has no answers."""
+    came: list[tuple[str, dict]] = []
+    arrived = threading.Event()
+
+    class Listener(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            came.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            self.send_response(204)
+            self.end_headers()
+            arrived.set()
+
+        def log_message(self, *_):
+            pass
+
+    return http.server.HTTPServer(("127.0.0.1", 0), Listener), came, arrived
+
+
+def test_of_a_prediction_only_question_and_choice_travel():
+    server, came, arrived = listening()
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        guess = predict("How many `GB`?", low=1, high=1000, unit="GB", title="`GB` sent", name="gigabytes")
+        guess.lock_in(7)
+        assert not any(t.name == "allranks-board" for t in threading.enumerate()), "nobody has joined"
+        join_board(f"http://127.0.0.1:{server.server_port}/key", name="Ada")
+        guess.lock_in(434)
+        assert arrived.wait(20)
+        server.shutdown()
+    ((path, body),) = came
+    assert path == "/key/tell" and len(body.pop("who")) == 16
+    assert body == {"question": "gigabytes", "title": "GB sent (GB)", "choice": 434}
+
+
+def test_after_the_reveal_the_card_shows_what_the_class_said():
+    with serving() as address:
+        for number in range(5):
+            assert post(address, choice(number, "rank 0" if number else "every rank")) == 204
+        join_board(address)
+        guess = predict("Who holds the sum?", choices=["rank 0", "`every` rank"], title="Who holds it", name="who")
+        shown = guess.reveal("`every` rank")
+        assert not any(t.name == "allranks-class" for t in threading.enumerate()), "not before an answer"
+        heard = threading.Event()
+        shown.observe(lambda change: change.new["answers"] == 6 and heard.set(), "class_said")
+        guess.lock_in("`every` rank")
+        assert heard.wait(20)
+        assert shown.text().splitlines()[-1] == "the class said: rank 0 (4), every rank (2)"
+        assert "rank 0 (4)" not in shown._repr_mimebundle_()["text/html"], "a page keeps no class"
+        leave_board()
+
+
+def test_a_prediction_never_waits_and_a_silent_or_strange_board_changes_nothing(monkeypatch):
+    monkeypatch.setattr(client, "WAIT_S", 0.2)
+    monkeypatch.setattr(client, "LOOKS_S", (0,))
+    guess = predict("How many?", low=0, high=9, name="how-many")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        join_board(f"http://127.0.0.1:{silent.getsockname()[1]}/key")
+        guess.lock_in(3)
+        shown = guess.reveal(4)
+        assert repr(shown) == "<Reveal: you said 3; it was 4>" and not shown.class_said
+        for thread in [t for t in threading.enumerate() if t.name == "allranks-class"]:
+            assert thread.daemon
+            thread.join(20)
+    for strange in (
+        {},
+        [],
+        {"answers": 1, "bars": 3},
+        {"answers": 1, "bars": [["x", "y"]]},
+        {"answers": "1", "bars": []},
+    ):
+        assert not client._is_said(strange)
+    assert not shown.class_said
 
 
 def test_names_are_dropped_unless_asked_for():
@@ -217,6 +353,18 @@ def test_thirty_learners_live_in_chromium():
             expect(page.locator("td.tries")).to_have_count(20)
             expect(page.locator(".cause").first).to_have_text("sends before it receives (ring_all_reduce)20")
             expect(page.locator("tbody th").first).to_contain_text("<b>learner")
+            for n, board in enumerate(boards):
+                board.tell_choice("who", "Who holds <b>it", "rank 0" if n < 20 else "every rank")
+            asked_about = page.locator("#questions section")
+            expect(asked_about.locator("p")).to_contain_text("30 answers")
+            expect(asked_about.locator("h3")).to_have_text("Who holds <b>it")
+            expect(page.locator(".bar")).to_have_count(0)
+            page.get_by_role("button", name="Show what they said").press("Enter")
+            expect(page.locator(".bar").first).to_have_text("rank 020")
+            boards[0].tell_choice("who", "Who holds <b>it", "every rank")
+            expect(page.locator(".bar").last).to_have_text("every rank11")
+            page.get_by_role("button", name="Hide").click()
+            expect(page.locator(".bar")).to_have_count(0)
             boards[1].tell("ring_all_reduce", True, "")
             expect(page.locator("td.passed")).to_have_count(11)
             assert {url.split("/")[2] for url in asked} == {address.split("/")[2]}, "no third party"

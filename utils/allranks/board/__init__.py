@@ -1,7 +1,8 @@
-"""A learner's side of the workshop board: after `join_board`, each `check` tells the board what it found, and waits for nothing.
+"""A learner's side of the workshop board: after `join_board`, each `check` and each prediction tells the board, and waits for nothing.
 
-`allranks.board.server` is the board. What travels: the exercise, whether it passed, the cause in a few words, a random number that stands
-for the learner, and a name if the learner gave one. No code, no inputs, no times.
+`allranks.board.server` is the board. What travels from a check: the exercise, whether it passed, the cause in a few words, a random number
+that stands for the learner, and a name if the learner gave one. From a prediction: the question, the choice, and the random number, so that
+nobody is counted twice. No code, no inputs, no times.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import queue
 import re
 import secrets
 import threading
+import time
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from allranks.engines.rundir import RunDirError, run_dir
 from allranks.errors import CourseError
@@ -25,6 +29,9 @@ __all__ = ["BoardError", "join_board", "leave_board"]
 WAIT_S = 3.0  # for one message, in a thread of its own
 WAITING = 20  # messages; more are dropped
 MAX_NAME = 40
+# seconds between two looks at what the class said: others answer for some minutes
+LOOKS_S = (0.3, 2, 4, 8, 16, 32, 64, 64)
+MAX_REPLY = 65536
 
 
 class BoardError(CourseError, ValueError):
@@ -49,11 +56,27 @@ class Board:
     thread: threading.Thread | None = None
 
     def tell(self, exercise: str, passed: bool, cause: str) -> None:
-        """Puts the message into the queue; drops it if the board has not taken the last ones."""
-        who = self.who or _own_number()
-        message = {"who": who, "name": self.name, "exercise": exercise, "passed": passed, "cause": cause}
+        """Puts a check's message into the queue."""
+        self._put({"name": self.name, "exercise": exercise, "passed": passed, "cause": cause})
+
+    def tell_choice(self, question: str, title: str, choice: str | float) -> None:
+        """Puts a prediction's message into the queue: without a name, even if there is one."""
+        self._put({"question": question, "title": title, "choice": choice})
+
+    def said(self, question: str) -> dict[str, Any] | None:
+        """What the class said so far; None if the board does not answer, or has no such question. Waits for the board."""
+        address = f"{self.address}/said/{urllib.parse.quote(question, safe='')}"
+        try:
+            with _OPENER.open(address, timeout=WAIT_S) as reply:
+                found = json.loads(reply.read(MAX_REPLY))
+        except (OSError, ValueError):
+            return None
+        return found if _is_said(found) else None
+
+    def _put(self, message: dict[str, object]) -> None:
+        """Drops the message if the board has not taken the last ones."""
         with contextlib.suppress(queue.Full):
-            self.waiting.put_nowait(message)
+            self.waiting.put_nowait({"who": self.who or _own_number()} | message)
         if self.thread is None or not self.thread.is_alive():
             self.thread = threading.Thread(target=self._send_all, name="allranks-board", daemon=True)
             self.thread.start()
@@ -77,14 +100,18 @@ _joined: dict[str, Board | None] = {}
 
 
 def join_board(address: str = "", name: str = "") -> str:
-    """Tells the workshop board of every `check` in this notebook from now on; returns a sentence that says what travels.
+    """Tells the workshop board of every `check` and prediction in this notebook from now on; returns a sentence that says what travels.
 
     `address` is what `allranks board` printed; without it, that of the environment variable `ALLRANKS_BOARD`. `name` is shown if the board
-    shows names; without it you are a number. Raises BoardError if this is no address.
+    shows names; without it you are a number. A prediction never has your name; after its reveal the card shows what the class said. Raises
+    BoardError if this is no address.
 
     Example:
-        >>> join_board("http://127.0.0.1:8765/k3y", name="Ada")
-        'Each check now tells http://127.0.0.1:8765/k3y the exercise, whether it passed, and the cause, as Ada. leave_board() ends it.'
+        >>> told = join_board("http://127.0.0.1:8765/k3y", name="Ada")
+        >>> print(told.replace(". ", ".\\n"))
+        Each check now tells http://127.0.0.1:8765/k3y the exercise, whether it passed, and the cause, as Ada.
+        Each prediction tells it the question and your choice, without a name.
+        leave_board() ends it.
         >>> leave_board()
     """
     address = (address or os.environ.get("ALLRANKS_BOARD", "")).rstrip("/")
@@ -95,7 +122,8 @@ def join_board(address: str = "", name: str = "") -> str:
     _joined["board"] = Board(address, name)
     return (
         f"Each check now tells {address} the exercise, whether it passed, and the cause, "
-        f"{f'as {name}' if name else 'without a name'}. leave_board() ends it."
+        f"{f'as {name}' if name else 'without a name'}. Each prediction tells it the question and your choice, without a name. "
+        "leave_board() ends it."
     )
 
 
@@ -110,14 +138,54 @@ def leave_board() -> None:
 
 def tell(exercise: str, passed: bool, cause: str) -> None:
     """Tells the board, if there is one; never waits and never raises. A learner's own `ALLRANKS_BOARD` joins too."""
+    board = _own_board()
+    if board is not None:
+        board.tell(exercise, passed, cause)
+
+
+def tell_choice(question: str, title: str, choice: str | float) -> None:
+    """Tells the board a prediction, if there is a board; never waits and never raises."""
+    board = _own_board()
+    if board is not None:
+        board.tell_choice(question, title, choice)
+
+
+def ask_class(question: str, hear: Callable[[dict[str, Any]], bool]) -> None:
+    """Gives `hear` what the class said, now and some times later, from a thread; returns at once. Nothing happens without a board.
+
+    `hear` gets {"answers": count, "bars": [[words, count], ...]} and returns whether it wants more. A board that does not answer ends it.
+    """
+    board = _own_board()
+    if board is None:
+        return
+
+    def look() -> None:
+        for wait_s in LOOKS_S:
+            time.sleep(wait_s)
+            if _joined.get("board") is not board:
+                return
+            found = board.said(question)
+            if found is None or not hear(found):
+                return
+
+    threading.Thread(target=look, name="allranks-class", daemon=True).start()
+
+
+def _own_board() -> Board | None:
     if "board" not in _joined:
         _joined["board"] = None
         if os.environ.get("ALLRANKS_BOARD"):
             with contextlib.suppress(BoardError):
                 join_board(name=os.environ.get("ALLRANKS_BOARD_NAME", ""))
-    board = _joined["board"]
-    if board is not None:
-        board.tell(exercise, passed, cause)
+    return _joined["board"]
+
+
+def _is_said(found: Any) -> bool:
+    """Whether this is a board's answer: nothing else may reach a reader's page."""
+    match found:
+        case {"answers": int(), "bars": [*bars]}:
+            return all(isinstance(bar, list) and [type(part) for part in bar] == [str, int] for bar in bars)
+    return False
 
 
 def _own_number() -> str:

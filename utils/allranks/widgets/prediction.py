@@ -12,6 +12,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from allranks import board
 from allranks.errors import CourseError
 from allranks.player.offline import LOADER, live_page, packed
 from allranks.widgets.fallback import with_fallback
@@ -36,6 +37,7 @@ class _Card(anywidget.AnyWidget):
     said = traitlets.Dict().tag(sync=True)
     truth = traitlets.Dict().tag(sync=True)
     rows: traitlets.List = traitlets.List().tag(sync=True)
+    class_said = traitlets.Dict().tag(sync=True)
 
     def text(self) -> str:
         """The card as plain text."""
@@ -59,6 +61,15 @@ class Prediction(_Card):
         super().__init__(view="question", asked=asked)
         self.it = ""
         _ASKED[asked["name"]] = self
+
+    @traitlets.observe("said")
+    def _tell_board(self, change: Any) -> None:
+        """A workshop board that the reader joined is told the choice."""
+        if self.value is not None:
+            asked = self.asked
+            unit = f" ({asked['unit']})" if asked["kind"] == "number" and asked["unit"] else ""
+            choice = self.value if asked["kind"] == "number" else said_in_words(asked, self.value)
+            board.tell_choice(asked["name"], plain(asked["title"]) + unit, choice)  # type: ignore[arg-type]  # a number's value is one
 
     def __repr__(self) -> str:
         return f"<Prediction {self.asked['name']}: {self.value!r}>"
@@ -132,6 +143,21 @@ class Reveal(_Card):
     def __init__(self, question: Prediction, truth: dict[str, Any]) -> None:
         super().__init__(view="reveal", asked=question.asked, said=question.said, truth=truth)
         traitlets.dlink((question, "said"), (self, "said"))
+        self._ask_class()
+        self.observe(self._ask_class, "said")
+
+    def _ask_class(self, change: Any = None) -> None:
+        """Asks the board that the reader joined what the class said, once the reader has answered; waits for nothing."""
+        said = self.said
+        if not said:
+            return
+
+        def hear(found: dict[str, Any]) -> bool:
+            if self.said is said:
+                self.class_said = found
+            return self.said is said
+
+        board.ask_class(self.asked["name"], hear)
 
     def __repr__(self) -> str:
         return f"<Reveal: {self._said()}; {self._it()}>"
@@ -149,8 +175,12 @@ class Reveal(_Card):
         return f"Why {usual} is the usual guess: {why}" if usual and why else why
 
     def text(self) -> str:
-        """What was said, what it was and why, as plain text."""
-        return "\n".join(filter(None, [f"{self._said()}; {self._it()}", plain(self._why())]))
+        """What was said, what it was and why, as plain text; and what the class said, where the reader joined a board."""
+        return "\n".join(filter(None, [f"{self._said()}; {self._it()}", plain(self._why()), self._class()]))
+
+    def _class(self) -> str:
+        bars = self.class_said.get("bars", ())
+        return f"the class said: {', '.join(f'{words} ({count})' for words, count in bars)}" if bars else ""
 
     def _folded(self) -> str:
         """The truth under a line to open, so that it is covered even where no script runs."""

@@ -43,7 +43,7 @@ export class Reveal {
     const said = this.said();
     const open = answered(said);
     this.cover?.set(!open);
-    const state = JSON.stringify(said);
+    const state = JSON.stringify([said, this.model.get("class_said")]);
     if (state === this.drawn) return;
     this.drawn = state;
     this.root.dataset.state = open ? "open" : "folded";
@@ -80,6 +80,9 @@ export class Reveal {
       const lead = truth.usual ? [html("strong", {}, `Why ${plain(truth.usual)} is the usual guess: `)] : [];
       parts.push(html("p", { class: "ar-predict-why" }, ...lead, ...marked(truth.why)));
     }
+    const heard = this.model.get("class_said");
+    // only a workshop's board knows it
+    if (heard?.bars?.length) parts.push(classSaid(this.asked, said, heard));
     return parts;
   }
 
@@ -87,4 +90,22 @@ export class Reveal {
   #it(it) {
     return this.asked.kind === "sketch" ? marked(it) : ["it was ", ...marked(it)];
   }
+}
+
+/**
+ * A bar for each answer of the class; the reader's own is yellow.
+ *
+ * @param {import("./types.js").Asked} asked
+ * @param {Said} said
+ * @param {import("./types.js").ClassSaid} heard
+ */
+function classSaid(asked, said, { answers, bars }) {
+  const mine = said.declined ? "" : plain(saidInWords({ ...asked, unit: "" }, said));
+  const most = Math.max(...bars.map(([, count]) => count));
+  const rows = bars.map(([words, count]) => {
+    const bar = html("i", { style: `width:${((100 * count) / most).toFixed(1)}%` });
+    return html("li", { class: words === mine ? "ar-you" : "" }, html("span", {}, words), bar, String(count));
+  });
+  const lead = html("strong", {}, `The class said (${answers} ${answers === 1 ? "answer" : "answers"}):`);
+  return html("div", { class: "ar-predict-class" }, lead, html("ul", {}, ...rows));
 }

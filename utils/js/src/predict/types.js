@@ -37,6 +37,8 @@
  * @property {Record<string, number>} marks other places on the slider
  */
 
+/** @typedef {{answers: number, bars: [string, number][]}} ClassSaid what a workshop's board counted; without one, empty */
+
 /** @typedef {{asked: Asked, it: string}} Row of the chapter's last card; `it` is empty before the truth was shown */
 
 /**
@@ -46,6 +48,7 @@
  * @property {Said} said
  * @property {Truth} truth
  * @property {Row[]} rows
+ * @property {ClassSaid | undefined} class_said missing on a page without a kernel
  */
 
 /**

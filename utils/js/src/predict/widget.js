@@ -30,10 +30,12 @@ function render({ model, el }) {
   const draw = () => card.draw();
   model.on("change:said", draw);
   model.on("change:rows", draw);
+  model.on("change:class_said", draw);
   const stop = answers.listen(draw);
   return () => {
     model.off("change:said", draw);
     model.off("change:rows", draw);
+    model.off("change:class_said", draw);
     stop();
   };
 }

@@ -40,6 +40,9 @@ CORES = float(SETTINGS.get("ALLRANKS_HUB_CORES", "2"))  # likewise
 IDLE_S = int(SETTINGS.get("ALLRANKS_HUB_IDLE_S", "3600"))  # without use: first kernels, then servers are ended
 REFRESH_S = int(SETTINGS.get("ALLRANKS_HUB_REFRESH_S", "60"))  # how soon the hub sees a change of Unix groups
 LOCAL = Path("/etc/allranks/hub.py")
+# root's fork server, in which people's servers share memory: a socket in a folder that only root can change
+MACHINE = Path(SETTINGS.get("ALLRANKS_HUB_MACHINE", "/var/lib/allranks/machine/socket"))
+SHARE = SETTINGS.get("ALLRANKS_HUB_SHARE_MEMORY", "1") != "0" and os.geteuid() == 0
 METRICS_TOKEN = Path("/etc/allranks/prometheus.token")  # with it, Prometheus can read /hub/metrics
 
 
@@ -196,6 +199,7 @@ c.Spawner.environment = {
     "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
     "ALLRANKS_EXCHANGE": str(EXCHANGE),
     **({"ALLRANKS_LEASES": LEASES} if LEASES else {}),
+    **({"ALLRANKS_MACHINE_SOCKET": str(MACHINE)} if SHARE else {}),
 }
 c.Spawner.env_keep = ["LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ALLRANKS_GPU_SHARES"]
 
@@ -240,6 +244,14 @@ c.JupyterHub.services = [
         ],
     }
 ]
+# One process of root's imports what all servers import, and forks them: docs/jupyterhub.md, "Memory". It has no secret: its
+# environment is empty, for a fork could read the token that JupyterHub gives a service.
+if SHARE:
+    MACHINE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    MACHINE.parent.chmod(0o755)
+    environment = [f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin", "OPENBLAS_NUM_THREADS=1", "LANG=C.UTF-8"]
+    program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE)]
+    c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})
 # A monitor's only right is to read the hub's figures. docs/jupyterhub.md says how it logs in.
 if METRICS_TOKEN.is_file():
     if METRICS_TOKEN.stat().st_mode & 0o077:

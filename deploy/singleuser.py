@@ -13,6 +13,7 @@ import math
 import os
 import resource
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -131,8 +132,32 @@ def warm_engines() -> None:
             print(error, file=sys.stderr)
 
 
+def run_in_a_shared_process() -> bool:
+    """Runs this script in a fork of the machine's fork server, which shares memory with other people's; waits for its end.
+
+    False if there is no such server: then the server runs here. This process then only passes signals on.
+    """
+    if os.environ.pop("ALLRANKS_IN_A_FORK", None) or "JUPYTERHUB_API_TOKEN" not in os.environ:
+        return False
+    from allranks.engines.forkserver import machine
+
+    read, write = os.pipe()  # the fork ends when nobody holds `write` any more
+    what = {"argv": [str(Path(__file__).resolve()), *sys.argv[1:]], "title": "jupyterhub-singleuser (All Ranks)"}
+    fork = machine.spawn(f"{machine.__name__}:program", what, [read, 1, 2], {"ALLRANKS_IN_A_FORK": "1"})
+    os.close(read)
+    if fork is None:
+        os.close(write)
+        return False
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: fork.send_signal(number))
+    fork.wait()
+    return True
+
+
 def main() -> None:
     """Runs the server: the hub's single-user server, or `allranks lab` in a container without a hub."""
+    if run_in_a_shared_process():
+        return
     close_home()
     COURSE.mkdir(exist_ok=True)
     if "JUPYTERHUB_API_TOKEN" not in os.environ:

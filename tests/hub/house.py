@@ -1,16 +1,18 @@
 """A machine within the machine for the hub's test: its own accounts, homes, ports and processes, all gone with it.
 
-    unshare --mount --pid --net --fork --mount-proc --kill-child python tests/hub/house.py [pytest's arguments]
+    unshare --mount --pid --net --fork --mount-proc --kill-child python tests/hub/house.py PROGRAM [ARGUMENTS]
 
 Run as root in fresh namespaces. /etc is a copy, so that useradd makes real Unix users that only this house knows;
 /home, /tmp and /var/lib are empty; the loopback interface is private, so that the configuration's own ports are free.
 A directory that other users may not pass, such as root's home, is opened as far as the interpreter and the checkout
-need it. Then this process is the house's init, and runs pytest on scene.py.
+need it. Then this process is the house's init, and runs
+the Python program: the test's scene, or a bench of the hub.
 """
 
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import resource
 import shutil
@@ -23,6 +25,33 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 STASH = Path("/mnt")  # hidden in the house, like everything that is mounted over
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+NAMESPACES = ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"]
+COMMAND = [*NAMESPACES, sys.executable, __file__]  # and the program that runs in the house, with its arguments
+PROGRAMS = {
+    "unshare": "apt install util-linux",
+    "mount": "apt install mount",
+    "useradd": "apt install passwd",
+    "bwrap": "apt install bubblewrap",
+    "configurable-http-proxy": "apt install nodejs npm; npm install -g configurable-http-proxy@5.3.0",
+}
+
+
+def what_is_missing() -> str | None:
+    """Why there can be no such house here, and how to fix it; None where there can."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "making real Unix users takes root on Linux"
+    for module in ("jupyterhub", "jupyterhub_idle_culler", "systemdspawner"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed: pip install -c constraints.txt -e '.[hub]'"
+    for program, fix in PROGRAMS.items():
+        if shutil.which(program) is None:
+            return f"{program} is not installed: {fix}"
+    if not Path("/etc/pam.d/login").is_file():
+        return "PAM has no rules for logins: apt install login"
+    tried = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        return f"this machine gives root no namespaces: {tried.stderr.strip()}"
+    return None
 
 
 def mount(*arguments: object) -> None:
@@ -90,8 +119,7 @@ if __name__ == "__main__":
     os.environ.pop("TMPDIR", None)
     pid = os.fork()
     if pid == 0:
-        scene = str(Path(__file__).with_name("scene.py"))
-        os.execv(sys.executable, [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:], scene])
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     code = init(pid)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"The house used {spent.ru_utime + spent.ru_stime:.0f} s of CPU.", flush=True)

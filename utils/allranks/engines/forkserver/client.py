@@ -25,13 +25,16 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.mailbox import Child, Mailbox
 from allranks.engines.forkserver.process import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir, sweep
 from allranks.errors import CourseError
+
+if TYPE_CHECKING:
+    from allranks.engines.forkserver.machine import Fork
 
 _numbers = itertools.count(1)  # numbers the fork servers that this process starts
 
@@ -50,7 +53,9 @@ class Connection:
     name: str
     error: type[Exception]
 
-    def __init__(self, connection: socket.socket, process: subprocess.Popen[bytes] | None, thread_name: str) -> None:
+    def __init__(
+        self, connection: socket.socket, process: subprocess.Popen[bytes] | Fork | None, thread_name: str
+    ) -> None:
         self.process = process
         self.pid: int | None = None
         self.warm_s: float | None = None
@@ -134,6 +139,15 @@ class Connection:
         raise NotImplementedError
 
 
+def _shared(path: Path, fds: list[int]) -> Fork | None:
+    """A fork server that shares its memory with those of other people, where the machine has a server for that."""
+    if "ALLRANKS_MACHINE_SOCKET" not in os.environ:
+        return None
+    from allranks.engines.forkserver import machine
+
+    return machine.spawn(f"{machine.__name__}:fork_server", {"path": str(path)}, fds)
+
+
 class ForkServer(Connection):
     """This process's connection to a fork server. Thread-safe."""
 
@@ -142,7 +156,9 @@ class ForkServer(Connection):
     _current: ForkServer | None = None
     _guard = threading.Lock()
 
-    def __init__(self, path: Path, lifeline: int | None = None, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self, path: Path, lifeline: int | None = None, process: subprocess.Popen[bytes] | Fork | None = None
+    ) -> None:
         self.path = Path(path)
         self._lifeline = lifeline
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -192,13 +208,15 @@ class ForkServer(Connection):
         try:
             listening.bind(str(path))
             listening.listen(64)
-            process = subprocess.Popen(
+            inherited = [read, listening.fileno()]
+            shared = _shared(path, [*inherited, descriptor]) if lasting else None
+            process = shared or subprocess.Popen(
                 [
                     *(sys.executable, "-m", "allranks.engines.forkserver"),
                     *(str(path), str(read), str(listening.fileno())),
                     *(["lasting"] if lasting else []),
                 ],
-                pass_fds=[read, listening.fileno()],
+                pass_fds=inherited,
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,

@@ -1,0 +1,270 @@
+"""Root's fork server for all people of a machine: their Jupyter servers and fork servers share the memory of its imports.
+
+Each person's server and fork server import the same 300 MB. Here one process of root's imports them, without any secret, and forks
+for whoever connects to its socket. The fork first becomes a process of that account (`Peer.adopt`: control group, limits, mounts),
+and only then reads what it shall run. JupyterHub starts it (deploy/jupyterhub_config.py):
+
+    env -i PATH=... python -m allranks.engines.forkserver.machine SOCKET
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.engines.forkserver.loop import MAX_MESSAGE, Client, ForkLoop
+from allranks.engines.forkserver.peer import Peer, PeerError
+from allranks.engines.forkserver.process import die_with_parent, kill_session, preload
+from allranks.engines.forkserver.server import LATER, WARM
+
+SOCKET_ENV = "ALLRANKS_MACHINE_SOCKET"
+WAIT_S = 60.0  # the first to connect after the hub's start wait for the imports
+ENDS_S = 10.0  # how long a program may take to end after its asker
+MOST_CLIENTS = 64  # of one account
+TITLE_NBYTES = 400  # room for the titles of forks in `ps`
+# what a person's Jupyter server imports; what is not installed is left out
+JUPYTER = (
+    "jupyterhub.singleuser",
+    "jupyterhub.singleuser.extension",
+    "jupyter_server.serverapp",
+    "jupyterlab.labapp",
+    "jupyter_server_terminals",
+    "jupyter_lsp",
+    "jupyterlab_jupytext",
+    "notebook",
+    "notebook_shim",
+    "nbgrader.server_extensions.assignment_list",
+    "nbgrader.server_extensions.course_list",
+    "nbgrader.server_extensions.validate_assignment",
+)
+
+
+class MachineServer(ForkLoop):
+    """Forks for every account but root. A request names what to run only after the fork has given up root's rights."""
+
+    trusts = False
+
+    def __init__(self, path: Path, modules: Sequence[str] = (*WARM, *LATER), more: Sequence[str] = JUPYTER) -> None:
+        super().__init__(modules, ())
+        self.path, self.more = path, more
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def prepare(self) -> None:
+        """Listens: whoever connects waits until the imports are done. Ends with the process that started it."""
+        die_with_parent()
+        os.umask(0o022)
+        self.path.unlink(missing_ok=True)
+        self.listening.bind(str(self.path))
+        self.path.chmod(0o666)
+        self.listening.listen(256)
+        self.listening.setblocking(False)
+        for name in self.more:
+            with contextlib.suppress(ImportError):
+                preload(name)
+
+    def listen(self) -> None:
+        """Accepts clients from now on."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the hub ends its services with it
+        self.on_ready(self.listening, self.accept)
+
+    def accept(self) -> None:
+        """Accepts a process that can have a fork; tells others why not."""
+        with contextlib.suppress(OSError):
+            connection, _ = self.listening.accept()
+            connection.setblocking(False)
+            try:
+                peer = Peer(connection)
+                peer.check()
+                if Counter(c.peer.uid for c in self.clients.values())[peer.uid] >= MOST_CLIENTS:  # type: ignore[attr-defined]
+                    raise PeerError("this account has too many connections")
+            except (PeerError, OSError) as error:
+                with contextlib.suppress(OSError):
+                    connection.send(json.dumps({"error": str(error)}).encode())
+                connection.close()
+                return
+            self.add_client(connection)
+            self.clients[connection.fileno()].peer = peer  # type: ignore[attr-defined]
+
+    def read(self, client: Client) -> None:
+        """Reads one request; a client that sends garbage is dropped."""
+        try:
+            super().read(client)
+        except Exception:
+            traceback.print_exc()
+            self.drop(client)
+
+    def answer(self, client: Client, request: dict[str, Any], fds: list[int]) -> None:
+        """Forks; looks at nothing in the request but its number."""
+        if not isinstance(request, dict) or not isinstance(request.get("id"), int):
+            raise ValueError("a request is an object with a number")
+        super().answer(client, request, fds)
+
+    def drop(self, client: Client) -> None:
+        """Forgets a client that has gone, and ends what was forked for it."""
+        if self.clients.get(client.connection.fileno()) is not client:
+            return
+        super().drop(client)
+        client.peer.close()  # type: ignore[attr-defined]
+        for pid, owner in list(self.owners.items()):
+            if owner is client:
+                kill_session(pid)
+
+    def fork(self, client: Client, request: dict[str, Any], fds: list[int]) -> int:
+        """Forks a child of the client's account."""
+        client.peer.check()  # type: ignore[attr-defined]
+        self.now = client
+        return super().fork(client, request, fds)
+
+    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
+        """Becomes a process of the client's account; only then looks at the request."""
+        peer = self.now.peer  # type: ignore[attr-defined]
+        self.listening.close()
+        os.setsid()
+        peer.adopt()
+        others = [client.peer.pidfd for client in self.clients.values()]  # type: ignore[attr-defined]
+        self.detach(request)
+        for pidfd in others:
+            os.close(pidfd)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.close(null)
+        os.umask(int(request["umask"]))
+        os.chdir(request["cwd"])
+
+
+class Fork:
+    """A process of this account that the machine's fork server has forked for us. It ends with this object's connection."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.pid, self._connection = pid, connection
+        self._pidfd = os.pidfd_open(pid)
+        os.register_at_fork(after_in_child=connection.close)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end; returns 0, for only its parent knows the exit code. Raises subprocess.TimeoutExpired."""
+        if not select.select([self._pidfd], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("fork", timeout or 0.0)
+        return 0
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def kill(self) -> None:
+        """Kills it."""
+        self.send_signal(signal.SIGKILL)
+
+
+def spawn(target: str, args: Any, fds: Sequence[int], more_env: dict[str, str] | None = None) -> Fork | None:
+    """Has the machine's fork server run `target(args, fds)` as a process of this account.
+
+    None if there is no such server (`ALLRANKS_MACHINE_SOCKET` names its socket), or if it refuses: then do it here.
+    """
+    path = os.environ.get(SOCKET_ENV)
+    if not path:
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    umask = os.umask(0o077)
+    os.umask(umask)
+    env = {**os.environ, **(more_env or {})}
+    request = {"id": 1, "target": target, "args": args, "env": env, "cwd": os.getcwd(), "umask": umask}
+    try:
+        connection.settimeout(WAIT_S)
+        connection.connect(path)
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if struct.unpack("3i", credentials)[1] != 0:
+            raise OSError("it is not root's")
+        if "warm" not in (said := json.loads(connection.recv(MAX_MESSAGE) or b"{}")):
+            raise OSError(said.get("error", "it ended"))
+        socket.send_fds(connection, [json.dumps(request).encode()], fds)
+        if "pid" not in (said := json.loads(connection.recv(MAX_MESSAGE) or b"{}")):
+            raise OSError(said.get("error", "it ended"))
+        connection.settimeout(None)
+        return Fork(connection, said["pid"])
+    except (OSError, ValueError) as error:
+        connection.close()
+        print(f"The machine's fork server ({path}) gives no fork: {error}", file=sys.stderr)
+        return None
+
+
+# ---------------------------------------------------------------------------------------------- what a fork can be told
+
+
+def program(args: dict[str, Any], fds: list[int]) -> None:
+    """Runs a Python file as `__main__`, until the process that asked for it has gone: the other end of `fds[0]` is then closed.
+
+    `fds[1]` and `fds[2]` are its stdout and stderr.
+    """
+    lifeline, out, err = fds
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    os.close(out)
+    os.close(err)
+    set_title(args["title"])
+    threading.Thread(target=_end_with, args=(lifeline,), name="allranks-lifeline", daemon=True).start()
+    sys.argv = args["argv"]
+    sys.path.insert(0, os.path.dirname(args["argv"][0]))
+    runpy.run_path(args["argv"][0], run_name="__main__")
+
+
+def _end_with(lifeline: int) -> None:
+    with contextlib.suppress(OSError):
+        os.read(lifeline, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ENDS_S)
+    kill_session(os.getpid())
+
+
+def fork_server(args: dict[str, Any], fds: list[int]) -> None:
+    """Serves as a person's fork server; `fds` are its lifeline, its listening socket and its log."""
+    from allranks.engines.forkserver.server import Server
+
+    lifeline, listening, log = fds
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    set_title(f"python -m allranks.engines.forkserver {args['path']}")
+    server = Server(Path(args["path"]), lifeline, socket.socket(fileno=listening), lasting=False)
+    server.large = True  # its pages are shared with others': to move them would copy them
+    server.serve()
+
+
+def set_title(text: str) -> None:
+    """What `ps` shows as this process's command line. It lies where the old one was, so it can't be longer."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        begin, end = int(fields[45]), int(fields[46])
+        room = end - begin - 2
+        # a last byte that is not 0 tells the kernel that the line ends at the first 0
+        if begin and room > 0:
+            ctypes.memmove(begin, text.encode()[:room].ljust(room + 1, b"\0") + b"x", end - begin)
+
+
+def main(path: str, padding: str = "") -> None:
+    """Runs the server; with no padding it first executes itself anew with one, in which forks write their titles."""
+    if not padding:
+        os.execv(sys.executable, [sys.executable, "-I", "-m", __spec__.name, path, "-" * TITLE_NBYTES])
+    set_title(f"python -m {__spec__.name} {path}")
+    MachineServer(Path(path)).serve()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

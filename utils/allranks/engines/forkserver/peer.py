@@ -1,0 +1,166 @@
+"""Who is at the other end of a Unix socket, by the kernel's word, and how a fork of root's becomes a process of theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import select
+import socket
+import struct
+from pathlib import Path
+
+_SO_PEERGROUPS, _SO_PEERPIDFD = 59, 77
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 4, 38, 24
+_CLONE_NEWNS = 0x20000
+_MOST_GROUPS = 256  # Python's getsockopt takes 1024 bytes
+# a process that is confined in one of these must not get a fork that is outside of it
+_SAME = ("ns/user", "ns/pid", "ns/net", "ns/ipc", "ns/uts", "attr/current")
+_LIMITS = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+    "Max pending signals": resource.RLIMIT_SIGPENDING,
+    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
+    "Max nice priority": resource.RLIMIT_NICE,
+    "Max realtime priority": resource.RLIMIT_RTPRIO,
+    "Max realtime timeout": resource.RLIMIT_RTTIME,
+}
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+class PeerError(Exception):
+    """The process at the other end can't have a fork; the message says why."""
+
+
+class Peer:
+    """The process that connected: its account from the socket, the rest from /proc while it lives."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        self.pid, self.uid, self.gid = struct.unpack("3i", credentials)
+        groups = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 4 * _MOST_GROUPS)
+        self.groups = list(struct.unpack(f"{len(groups) // 4}I", groups))
+        try:
+            pidfd = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
+            self.pidfd = struct.unpack("i", pidfd)[0]
+        except OSError:  # before Linux 6.5
+            self.pidfd = os.pidfd_open(self.pid)
+
+    def close(self) -> None:
+        """Forgets the process."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def check(self) -> None:
+        """Raises PeerError if it is root, has ended, or is confined in a way that its fork would not be."""
+        if self.uid == 0 or self.pid <= 0:
+            raise PeerError("it forks for ordinary accounts of this machine only")
+        status = self._status()
+        if status["Uid"].split() != [str(self.uid)] * 4:
+            raise PeerError("the process has changed its account")
+        if status.get("Seccomp", "0").strip() != "0":
+            raise PeerError("system calls of the process are filtered, and those of a fork would not be")
+        for name in _SAME:
+            if _link(f"/proc/{self.pid}/{name}") != _link(f"/proc/self/{name}"):
+                raise PeerError(f"the process is confined: its {name} is not this service's")
+        if select.select([self.pidfd], [], [], 0)[0]:  # else all of the above could be another process's
+            raise PeerError("the process has ended")
+
+    def adopt(self) -> None:
+        """Makes this process, a fork of root's with one thread, one of the peer's: its control group, mounts, limits and account.
+
+        Raises OSError or PeerError; the caller must then end.
+        """
+        own = Path(f"/proc/{self.pid}")
+        status = self._status()
+        _join_groups((own / "cgroup").read_text(encoding="utf-8"))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text((own / "oom_score_adj").read_text())
+        limits = _limits((own / "limits").read_text(encoding="utf-8"))
+        cores, nice = os.sched_getaffinity(self.pid), os.getpriority(os.PRIO_PROCESS, self.pid)
+        if _link(f"{own}/ns/mnt") != _link("/proc/self/ns/mnt"):
+            descriptor = os.open(own / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            _call("setns", descriptor, _CLONE_NEWNS)
+            os.close(descriptor)
+        self.check()  # it lives: all that was read is its own
+        for kind, both in limits.items():
+            most = resource.getrlimit(kind)[1]  # may be lower than the peer's: only some roots can raise it
+            resource.setrlimit(kind, (_lower(both[0], most), _lower(both[1], most)))
+        os.sched_setaffinity(0, cores)
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+        bound = int(status["CapBnd"], 16)
+        for number in range(64):
+            if not bound >> number & 1:
+                with contextlib.suppress(OSError):  # a number beyond the kernel's last
+                    _call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+        if status["NoNewPrivs"].strip() == "1":
+            _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        os.setgroups(self.groups)
+        os.setresgid(self.gid, self.gid, self.gid)
+        os.setresuid(self.uid, self.uid, self.uid)
+        if os.getresuid() != (self.uid,) * 3 or os.getresgid() != (self.gid,) * 3:
+            raise PeerError("the account could not be changed")
+        _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self is root's, and it could make no namespace
+
+    def _status(self) -> dict[str, str]:
+        try:
+            text = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            raise PeerError("the process has ended") from None
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+def _limits(text: str) -> dict[int, tuple[int, int]]:
+    """Soft and hard limits by kind, from /proc/PID/limits: only some roots may ask for another account's by prlimit."""
+    found = {}
+    for name, kind in _LIMITS.items():
+        for line in text.splitlines():
+            if line.startswith(name):
+                soft, hard = line[len(name) :].split()[:2]
+                found[kind] = (_number(soft), _number(hard))
+    return found
+
+
+def _number(text: str) -> int:
+    return resource.RLIM_INFINITY if text == "unlimited" else int(text)
+
+
+def _lower(one: int, other: int) -> int:
+    return min((one, other), key=lambda limit: float("inf") if limit == resource.RLIM_INFINITY else limit)
+
+
+def _join_groups(text: str) -> None:
+    """Moves this process into the control groups that /proc/PID/cgroup names."""
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            continue
+        root = _CGROUPS / controllers.removeprefix("name=") if controllers else _CGROUPS
+        if not controllers and not (root / "cgroup.procs").exists():
+            root = _CGROUPS / "unified"  # beside version 1
+        (root / path.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            return Path(path).read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def _call(name: str, *arguments: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")

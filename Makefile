@@ -28,7 +28,7 @@ help:
 	@echo "make notebooks      build every .ipynb from its percent script, and draw docs/pictures"
 	@echo "make js             format, check and bundle the widgets' JavaScript after a change; needs Node.js 20"
 	@echo "make api            write docs/api.md from the docstrings"
-	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that)"
+	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that, ARGS=--live-only the live pages)"
 	@echo "make bench          measure what the README quotes"
 	@echo "make verify         prove this machine in ten minutes, GPU or not; the record goes to docs/verified/   (ARGS=\"--gpus 1\")"
 	@echo "make kit            a folder to carry to a machine without a network   (PYTHON_VERSION=3.12 NCCL_SOURCE=... OUT=...)"
@@ -88,7 +88,7 @@ api: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"
 	touch $@
 
-site: .venv/.allranks-site
+site: .venv/.allranks-site $(if $(findstring --no-live,$(ARGS)),,$(JS_TOOLS))
 	$(BIN)/python tools/site.py $(ARGS)
 
 bench: $(STAMP)

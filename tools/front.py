@@ -37,6 +37,14 @@ BESIDE = {
     "90": "a gallery",
 }
 
+# the live pages: file, title, what one does there
+LIVE = (
+    ("schedule", "Write a schedule", "proved, priced, played"),
+    ("explain", "Drop your profile", "it stays on your computer"),
+    ("race", "The race", "your schedule against the bound"),
+    ("price", "What it costs", "the calculator"),
+)
+
 
 @dataclass(frozen=True)
 class Chapter:
@@ -79,8 +87,8 @@ def courses(root: Path) -> dict[str, list[str]]:
     return found
 
 
-def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]]) -> str:
-    """The HTML; `labs` and `documents` are (title, address) of the other pages."""
+def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], live: bool = False) -> str:
+    """The HTML; `labs` and `documents` are (title, address) of the other pages. `live`: whether the live pages are there."""
     from allranks import Player, schedules
     from allranks.pictures.palette import page_style
 
@@ -94,6 +102,7 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
         "CAPSTONE": _card(there[CAPSTONE], path, set(), "capstone"),
         "COURSES": _courses(short, there),
         "BESIDE": "".join(_plain(there[number], words, path) for number, words in BESIDE.items()),
+        "LIVE": _live() if live else "",
         "PLAYER": Player(schedules.ring_all_reduce(4), nbytes=64 << 20).page(),
         "LABS": _links(labs),
         "DOCUMENTS": _links(documents),
@@ -180,6 +189,15 @@ def _plain(chapter: Chapter, words: str, path: list[str]) -> str:
         f'<a class="card" {_attributes(chapter)}><b>{escape(chapter.title)}</b>'
         f"<small>{chapter.number} · {escape(words)}</small>{_badge(chapter.number, path)}</a>"
     )
+
+
+def _live() -> str:
+    """The pages in which Python runs in the browser."""
+    cards = "".join(
+        f'<a class="card" href="live/{name}.html"><b>{title}</b><small>{words}</small></a>'
+        for name, title, words in LIVE
+    )
+    return f'<section class="below wide"><h2>Without an install: Python in this browser</h2><div class="row">{cards}</div></section>'
 
 
 def _links(pages: list[tuple[str, str]]) -> str:

@@ -2,6 +2,7 @@
 
     make site                                        every chapter, executed on live ranks (several minutes the first time)
     make site ARGS=chapters/07_all_reduce.ipynb      executes only these; the others keep their last outputs, if any
+    make site ARGS=--live-only                       only the live pages, in which Python runs in the browser (tools/live_site.py)
 
 It executes a chapter again only if the chapter or the package has changed; executed chapters are kept in
 build/site/executed. Sphinx with myst-nb makes the pages. They show players as they are without a kernel, and the
@@ -21,6 +22,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import nbformat
 from nbformat import NotebookNode
@@ -29,6 +31,16 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 PAGES = ("chapters/*.ipynb", "labs/*/*.ipynb", "docs/**/*.md", "CONTRIBUTING.md")
+# page: the live pages to which it leads, as (file, words)
+LIVE = {
+    "chapters/08_all_reduce_algorithms.ipynb": ("schedule", "Write a schedule in this browser"),
+    "chapters/22_your_own_job.ipynb": ("explain", "Explain a profile in this browser"),
+    "chapters/34_can_a_machine_find_it.ipynb": ("race", "Race your own schedule in this browser"),
+    "chapters/93_price_a_training_run.ipynb": ("price", "Compute in this browser"),
+    "docs/race.md": ("race", "Try it in this browser"),
+    "docs/explain.md": ("explain", "Try it in this browser"),
+    "docs/cost_model.md": ("price", "Try it in this browser"),
+}
 PARTS = (
     ("The course", range(0, 90)),
     ("Beside it", range(90, 100)),
@@ -166,7 +178,16 @@ def choices(model: str, states: dict) -> str:
     return f'<p class="guess">{label} {options or "______"}</p>' if label or options else ""
 
 
-def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
+def led(text: str, page: Path) -> str:
+    """The text with a link to the page's live page below its first heading, if it has one."""
+    if page.as_posix() not in LIVE:
+        return text
+    name, words = LIVE[page.as_posix()]
+    link = f'<p class="live">No install: <a href="../live/{name}.html">{words}</a></p>'
+    return re.sub(r"^# .+$", lambda heading: f"{heading[0]}\n\n{link}", text, count=1, flags=re.M)
+
+
+def staged(root: Path, source: Path, chapters: list[Path], kept: Path, live: bool = False) -> None:
     """Writes Sphinx's input into `source`: notebooks with outputs, pages, the files to which they link, an index."""
     shutil.rmtree(source, ignore_errors=True)
     pages = [path.relative_to(root) for pattern in PAGES for path in sorted(root.glob(pattern))]
@@ -176,7 +197,8 @@ def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if page.suffix == ".md":
             text = (root / page).read_text(encoding="utf-8")
-            target.write_text(relinked(text, page, pages, root, source), encoding="utf-8")
+            text = relinked(text, page, pages, root, source)
+            target.write_text(led(text, page) if live else text, encoding="utf-8")
             continue
         original = root / page
         notebook = executed(original, kept, root) if original in chapters else last_run(original, kept)
@@ -189,6 +211,8 @@ def staged(root: Path, source: Path, chapters: list[Path], kept: Path) -> None:
             elif cell.outputs:
                 shown = [without_kernel(output, states) for output in cell.outputs]
                 cell.outputs = [output for output in shown if output is not None]
+        if live:
+            notebook.cells[0].source = led(notebook.cells[0].source, page)
         nbformat.write(notebook, target)
     (source / "_static").mkdir(exist_ok=True)
     (source / "_static" / "course.css").write_text(STYLE, encoding="utf-8")
@@ -251,18 +275,34 @@ def index(source: Path, pages: list[Path]) -> str:
     return "\n".join(lines)
 
 
-def front_page(root: Path, source: Path) -> str:
+@functools.cache
+def beside(name: str) -> ModuleType:
+    """A module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"allranks_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def live_pages(output: Path) -> None:
+    """Builds the live pages into `output`/live. Raises SiteError."""
+    tool = beside("live_site")
+    try:
+        tool.build(output / "live")
+    except tool.LiveError as error:
+        raise SiteError(f"{error}.") from None
+
+
+def front_page(root: Path, source: Path, live: bool) -> str:
     """The map of the course, by tools/front.py."""
-    spec = importlib.util.spec_from_file_location("allranks_front", Path(__file__).with_name("front.py"))
-    front = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = front  # dataclasses look their module up
-    spec.loader.exec_module(front)
+    front = beside("front")
 
     def listed(*patterns: str) -> list[tuple[str, str]]:
         found = [path for pattern in patterns for path in sorted(source.glob(pattern))]
         return [(title(path), str(path.relative_to(source).with_suffix(".html"))) for path in found]
 
-    return front.page(root, listed("labs/*/*.ipynb"), listed("docs/*.md", "CONTRIBUTING.md"))
+    return front.page(root, listed("labs/*/*.ipynb"), listed("docs/*.md", "CONTRIBUTING.md"), live)
 
 
 def race_page() -> str:
@@ -283,11 +323,13 @@ def forward(output: Path) -> None:
         )
 
 
-def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[str]:
-    """Builds the site into `output` and keeps runs in `work`. Raises SiteError.
+def build(root: Path, chapters: list[Path], output: Path, work: Path, live: bool = True) -> list[str]:
+    """Builds the site into `output`, with the live pages if `live`, and keeps runs in `work`. Raises SiteError.
 
     Returns Sphinx's warnings, each of which is a fault of a page.
     """
+    if live and (why := beside("live_site").missing()):
+        raise SiteError(f"{why}.")
     try:
         import furo  # noqa: F401
         import myst_nb  # noqa: F401
@@ -297,7 +339,7 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
         raise SiteError(f"{error.name} is missing: pip install -c constraints.txt -e '.[site]'") from None
     import io
 
-    staged(root, work / "source", chapters, work / "executed")
+    staged(root, work / "source", chapters, work / "executed", live)
     settings = {
         "project": "All Ranks",
         "copyright": "the authors of All Ranks; prose CC BY 4.0, code BSD-3-Clause",
@@ -338,9 +380,11 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path) -> list[st
         app.build(force_all=True)
     shutil.rmtree(output, ignore_errors=True)
     shutil.copytree(pages, output)
-    (output / "index.html").write_text(front_page(root, work / "source"), encoding="utf-8")
+    (output / "index.html").write_text(front_page(root, work / "source", live), encoding="utf-8")
     forward(output)
     (output / "race.html").write_text(race_page(), encoding="utf-8")
+    if live:
+        live_pages(output)
     return [line for line in warnings.getvalue().splitlines() if line.strip()]
 
 
@@ -349,15 +393,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("chapters", nargs="*", type=Path, help="execute only these notebooks (default: all chapters)")
     parser.add_argument("--output", type=Path, default=ROOT / "site", help="where the pages go (default: site)")
+    parser.add_argument("--live-only", action="store_true", help="build only the live pages, beside what is there")
+    parser.add_argument(
+        "--no-live", action="store_true", help="leave the live pages out; they need Node.js and `make js-tools`"
+    )
     options = parser.parse_args(arguments)
     everything = sorted((ROOT / "chapters").glob("*.ipynb"))
     chosen = [path.resolve().with_suffix(".ipynb") for path in options.chapters] or everything
     try:
+        if options.live_only:
+            live_pages(options.output)
+            print(f"wrote {options.output / 'live'}; to open it: python -m http.server -d {options.output}")
+            return 0
         if unknown := [path for path in chosen if path not in everything]:
             raise SiteError(
                 f"{unknown[0]} is not a notebook in chapters/; there are {', '.join(p.stem for p in everything)}"
             )
-        faults = build(ROOT, chosen, options.output, ROOT / "build" / "site")
+        faults = build(ROOT, chosen, options.output, ROOT / "build" / "site", not options.no_live)
     except SiteError as error:
         print(error, file=sys.stderr)
         return 2

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from allranks import cost
-from allranks.race.maker import make
 from allranks.race.scoring import judge, score_of
 from allranks.race.tasks import TASKS, RaceError, task
 
@@ -131,6 +130,8 @@ def _in_order(entries: list[Entry]) -> list[Entry]:
 
 def run(entry: Entry, folder: Path) -> Entry:
     """The entry with the time and the score that it has here. `folder` holds the leaderboard. Raises RaceError."""
+    from allranks.race.maker import make  # where a browser shows the board, there are no processes for it
+
     where = task(entry.task)
     if entry.model is not None:
         picoseconds = reference_ps(entry.task)

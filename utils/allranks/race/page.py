@@ -23,7 +23,7 @@ code { font-family: var(--ar-mono); } .wide { overflow-x: auto; }
 
 def page(entries: list[Entry]) -> str:
     """The HTML of the tasks and of a leaderboard's entries, the fastest first."""
-    parts = [_section(one, [e for e in entries if e.task == one.name]) for one in TASKS.values()]
+    parts = [section(one, [e for e in entries if e.task == one.name]) for one in TASKS.values()]
     count = sum(e.file is not None for e in entries)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>All Ranks: the race</title>'
@@ -38,8 +38,10 @@ def page(entries: list[Entry]) -> str:
     )
 
 
-def _section(one: Task, entries: list[Entry]) -> str:
-    rows = "".join(_row(place, entry) for place, entry in enumerate(entries, 1))
+def section(one: Task, entries: list[Entry], yours: Entry | None = None) -> str:
+    """The HTML of one task with its entries, the fastest first; `yours` is one of them, and is marked."""
+    entries = sorted(entries, key=lambda entry: entry.picoseconds)
+    rows = "".join(_row(place, entry, entry is yours) for place, entry in enumerate(entries, 1))
     size = f"{one.ranks} ranks, {one.nbytes} bytes" + (f", from rank {one.root}" if one.root is not None else "")
     return (
         f'<h2 id="{one.name}"><code>{one.name}</code>: {escape(one.title)}</h2><p>{one.collective}, {size}.</p>'
@@ -49,8 +51,8 @@ def _section(one: Task, entries: list[Entry]) -> str:
     )
 
 
-def _row(place: int, entry: Entry) -> str:
-    kind = "" if entry.model is None else ' class="reference"'
+def _row(place: int, entry: Entry, yours: bool) -> str:
+    kind = ' class="yours"' if yours else "" if entry.model is None else ' class="reference"'
     share = min(100.0, 100 * float(entry.score))
     source = f'<br><span class="soft">{escape(entry.source)}</span>' if entry.source else ""
     return (

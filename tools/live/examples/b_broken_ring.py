@@ -1,0 +1,14 @@
+# a ring all-reduce with a mistake: find it
+from allranks.schedules import Move, Schedule
+
+
+def schedule(task):
+    p = task.ranks
+    moves = []
+    for step in range(p - 1):
+        for r in range(p):
+            moves.append(Move(step, r, (r + 1) % p, ((r - step) % p,), reduce=True))
+    for step in range(p - 1):
+        for r in range(p):
+            moves.append(Move(p - 1 + step, r, (r + 1) % p, ((r - step) % p,)))
+    return Schedule("all_reduce", "broken ring", p, chunks=p, moves=tuple(moves))

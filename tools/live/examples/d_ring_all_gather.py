@@ -1,0 +1,10 @@
+# a ring all-gather: each rank passes on what it received last
+from allranks.schedules import Move, Schedule
+
+
+def schedule(task):
+    p, moves = task.ranks, []
+    for step in range(p - 1):
+        for r in range(p):
+            moves.append(Move(step, r, (r + 1) % p, ((r - step) % p,)))
+    return Schedule("all_gather", "my all-gather", p, chunks=p, moves=tuple(moves))

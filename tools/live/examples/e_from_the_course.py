@@ -1,0 +1,6 @@
+# one of the course's algorithms: Rabenseifner's all-reduce
+from allranks.schedules import rabenseifner_all_reduce
+
+
+def schedule(task):
+    return rabenseifner_all_reduce(task.ranks)

@@ -1,0 +1,403 @@
+"""Builds the site's live pages, for `tools/site.py`; `make site ARGS=--live-only` builds nothing else. Their Python is the package's own.
+
+Each page is HTML with its first result in it. Its script then loads Pyodide (CPython for the browser, from utils/js/node_modules)
+and a zip of the modules of the package that tools/live/answers.py needs. Nothing comes from another host: a policy in the
+pages forbids it.
+
+    site/live/NAME.html            the pages
+    site/live/pyodide-VERSION/     Pyodide, as its package has it
+    site/live/build-HASH/          scripts, style sheet and the zip; the hash is over all of them
+    site/live/sw.js                keeps all of it in the browser's cache
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from functools import cache
+from html import escape
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "tools" / "live"
+JS = ROOT / "utils" / "js"
+PACKAGE = ROOT / "utils"
+PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+# files beside the modules that these read
+DATA = ("theme.css", "race/leaderboard.json", "profiles/static/planted_jobs.json.gz")
+# rooms that need torch, matplotlib or a notebook; what imports them does so inside functions that no page calls
+LEFT_OUT = (
+    "allranks.plots",
+    "allranks.widgets",
+    "allranks.world",
+    "allranks.engines",
+    "allranks.wire",
+    "allranks.bench",
+)
+POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
+)
+FOOT = (
+    'Python runs in this page: All Ranks\' own package, on <a href="https://pyodide.org">Pyodide</a>. What you write or drop stays '
+    "on your computer; the page asks no other host for anything. Once loaded, it also opens without a network."
+)
+
+
+class LiveError(Exception):
+    """The live pages can't be built; the message says what to fix."""
+
+
+# ----------------------------------------------------------------------------------------------------------- the Python
+
+
+def modules(start: Path) -> dict[str, Path]:
+    """The modules of the package that a file imports, and those that they import, also inside functions: name -> file."""
+    found: dict[str, Path] = {}
+    left = [("answers", start)]
+    while left:
+        name, path = left.pop()
+        for other in _imported(name, path):
+            where = _file(other)
+            if where is None or other in found or other.startswith(LEFT_OUT):
+                continue
+            found[other] = where
+            left.append((other, where))
+    return dict(sorted(found.items()))
+
+
+def _file(name: str) -> Path | None:
+    """The file of a module of the package."""
+    path = PACKAGE.joinpath(*name.split("."))
+    return next((p for p in (path / "__init__.py", path.with_suffix(".py")) if p.is_file()), None)
+
+
+def _imported(name: str, path: Path) -> set[str]:
+    """What a file imports of the package, with the packages above."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    ours = {other for other in found if other.split(".")[0] == "allranks"}
+    if name == "allranks.cli":  # it imports its commands by name
+        ours |= {f"allranks.cli.{command}" for command in ("price", "plan", "simulate")}
+    above = {other.rsplit(".", i)[0] for other in ours for i in range(other.count(".") + 1)}
+    return ours | above
+
+
+def course() -> bytes:
+    """The zip with the modules, what they read, and click, on which the commands are built; the same bytes each time."""
+    files = {f"{where.relative_to(PACKAGE)}": where for where in modules(HERE / "answers.py").values()}
+    files |= {f"allranks/{name}": PACKAGE / "allranks" / name for name in DATA}
+    click = Path(str(importlib.util.find_spec("click").origin)).parent
+    files |= {f"click/{path.name}": path for path in click.glob("*.py")}
+    files["answers.py"] = HERE / "answers.py"
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, path in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+@cache
+def answers() -> ModuleType:
+    """tools/live/answers.py, in this Python."""
+    spec = importlib.util.spec_from_file_location("answers", HERE / "answers.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def asked(name: str, **request: Any) -> dict[str, Any]:
+    """An answer, worked out here; the program is written to a folder that is gone afterwards."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="allranks-live-") as folder:
+        os.chdir(folder)
+        try:
+            return json.loads(answers().answer(name, json.dumps(request)))
+        finally:
+            os.chdir(before)
+
+
+# ------------------------------------------------------------------------------------------------------------ the pages
+
+
+def examples() -> dict[str, dict[str, str]]:
+    """The programs of tools/live/examples by file: their first line is their title."""
+    found = {}
+    for path in sorted((HERE / "examples").glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        collective = re.search(r'Schedule\(\s*"(\w+)"', source)
+        title = source.split("\n", 1)[0].removeprefix("# ")
+        found[path.stem] = {
+            "title": title,
+            "source": source,
+            "collective": collective[1] if collective else "all_reduce",
+        }
+    return found
+
+
+def _options(names: list[str] | dict[str, str], chosen: str = "") -> str:
+    pairs = names.items() if isinstance(names, dict) else ((name, name) for name in names)
+    return "".join(
+        f'<option value="{escape(value)}"{" selected" if value == chosen else ""}>{escape(words)}</option>'
+        for value, words in pairs
+    )
+
+
+def _buttons(words: str) -> str:
+    return (
+        f'<div class="line"><button type="submit" class="run" data-run>{words}</button>'
+        '<button type="button" data-part="stop" disabled>Stop</button>'
+        '<progress data-part="bar" max="1" value="0" aria-label="loading Python" hidden></progress>'
+        '<span class="status" data-part="status" role="status">Python is not loaded yet.</span></div>'
+    )
+
+
+def _schedule() -> dict[str, Any]:
+    from allranks.player.page import prepared
+    from allranks.player.still import still
+    from allranks.schedules import ring_all_reduce
+
+    there = examples()
+    first = asked(
+        "schedule",
+        source=there["a_ring"]["source"],
+        collective="all_reduce",
+        ranks=4,
+        nbytes="64MiB",
+        machine="dgx-h100",
+    )
+    animations, _ = prepared([ring_all_reduce(4)], 64 << 20)
+    picture = base64.b64encode(still(animations).encode()).decode()
+    return {
+        "TITLE": "Write a schedule",
+        "LEAD": "A schedule says who sends which chunk to whom, in which step. Change the ring: it is proved right or wrong, priced on a "
+        "cluster, and played.",
+        "EXAMPLES": _options({name: one["title"] for name, one in there.items()}),
+        "PROGRAM": escape(there["a_ring"]["source"].rstrip("\n")),
+        "COLLECTIVES": _options(answers().OFFERED["collectives"], "all_reduce"),
+        "MACHINES": _options(answers().OFFERED["machines"], "dgx-h100"),
+        "RESULT": first["html"],
+        "STILL": f'<img alt="{escape(first["player"]["words"])}" src="data:image/svg+xml;base64,{picture}">',
+        "BUTTONS": _buttons("Prove, price and play"),
+        "data": {"first": {"player": first["player"]}, "examples": there},
+    }
+
+
+def _race() -> dict[str, Any]:
+    from allranks.race import TASKS, board, page
+
+    entries = board.load()
+    folder = board.COURSE.parent
+    sources = {e.file: (folder / e.file).read_text(encoding="utf-8") for e in entries if e.file}
+    ring = examples()["a_ring"]["source"]
+    boards = "".join(
+        f'<div data-task="{name}"{"" if place == 0 else " hidden"}>{page.section(one, [e for e in entries if e.task == name])}</div>'
+        for place, (name, one) in enumerate(TASKS.items())
+    )
+    return {
+        "TITLE": "The race",
+        "LEAD": "Write a schedule for a machine. Its score is the lower bound over its time: 1 can't be beaten. "
+        "<code>allranks race</code> gives the same score, to the last digit.",
+        "TASKS": _options({name: f"{name}: {one.title}" for name, one in TASKS.items()}),
+        "PROGRAM": escape(ring.rstrip("\n")),
+        "BOARDS": boards,
+        "BUTTONS": _buttons("Score it"),
+        "data": {
+            "sources": {"a ring all-reduce": ring, **sources},
+            "entries": {
+                name: [{"name": e.name, "file": e.file} for e in entries if e.task == name and e.file] for name in TASKS
+            },
+        },
+    }
+
+
+def _explain() -> dict[str, Any]:
+    first = asked("explain", sample="straggler")
+    return {
+        "TITLE": "Drop your profile here",
+        "LEAD": "Where the time of your job goes, why, and what it would gain: what <code>allranks explain</code> says, from files that never "
+        "leave your computer.",
+        "SAMPLES": _options(answers().OFFERED["samples"], "straggler"),
+        "RESULT": first["html"],
+        "STILL": "",
+        "BUTTONS": _buttons("Explain this sample"),
+        "data": {"first": {"player": first["player"]}},
+    }
+
+
+COMMANDS = {
+    "plan": "plan: which split of a training run over GPUs is fastest",
+    "price ddp": "price ddp: data parallel",
+    "price zero": "price zero: ZeRO and FSDP",
+    "price tensor": "price tensor: tensor parallel",
+    "price pipeline": "price pipeline: pipeline parallel",
+    "price expert": "price expert: a mixture of experts",
+    "simulate": "simulate: one collective on a machine",
+}
+HIDDEN_OPTIONS = ("as_json", "trace", "chrome", "as_list", "help")
+# values for what a command asks for and has no default, so that the first click computes something
+SUGGESTED = {
+    "layers": 32, "sequence": 2048, "hidden": 4096, "microbatches": 32, "tokens": 8192, "top_k": 2,
+}  # fmt: skip
+
+
+def _fields(name: str) -> str:
+    """The form of a command: a field for each of its options."""
+    import click
+    from allranks.cli import main
+
+    command: Any = main
+    for word in name.split():
+        command = command.get_command(click.Context(command), word)
+    fields = []
+    for option in command.params:
+        if option.name in HIDDEN_OPTIONS:
+            continue
+        flag = max(option.opts, key=len)
+        words, ident = flag.removeprefix("--").replace("-", " "), f"{name} {flag}".replace(" ", "_")
+        # of a newer click, None and "nothing is said" are not the same; of a flag the box says it
+        default = str(option.default) if isinstance(option.default, str | int | float) and not option.multiple else ""
+        value = default or (str(SUGGESTED.get(option.name, "")) if option.required else "")
+        marks = f'id="{ident}" data-option="{flag}" data-default="{escape(default)}"'
+        if option.is_flag:
+            field = f'<input type="checkbox" {marks}>'
+        elif "PRESET" in str(option.metavar) or isinstance(option.type, click.Choice):
+            names = (
+                list(option.type.choices) if isinstance(option.type, click.Choice) else answers().OFFERED["machines"]
+            )
+            field = f"<select {marks}>{_options([*([] if default else ['']), *names], default)}</select>"
+        else:
+            field = f'<input {marks} value="{escape(value)}" size="12"{" required" if option.required else ""}>'
+        hint = f'<span class="soft">{escape(option.help)}</span>' if option.help else ""
+        fields.append(f'<div class="field"><label for="{ident}">{words} {field}</label>{hint}</div>')
+    hidden = "" if name == next(iter(COMMANDS)) else " hidden"
+    return f'<div class="fields" data-command="{name}"{hidden}>{"".join(fields)}</div>'
+
+
+def _price() -> dict[str, Any]:
+    first = asked("command", arguments=["plan"])
+    return {
+        "TITLE": "What it costs",
+        "LEAD": "The calculator of the command line: what a training step sends, which split of a run is fastest, how long a collective takes.",
+        "COMMANDS": _options(COMMANDS),
+        "FIELDS": "".join(_fields(name) for name in COMMANDS),
+        "RESULT": first["html"],
+        "BUTTONS": _buttons("Compute"),
+        "data": {},
+    }
+
+
+# the pages in their order: file, its name in the navigation, what it holds
+PAGES = {
+    "schedule": ("Write a schedule", _schedule),
+    "explain": ("Explain a profile", _explain),
+    "race": ("The race", _race),
+    "price": ("What it costs", _price),
+}
+
+
+def _filled(template: str, parts: dict[str, Any]) -> str:
+    # in one pass, because an inserted text may hold such a word too
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def _in_script(data: Any) -> str:
+    """JSON that can't end the script element around it."""
+    return json.dumps(data, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
+
+
+# ------------------------------------------------------------------------------------------------------------ all of it
+
+
+def missing() -> str:
+    """Why the pages can't be built here, in one sentence; "" if they can."""
+    if shutil.which("node") is None:
+        return "Node.js is not installed, and the live pages need it; install it, or build without them (--no-live)"
+    if not (JS / "node_modules" / "pyodide").is_dir() or not (JS / "node_modules" / "esbuild").is_dir():
+        return "the tools of the JavaScript are not installed: `make js-tools`, or build without the live pages (--no-live)"
+    return ""
+
+
+def build(output: Path) -> list[Path]:
+    """Writes the live pages into `output` (site/live); the paths of the pages. Raises LiveError."""
+    if why := missing():
+        raise LiveError(why)
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    version = json.loads((JS / "node_modules" / "pyodide" / "package.json").read_text(encoding="utf-8"))["version"]
+    pyodide = f"pyodide-{version}/"
+    (output / pyodide).mkdir()
+    for name in PYODIDE:
+        shutil.copy(JS / "node_modules" / "pyodide" / name, output / pyodide / name)
+    with tempfile.TemporaryDirectory(prefix="allranks-live-") as folder:
+        made = Path(folder)
+        _bundle(made)
+        service_worker = (made / "sw.js").read_text(encoding="utf-8")
+        (made / "sw.js").unlink()  # it lies beside the pages, as it serves these
+        (made / "course.zip").write_bytes(course())
+        shutil.copy(PACKAGE / "allranks" / "player" / "static" / "player.js", made / "player.js")
+        sheet = (PACKAGE / "allranks" / "theme.css").read_text(encoding="utf-8")
+        (made / "live.css").write_text(sheet + (HERE / "live.css").read_text(encoding="utf-8"), encoding="utf-8")
+        digest = hashlib.sha256(b"".join(p.name.encode() + p.read_bytes() for p in sorted(made.iterdir()))).hexdigest()
+        build_folder = f"build-{digest[:12]}/"
+        (output / build_folder).mkdir()  # a copy of the temporary folder would be for its owner only
+        for path in made.iterdir():
+            shutil.copy(path, output / build_folder / path.name)
+    loaded = {f"{pyodide}{n}": n for n in ("pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")}
+    loaded[f"{build_folder}course.zip"] = "course.zip"
+    sizes = {name: (output / path).stat().st_size for path, name in loaded.items()}
+    places = {"pyodide": pyodide, "build": build_folder, "sizes": sizes}
+    pages = [_written(output, name, places) for name in PAGES]
+    files = [
+        p.relative_to(output).as_posix() for folder in (build_folder, pyodide) for p in (output / folder).iterdir()
+    ]
+    # the page itself keeps what it loads with a progress bar
+    first = [*(page.name for page in pages), *sorted(name for name in files if name not in loaded)]
+    kept = base64.b64encode(json.dumps({"folders": [pyodide, build_folder], "first": first}).encode()).decode()
+    (output / "sw.js").write_text(service_worker.replace("__KEPT__", kept), encoding="utf-8")
+    return pages
+
+
+def _bundle(folder: Path) -> None:
+    """The pages' scripts. Raises LiveError with what esbuild says."""
+    done = subprocess.run(["node", "live.js", str(folder)], cwd=JS, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LiveError(f"the scripts of the live pages can't be bundled: {done.stderr.strip()[-500:]}")
+
+
+def _written(output: Path, name: str, places: dict[str, Any]) -> Path:
+    """Writes one page."""
+    parts = PAGES[name][1]()
+    body = _filled((HERE / f"{name}.html").read_text(encoding="utf-8"), parts)
+    navigation = "".join(
+        f'<a href="{other}.html"{" aria-current=page" if other == name else ""}>{words}</a>'
+        for other, (words, _) in PAGES.items()
+    )
+    data = "".join(
+        f'<script type="application/json" id="{key}">{_in_script(value)}</script>'
+        for key, value in parts["data"].items()
+    )
+    common = {
+        "NAME": name, "POLICY": POLICY, "BUILD": places["build"], "NAVIGATION": navigation, "BODY": body, "FOOT": FOOT,
+        "PLACES": _in_script(places), "DATA": data,
+    }  # fmt: skip
+    path = output / f"{name}.html"
+    frame = (HERE / "page.html").read_text(encoding="utf-8")
+    path.write_text(_filled(frame, parts | common), encoding="utf-8")
+    return path

@@ -1,0 +1,105 @@
+// The editor of a program: CodeMirror with Python's colours, whose Tab leaves it for readers without a mouse.
+
+import { defaultKeymap, history, historyKeymap, indentLess, insertTab } from "@codemirror/commands";
+import { python } from "@codemirror/lang-python";
+import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { EditorState, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+const wrongLine = /** @type {import("@codemirror/state").StateEffectType<number | null>} */ (StateEffect.define());
+
+/** The line that an error names; it goes when the program is changed. */
+const wrong = StateField.define({
+  create: () => Decoration.none,
+  update(marks, transaction) {
+    for (const effect of transaction.effects) {
+      if (!effect.is(wrongLine)) continue;
+      const line = effect.value;
+      if (line === null || line < 1 || line > transaction.state.doc.lines) return Decoration.none;
+      const mark = Decoration.line({ attributes: { class: "wrong-line", "aria-invalid": "true" } });
+      return Decoration.set([mark.range(transaction.state.doc.line(line).from)]);
+    }
+    return transaction.docChanged ? Decoration.none : marks;
+  },
+  provide: (field) => EditorView.decorations.from(field),
+});
+
+// two weights and one soft tone: hue says whose numbers they are, so words of a program have none
+const COLOURS = HighlightStyle.define([
+  { tag: [tags.keyword, tags.operatorKeyword, tags.definitionKeyword], fontWeight: "700" },
+  { tag: [tags.comment, tags.string], color: "var(--ar-soft)" },
+  { tag: tags.comment, fontStyle: "italic" },
+]);
+
+export class Editor {
+  /**
+   * @param {HTMLElement} place whose text is the program
+   * @param {string} label what a screen reader says of it
+   * @param {() => void} run called on Ctrl+Enter
+   */
+  constructor(place, label, run) {
+    const text = place.textContent ?? "";
+    place.replaceChildren();
+    this.view = new EditorView({
+      parent: place,
+      state: EditorState.create({
+        doc: text,
+        extensions: [
+          lineNumbers(),
+          history(),
+          drawSelection(),
+          bracketMatching(),
+          indentOnInput(),
+          indentUnit.of("    "),
+          highlightActiveLine(),
+          syntaxHighlighting(COLOURS),
+          python(),
+          wrong,
+          EditorView.lineWrapping,
+          EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "keys", spellcheck: "false" }),
+          keymap.of([
+            {
+              key: "Mod-Enter",
+              run: () => {
+                run();
+                return true;
+              },
+            },
+            { key: "Tab", run: (view) => !this.leaving && insertTab(view), shift: indentLess },
+            {
+              key: "Escape",
+              run: () => {
+                this.leaving = true; // the next Tab goes on to the next control
+                return false;
+              },
+            },
+            ...defaultKeymap,
+            ...historyKeymap,
+          ]),
+          EditorView.domEventHandlers({
+            blur: () => {
+              this.leaving = false;
+            },
+          }),
+        ],
+      }),
+    });
+    this.leaving = false;
+  }
+
+  get text() {
+    return this.view.state.doc.toString();
+  }
+
+  set text(text) {
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text } });
+  }
+
+  /** @param {number | null} line */
+  mark(line) {
+    this.view.dispatch({ effects: wrongLine.of(line) });
+    if (line !== null && line >= 1 && line <= this.view.state.doc.lines)
+      this.view.dispatch({ effects: EditorView.scrollIntoView(this.view.state.doc.line(line).from, { y: "center" }) });
+  }
+}

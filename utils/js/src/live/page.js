@@ -1,0 +1,194 @@
+// What all live pages share: the progress of loading, the run and stop buttons, the result, what was printed, the player.
+
+import { megabytes } from "./cut.js";
+import { Broken, Python, Stopped } from "./python.js";
+
+export const LIMIT_S = 60;
+
+/**
+ * The page's element with this name.
+ *
+ * @template {HTMLElement} Kind
+ * @param {string} name
+ * @param {new () => Kind} [_kind]
+ * @returns {Kind}
+ */
+export function part(name, _kind) {
+  return /** @type {Kind} */ (/** @type {unknown} */ (document.querySelector(`[data-part="${name}"]`)));
+}
+
+/** @param {string} name of data that the build has written into the page */
+export function data(name) {
+  return JSON.parse(document.getElementById(name)?.textContent ?? "null");
+}
+
+const places = /** @type {import("./python.js").Places} */ (data("places"));
+
+/** @param {string} text base64 */
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+
+/** @type {(() => void) | undefined} */
+let leave;
+
+/**
+ * Shows the course's player, in place of the one before.
+ *
+ * @param {import("./python.js").Answer} answer
+ */
+export async function play(answer) {
+  const stage = part("stage");
+  leave?.();
+  leave = undefined;
+  stage.replaceChildren();
+  if (answer.unplayed) stage.append(Object.assign(document.createElement("p"), { textContent: answer.unplayed }));
+  if (!answer.player) return;
+  /** @type {Record<string, unknown>} */
+  const state = { ...answer.player.state, animation: bytes(answer.player.animation), compared: new Uint8Array() };
+  /** @type {Record<string, (() => void)[]>} */
+  const hooks = {};
+  const model = {
+    /** @param {string} key */
+    get: (key) => state[key],
+    /** @param {string} key @param {unknown} value */
+    set: (key, value) => {
+      if (state[key] === value) return;
+      state[key] = value;
+      for (const act of hooks[`change:${key}`] ?? []) act();
+    },
+    /** @param {string} name @param {() => void} act */
+    on: (name, act) => {
+      hooks[name] ??= [];
+      hooks[name].push(act);
+    },
+    /** @param {string} name @param {() => void} act */
+    off: (name, act) => {
+      hooks[name] = (hooks[name] ?? []).filter((other) => other !== act);
+    },
+    save_changes: () => {},
+  };
+  const { default: widget } = await import(new URL(`${places.build}player.js`, location.href).href);
+  const el = stage.appendChild(document.createElement("div"));
+  leave = await widget.render({ model, el });
+}
+
+/** Runs what the page asks of Python, and shows the answer. */
+export class Desk {
+  #busy = false;
+  #asked = false;
+
+  constructor() {
+    this.python = new Python(places, {
+      loading: (share, nbytes) => this.#loading(share, nbytes),
+      printed: (text) => this.#printed(text),
+    });
+    part("stop").addEventListener("click", () => this.python.stop("You stopped it."));
+  }
+
+  /** @param {number} share @param {number} nbytes */
+  #loading(share, nbytes) {
+    const bar = part("bar", HTMLProgressElement);
+    bar.hidden = share >= 1;
+    bar.value = share;
+    this.say(share < 1 ? `Loading Python: ${megabytes(nbytes)}` : "Starting Python …");
+  }
+
+  /** @param {string} text */
+  #printed(text) {
+    const box = part("printed");
+    box.hidden = false;
+    const lines = box.querySelector("pre");
+    if (lines) lines.textContent += `${text}\n`;
+  }
+
+  /** @param {string} text for all readers, also those who listen */
+  say(text) {
+    part("status").textContent = text;
+  }
+
+  /** Loads Python once the page has been painted, so that the first question is answered at once. */
+  async warm() {
+    if (location.protocol === "file:") {
+      this.say(
+        "This page was opened as a file, and a browser loads Python only from a server: run `python -m http.server` in the site's folder.",
+      );
+      return;
+    }
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    const offline = worksOffline();
+    try {
+      await this.python.start();
+      document.body.dataset.python = "ready";
+      if (!this.#busy) this.say("Python is ready.");
+      document.body.dataset.offline = (await offline) ? "yes" : "no";
+      if ((await offline) && !this.#busy && !this.#asked)
+        this.say("Python is ready. These pages now open without a network, too.");
+    } catch (error) {
+      part("bar", HTMLProgressElement).hidden = true;
+      this.say(`Python could not be loaded: ${/** @type {Error} */ (error).message}. Reload the page to try again.`);
+      document.body.dataset.python = "failed";
+    }
+  }
+
+  /**
+   * Asks, with the buttons and the result kept up to date; undefined while another question is open.
+   *
+   * @param {string} name @param {object} request @param {{files?: File[]}} [options]
+   */
+  async ask(name, request, options = {}) {
+    if (this.#busy || location.protocol === "file:") return undefined;
+    this.#busy = true;
+    this.#asked = true;
+    const [result, stop, printed] = [part("result"), part("stop", HTMLButtonElement), part("printed")];
+    const runs = /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll("[data-run]"));
+    for (const run of runs) run.disabled = true;
+    stop.disabled = false;
+    printed.hidden = true;
+    printed.querySelector("pre")?.replaceChildren();
+    this.say("Running …");
+    document.body.dataset.run = "busy";
+    const began = performance.now();
+    try {
+      const answer = await this.python.ask(name, request, { limit_s: LIMIT_S, ...options });
+      result.innerHTML = answer.html ?? "";
+      await play(answer);
+      const seconds = ((performance.now() - began) / 1000).toFixed(1);
+      this.say(answer.fault ? "Something is wrong; the result says what." : `Done in ${seconds} s, in your browser.`);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof Stopped || error instanceof Broken)) throw error;
+      const words = error instanceof Stopped ? error.message : `Python ended: ${error.message}`;
+      const line = Object.assign(document.createElement("p"), { className: "verdict wrong", textContent: words });
+      line.setAttribute("role", "alert");
+      result.replaceChildren(line);
+      await play({});
+      this.say("Python was stopped, and starts anew.");
+      this.python.start().then(
+        () => this.say("Python is ready again."),
+        () => this.say("Python could not be started again; reload the page."),
+      );
+      return undefined;
+    } finally {
+      this.#busy = false;
+      for (const run of runs) run.disabled = false;
+      stop.disabled = true;
+      document.body.dataset.run = "";
+    }
+  }
+}
+
+/** Has the browser keep the pages and Python; whether they open without a network now. */
+async function worksOffline() {
+  if (!("serviceWorker" in navigator)) return false;
+  try {
+    const registration = await navigator.serviceWorker.register("sw.js");
+    const coming = registration.installing ?? registration.waiting;
+    if (!coming) return registration.active !== null;
+    return await new Promise((done) => {
+      coming.addEventListener("statechange", () => {
+        if (["activated", "redundant"].includes(coming.state)) done(coming.state === "activated");
+      });
+    });
+  } catch {
+    return false; // a private window, or a server without https: the page works, but only with the network
+  }
+}

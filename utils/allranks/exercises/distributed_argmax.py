@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -11,7 +12,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
 from allranks.checking.common import LAYOUTS, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -47,9 +48,12 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _best(args: Sequence[Args]) -> tuple[float, int, int]:
+def _best(args: Sequence[Args], first: int = 0) -> tuple[float, int, int]:
+    """The maximum and its place; of equal ones that of the lowest rank, counted from rank `first`, then of the lowest index."""
     best = None
-    for rank, (view,) in enumerate(args):
+    ranks = len(args)
+    for rank in ((first + place) % ranks for place in range(ranks)):
+        (view,) = args[rank]
         for index, value in enumerate(plain(view).reshape(-1).tolist()):
             if best is None or (value != value and best[0] == best[0]) or value > best[0]:
                 best = (value, rank, index)
@@ -144,6 +148,23 @@ def _magnitude(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(value, -rank, -index, setup)
 
 
+def _rank_zero_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right answer of everybody whose ties begin at rank 0."""
+    return _tuples(*_best(args), setup)
+
+
+def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
+    first = drawn["first"]
+    cause = f"of equal maxima rank {first}'s comes first, then those of the ranks behind it, round the ring: here rank 0's came first"
+    return replace(
+        exercise,
+        oracle=lambda setup, args: _tuples(*_best(args, first), setup),
+        groups=(*exercise.groups, Group(YOUR_VARIANT, 4, _case("ties", Setup(8, 2), Setup(5, 3)))),
+        # what the others know of ties is true of rank 0 only
+        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if not m.cause.startswith("ties"))),
+    )
+
+
 def _bytes(run: Run) -> str | None:
     return rules.received_at_most(run, 16 * run.ranks, f"16 bytes x {run.ranks} ranks")
 
@@ -216,6 +237,13 @@ EXERCISE = Exercise(
         Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
         Mistake("the largest magnitude instead of the maximum", _magnitude),
         Mistake("the minimum instead of the maximum", _least),
+    ),
+    variants=Variants(
+        (("first", (1, 2, 3, 4, 5, 6, 7)),),
+        "ties begin at rank {first}",
+        "of equal maxima the one of rank {first} comes first (rank {first} mod p in a world of p ranks), then those of the ranks behind it, "
+        "round the ring, and rank {first} - 1 comes last. On one rank it is the lowest index, as before.",
+        _with_first,
     ),
     collective="all_gather",
     chunking="none",

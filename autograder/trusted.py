@@ -35,7 +35,7 @@ class RestoreCells(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The notebook with trusted metadata: from the gradebook for the cells that it knows, none for all others."""
         about = resources["nbgrader"]
-        course = _coursedir(self)
+        course = coursedir_of(self)
         check_files(Path(course.format_path(course.submitted_directory, about["student"], about["assignment"])))
         check_shape(nb, f"{about['notebook']}.ipynb")
         incidents = []
@@ -74,7 +74,7 @@ class TrustedStep(NbGraderPreprocessor):
         Raises JudgeError if the judge can't mark; nbgrader then gives the submission no grade.
         """
         about = resources["nbgrader"]
-        questions = self.questions(_coursedir(self), nb, about["assignment"], about["notebook"], about["student"])
+        questions = self.questions(coursedir_of(self), nb, about["assignment"], about["notebook"], about["student"])
         incidents = nb.metadata["allranks"]["incidents"]  # RestoreCells has begun the list
         for cell in nb.cells:
             if cell.cell_type == "code":
@@ -230,7 +230,7 @@ def _forged(cell: NotebookNode, original: NotebookNode | None) -> str:
     return ", ".join(names)
 
 
-def _coursedir(step: NbGraderPreprocessor) -> CourseDirectory:
+def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:
     """The course that nbgrader is grading."""
     converter = step.parent.parent if step.parent is not None else None
     return getattr(converter, "coursedir", None) or CourseDirectory(parent=step)

@@ -27,6 +27,7 @@ PAGE = Path(__file__).with_name("static") / "board.html"
 MAX_LEARNERS = 500
 MAX_CAUSE = 120
 MAX_BODY = 4096
+Standings = list[tuple[str, list[tuple[str, str]]]]
 EVERY_S = 0.5  # the page is told at most so often
 
 
@@ -40,10 +41,13 @@ class Learner:
 
 
 class Standing:
-    """What the board knows. `known` are the exercises that there are; with `names` the learners' names are kept."""
+    """What the board knows. `known` are the exercises that there are; with `names` the learners' names are kept.
 
-    def __init__(self, known: Collection[str], names: bool) -> None:
-        self.known, self.names = frozenset(known), names
+    `race` gives a race's standings, (task, [(entry, score), the fastest first]), or is None if there is no race to show.
+    """
+
+    def __init__(self, known: Collection[str], names: bool, race: Callable[[], Standings] | None = None) -> None:
+        self.known, self.names, self.race = frozenset(known), names, race
         self.learners: dict[str, Learner] = {}
 
     def take(self, told: Any) -> str | None:
@@ -82,7 +86,8 @@ class Standing:
         learners = [
             {"number": one.number, "name": one.name, "exercises": one.exercises} for one in self.learners.values()
         ]
-        return {"exercises": list(tried), "learners": learners}
+        shown = {"exercises": list(tried), "learners": learners}
+        return shown if self.race is None else shown | {"race": self.race()}
 
 
 def _plain(text: str, most: int) -> str:

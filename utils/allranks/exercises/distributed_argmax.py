@@ -15,10 +15,32 @@ from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
 
 
+def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> None:
+    """Puts the highest number on rank 0 if the ranks divide the size, else on another one, and never at rank 0's own place.
+
+    Which rank it is must not be luck: an answer that is right for rank 0 only gets the same points with every secret.
+    """
+    if setup.values != "small" or setup.ranks < 2:
+        return
+    start = max(range(setup.ranks), key=lambda rank: float(numbers[rank].max()))
+    rank = 0 if setup.divides else rng.integer(1, setup.ranks)
+    old = int(numbers[start].argmax())
+    for index in rng.permutation(len(numbers[rank])):
+        high, low = numbers[start][old].clone(), numbers[rank][index].clone()
+        numbers[start][old], numbers[rank][index] = low, high
+        if rank == 0 or int(numbers[0].argmax()) != index:
+            return
+        numbers[start][old], numbers[rank][index] = high, low
+    # with one element there is one place
+    high, low = numbers[start][old].clone(), numbers[rank][0].clone()
+    numbers[start][old], numbers[rank][0] = low, high
+
+
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kind = setup.option("case")
     sizes = [setup.size + (rank * setup.option("spread", 0)) % 4 for rank in range(setup.ranks)]  # they may differ
     numbers = different_values(setup, sizes, rng)
+    _place_highest(setup, numbers, rng)
     tie, step = rng.integer(1, 50), rng.integer(1, 99)
     highest = max(float(n.max()) for n in numbers)
     top = 2 * highest  # exact in every dtype

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from allranks.cli.grade import KINDS, printable
 from allranks.theme import style
 
-from autograder.classroom import SHOWN_CASES, Mark, Overview, Part, Row, counts, waits
+from autograder.classroom import SHOWN_CASES, Mark, Overview, Part, Row, counts, variants_of, waits
 
 SHOWN_IN_TEXT = 10  # causes
 WIDTH = 200
@@ -31,8 +31,16 @@ def as_text(found: Overview) -> str:
         lines += [f"  {h.failed:>3} of {h.tried}  {h.exercise}: {h.case}" for h in found.hardest[:SHOWN_CASES]]
     for name, who in found.waiting:
         lines += ["", f"{waits(who)}: {name}", f"  {printable(', '.join(who))}"]
+    if drawn := _variants(found):
+        lines += ["", "Variants", *(f"  {line}" for line in drawn)]
     told = [line for kind, words in KINDS.items() for line in _incidents(found.rows, kind, words)]
     return "\n".join([*lines, *([""] if told else []), *told])
+
+
+def _variants(found: Overview) -> list[str]:
+    """A line for each student for whom the course drew something."""
+    drawn = [(row.student, variants_of(row, found.parts)) for row in found.rows]
+    return [printable(f"{student}: {'; '.join(theirs)}") for student, theirs in drawn if theirs]
 
 
 def _table(found: Overview) -> list[str]:
@@ -127,7 +135,7 @@ def _square(mark: Mark | None, part: Part) -> str:
     lost = 1 - mark.score / part.points if part.points else 0.0
     if lost <= 0:
         return '<td class="full" aria-label="all points">·</td>'
-    title = _say(f"{mark.score:g} of {part.points:g}. {mark.mistake}")
+    title = _say(f"{mark.score:g} of {part.points:g}. {mark.mistake}" + (f". {mark.variant}" if mark.variant else ""))
     return f'<td class="lost" style="--lost:{12 + 88 * lost:.0f}%" title="{title}">{100 * lost:.0f}</td>'
 
 
@@ -160,6 +168,8 @@ def _rest(found: Overview) -> str:
         shown.append(f"<h2>Hardest cases</h2><p>Of the answers that pass most cases.</p><ul>{items}</ul>")
     for name, who in found.waiting:
         shown.append(f"<h2>{waits(who)}</h2><p>{_say(name)}: {_say(', '.join(who))}</p>")
+    if drawn := _variants(found):
+        shown.append(f"<h2>Variants</h2><pre>{html.escape(chr(10).join(drawn))}</pre>")
     told = [line for kind, words in KINDS.items() for line in _incidents(found.rows, kind, words)]
     if told:
         shown.append(f"<h2>To look at</h2><pre>{html.escape(chr(10).join(told))}</pre>")

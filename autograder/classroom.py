@@ -46,7 +46,8 @@ class Part:
 class Mark:
     """What one student has of one part. `score` is None where nothing was marked; `waits` if the teacher must read it.
 
-    `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words.
+    `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words, and
+    `variant` what the course drew for this student, if it draws.
     """
 
     score: float | None
@@ -54,6 +55,7 @@ class Mark:
     mistake: str = ""
     cases: int = 0
     failed: tuple[tuple[str, str], ...] = ()
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,8 @@ def _row_as_dict(row: Row, parts: Iterable[Part]) -> dict[str, Any]:
     for part in parts:
         if (mark := row.marks.get(part.cell)) is not None:
             marks[part.name] = {"score": mark.score, "points": part.points, "waits": mark.waits, "cause": mark.mistake}
+            if mark.variant:
+                marks[part.name]["variant"] = mark.variant
     return about | {"exercises": marks}
 
 
@@ -242,7 +246,8 @@ def _row(
         if not about and not part.in_words and score is not None and score < part.points:
             mistake = OLD
         failed = tuple((str(group), str(case)) for group, case in about.get("failed", ()))
-        marks[part.cell] = Mark(score, waits, mistake, int(about.get("cases", 0)), failed)
+        variant = str(about.get("variant") or "")
+        marks[part.cell] = Mark(score, waits, mistake, int(about.get("cases", 0)), failed, variant)
     return Row(
         *who,
         "graded" if marks else "not graded" if has_files else "not handed in",
@@ -308,6 +313,12 @@ def first_lines(found: Overview) -> list[str]:
     lines = [counts(found)]
     lines += [f"{len(c.students)} of {graded}: {c.mistake} ({c.exercise})" for c in found.causes[:SHOWN_CAUSES]]
     return lines + [f"{waits(who)}: {name}" for name, who in found.waiting]
+
+
+def variants_of(row: Row, parts: Iterable[Part]) -> list[str]:
+    """What the course drew for a student, "EXERCISE: VALUES" for each exercise that was drawn."""
+    marks = [(part.name, row.marks[part.cell]) for part in parts if part.cell in row.marks]
+    return [f"{name}: {mark.variant}" for name, mark in marks if mark.variant]
 
 
 def waits(who: list[str]) -> str:

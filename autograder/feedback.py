@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import nbformat
-from allranks.checking.card import card, cases_of, short, told_of
+from allranks.checking.card import card, cases_of, short, told_of, variant_of
 from allranks.checking.verdict import points_of
 from nbformat import NotebookNode
 
@@ -32,8 +32,10 @@ def summary_of(verdict: dict) -> dict:
     """What the overview of a class needs of a verdict, as data: no text of the student's own."""
     cases = [case for case in cases_of(verdict) if case["judged"]]
     failed = [[case["group"], case["name"]] for case in cases if not case["passed"]]
+    variant = verdict.get("variant") or {}
     return {
         "exercise": verdict["exercise"],
+        **({"variant": variant["brief"]} if variant else {}),
         "passed": bool(verdict["passed"]),
         "mistake": verdict.get("mistake", ""),
         "cases": len(cases),
@@ -51,6 +53,7 @@ def as_text(verdict: dict) -> str:
         lines.append(f"{mark}  {case['name']}")
         if case["why"]:
             lines.append(f"      {short(case['why'])}")
+    lines += variant_of(verdict)
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from pathlib import Path
 
 import nbformat
 from allranks.theme import style
@@ -16,7 +17,9 @@ from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from autograder.regrades import entries
 from autograder.showing import highlight_code
+from autograder.trusted import coursedir_of
 
 
 class FeedbackExporter(HTMLExporter):
@@ -70,11 +73,27 @@ class FeedbackTop(NbGraderPreprocessor):
                     cell.outputs = []
             about = resources["nbgrader"]
             shown = top_html(parts, float(about.get("score") or 0), float(about.get("max_score") or 0), handed_in)
+            shown += self._regraded(about)
             output = nbformat.v4.new_output("display_data", data={"text/html": shown})
             first = nbformat.v4.new_code_cell("", outputs=[output])
             first.metadata["transient"] = {"remove_source": True}
             nb.cells.insert(0, first)
         return nb, resources
+
+    def _regraded(self, about: dict) -> str:
+        """What was done about this student's last request to mark again, as HTML; "" if nothing was."""
+        if "assignment" not in about:
+            return ""
+        done = entries(Path(coursedir_of(self).root), about["assignment"], about.get("student"))
+        if not done:
+            return ""
+        last = done[-1]
+        changed = "; ".join(last["changes"]) or "nothing changes"
+        answer = f"<br>{html.escape(last['answer'])}" if last["answer"] else ""
+        return (
+            f'<p class="ar-theme"><b>Marked again</b> on {html.escape(last["when"][:10])}: {last["before"]:g} points before, '
+            f"{last['after']:g} after. {html.escape(changed)}.{answer}</p>"
+        )
 
 
 def _has_points(cell: NotebookNode) -> bool:

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import nbformat
+from allranks.course import variants
 
 from autograder.gradescope import HERE, PackError, package_files
 from autograder.trusted import exercises_in
@@ -55,6 +56,11 @@ _TAIL = """      - name: Report
 
 def write(course: Path, lab: str, out: Path) -> list[str]:
     """Writes the workflow, what it needs and the students' notebooks into a folder; returns their names. Raises PackError."""
+    if (course / "solutions" / lab / variants.FILE).exists():
+        raise PackError(
+            f"{lab} gives each student a variant, and the names of your course are not known there: "
+            f"`allranks course variants {lab} --off` first."
+        )
     files: dict[str, bytes] = {}
     steps: list[tuple[str, str, float]] = []
     for path in sorted((course / "labs" / lab).glob("*.ipynb")):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from allranks.course import variants
 from allranks.errors import CourseError
 from nbformat import NotebookNode
 
@@ -46,6 +47,11 @@ def pack(course: Path, lab: str, out: Path, sandbox: str = "bubblewrap", visibil
     if not notebooks:
         raise PackError(
             f"There is no students' version in labs/{lab}: type `nbgrader generate_assignment {lab}` first."
+        )
+    if (course / "solutions" / lab / variants.FILE).exists():
+        raise PackError(
+            f"{lab} gives each student a variant, and the names of your course are not known there: "
+            f"`allranks course variants {lab} --off` first."
         )
     settings = {"lab": lab, "sandbox": sandbox, "visibility": visibility, "secret": secrets.randbits(128)}
     files = dict(package_files(course))

@@ -94,7 +94,7 @@ class Writer:
                     continue  # nbgrader gives no points for it
                 notebook = read_notebook(path)
                 restore(notebook, self.released[name])
-                requests += [q.request for q in self.step.questions(self.course, notebook, self.lab, name)]
+                requests += [q.request for q in self.step.questions(self.course, notebook, self.lab, name, student)]
             if not any((folder / f"{name}.ipynb").exists() for name in self.released):
                 wanted = " or ".join(f"{name}.ipynb" for name in self.released)
                 raise Refused(f"There is no {wanted} in {folder.name}. It was not graded.")

@@ -36,6 +36,8 @@ MAX_CELLS = 5000
 MAX_OUTPUTS = 5000
 MAX_TAGS = 50  # in one cell
 MAX_DEPTH = 20  # how deep folders may be nested
+REQUEST = "regrade.md"  # beside a notebook that is handed in again: a request to mark the earlier work again
+MAX_REQUEST_BYTES = 20_000
 MAX_SMALL_BYTES = 1000  # of timestamp.txt and submission_secret.txt
 CLOCKS_AGREE = timedelta(seconds=60)  # a submission takes seconds to copy, and two machines' clocks differ
 CHANGED = "vanished or was changed while it was being collected"
@@ -198,6 +200,7 @@ class Collect(ExchangeCollect):
     """
 
     src_records: list[dict]
+    requests: list[dict]
 
     members_only = Bool(
         True,
@@ -230,7 +233,9 @@ class Collect(ExchangeCollect):
 
     def init_src(self) -> None:
         """Chooses what to collect, as nbgrader does, but only folders that their student, a member, owns."""
+        self.requests = []
         super().init_src()
+        self.requests = self._of_members(self.requests) if self.requests else []
         self.src_records = self._of_members([record for record in self.src_records if self._is_theirs(record)])
 
     def _of_members(self, records: list[dict]) -> list[dict]:
@@ -255,7 +260,17 @@ class Collect(ExchangeCollect):
 
     def _sort_by_timestamp(self, records: list) -> list:
         honest = [record for record in records if self._is_theirs(record)]
-        return super()._sort_by_timestamp(honest or records)
+        work = [record for record in honest if not self._asks(record)]
+        if work and len(work) < len(honest):
+            asking = [record for record in honest if record not in work]
+            self.requests.append(max(asking, key=lambda record: record["timestamp"]))
+        return super()._sort_by_timestamp(work or honest or records)
+
+    def _asks(self, record: dict) -> bool:
+        """Whether this folder is a request to mark graded work again: then the notebook in it is no new work."""
+        lab = self.coursedir.assignment_id
+        graded = self.coursedir.format_path(self.coursedir.autograded_directory, record["username"], lab)
+        return Path(graded).is_dir() and os.path.lexists(Path(self.inbound_path, record["filename"], REQUEST))
 
     def _is_theirs(self, record: dict) -> bool:
         """Whether the folder belongs to the student in its name.
@@ -297,6 +312,39 @@ class Collect(ExchangeCollect):
                 self._collect(record)
             except (OSError, ValueError) as error:
                 self.log.error("%s %s; it is not collected", self._shown(record), _reason(error))
+        for record in self.requests:
+            try:
+                self._collect_request(record)
+            except (OSError, ValueError) as error:
+                self.log.error("%s: %s %s; it is not collected", self._shown(record), REQUEST, _reason(error))
+
+    def _collect_request(self, record: dict) -> None:
+        """Puts the request beside the work that was collected before; nothing else of this hand-in is taken."""
+        student, lab = record["username"], self.coursedir.assignment_id
+        dest = Path(self.coursedir.format_path(self.coursedir.submitted_directory, student, lab))
+        if not dest.is_dir():
+            return
+        with (
+            _opened(self.inbound_path, os.O_DIRECTORY) as inbound,
+            _opened(record["filename"], os.O_DIRECTORY | os.O_NOFOLLOW, inbound) as folder,
+        ):
+            stranger = self._stranger(record, os.fstat(folder).st_uid)
+            if stranger is not None:
+                raise Refused(f"was handed in by {stranger}")
+            with _opened(REQUEST, os.O_NOFOLLOW | os.O_NONBLOCK, folder) as source:
+                about = os.fstat(source)
+                if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+                    raise Refused("is no file of its own")
+                raw = os.read(source, MAX_REQUEST_BYTES + 1)
+        if len(raw) > MAX_REQUEST_BYTES:
+            raise Refused(f"has more than {MAX_REQUEST_BYTES} bytes")
+        unfinished = dest / f".{REQUEST}.unfinished"
+        unfinished.unlink(missing_ok=True)
+        unfinished.write_bytes(raw)
+        asked = record["timestamp"].replace(tzinfo=UTC).timestamp()
+        os.utime(unfinished, (asked, asked))
+        unfinished.replace(dest / REQUEST)
+        self.log.warning("%s asks for a regrade of %s; the notebook beside the request is not collected", student, lab)
 
     def _collect(self, record: dict) -> None:
         student, lab = record["username"], self.coursedir.assignment_id

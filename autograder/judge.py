@@ -6,6 +6,7 @@ only in the ranks, in the sandbox.
 
     {"exercise": "ring_all_reduce", "cells": ["import torch", ...], "filename": "all_reduce.ipynb", "secret": 7,
      "wall_s": 60}
+    (and "variant": {"key": ..., "student": ...} in a course that gives each student a variant)
     {"verdict": {"exercise": ..., "passed": ..., "score": ..., "cases": [...], "reason": ..., "svg": ..., "incidents": [...]}}
 
 All exercises of a submission run on the same ranks; {"release": true} ends these ranks, and its answer is {}.
@@ -259,7 +260,7 @@ def serve(sandbox_kind: str) -> None:
 def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
-    from allranks.checking import judging
+    from allranks.checking import judging, variants
     from allranks.checking.mistake import UNREADABLE
     from allranks.checking.source import SourceError, read_source
 
@@ -267,6 +268,8 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
 
     name = request["exercise"]
     exercise = exercises.get(name)
+    if "variant" in request:
+        exercise = variants.of_student(exercise, request["variant"]["key"], request["variant"]["student"])
     cells = [{"cell_type": "code", "source": source} for source in request["cells"]]
     try:
         source = read_source({"cells": cells}, name, request["filename"])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+from allranks.course import variants
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
@@ -34,7 +35,7 @@ class RestoreCells(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The notebook with trusted metadata: from the gradebook for the cells that it knows, none for all others."""
         about = resources["nbgrader"]
-        course = _coursedir(self)
+        course = coursedir_of(self)
         check_files(Path(course.format_path(course.submitted_directory, about["student"], about["assignment"])))
         check_shape(nb, f"{about['notebook']}.ipynb")
         incidents = []
@@ -73,7 +74,7 @@ class TrustedStep(NbGraderPreprocessor):
         Raises JudgeError if the judge can't mark; nbgrader then gives the submission no grade.
         """
         about = resources["nbgrader"]
-        questions = self.questions(_coursedir(self), nb, about["assignment"], about["notebook"])
+        questions = self.questions(coursedir_of(self), nb, about["assignment"], about["notebook"], about["student"])
         incidents = nb.metadata["allranks"]["incidents"]  # RestoreCells has begun the list
         for cell in nb.cells:
             if cell.cell_type == "code":
@@ -89,15 +90,20 @@ class TrustedStep(NbGraderPreprocessor):
         Judge.release_shared()
         return nb, resources
 
-    def questions(self, course: CourseDirectory, nb: NotebookNode, lab: str, notebook: str) -> list[Question]:
+    def questions(
+        self, course: CourseDirectory, nb: NotebookNode, lab: str, notebook: str, student: str
+    ) -> list[Question]:
         """The questions for the judge about a restored notebook: one for each graded cell.
 
         Raises JudgeError if the instructor's notebook does not say which exercise marks a cell.
         """
         exercises = exercises_of(course, lab, notebook)
-        return questions_of(nb, notebook, exercises, self._secret(Path(course.root)), self.seconds_per_cell)
+        key = variants_key(course, lab)
+        variant = None if key is None else {"key": key, "student": student}
+        return questions_of(nb, notebook, exercises, self.secret(Path(course.root)), self.seconds_per_cell, variant)
 
-    def _secret(self, course: Path) -> int:
+    def secret(self, course: Path) -> int:
+        """The course's number, from which hidden inputs follow; it is made if it is missing. Raises JudgeError."""
         path = course / self.secret_file
         try:
             path.touch(mode=0o600, exist_ok=False)
@@ -120,10 +126,25 @@ class Question:
     cell: NotebookNode
 
 
+def variants_key(course: CourseDirectory, lab: str) -> str | None:
+    """The key of the students' variants of a lab, from the instructor's folder, never from a submission; None if there are none."""
+    try:
+        return variants.key_of(Path(course.format_path(course.source_directory, ".", lab)))
+    except variants.VariantError as error:
+        raise JudgeError(f"{error} (`allranks course variants {lab}` writes it again.)") from None
+
+
 def questions_of(
-    nb: NotebookNode, notebook: str, exercises: Mapping[str, dict], secret: int, seconds_per_cell: float
+    nb: NotebookNode,
+    notebook: str,
+    exercises: Mapping[str, dict],
+    secret: int,
+    seconds_per_cell: float,
+    variant: dict[str, str] | None = None,
 ) -> list[Question]:
     """The questions about a restored notebook; `exercises` has the exercise and limit of each graded cell.
+
+    `variant` has the student and the key of the course's variants; without it everybody has the same exercises.
 
     Raises JudgeError if a graded cell has no exercise.
     """
@@ -146,6 +167,8 @@ def questions_of(
             "secret": secret,
             "wall_s": float(asked.get("seconds", seconds_per_cell)),
         }
+        if variant is not None:
+            request["variant"] = variant
         found.append(Question(about["grade_id"], float(about["points"]), request, cell))
     return found
 
@@ -207,7 +230,7 @@ def _forged(cell: NotebookNode, original: NotebookNode | None) -> str:
     return ", ".join(names)
 
 
-def _coursedir(step: NbGraderPreprocessor) -> CourseDirectory:
+def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:
     """The course that nbgrader is grading."""
     converter = step.parent.parent if step.parent is not None else None
     return getattr(converter, "coursedir", None) or CourseDirectory(parent=step)

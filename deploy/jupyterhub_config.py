@@ -180,6 +180,21 @@ if LEASES:
 
 # ------------------------------------------------------------------------------------------------ each one's server
 
+GRADERS_SERVER = f"/hub/spawn/{GRADER}"  # it starts the server, or leads to the one that runs: to formgrader
+
+
+def landing(handler):
+    """Instructors come to formgrader after the login; everybody else to the own server, which is the hub's default.
+
+    An instructor's own server is at /hub/home, as everybody's.
+    """
+    user = handler.current_user
+    teaches = user is not None and any(group.name == f"formgrade-{COURSE}" for group in user.groups)
+    return GRADERS_SERVER if teaches else ""
+
+
+c.JupyterHub.default_url = landing
+
 # A script starts the server, as its user: it closes the home to others, copies the chapters, warms the engines.
 c.Spawner.cmd = [sys.executable, str(CHECKOUT / "deploy" / "singleuser.py")]
 c.Spawner.notebook_dir = "~/allranks"

@@ -31,7 +31,7 @@ WIDTH = 100  # of a signature; a longer one gets a line for each argument
 # what `from allranks import ...` gives, by what it is for; the modules follow
 SECTIONS = (
     ("Live ranks", ("World", "RankStatus", "SharedMemory", "OneSided")),
-    ("Exercises", ("check", "Verdict", "join_board", "leave_board", "BoardError")),
+    ("Exercises", ("check", "as_student", "Verdict", "VariantError", "join_board", "leave_board", "BoardError")),
     ("Schedules, machines and runs", ("Schedule", "Topology", "Trace", "Event", "Message", "Player")),
     ("Simulated and real runs of a schedule", ("simulate", "Simulation", "run_schedule", "execute", "Executor")),
     ("What a run waits for", ("CriticalPath", "Leg", "WhatIf")),

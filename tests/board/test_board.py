@@ -330,6 +330,30 @@ def test_a_hundred_learners_at_once():
         assert post(address, message(1) | {"cause": "x" * 10_000}) >= 400
 
 
+def test_a_races_standings_are_shown_if_the_teacher_asks(tmp_path):
+    leaderboard = tmp_path / "class.json"
+    entry = {"task": "two-nodes", "name": "two rings", "by": "Ada", "file": "ada.py"}
+    fast, slow = (
+        entry | {"picoseconds": 10, "score": "0.900000"},
+        entry | {"picoseconds": 20, "score": "0.450000", "by": "Bo"},
+    )
+    leaderboard.write_text(json.dumps({"allranks_race": 1, "entries": [slow]}))
+    with serving("--names", "--race", str(leaderboard)) as address:
+        assert state(address)["race"] == [["two-nodes", [["1. two rings (Bo)", "0.450000"]]]]
+        leaderboard.write_text(json.dumps({"allranks_race": 1, "entries": [slow, fast]}))
+        lines = [["1. two rings (Ada)", "0.900000"], ["2. two rings (Bo)", "0.450000"]]
+        assert state(address)["race"] == [["two-nodes", lines]]
+        leaderboard.write_text("{broken")
+        assert state(address)["race"] == [["two-nodes", lines]], "a file that is being written changes nothing"
+    leaderboard.write_text(json.dumps({"allranks_race": 1, "entries": [fast]}))
+    with serving("--race", str(leaderboard)) as address:
+        assert state(address)["race"] == [["two-nodes", [["1.", "0.900000"]]]], "no names unless asked for"
+    for path, said in ((tmp_path / "none.json", "can't be read"), (tmp_path, "can't be read")):
+        program = [str(Path(sys.executable).parent / "allranks"), "board", "--port", "0", "--race", str(path)]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
 @pytest.mark.browser
 def test_thirty_learners_live_in_chromium():
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "browser"))

@@ -11,7 +11,10 @@ from allranks.checking.judging import judge
 from allranks.checking.source import read_source
 from allranks.exercises import get
 from classes import WRONG, Answers, allranks, hand_in
-from grading_course import Course, make_course
+from grading_course import LAB, NOTEBOOK, ROOT, Course, make_course
+from test_other_systems import Container
+
+from autograder.gradescope import pack
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.nightly, pytest.mark.timeout(1800)]
 EXERCISES = ("distributed_mean", "distributed_argmax", "ring_all_reduce")
@@ -72,4 +75,22 @@ def test_each_student_has_the_cause_of_the_answer(course):
                 differ[exercise, name, causes[student][exercise], wanted[exercise, name]] += 1
         right = set(EXERCISES) - set(answers)
         assert all(causes[student][exercise] == "" for exercise in right)
+    assert not differ
+
+
+def test_gradescope_gives_all_thirty_the_points_of_the_gradebook(course, tmp_path):
+    pack(ROOT, LAB, tmp_path / "autograder.zip")
+    container = Container(tmp_path / "container", tmp_path / "autograder.zip")
+    differ, total = {}, Counter()
+    for student in students():
+        handed_in = course.root / "autograder" / "submitted" / student / LAB / f"{NOTEBOOK}.ipynb"
+        code, said, results = container.mark(handed_in)
+        assert code == 0, said
+        told = {test["name"]: test["score"] for test in results["tests"]}
+        scores = course.scores(student)
+        recorded = {name: scores[f"{name}-graded"] for name in EXERCISES}
+        total.update(gradescope=sum(told.values()), gradebook=sum(recorded.values()))
+        if told != recorded:
+            differ[student] = (told, recorded)
+    print(f"{len(students())} submissions, points in all: {dict(total)}")
     assert not differ

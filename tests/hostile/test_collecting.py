@@ -415,3 +415,63 @@ def test_only_members_are_collected_and_the_others_are_named(exchange, caplog, t
     everybody.members_only = False
     everybody.start()
     assert (exchange.of("eve") / NOTEBOOK).exists()
+
+
+# ------------------------------------------------------------------------------------------------- requests to mark again
+
+
+def ask(folder: Path, words: str) -> Path:
+    (folder / "regrade.md").write_text(words)
+    return folder
+
+
+def graded(exchange: Exchange, student: str) -> None:
+    """The work was collected and graded."""
+    exchange.collector().start()
+    (exchange.root / "autograded" / student / LAB).mkdir(parents=True)
+
+
+def test_a_request_is_taken_without_the_notebook_beside_it(exchange, caplog):
+    graded(exchange, "ann")
+    ask(exchange.lay("ann", hour=2), "Why 3?")
+    ask(exchange.lay("ann", hour=3), "Why 4?")
+    exchange.collector(update=True).start()
+    assert (exchange.of("ann") / "regrade.md").read_text() == "Why 4?", "of two the later one"
+    assert (exchange.of("ann") / NOTEBOOK).read_text() == "ann's at 1"
+    assert "01:00:00" in (exchange.of("ann") / "timestamp.txt").read_text(), "a request is never late work"
+    assert f"ann asks for a regrade of {LAB}; the notebook beside the request is not collected" in caplog.text
+
+
+def test_before_the_grading_it_is_a_hand_in_as_any_other(exchange):
+    exchange.collector().start()
+    ask(exchange.lay("ann", hour=2), "Why?")
+    exchange.collector(update=True).start()
+    assert (exchange.of("ann") / NOTEBOOK).read_text() == "ann's at 2"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path, solution: path.symlink_to(solution),
+        lambda path, solution: os.link(solution, path),
+        lambda path, solution: os.mkfifo(path),
+        lambda path, solution: path.write_text("x" * (intake.MAX_REQUEST_BYTES + 1)),
+    ],
+)
+def test_a_request_that_is_no_small_file_is_not_collected(exchange, caplog, make):
+    graded(exchange, "ann")
+    make(exchange.lay("ann", hour=2) / "regrade.md", exchange.solution)
+    exchange.collector(update=True).start()
+    assert sorted(os.listdir(exchange.of("ann"))) == [NOTEBOOK, "timestamp.txt"]
+    assert "regrade.md" in caplog.text and "it is not collected" in caplog.text
+
+
+@ROOT
+def test_a_request_in_anothers_name_is_not_collected(exchange, caplog):
+    graded(exchange, "ann")
+    folder = ask(exchange.lay("ann", hour=2), "Give me more.")
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, pwd.getpwnam(EVE).pw_uid, -1)
+    exchange.collector(update=True).start()
+    assert not (exchange.of("ann") / "regrade.md").exists()
+    assert f"ann: handed in by {EVE}; it is not collected" in caplog.text

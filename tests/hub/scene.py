@@ -176,6 +176,24 @@ def test_formgrader_is_for_instructors(ana, ida):
     assert ana.ask("GET", "/user/ana/courses").status_code == 200  # the rest of nbgrader is there
 
 
+def test_an_instructor_lands_in_formgrader(ana, ida):
+    """After the login, with the cookies of a browser."""
+
+    def leads_to(person: Visitor, path: str) -> str:
+        return person.session.get(f"{HUB}{path}", allow_redirects=False, timeout=60).headers["Location"]
+
+    assert leads_to(ida, "/hub/") == f"/hub/spawn/{GRADER}"
+    assert leads_to(ida, f"/hub/spawn/{GRADER}").startswith(f"/user/{GRADER}/")
+    assert ida.ask("GET", f"/user/{GRADER}/").headers["Location"] == f"/user/{GRADER}/formgrader"
+    assert GRADER not in leads_to(ana, "/hub/")
+    form = {"username": "ida", "password": PASSWORDS["ida"]}
+    with requests.Session() as fresh:
+        fresh.get(f"{HUB}/hub/login", timeout=60).raise_for_status()
+        form["_xsrf"] = [cookie.value for cookie in fresh.cookies if cookie.name == "_xsrf"][-1]
+        logged_in = fresh.post(f"{HUB}/hub/login", data=form, allow_redirects=False, timeout=60)
+    assert logged_in.headers["Location"] == f"/hub/spawn/{GRADER}"
+
+
 # What a person's kernel can do to files and processes: by name, "reached", or the error that the kernel of the machine gave.
 REACH = """
 import os, signal, socket, glob
@@ -326,6 +344,26 @@ def test_submit(ana, ben):
         assert subprocess.run(
             ["setpriv", f"--reuid={name}", "--clear-groups", "ls", f"/home/{GRADER}"], capture_output=True, check=False
         ).returncode
+
+
+def test_collect_from_the_machines_shell(ida):
+    """`nbgrader collect` finds the exchange in any shell of the machine, which has none of the hub's variables."""
+    done = subprocess.run(
+        [
+            *("setpriv", f"--reuid={GRADER}", f"--regid={GRADER}", "--clear-groups"),
+            *(sys.executable, "-m", "nbgrader", "collect", LAB, "--student=ana"),
+        ],
+        cwd=f"/home/{GRADER}/allranks/autograder",
+        env={"HOME": f"/home/{GRADER}", "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and f"Collecting submission: ana {LAB}" in done.stdout, done.stdout
+    submitted = Path(f"/home/{GRADER}/allranks/autograder/submitted")
+    assert [path.name for path in submitted.iterdir()] == ["ana"]
+    assert (submitted / "ana" / LAB / f"{NOTEBOOK}.ipynb").owner() == GRADER
 
 
 def test_grade(ida):

@@ -35,6 +35,7 @@ MAX_NUMBER = 1e15
 BARS = 8  # at most, of numbers
 REFUSAL = "That is no message for a board."
 MAX_BODY = 4096
+Standings = list[tuple[str, list[tuple[str, str]]]]
 EVERY_S = 0.5  # the page is told at most so often
 
 
@@ -102,10 +103,13 @@ def _written(value: float) -> str:
 
 
 class Standing:
-    """What the board knows. `known` are the exercises that there are; with `names` the learners' names are kept."""
+    """What the board knows. `known` are the exercises that there are; with `names` the learners' names are kept.
 
-    def __init__(self, known: Collection[str], names: bool) -> None:
-        self.known, self.names = frozenset(known), names
+    `race` gives a race's standings, (task, [(entry, score), the fastest first]), or is None if there is no race to show.
+    """
+
+    def __init__(self, known: Collection[str], names: bool, race: Callable[[], Standings] | None = None) -> None:
+        self.known, self.names, self.race = frozenset(known), names, race
         self.learners: dict[str, Learner] = {}
         self.questions: dict[str, Question] = {}
 
@@ -167,7 +171,8 @@ class Standing:
             {"number": one.number, "name": one.name, "exercises": one.exercises} for one in self.learners.values()
         ]
         questions = [{"question": name, "title": one.title} | one.state() for name, one in self.questions.items()]
-        return {"exercises": list(tried), "learners": learners, "questions": questions}
+        shown = {"exercises": list(tried), "learners": learners, "questions": questions}
+        return shown if self.race is None else shown | {"race": self.race()}
 
 
 _NUMBER = re.compile(r"[0-9a-f]{16}")

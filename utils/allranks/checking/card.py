@@ -41,6 +41,12 @@ def cases_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+def variant_of(data: Mapping[str, Any]) -> list[str]:
+    """The student's variant in a sentence; empty where there is none."""
+    found = data.get("variant")
+    return [f"The variant of {short(found['student'])}: {short(found['words'])}"] if found else []
+
+
 def card(data: Mapping[str, Any], *, points: str = "", picture: str = "", foot: str = "") -> str:
     """The card: the cause first, the line at fault beside its message, then the cases by property and the rules.
 
@@ -58,6 +64,7 @@ def card(data: Mapping[str, Any], *, points: str = "", picture: str = "", foot: 
     parts = [
         f'{style()}{_STYLE}<div class="ar-theme ar-verdict {"good" if good else "bad"}" role="group" '
         f'aria-label="Verdict on {name}: {word}">{head}',
+        *(f'<p class="variant">{_say(words)}</p>' for words in variant_of(data)),
         *(f'<p class="{kind}">{_say(words)}</p>' for kind, words in told if kind == "reason"),
         "" if good else _fault(data.get("fault"), picture),
         *(_question_or_cause(kind, words) for kind, words in told if kind != "reason"),

@@ -102,10 +102,11 @@ CIRCUMSTANCES = (
 )
 
 
-# of rank counts and sizes: larger than those of the other cases, odd, and no size a multiple of a rank count
+# of rank counts and sizes: larger than those of the other cases, odd, and no size a multiple of a rank count. Pieces of length
+# ceil(size / ranks) are fewer than the ranks for all of them, so that one who cuts so fails with every secret, or with none
 MANY_RANKS = (9, 11, 13)
 RING_RANKS = (9, 11)  # where p ranks send p(p-1) messages or more: a verdict has a second
-SIZES = (19, 23, 29, 31, 37)
+SIZES = (19, 23, 29, 47)
 
 
 def only_the_result(right: Oracle) -> Oracle:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 
 from allranks import schedules
 from allranks.checking.cases import Args, Expected, Inputs, Oracle, Setup, View, views
+from allranks.course.variants import Variant
 from allranks.schedules import Schedule
 from allranks.trace import Event
 from allranks.wire import Failure, LogEntry, MemoryOp, Outcome
@@ -64,6 +65,23 @@ class Mistake:
     holds: Callable[[Run], bool] = lambda run: True
 
 
+YOUR_VARIANT = "your variant"  # what names of groups and rules begin with that are there for a variant
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What may differ from student to student: `choices` of each value, and `make(exercise, values)`, the exercise with them.
+
+    `brief` says the values in a few words and `words` what the student must do, both with {names} of values. The groups and rules
+    that `make` adds have names that begin with YOUR_VARIANT.
+    """
+
+    choices: tuple[tuple[str, tuple[int, ...]], ...]
+    brief: str
+    words: str
+    make: Callable[[Exercise, Mapping[str, int]], Exercise]
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise. `promise` is what the function must do, in a sentence; `unit` is what `Setup.size` counts."""
@@ -88,6 +106,8 @@ class Exercise:
     peer_advice: str = ""  # what to do where there is no such rank
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
+    variants: Variants | None = None  # what a course may draw for each student
+    variant: Variant | None = None  # what was drawn; None: the exercise as it is for everybody
 
     def schedule(self, setup: Setup) -> Schedule | None:
         """How the messages of a right answer may go, as a schedule; None where the course has none."""

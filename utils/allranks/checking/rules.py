@@ -291,6 +291,21 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
     return None
 
 
+def only_receives(run: Run, slow: int) -> str | None:
+    """Rank `slow`, modulo the number of ranks, must send to nobody, unless it is the root: whom it sends to waits for it."""
+    rank = slow % run.ranks
+    if rank == run.setup.root:
+        return None
+    first = next((e for e in run.sends if e.rank == rank), None)
+    if first is None:
+        return None
+    return About(
+        f"rank {rank} is slow, and rank {first.peer} waits for what it sends{run.at(first.line)}: it must only receive",
+        first,
+        kind="the slow rank sends",
+    )
+
+
 def rounds(run: Run, limit: int, what: str) -> str | None:
     """The longest chain of messages one after the other must not exceed the limit; `what` is the limit's formula.
 

@@ -102,6 +102,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         fault=fault_of(headline.blame, shown, trace, runner.answer) if headline else None,
         shared=headline.shared if headline else "",
         speed=() if timed is None else timed.sentences,
+        variant=exercise.variant,
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from allranks.checking.card import card, last_checks
+from allranks.checking.card import card, last_checks, variant_of
 from allranks.checking.mistake import in_short
+from allranks.course.variants import Variant
 from allranks.notebook import in_notebook
 from allranks.schedules import Schedule
 from allranks.trace import Trace
@@ -93,7 +94,7 @@ class Verdict:
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
     no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `history` are the reader's last checks of this exercise, (time, words), this one last. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why. `speed` says, sentence by sentence, how long the run of
-    `trace` took on a machine, what it waited for, and what would make it faster.
+    `trace` took on a machine, what it waited for, and what would make it faster. `variant` is what the course drew for this student, if it draws.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -123,6 +124,7 @@ class Verdict:
     history: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     shared: str = ""
     speed: tuple[str, ...] = field(default=(), compare=False)
+    variant: Variant | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -135,6 +137,8 @@ class Verdict:
         }
         if self.speed:
             told["speed"] = list(self.speed)
+        if self.variant is not None:
+            told["variant"] = asdict(self.variant)
         return told if self.rules is None else {**told, "rules": self.rules, "skipped": list(self.skipped)}
 
     @property
@@ -186,6 +190,7 @@ class Verdict:
         """The verdict for a terminal."""
         head = "passed" if self.passed else f"not yet, {self.score:.0%}"
         lines = [f"{self.exercise}{self._under}: {head} ({self._count})"]
+        lines += [f"  {words}" for words in variant_of(self.to_dict())]
         if self.reason:
             told = [f"  {'Cause: ' if kind == 'cause' else ''}{words}" for kind, words in self.told]
             lines += ["", *told, *_table_text(self.rows), ""]

@@ -21,6 +21,7 @@ EXAMPLES = {
         "allranks completion fish > ~/.config/fish/completions/allranks.fish",
     ),
     "course": ("allranks course init ../ml-course --lab lab03_all_reduce",),
+    "course variants": ("allranks course variants lab02_rooted", "allranks course variants lab02_rooted --off"),
     "course init": (
         "allranks course init ../ml-course",
         "allranks course init ../ml-course --lab lab03_all_reduce --lab lab05_sharding --name ml101",
@@ -52,6 +53,7 @@ EXAMPLES = {
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
     "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
     "race": ("allranks race", "allranks race two-nodes", "allranks race two-nodes my_schedule.py"),
+    "regrade": ("allranks regrade lab03_all_reduce", "allranks regrade lab03_all_reduce --student ada"),
     "similar": ("allranks similar lab03_all_reduce",),
     "simulate": (
         "allranks simulate --collective all_reduce --algorithm ring --ranks 8 --bytes 100MB",

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.errors import CourseError
@@ -42,6 +43,7 @@ class Job:
     points: float | None = None  # what it is worth
     topology: str | None = None  # the machine on which its time is told
     nbytes: int = 64 << 20
+    student: str | None = None  # whose variant, where the course gives variants
 
 
 def answer(jobs: list[Job], as_json: bool, many: bool) -> int:
@@ -67,10 +69,11 @@ def answer(jobs: list[Job], as_json: bool, many: bool) -> int:
 def _judged(job: Job) -> tuple[dict[str, Any], int]:
     from allranks.checking.judging import judge
     from allranks.checking.source import read_source
-    from allranks.exercises import get
+    from allranks.exercises import get, theirs
 
     source = read_source(job.file, job.name or job.exercise)
-    verdict = judge(get(job.exercise), source, rules=job.rules, topology=job.topology, nbytes=job.nbytes)
+    exercise = theirs(get(job.exercise), Path(job.file).absolute().parent, job.student)
+    verdict = judge(exercise, source, rules=job.rules, topology=job.topology, nbytes=job.nbytes)
     place = _place(job, verdict, source)
     said = [] if verdict.passed else [f"{place}: {_cause(verdict)}"]
     told = verdict.to_dict() | ({} if verdict.passed else {"where": place})

@@ -51,6 +51,12 @@ def _complete(context: click.Context, argument: click.Parameter, typed: str) -> 
 @click.option(
     "--bytes", "nbytes", type=int, default=64 << 20, show_default=True, help="The vector's bytes on that machine."
 )
+@click.option(
+    "--student",
+    metavar="NAME",
+    envvar=["ALLRANKS_STUDENT", "JUPYTERHUB_USER"],
+    help="Who you are, in a course that gives each student a variant. Default: the account on a JupyterHub.",
+)
 @click.option("--watch", is_flag=True, help="Judge again at every save, until Ctrl-C.")
 def command(what: tuple[str, ...], as_json: bool, name: str | None, watch: bool, **options: Any) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from allranks.cli.grade import course_option, find_course, known_lab, of_course
 from allranks.course import teaching
 
 
@@ -34,3 +35,37 @@ def init(folder: Path, labs: tuple[str, ...], name: str, answers: Path | None, a
     made = teaching.init(folder.absolute(), tuple(lab.rstrip("/") for lab in labs), name, answers)
     told = {"folder": str(made.folder), "labs": made.labs, "answers": made.answers}
     click.echo(json.dumps(told) if as_json else made.text())
+
+
+@command.command(name="variants")
+@click.argument("lab")
+@click.option("--off", is_flag=True, help="Everybody has the same exercises again.")
+@click.option("--student", "students", multiple=True, metavar="NAME", help="Only show this student's; may be repeated.")
+@course_option
+def variants(lab: str, off: bool, students: tuple[str, ...], course: Path | None) -> None:
+    """Gives each student of LAB a variant: a rank that is slow, a size or a root, drawn from the secret and the student's name.
+
+    It writes variants.json beside the lab's notebooks, in solutions/ and labs/: hand the lab out after that. `check` shows each student
+    the variant, and `allranks grade` marks it.
+    """
+    from allranks.course import variants as files
+    from allranks.extras import require
+
+    require("nbgrader", "allranks course variants")
+    root = find_course(course or Path.cwd())
+    lab = known_lab(root, lab)
+    if off:
+        there = files.remove(root, lab)
+        click.echo(
+            f"{lab} is the same for everybody{'' if there else ', as before'}. Grade what is graded already with --force."
+        )
+        return
+    about = of_course(str(root), "variants")
+    if students:
+        for student, drawn in about.of_students(root, lab, [files.name_of(name) for name in students]).items():
+            click.echo("\n".join(f"{student}: {name}: {brief}" for name, brief in drawn.items()))
+        return
+    names = about.switch_on(root, lab)
+    click.echo(
+        f"Each student of {lab} has a variant of {', '.join(names)}. Hand out labs/{lab} with its variants.json."
+    )

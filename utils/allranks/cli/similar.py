@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+from allranks.course.variants import FILE
 
 
 @click.command(name="similar")
@@ -30,9 +31,15 @@ def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
 
     require("nbgrader", "allranks similar")
     root = find_course(course or Path.cwd())
-    found, told = of_course(str(root), "similarity").compare(root, known_lab(root, lab), least)
+    lab = known_lab(root, lab)
+    found, told = of_course(str(root), "similarity").compare(root, lab, least)
+    named = sorted({student for pair in found for student in pair.students})
+    drawn: dict[str, str] = {}
+    if (root / "solutions" / lab / FILE).exists():
+        drawn = of_course(str(root), "variants").beside(root, lab, named)
     if as_json:
         alike = [{"students": pair.students, "shared": pair.shared, "of": pair.of} for pair in found]
+        alike = [one | ({"variants": [drawn[s] for s in one["students"]]} if drawn else {}) for one in alike]
         click.echo(json.dumps({"lab": lab, "pairs": alike, "unread": told}))
         return
     for sentence in told:
@@ -41,5 +48,7 @@ def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
         click.echo(
             printable(f"{pair.share:4.0%}  {pair.students[0]} and {pair.students[1]}: {pair.shared} of {pair.of}")
         )
+        for student in pair.students if drawn else ():
+            click.echo(printable(f"      {student}: {drawn[student]}"))
     if not found:
         click.echo("No pair is alike.")

@@ -19,9 +19,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import board
+from allranks.course import variants
+from allranks.course.variants import VariantError
 from allranks.errors import CourseError
 
 if TYPE_CHECKING:
@@ -79,7 +82,8 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
 
     The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks, never in
     this process. With `rules="nccl"` it is the verdict under NCCL's rules: would this run on GPUs? `options` are those of
-    `allranks.checking.judging.judge`. Raises ExerciseError if there is no such exercise, RulesError if there are no such rules.
+    `allranks.checking.judging.judge`. In a course that gives each student a variant it is the verdict on that (see `as_student`).
+    Raises ExerciseError if there is no such exercise, RulesError if there are no such rules, VariantError if the student is unknown.
 
     The Verdict has `passed`, `score` (0 to 1) and `text()`; a notebook shows it as a card.
 
@@ -100,7 +104,7 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         raise ExerciseError(f'{why}: name the exercise, check(fn, exercise="ring_all_reduce").')
     from allranks.checking.judging import judge
 
-    verdict = judge(get(name), function, **options)
+    verdict = judge(theirs(get(name)), function, **options)
     if os.environ.get("NBGRADER_VALIDATING") == "1" and not verdict.passed:
         # `nbgrader validate` shows what a graded cell writes here, in place of "Partial credit", and cuts longer lines
         lines = (textwrap.fill(line, _VALIDATE_WIDTH, subsequent_indent="  ") for line in verdict.text().splitlines())
@@ -109,6 +113,66 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
     return _noted(verdict)
 
 
+def as_student(name: str = "") -> str:
+    """Says whose variants `check` judges in this notebook, and returns what they are, in sentences.
+
+    Only a course that gives variants needs it: there `variants.json` lies beside the notebook. `name` is the one by which the course
+    knows the student. Without it: the environment variable `ALLRANKS_STUDENT`, or the account on a JupyterHub, which `check` finds
+    by itself. Raises VariantError for no name.
+
+    Example:
+        >>> as_student("ada")
+        'This course has no variants here: everybody has the same exercises.'
+    """
+    if name:
+        _student["name"] = variants.name_of(name)
+    who = _whose()
+    key = variants.key_of(Path.cwd())
+    if key is None:
+        return "This course has no variants here: everybody has the same exercises."
+    if who is None:
+        raise VariantError(_UNKNOWN)
+    from allranks.checking.variants import of_student
+
+    found = [of_student(get(one), key, who) for one in _asked_for(Path.cwd())]
+    told = [f"{e.name}: {e.variant.words}" for e in found if e.variant is not None]
+    return "\n".join([f"You are {who}.", *told])
+
+
+def theirs(exercise: Exercise, folder: Path | None = None, student: str | None = None) -> Exercise:
+    """The exercise as the student has it who works in `folder` (the current one): with a variant, where the course gives variants.
+
+    Raises VariantError if there are variants and the student is unknown.
+    """
+    if exercise.variants is None:
+        return exercise
+    key = variants.key_of(folder or Path.cwd())
+    if key is None:
+        return exercise
+    who = student or _whose()
+    if who is None:
+        raise VariantError(_UNKNOWN)
+    from allranks.checking.variants import of_student
+
+    return of_student(exercise, key, who)
+
+
+def _whose() -> str | None:
+    return _student.get("name") or variants.account()
+
+
+def _asked_for(folder: Path) -> list[str]:
+    """The exercises with variants that the notebooks in a folder name."""
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("*.ipynb"))]
+    own = [name for name in names() if any(f"def {name}(" in text for text in texts)]
+    return [name for name in own if get(name).variants is not None]
+
+
+_student: dict[str, str] = {}  # whom `as_student` named, in this process
+_UNKNOWN = (
+    "This course gives each student a variant of this exercise: say who you are first, "
+    'from allranks import as_student; as_student("YOUR NAME IN THE COURSE").'
+)
 _VALIDATE_WIDTH = 82
 _LAST = 3
 _checks: dict[str, deque[tuple[str, Verdict]]] = {}  # what this process has said of each exercise, and when

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -11,13 +12,35 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
 from allranks.checking.common import LAYOUTS, many_ranks
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
+
+
+def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> None:
+    """Puts the highest number on rank 0 if the ranks divide the size, else on another one, and never at rank 0's own place.
+
+    Which rank it is must not be luck: an answer that is right for rank 0 only gets the same points with every secret.
+    """
+    if setup.values != "small" or setup.ranks < 2:
+        return
+    start = max(range(setup.ranks), key=lambda rank: float(numbers[rank].max()))
+    rank = 0 if setup.divides else rng.integer(1, setup.ranks)
+    old = int(numbers[start].argmax())
+    for index in rng.permutation(len(numbers[rank])):
+        high, low = numbers[start][old].clone(), numbers[rank][index].clone()
+        numbers[start][old], numbers[rank][index] = low, high
+        if rank == 0 or int(numbers[0].argmax()) != index:
+            return
+        numbers[start][old], numbers[rank][index] = high, low
+    # with one element there is one place
+    high, low = numbers[start][old].clone(), numbers[rank][0].clone()
+    numbers[start][old], numbers[rank][0] = low, high
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kind = setup.option("case")
     sizes = [setup.size + (rank * setup.option("spread", 0)) % 4 for rank in range(setup.ranks)]  # they may differ
     numbers = different_values(setup, sizes, rng)
+    _place_highest(setup, numbers, rng)
     tie, step = rng.integer(1, 50), rng.integer(1, 99)
     highest = max(float(n.max()) for n in numbers)
     top = 2 * highest  # exact in every dtype
@@ -47,9 +70,12 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _best(args: Sequence[Args]) -> tuple[float, int, int]:
+def _best(args: Sequence[Args], first: int = 0) -> tuple[float, int, int]:
+    """The maximum and its place; of equal ones that of the lowest rank, counted from rank `first`, then of the lowest index."""
     best = None
-    for rank, (view,) in enumerate(args):
+    ranks = len(args)
+    for rank in ((first + place) % ranks for place in range(ranks)):
+        (view,) = args[rank]
         for index, value in enumerate(plain(view).reshape(-1).tolist()):
             if best is None or (value != value and best[0] == best[0]) or value > best[0]:
                 best = (value, rank, index)
@@ -144,6 +170,23 @@ def _magnitude(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(value, -rank, -index, setup)
 
 
+def _rank_zero_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right answer of everybody whose ties begin at rank 0."""
+    return _tuples(*_best(args), setup)
+
+
+def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
+    first = drawn["first"]
+    cause = f"of equal maxima rank {first}'s comes first, then those of the ranks behind it, round the ring: here rank 0's came first"
+    return replace(
+        exercise,
+        oracle=lambda setup, args: _tuples(*_best(args, first), setup),
+        groups=(*exercise.groups, Group(YOUR_VARIANT, 4, _case("ties", Setup(8, 2), Setup(5, 3)))),
+        # what the others know of ties is true of rank 0 only
+        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if not m.cause.startswith("ties"))),
+    )
+
+
 def _bytes(run: Run) -> str | None:
     return rules.received_at_most(run, 16 * run.ranks, f"16 bytes x {run.ranks} ranks")
 
@@ -216,6 +259,13 @@ EXERCISE = Exercise(
         Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
         Mistake("the largest magnitude instead of the maximum", _magnitude),
         Mistake("the minimum instead of the maximum", _least),
+    ),
+    variants=Variants(
+        (("first", (1, 2, 3, 4, 5, 6, 7)),),
+        "ties begin at rank {first}",
+        "of equal maxima the one of rank {first} comes first (rank {first} mod p in a world of p ranks), then those of the ranks behind it, "
+        "round the ring, and rank {first} - 1 comes last. On one rank it is the lowest index, as before.",
+        _with_first,
     ),
     collective="all_gather",
     chunking="none",

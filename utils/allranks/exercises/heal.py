@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -12,14 +13,16 @@ from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, p
 from allranks.checking.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
 from allranks.checking.compare import same
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, About, Exercise, Group, Mistake, Rule, Run
+from allranks.checking.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Mistake, Rule, Run, Variants
 
 STEP_NBYTES = 16  # a rank, of what tells the steps
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     latest = rng.integer(100_000, 900_000)
-    behind = set(rng.permutation(setup.ranks)[: setup.option("behind", 1)])
+    always = setup.option("_fresh")  # a rank that is never behind
+    order = [rank for rank in rng.permutation(setup.ranks) if always is None or rank != always % setup.ranks]
+    behind = set(order[: setup.option("behind", 1)])
     most = 9 if setup.dtype == "bfloat16" else 9999
     fresh = draw(setup, rng, *shape_of(setup), most=most)
     made = []
@@ -103,12 +106,53 @@ def _told_in_few_bytes(run: Run) -> str | None:
     return None
 
 
-def _shared_out(run: Run) -> str | None:
+def _givers(args: Sequence[Args], slow: int | None = None) -> list[int]:
+    """The ranks that give their weights: those up to date, without the slow one if there is another."""
+    fresh = _fresh(args)
+    return [rank for rank in fresh if slow is None or rank != slow % len(args)] or fresh
+
+
+def _slow_gives_nothing(run: Run, slow: int) -> str | None:
+    rank = slow % run.ranks
+    for call in range(run.setup.times):
+        first = next((e for e in run.sends if e.call == call and e.rank == rank and e.nbytes > STEP_NBYTES), None)
+        if first is not None and rank not in _givers(run.args[call], slow):
+            return About(
+                f"rank {rank} is slow, and rank {first.peer} waits for the weights that it sends{run.at(first.line)}: "
+                "another rank is up to date too",
+                first,
+                kind="the slow rank gives weights",
+            )
+    return None
+
+
+def _with_slow_rank(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
+    slow = drawn["slow"]
+    cases = tuple(
+        _case(ranks, size, behind).with_options(_fresh=slow)
+        for ranks, size, behind in ((4, 21, 2), (8, 23, 5), (8, 20, 6))
+    )
+    shared = next(rule for rule in exercise.rules if rule.breach is _shared_out)
+    others = tuple(rule for rule in exercise.rules if rule is not shared)
+    return replace(
+        exercise,
+        groups=(*exercise.groups, Group(YOUR_VARIANT, 2, cases)),
+        rules=(
+            Rule(f"{YOUR_VARIANT}: rank {slow} gives nothing", 4, lambda run: _slow_gives_nothing(run, slow)),
+            replace(shared, breach=lambda run: _shared_out(run, slow)),
+            *others,
+        ),
+    )
+
+
+def _shared_out(run: Run, slow: int | None = None) -> str | None:
     """No rank may serve more than its share of the ranks that are behind."""
     for call in range(run.setup.times):
-        fresh, nbytes = _fresh(run.args[call]), rules.nbytes_of(run, call)
+        nbytes = rules.nbytes_of(run, call)
+        fresh, givers = _fresh(run.args[call]), _givers(run.args[call], slow)
+        who = "up to date" if slow is None else "that can give"
         behind = run.ranks - len(fresh)
-        share = -(-behind // len(fresh))
+        share = -(-behind // len(givers))
         sent: Counter[int] = Counter()
         for entry in run.sends:
             if entry.call == call:
@@ -117,7 +161,7 @@ def _shared_out(run: Run) -> str | None:
             if total > share * nbytes + behind * run.itemsize:  # pieces of all ranks may be rounded
                 first = next(e for e in run.sends if e.rank == rank and e.call == call)
                 return About(
-                    f"rank {rank} sends {total} bytes{run.at(first.line)}, but with {behind} ranks behind and {len(fresh)} up to date "
+                    f"rank {rank} sends {total} bytes{run.at(first.line)}, but with {behind} ranks behind and {len(givers)} {who} "
                     f"{share * nbytes} bytes are enough for each of these: share the work out",
                     first,
                 )
@@ -155,6 +199,13 @@ EXERCISE = Exercise(
         rules.carried(_weights_to, rules.nothing),
     ),
     blocking_weight=2,
+    variants=Variants(
+        (("slow", tuple(range(8))),),
+        "rank {slow} is slow",
+        "rank {slow} is slow (rank {slow} mod p in a world of p ranks). It gives its weights to nobody if another rank is up to date; "
+        "the others share its part of the work.",
+        _with_slow_rank,
+    ),
     mistakes=(
         Mistake(
             "the ranks that were behind still have their old weights", _ending(lambda args, rank: plain(args[rank][0]))

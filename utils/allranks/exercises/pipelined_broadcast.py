@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -20,7 +21,7 @@ from allranks.checking.common import (
     with_root,
 )
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 from allranks.errors import name_ranks
 
 ALPHA, BETA = 1.0, 0.25
@@ -113,6 +114,19 @@ def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
     return tuple(s.with_options(segments=k, _alpha=ALPHA, _beta=BETA) for s in setups)
 
 
+def _with_slow_rank(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
+    slow = drawn["slow"]
+    return replace(
+        exercise,
+        groups=(*exercise.groups, Group(YOUR_VARIANT, 2, _k(2, *every_root(8, 4)))),
+        rules=(
+            *exercise.rules,
+            Rule(f"{YOUR_VARIANT}: rank {slow} is last", 4, lambda run: rules.only_receives(run, slow)),
+        ),
+        peer_advice="The chain begins at src and goes on modulo p, without the slow rank, which comes last; the last rank sends to nobody.",
+    )
+
+
 EXERCISE = Exercise(
     name="pipelined_broadcast",
     promise="replaces tensor by rank src's, in place, along a chain, in k segments",
@@ -150,6 +164,13 @@ EXERCISE = Exercise(
         rules.carried(rules.but_at_the_root, rules.nothing),
     ),
     blocking_weight=3,
+    variants=Variants(
+        (("slow", tuple(range(1, 8))),),
+        "rank {slow} is slow",
+        "rank {slow} is slow (rank {slow} mod p in a world of p ranks). Put it at the end of the chain, unless it is src: there nobody "
+        "waits for it. The other ranks keep their order from src on, and the time stays as it is.",
+        _with_slow_rank,
+    ),
     mistakes=(
         in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0], evidence.rank_zero_sent),
         in_place("only the first segment arrived, or only that one was stored", _first_segment),

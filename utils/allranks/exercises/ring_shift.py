@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -30,8 +30,8 @@ def _needed(run: Run, call: int, rank: int) -> int:
     return rules.nbytes_of(run, call, rank) if run.setup.option("k", 1) % run.ranks else 0
 
 
-def _one_way(run: Run) -> str | None:
-    """The tensor must go straight to rank r + k, or from neighbour to neighbour."""
+def _one_way(run: Run, pieces: int = 1) -> str | None:
+    """The tensor must go straight to rank r + k, or from neighbour to neighbour, in `pieces` messages a hop."""
     p, k = run.ranks, run.setup.option("k", 1) % run.ranks
     if not k:
         return None
@@ -48,9 +48,40 @@ def _one_way(run: Run) -> str | None:
         )
     places = max(k, p - k)
     return (
-        rules.messages_at_most(run, 1, "one message from each rank")
+        rules.messages_at_most(run, pieces, _at_most(pieces, "from each rank"))
         if straight
-        else rules.messages_at_most(run, places, "one message for each place of the way")
+        else rules.messages_at_most(run, places * pieces, _at_most(pieces, "for each place of the way"))
+    )
+
+
+def _at_most(pieces: int, where: str) -> str:
+    return f"one message {where}" if pieces == 1 else f"{pieces} messages {where}"
+
+
+def _in_pieces(run: Run, most: int) -> str | None:
+    """No message may have more than `most` elements, and there must be as few messages as that allows."""
+    pieces = -(-run.setup.size // most)
+    large = next((e for e in run.sends if e.numel > most), None)
+    if large is not None:
+        return About(
+            f"rank {large.rank} sends {large.numel} elements in one message{run.at(large.line)}, but {most} is the most",
+            large,
+            f"{large.numel} elements",
+            f"at most {most}",
+            "a message is too large",
+        )
+    return _one_way(run, max(pieces, 1))
+
+
+def _with_pieces(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
+    most = drawn["most"]
+    rule = Rule(
+        f"{YOUR_VARIANT}: at most {most} elements a message, to rank r + k only", 6, lambda run: _in_pieces(run, most)
+    )
+    return replace(
+        exercise,
+        groups=(*exercise.groups, Group(YOUR_VARIANT, 2, _k(1, Setup(2, 24), Setup(3, 60), Setup(4, 25)))),
+        rules=(rule, *exercise.rules[1:]),
     )
 
 
@@ -84,6 +115,12 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(Rule("to rank r + k only", 4, _one_way), rules.carried(_needed, _needed)),
     blocking_weight=3,
+    variants=Variants(
+        (("most", (3, 4, 5, 6, 7, 8, 9)),),
+        "{most} elements a message",
+        "a message carries at most {most} elements. A longer tensor goes in pieces, and in as few messages as that allows.",
+        _with_pieces,
+    ),
     mistakes=(
         returning(
             "shifted in the wrong direction: rank r gets the tensor of rank r - k, so it sends to r + k",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from allranks.checking import evidence, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import MOVED_DTYPES, in_place, rooted_groups
+from allranks.checking.common import MOVED_DTYPES, every_root, in_place, rooted_groups
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
 from allranks.schedules import ceil_lg
 
 
@@ -37,6 +38,18 @@ def _once(run: Run) -> str | None:
     return rules.wrong_dtype(run)
 
 
+def _with_slow_rank(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
+    slow = drawn["slow"]
+    return replace(
+        exercise,
+        groups=(*exercise.groups, Group(YOUR_VARIANT, 2, every_root(8, 4))),
+        rules=(
+            *exercise.rules,
+            Rule(f"{YOUR_VARIANT}: rank {slow} only receives", 4, lambda run: rules.only_receives(run, slow)),
+        ),
+    )
+
+
 EXERCISE = Exercise(
     name="tree_broadcast",
     promise="replaces tensor by rank src's, in place, in ceil(lg p) rounds",
@@ -55,6 +68,13 @@ EXERCISE = Exercise(
         rules.carried(rules.but_at_the_root, rules.nothing),
     ),
     blocking_weight=3,
+    variants=Variants(
+        (("slow", tuple(range(1, 8))),),
+        "rank {slow} is slow",
+        "rank {slow} is slow (rank {slow} mod p in a world of p ranks). Build the tree so that it only receives, unless it is src: "
+        "nobody may wait for what it sends. The rounds stay ceil(lg p).",
+        _with_slow_rank,
+    ),
     mistakes=(
         in_place(
             "rank 0's tensor was sent, whatever src is: number the ranks from src, (rank - src) mod p",

@@ -1,0 +1,93 @@
+"""`allranks regrade LAB`: requests to mark again, and marking again with points given by hand kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from allranks.cli.grade import (
+    GradeError,
+    course_option,
+    find_course,
+    grade,
+    in_threads,
+    known_lab,
+    of_course,
+    printable,
+)
+
+SHOWN_CHARACTERS = 300
+
+
+@click.command(name="regrade")
+@click.argument("lab")
+@course_option
+@click.option(
+    "--student", "students", multiple=True, metavar="NAME", help="Mark this student's work again; may be repeated."
+)
+@click.option("--answer", default="", metavar="TEXT", help="A sentence for the student's feedback page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(lab: str, course: Path | None, students: tuple[str, ...], answer: str, as_json: bool) -> None:
+    """Lists who asks for a regrade of LAB, or marks the work of --student again and shows the points before and after.
+
+    A student asks by a file regrade.md beside the notebook, handed in again. Points and comments given by hand stay; who had it marked
+    again, and when, is recorded. The exit status is 1 if some work could not be marked again; it then keeps the marks that it has.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks regrade")
+    root = find_course(course or Path.cwd())
+    lab = known_lab(root, lab)
+    about = of_course(str(root), "regrades")
+    if students:
+        sys.exit(_mark_again(root, lab, students, answer, as_json))
+    found = about.requests(root, lab)
+    if as_json:
+        click.echo(json.dumps({"lab": lab, "requests": [vars(one) for one in found]}))
+        return
+    waiting = sum(one.state == about.WAITS for one in found)
+    click.echo(f"{waiting} request{'s' * (waiting != 1)} wait{'s' * (waiting == 1)}." if found else "Nobody asks.")
+    for one in found:
+        score = "" if one.score is None else f", {one.score:g} points"
+        asked = f", {one.asked}" if one.asked else ""
+        click.echo(printable(f"{one.student}: {one.state}{asked}{score}{f'. {one.told}' if one.told else ''}"))
+        if one.words:
+            short = " ".join(one.words.split())
+            click.echo(printable(f"  {short[:SHOWN_CHARACTERS]}{' ...' if len(short) > SHOWN_CHARACTERS else ''}"))
+
+
+def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, as_json: bool) -> int:
+    about = of_course(str(root), "regrades")
+    done: list[dict[str, Any]] = []
+    failed = []
+    for student in dict.fromkeys(students):
+        try:
+            done.append(_one(about, root, lab, student, answer))
+        except (about.RegradeError, GradeError) as error:
+            failed.append(str(error))
+    if as_json:
+        click.echo(json.dumps({"lab": lab, "students": done, "failed": failed}))
+        return 1 if failed else 0
+    for entry in done:
+        same = "" if entry["changes"] else ": nothing changes"
+        click.echo(printable(f"{entry['student']}: {entry['before']:g} -> {entry['after']:g} points{same}"))
+        for line in entry["changes"]:
+            click.echo(printable(f"  {line}"))
+    for sentence in failed:
+        click.echo(printable(sentence), err=True)
+    if done:
+        click.echo(f"Then nbgrader generate_feedback {lab} --force --student NAME, and release_feedback.")
+    return 1 if failed else 0
+
+
+def _one(about: Any, root: Path, lab: str, student: str, answer: str) -> dict[str, Any]:
+    before = about.marks_of(root, lab, student)
+    with about.keeping(root, lab, student), in_threads(root, 1) as judges:
+        (row,) = grade(root, lab, [student], judges, force=True)
+        if row["score"] is None:
+            raise about.RegradeError(f"{student} keeps the marks: {row['reason']}")
+    return about.settle(root, lab, student, before, answer)

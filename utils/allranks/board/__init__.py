@@ -14,7 +14,6 @@ import re
 import secrets
 import threading
 import urllib.parse
-import urllib.request
 from dataclasses import dataclass, field
 
 from allranks.engines.rundir import RunDirError, run_dir
@@ -59,6 +58,9 @@ class Board:
             self.thread.start()
 
     def _send_all(self) -> None:
+        import urllib.request  # takes time to import, and most learners have no board
+
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the board is on this network
         while True:
             try:
                 message = self.waiting.get(timeout=1)
@@ -68,11 +70,10 @@ class Board:
                 f"{self.address}/tell", json.dumps(message).encode(), {"Content-Type": "application/json"}
             )
             # a board that is down must not disturb anybody's work
-            with contextlib.suppress(OSError, ValueError), _OPENER.open(request, timeout=WAIT_S):
+            with contextlib.suppress(OSError, ValueError), opener.open(request, timeout=WAIT_S):
                 pass
 
 
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the board is on this network
 _joined: dict[str, Board | None] = {}
 
 

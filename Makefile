@@ -14,7 +14,7 @@ export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench verify kit lint clean
+.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench lock verify kit lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that, ARGS=--live-only the live pages)"
 	@echo "make bench          measure what the README quotes"
+	@echo "make lock           write uv.lock after a change of pyproject.toml or constraints.txt"
 	@echo "make verify         prove this machine in ten minutes, GPU or not; the record goes to docs/verified/   (ARGS=\"--gpus 1\")"
 	@echo "make kit            a folder to carry to a machine without a network   (PYTHON_VERSION=3.12 NCCL_SOURCE=... OUT=...)"
 
@@ -90,6 +91,10 @@ api: $(STAMP)
 
 site: .venv/.allranks-site $(if $(findstring --no-live,$(ARGS)),,$(JS_TOOLS))
 	$(BIN)/python tools/site.py $(ARGS)
+
+# uv.lock, with the versions of constraints.txt
+lock: $(STAMP)
+	$(BIN)/uv lock --python $(BIN)/python $(shell sed 's/^/-P /' constraints.txt)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)

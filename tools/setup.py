@@ -118,6 +118,8 @@ def main() -> int:
     if not PYTHON.exists() and not run(sys.executable, "-m", "venv", VENV):
         print("Python could not make a virtual environment. On Debian: apt install python3-venv.")
         return 1
+    if not pip("--version", quiet=True):  # uv sync makes environments without it
+        run(PYTHON, "-m", "ensurepip", quiet=True)
     steps = (
         lambda: install_torch(kind, pin),
         lambda: pip("install", "-q", "-c", ROOT / "constraints.txt", "-e", f"{ROOT}[{kind},lab,grading,dev]"),

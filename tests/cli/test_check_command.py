@@ -68,7 +68,7 @@ def servers(run_dir: object) -> list[psutil.Process]:
         found = {}
         for process in psutil.process_iter(["cmdline", "ppid"]):
             line = process.info["cmdline"] or []
-            if "allranks.engines.forkserver.idle" in line and any(str(run_dir) in part for part in line):
+            if "allranks.engines.forkserver.idle_server" in line and any(str(run_dir) in part for part in line):
                 found[process.pid] = process
         top = [process for process in found.values() if process.info["ppid"] not in found]
         if len(top) <= 1 or time.monotonic() > deadline:

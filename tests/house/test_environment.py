@@ -74,3 +74,73 @@ def test_pip_part_is_the_projects_requirements_for_gpu_servers(project, conda):
 def test_python_is_the_one_the_project_asks_for(project, conda):
     (python,) = (entry for entry in conda if isinstance(entry, str) and entry.startswith("python"))
     assert by_name([python])["python"] == by_name(["python" + project["requires-python"]])["python"]
+
+
+# ------------------------------------------------------------------------------------------------------------------ uv.lock
+
+
+@pytest.fixture(scope="module")
+def lock() -> dict[str, list[dict]]:
+    """uv.lock: each package's entries; torch has one for each way to get it."""
+    entries: dict[str, list[dict]] = {}
+    for package in tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]:
+        entries.setdefault(package["name"], []).append(package)
+    return entries
+
+
+def brought_by(name: str, lock: dict[str, list[dict]]) -> set[str]:
+    """The package and all that it requires, directly or not."""
+    found, new = set(), {name}
+    while new:
+        found |= new
+        lists = [
+            some
+            for one in new
+            for entry in lock[one]
+            for some in (entry.get("dependencies", []), *entry.get("optional-dependencies", {}).values())
+        ]
+        new = {needed["name"] for some in lists for needed in some} - found
+    return found
+
+
+def test_uv_locks_the_versions_of_the_constraints(lock, pins):
+    """Only torch and what it brings have no pin: pip takes the build that fits the machine."""
+    unlike = {name: [e["version"] for e in lock.get(name, [])] for name in pins}
+    assert {name: found for name, found in unlike.items() if found != [pins[name]]} == {}, "run `make lock`"
+    assert set(lock) - set(pins) - brought_by("torch", lock) == {"allranks"}, "constraints.txt lacks these"
+
+
+def test_uv_locks_what_the_project_asks_for(project, lock):
+    """uv writes an extra as a marker: `click>=8; extra == 'lab'`."""
+    asked = {("", line) for line in project["dependencies"]}
+    asked |= {(extra, line) for extra, lines in project["optional-dependencies"].items() for line in lines}
+    wanted = sorted(
+        (extra, canonicalize_name(r.name), str(r.specifier)) for extra, r in ((e, Requirement(n)) for e, n in asked)
+    )
+    [ours] = lock["allranks"]
+    written = []
+    for entry in ours["metadata"]["requires-dist"]:
+        marker = entry.get("marker", "")
+        extra = marker.rpartition("extra == ")[2].strip("'\"") if "extra ==" in marker else ""
+        written.append((extra, entry["name"], str(Requirement(entry["name"] + entry.get("specifier", "")).specifier)))
+    assert sorted(set(written)) == wanted, "run `make lock`"
+
+
+def test_uv_locks_torch_as_setup_installs_it(project, lock):
+    """The extra cpu without CUDA, the extra gpu from PyPI; and no package comes from a place of one machine."""
+    sources = {entry["version"]: entry["source"] for entry in lock["torch"]}
+    [cpu], [gpu] = (Requirement(project["optional-dependencies"][kind][0]).specifier for kind in ("cpu", "gpu"))
+    assert sources[f"{cpu.version}+cpu"] == {"registry": "https://download.pytorch.org/whl/cpu"}
+    assert sources[gpu.version] == {"registry": "https://pypi.org/simple"}
+    [small] = [entry for entry in lock["torch"] if entry["version"].endswith("+cpu")]
+    assert not [name["name"] for name in small["dependencies"] if name["name"].startswith(("nvidia", "cuda"))]
+    places, files = set(), set()
+    for name, entries in lock.items():
+        for entry in entries if name != "allranks" else ():
+            places.add(entry["source"].get("registry"))
+            found = [*entry.get("wheels", []), *([entry["sdist"]] if "sdist" in entry else [])]
+            assert found and all(file["hash"].startswith("sha256:") for file in found), name
+            files |= {"/".join(file["url"].split("/")[:3]) for file in found}
+    assert places == {"https://pypi.org/simple", "https://download.pytorch.org/whl/cpu"}
+    assert files == {"https://files.pythonhosted.org", "https://download.pytorch.org"}
+    assert lock["allranks"][0]["source"] == {"editable": "."}

@@ -16,13 +16,15 @@ import secrets
 import threading
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.engines.rundir import RunDirError, run_dir
 from allranks.errors import CourseError
+
+if TYPE_CHECKING:
+    import urllib.request
 
 __all__ = ["BoardError", "join_board", "leave_board"]
 
@@ -67,7 +69,7 @@ class Board:
         """What the class said so far; None if the board does not answer, or has no such question. Waits for the board."""
         address = f"{self.address}/said/{urllib.parse.quote(question, safe='')}"
         try:
-            with _OPENER.open(address, timeout=WAIT_S) as reply:
+            with _opener().open(address, timeout=WAIT_S) as reply:
                 found = json.loads(reply.read(MAX_REPLY))
         except (OSError, ValueError):
             return None
@@ -82,6 +84,9 @@ class Board:
             self.thread.start()
 
     def _send_all(self) -> None:
+        import urllib.request
+
+        opener = _opener()
         while True:
             try:
                 message = self.waiting.get(timeout=1)
@@ -91,11 +96,10 @@ class Board:
                 f"{self.address}/tell", json.dumps(message).encode(), {"Content-Type": "application/json"}
             )
             # a board that is down must not disturb anybody's work
-            with contextlib.suppress(OSError, ValueError), _OPENER.open(request, timeout=WAIT_S):
+            with contextlib.suppress(OSError, ValueError), opener.open(request, timeout=WAIT_S):
                 pass
 
 
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the board is on this network
 _joined: dict[str, Board | None] = {}
 
 
@@ -169,6 +173,13 @@ def ask_class(question: str, hear: Callable[[dict[str, Any]], bool]) -> None:
                 return
 
     threading.Thread(target=look, name="allranks-class", daemon=True).start()
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What asks the board: it is on this network, so no proxy is between."""
+    import urllib.request  # takes time to import, and most learners have no board
+
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _own_board() -> Board | None:

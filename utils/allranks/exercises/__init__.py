@@ -8,9 +8,7 @@ Imports without torch; an exercise is loaded when it is asked for.
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import importlib.metadata
 import os
 import pkgutil
 import sys
@@ -22,12 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks import board
 from allranks.course import variants
 from allranks.course.variants import VariantError
 from allranks.errors import CourseError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from allranks.checking.exercise import Exercise
     from allranks.checking.verdict import Verdict
 
@@ -44,25 +43,38 @@ def names() -> list[str]:
     return sorted({*_own(), *(point.name for point in elsewhere())})
 
 
+def exists(name: str) -> bool:
+    """Whether there is an exercise of that name."""
+    return name in _own() or name in names()  # to look through all packages takes time
+
+
 def _own() -> list[str]:
     return [m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg]
 
 
-def elsewhere() -> list[importlib.metadata.EntryPoint]:
+def elsewhere() -> list[EntryPoint]:
     """What other packages offer; the course's own exercises can't be replaced."""
+    from importlib.metadata import entry_points  # takes time to import, and is not needed for the course's own
+
     own = set(_own())
-    return [point for point in importlib.metadata.entry_points(group=GROUP) if point.name not in own]
+    return [point for point in entry_points(group=GROUP) if point.name not in own]
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
 def get(name: str) -> Exercise:
     """The exercise of that name. Raises ExerciseError if there is none; its message has the nearest name."""
-    known = names()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
-        raise ExerciseError(f"There is no exercise {name!r}. {hint}")
     if name in _own():
         return importlib.import_module(f"{__name__}.{name}").EXERCISE
+    known = names()
+    if name not in known:
+        near = _nearest(name, known)
+        hint = f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
+        raise ExerciseError(f"There is no exercise {name!r}. {hint}")
     point = next(point for point in elsewhere() if point.name == name)
     try:
         found = point.load()
@@ -98,7 +110,7 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
             f"check takes the function itself, such as check(ring_all_reduce); this is a {type(function).__name__}."
         )
     name = exercise or getattr(function, "__name__", "")
-    if not exercise and name not in names() and not difflib.get_close_matches(name, names(), n=1):
+    if not exercise and name not in names() and not _nearest(name, names()):
         what = "A lambda" if name == "<lambda>" else f"An object of type {type(function).__name__}"
         why = f"{what} has no name" if name in ("", "<lambda>") else f"There is no exercise {name!r}"
         raise ExerciseError(f'{why}: name the exercise, check(fn, exercise="ring_all_reduce").')
@@ -109,6 +121,8 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         # `nbgrader validate` shows what a graded cell writes here, in place of "Partial credit", and cuts longer lines
         lines = (textwrap.fill(line, _VALIDATE_WIDTH, subsequent_indent="  ") for line in verdict.text().splitlines())
         print("\n".join(lines), file=sys.stderr)
+    from allranks import board
+
     board.tell(verdict.exercise, verdict.passed, verdict.mistake)
     return _noted(verdict)
 

@@ -20,20 +20,20 @@ import itertools
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.engines.forkserver.loop import MAX_FDS, MAX_MESSAGE
-from allranks.engines.forkserver.mailbox import Child, Mailbox
+from allranks.engines.forkserver.mailbox import MAX_FDS, MAX_MESSAGE, Child, Mailbox
 from allranks.engines.forkserver.process import forking_is_safe
 from allranks.engines.rundir import RunDirError, run_dir, sweep
 from allranks.errors import CourseError
 
 if TYPE_CHECKING:
+    import subprocess  # takes time to import; only what starts a server needs it
+
     from allranks.engines.forkserver.machine import Fork
 
 _numbers = itertools.count(1)  # numbers the fork servers that this process starts
@@ -110,6 +110,8 @@ class Connection:
             if not data:
                 self._finish("it ended")
                 if self.process is not None:
+                    import subprocess
+
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         self.process.wait(5)  # so that no zombie is left
                 return
@@ -193,6 +195,8 @@ class ForkServer(Connection):
         """
         if not forking_is_safe():
             raise ForkServerError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
+        import subprocess
+
         try:
             directory = run_dir()
         except RunDirError as error:
@@ -268,6 +272,8 @@ class ForkServer(Connection):
         """
         self._finish("it was closed")
         if self.process is not None:
+            import subprocess
+
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""A fork server that no process owns: it serves all commands of one user, and ends after a time without requests.
+"""Asks a fork server that no process owns (`idle_server`): it serves all commands of one user, and ends after a time without requests.
 
 `allranks check` asks it: its first use starts it, and later ones find torch and the judge imported. It listens in the run
 directory, which only this user can enter. Its name has a key: another environment, or a changed file of this package, gets
@@ -13,68 +13,19 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from allranks.engines.forkserver.client import ForkServer, ForkServerError
-from allranks.engines.forkserver.loop import Client
 from allranks.engines.forkserver.process import forking_is_safe
-from allranks.engines.forkserver.server import Server
 from allranks.engines.rundir import RunDirError, run_dir
 
 IDLE_S = 600.0
 IDLE_ENV = "ALLRANKS_IDLE_S"  # other seconds in its place; 0: no such server
 PACKAGE = Path(__file__).resolve().parents[2]
-
-
-class IdleServer(Server):
-    """Ends `idle_s` seconds after its last request, once no child is left."""
-
-    def __init__(
-        self, path: Path, listening: socket.socket, idle_s: float, modules: Sequence[str], later: Sequence[str]
-    ) -> None:
-        super().__init__(path, None, listening, True, modules, later)
-        self.idle_s = idle_s
-        self.last_s = time.monotonic()
-
-    def prepare(self) -> None:
-        """Also starts the clock; SIGALRM wakes the loop, as every signal with a handler does."""
-        super().prepare()
-        signal.signal(signal.SIGALRM, lambda *_: None)
-
-    def listen(self) -> None:
-        """Accepts clients from now on; the imports don't count as idle."""
-        super().listen()
-        self._used()
-
-    def answer(self, client: Client, request: dict[str, Any], fds: list[int]) -> None:
-        """Forks as the request says, and begins to count anew."""
-        self._used()
-        super().answer(client, request, fds)
-
-    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
-        """As in every fork server; the alarm is the parent's."""
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        super().become_child(server_pid, request, fds)
-
-    def reap(self) -> None:
-        """Also ends the server when its time is over. It is called after every signal."""
-        super().reap()
-        left_s = self.last_s + self.idle_s - time.monotonic()
-        if self.owners:
-            self._used()
-        elif left_s <= 0:
-            self.stop()
-
-    def _used(self) -> None:
-        self.last_s = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, self.idle_s + 0.01)
 
 
 def ask(
@@ -121,6 +72,8 @@ def _connect(path: Path, idle_s: float, modules: Sequence[str], later: Sequence[
 
 
 def _start(path: Path, idle_s: float, modules: Sequence[str], later: Sequence[str]) -> None:
+    import subprocess
+
     path.unlink(missing_ok=True)
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -130,7 +83,7 @@ def _start(path: Path, idle_s: float, modules: Sequence[str], later: Sequence[st
         stack.callback(os.close, log)
         subprocess.Popen(
             [
-                *(sys.executable, "-m", "allranks.engines.forkserver.idle"),
+                *(sys.executable, "-m", "allranks.engines.forkserver.idle_server"),
                 *(str(path), str(listening.fileno()), str(idle_s), ",".join(modules), ",".join(later)),
             ],
             pass_fds=[listening.fileno()],
@@ -155,13 +108,3 @@ def _key(modules: Sequence[str]) -> str:
     installed = max((os.stat(path).st_mtime_ns for path in sys.path if path and os.path.isdir(path)), default=0)
     said = (sys.prefix, sys.version, str(PACKAGE), newest, count, installed, os.environ.get("PYTHONPATH"), *modules)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
-
-
-def main(path: str, listening: str, idle_s: str, modules: str, later: str) -> None:
-    """Runs the server. `listening` is an inherited descriptor; both lists are names with commas between them."""
-    names, rest = (tuple(filter(None, text.split(","))) for text in (modules, later))
-    IdleServer(Path(path), socket.socket(fileno=int(listening)), float(idle_s), names, rest).serve()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -15,10 +15,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from allranks.engines.forkserver.mailbox import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.process import preload, reseed_random_generators, use_large_pages
 
-MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
-MAX_FDS = 64
 QUIET_S = 1.0  # a module of `later` is imported after so many seconds without a request
 
 

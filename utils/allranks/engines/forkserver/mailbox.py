@@ -12,6 +12,9 @@ from typing import Any
 
 from allranks.engines.forkserver.process import describe_exit
 
+MAX_MESSAGE = 160_000  # a SOCK_SEQPACKET message must fit the kernel's default send buffer
+MAX_FDS = 64
+
 
 class Child:
     """A process that the fork server forked for us."""

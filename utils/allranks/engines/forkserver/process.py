@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
 import signal
 import sys
+from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _MADV_COLLAPSE = 25  # Linux 6.1
@@ -20,9 +20,15 @@ def forking_is_safe() -> bool:
     return sys.platform == "linux"
 
 
+def _c_library() -> Any:
+    import ctypes  # takes time to import, and what only asks a server does not need it
+
+    return ctypes.CDLL(None)
+
+
 def die_with_parent() -> None:
     """Asks the kernel to kill this process when its parent ends. A fork loses this setting; an exec keeps it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
@@ -30,7 +36,7 @@ def adopt_orphans() -> None:
 
     A fork loses it.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _c_library().prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def describe_exit(code: int | None) -> str:
@@ -62,7 +68,9 @@ def use_large_pages() -> None:
 
     It takes half a second of processor time, once; each rank then starts and ends with a third less of it.
     """
-    madvise = ctypes.CDLL(None).madvise
+    import ctypes
+
+    madvise = _c_library().madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8") as maps:
         for line in maps.read().splitlines():

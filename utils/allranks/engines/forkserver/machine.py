@@ -28,7 +28,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allranks.engines.forkserver.loop import MAX_MESSAGE, Client, ForkLoop
+from allranks.engines.forkserver.loop import Client, ForkLoop
+from allranks.engines.forkserver.mailbox import MAX_MESSAGE
 from allranks.engines.forkserver.peer import Peer, PeerError
 from allranks.engines.forkserver.process import die_with_parent, kill_session, preload
 from allranks.engines.forkserver.server import LATER, WARM

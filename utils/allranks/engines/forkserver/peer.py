@@ -11,6 +11,8 @@ import socket
 import struct
 from pathlib import Path
 
+from allranks.errors import CourseError
+
 _SO_PEERGROUPS, _SO_PEERPIDFD = 59, 77
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 4, 38, 24
 _CLONE_NEWNS = 0x20000
@@ -36,7 +38,7 @@ _LIMITS = {
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
-class PeerError(Exception):
+class PeerError(CourseError):
     """The process at the other end can't have a fork; the message says why."""
 
 

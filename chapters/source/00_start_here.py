@@ -3,7 +3,7 @@
 #
 # **Some processes hold one number each. What must happen before each of them holds the sum? And what if one of them never makes the call?**
 #
-# 15 minutes · CPU ok, 2 or more GPUs better · run the cells in order with Shift+Enter
+# 15 minutes · CPU ok, 2 or more GPUs better · run the cells in order with Shift+Enter · little time? The end of this chapter names a short way
 #
 # {{picture}}
 #

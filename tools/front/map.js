@@ -30,6 +30,12 @@ function through(points, kind) {
   svg.append(line);
 }
 
+// just below all cards that stand further left than this
+function below(right) {
+  const before = [...map.querySelectorAll("[data-chapter], .moves .cards")].map(box).filter((found) => found.left < right);
+  return Math.max(...before.map((found) => found.bottom)) + 20;
+}
+
 // from one chapter of the path to the next, round what stands in between; `rail` is how far below the map it may run
 function step(from, to, rail) {
   const [a, b] = [box(from), box(to)];
@@ -41,7 +47,10 @@ function step(from, to, rail) {
     const x = (a.right + b.left) / 2;
     return Math.abs(a.y - b.y) < 4 ? [[a.right, a.y], [b.left, b.y]] : [[a.right, a.y], [x, a.y], [x, b.y], [b.left, b.y]];
   }
-  if (b.left - a.right > 60 && a.left < 5) return [[a.left, a.y], [a.left - 24, a.y], [a.left - 24, rail], [b.x, rail], [b.x, b.bottom]];
+  if (b.left - a.right > 60 && a.left < 5) {
+    const near = Math.min(rail, below(b.right));
+    return [[a.left, a.y], [a.left - 24, a.y], [a.left - 24, near], [b.x, near], [b.x, b.bottom]];
+  }
   if (last - b.right < 5) return [[a.x, a.bottom], [a.x, rail], [b.right + 16, rail], [b.right + 16, b.y], [b.right, b.y]];
   return [[a.x, a.bottom], [a.x, rail], [b.left - 24, rail], [b.left - 24, b.y], [b.left, b.y]];
 }

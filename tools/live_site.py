@@ -164,7 +164,8 @@ def _buttons(words: str) -> str:
         f'<div class="line"><button type="submit" class="run" data-run>{words}</button>'
         '<button type="button" data-part="stop" disabled>Stop</button>'
         '<progress data-part="bar" max="1" value="0" aria-label="loading Python" hidden></progress>'
-        '<span class="status" data-part="status" role="status">Python is not loaded yet.</span></div>'
+        '<span class="status" data-part="status" role="status">Python is not loaded yet. '
+        "A page that was opened as a file can't load it: run <code>python -m http.server</code> in the site's folder.</span></div>"
     )
 
 
@@ -257,6 +258,16 @@ SUGGESTED = {
 }  # fmt: skip
 
 
+def _choices(flag: str, option: Any) -> list[str]:
+    """What a field offers; empty where the reader writes."""
+    from allranks.cost.plan import MODELS
+
+    known = {"--model": list(MODELS), "--collective": answers().OFFERED["collectives"]}
+    if "PRESET" in str(option.metavar):
+        return answers().OFFERED["machines"]
+    return known.get(flag) or list(getattr(option.type, "choices", ()))
+
+
 def _fields(name: str) -> str:
     """The form of a command: a field for each of its options."""
     import click
@@ -277,10 +288,7 @@ def _fields(name: str) -> str:
         marks = f'id="{ident}" data-option="{flag}" data-default="{escape(default)}"'
         if option.is_flag:
             field = f'<input type="checkbox" {marks}>'
-        elif "PRESET" in str(option.metavar) or isinstance(option.type, click.Choice):
-            names = (
-                list(option.type.choices) if isinstance(option.type, click.Choice) else answers().OFFERED["machines"]
-            )
+        elif names := _choices(flag, option):
             field = f"<select {marks}>{_options([*([] if default else ['']), *names], default)}</select>"
         else:
             field = f'<input {marks} value="{escape(value)}" size="12"{" required" if option.required else ""}>'

@@ -37,7 +37,9 @@ def site(tool, tmp_path_factory) -> Path:
     """The built pages; two chapters have outputs, the others none."""
     folder = tmp_path_factory.mktemp("site")
     chapters = [ROOT / "chapters" / f"{name}.ipynb" for name in RUN]
-    assert tool.build(ROOT, chapters, folder / "pages", folder / "work") == []
+    live = not tool.beside("live_site").missing()  # without Node.js, all other pages are tried
+    assert tool.build(ROOT, chapters, folder / "pages", folder / "work", live) == []
+    assert (folder / "pages" / "live" / "race.html").exists() == live
     assert sorted(path.name for path in folder.iterdir()) == ["pages", "work"], "something was left beside the pages"
     return folder / "pages"
 
@@ -202,6 +204,16 @@ def test_a_chapter_is_run_again_only_when_something_changed(tool, tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
     with pytest.raises(tool.SiteError, match=r"01_count.ipynb does not run to its end: ZeroDivisionError"):
         tool.executed(path, kept, root)
+
+
+def test_pages_lead_to_their_live_page(tool):
+    """Every page that is named is there, and gets its link below the heading."""
+    live = tool.beside("live_site")
+    for name, (page, words) in tool.LIVE.items():
+        assert (ROOT / name).exists() and page in live.PAGES
+        led = tool.led("# A title\n\ntext", Path(name))
+        assert led == f'# A title\n\n<p class="live">No install: <a href="../live/{page}.html">{words}</a></p>\n\ntext'
+    assert tool.led("# A title", Path("docs/gpus.md")) == "# A title"
 
 
 def test_links_to_what_the_site_lacks_become_words(tool, tmp_path):

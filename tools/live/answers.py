@@ -119,7 +119,7 @@ def own_schedule(source: str, collective: str, ranks: int, nbytes: str, machine:
         ("root", found.root, whose),
     ):
         if given != asked:
-            return _wrong(f"The {what} of your schedule is {given}; the one that you chose is {asked}.")
+            return _wrong(f"Of your schedule the {what} is {given}; you chose {asked}.")
     if fault := fault_of(found, MAX_PIECES):
         said = _wrong(as_sentence(CourseError(fault)))
         said["html"] += "<p>The player shows the schedule as it is, up to where it goes wrong and after.</p>"

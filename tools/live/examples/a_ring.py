@@ -1,4 +1,4 @@
-# the ring all-reduce: first add round the ring, then hand the sums on
+# ring all-reduce
 from allranks.schedules import Move, Schedule
 
 

@@ -1,4 +1,4 @@
-# a ring all-reduce with a mistake: find it
+# ring all-reduce with a mistake
 from allranks.schedules import Move, Schedule
 
 

@@ -1,4 +1,4 @@
-# a broadcast in a binomial tree: in each step twice as many ranks have it
+# broadcast in a binomial tree
 from allranks.schedules import Move, Schedule
 
 

@@ -1,4 +1,4 @@
-# a ring all-gather: each rank passes on what it received last
+# ring all-gather
 from allranks.schedules import Move, Schedule
 
 

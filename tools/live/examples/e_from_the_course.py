@@ -1,4 +1,4 @@
-# one of the course's algorithms: Rabenseifner's all-reduce
+# Rabenseifner, from the course
 from allranks.schedules import rabenseifner_all_reduce
 
 

@@ -56,7 +56,6 @@ export class Editor {
           syntaxHighlighting(COLOURS),
           python(),
           wrong,
-          EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "keys", spellcheck: "false" }),
           keymap.of([
             {

@@ -11,6 +11,7 @@ const input = part("files", HTMLInputElement);
 
 /** @param {File[]} files */
 async function explain(files) {
+  if (desk.busy) return;
   const names = files.map((file) => file.name);
   const twice = names.find((name, i) => names.indexOf(name) !== i);
   const whole = files.reduce((sum, file) => sum + file.size, 0);

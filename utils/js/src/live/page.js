@@ -84,6 +84,11 @@ export class Desk {
     part("stop").addEventListener("click", () => this.python.stop("You stopped it."));
   }
 
+  /** Whether a question is open. */
+  get busy() {
+    return this.#busy;
+  }
+
   /** @param {number} share @param {number} nbytes */
   #loading(share, nbytes) {
     const bar = part("bar", HTMLProgressElement);
@@ -107,12 +112,6 @@ export class Desk {
 
   /** Loads Python once the page has been painted, so that the first question is answered at once. */
   async warm() {
-    if (location.protocol === "file:") {
-      this.say(
-        "This page was opened as a file, and a browser loads Python only from a server: run `python -m http.server` in the site's folder.",
-      );
-      return;
-    }
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
     const offline = worksOffline();
     try {
@@ -135,7 +134,7 @@ export class Desk {
    * @param {string} name @param {object} request @param {{files?: File[]}} [options]
    */
   async ask(name, request, options = {}) {
-    if (this.#busy || location.protocol === "file:") return undefined;
+    if (this.#busy) return undefined;
     this.#busy = true;
     this.#asked = true;
     const [result, stop, printed] = [part("result"), part("stop", HTMLButtonElement), part("printed")];

@@ -71,7 +71,8 @@ def by_need(found: Overview) -> list[Row]:
 
 def _whom(row: Row) -> str:
     """The name that nbgrader knows a student by, and the student's own beside it: two may be equal."""
-    return f"{row.student} ({row.name})" if row.name and row.name != row.student else row.student
+    who = f"{row.student} ({row.name})" if row.name and row.name != row.student else row.student
+    return f"{who}, with {row.partner}" if row.partner else who
 
 
 def _mark_in_text(mark: Mark | None) -> str:

@@ -20,6 +20,7 @@ from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
+from autograder.pairs import partner
 from autograder.trusted import exercises_of, incidents_of, is_graded
 
 OLD = "graded before causes were kept: grade again with --force"
@@ -73,6 +74,7 @@ class Row:
     late_s: float = 0.0
     marks: dict[str, Mark] = field(default_factory=dict)
     incidents: tuple[dict[str, str], ...] = ()
+    partner: str = ""  # of a pair, whose work is the same
 
     @property
     def name(self) -> str:
@@ -257,6 +259,7 @@ def _row(
         float(submission.total_seconds_late or 0),
         marks,
         incidents,
+        partner(Path(course.root), lab, who[0]),
     )
 
 

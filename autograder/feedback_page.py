@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from autograder.pairs import partner
 from autograder.regrades import entries
 from autograder.showing import highlight_code
 from autograder.trusted import coursedir_of
@@ -72,6 +73,8 @@ class FeedbackTop(NbGraderPreprocessor):
                 if cell.cell_type == "code" and _has_points(cell):
                     cell.outputs = []
             about = resources["nbgrader"]
+            other = partner(Path(coursedir_of(self).root), about["assignment"], about["student"]) if handed_in else ""
+            handed_in += f", with {other}" if other else ""
             shown = top_html(parts, float(about.get("score") or 0), float(about.get("max_score") or 0), handed_in)
             shown += self._regraded(about)
             output = nbformat.v4.new_output("display_data", data={"text/html": shown})

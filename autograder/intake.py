@@ -350,7 +350,7 @@ class Collect(ExchangeCollect):
         student, lab = record["username"], self.coursedir.assignment_id
         dest = Path(self.coursedir.format_path(self.coursedir.submitted_directory, student, lab))
         earlier = dest.is_dir()
-        if earlier and not self._is_wanted(record, _time_of(dest)):
+        if earlier and not self._is_wanted(record, time_of(dest)):
             said = (
                 "No newer submission to collect" if self.update else "Submission already exists, use --update to update"
             )
@@ -530,7 +530,7 @@ def printable_name(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
-def _time_of(collected: Path) -> datetime | None:
+def time_of(collected: Path) -> datetime | None:
     """When a collected submission was handed in; None if that is unknown. nbgrader would follow a link here."""
     try:
         with _opened(str(collected / "timestamp.txt"), os.O_NOFOLLOW | os.O_NONBLOCK) as handle:

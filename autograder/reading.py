@@ -19,6 +19,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import Part, overview_of
+from autograder.pairs import partner
 from autograder.safe_prose import SafeProse, markdown2html
 
 MAX_COMMENT_CHARACTERS = 5000
@@ -90,20 +91,27 @@ class Reading:
         return [comment for comment, _ in Counter(filter(None, given)).most_common()]
 
     def mark(self, number: int, student: str, score: float | None, comment: str) -> None:
-        """Records points and a comment; without points the answer waits again. Raises ReadingError, and records nothing then."""
+        """Records points and a comment, of a pair for both; without points the answer waits again.
+
+        Raises ReadingError, and records nothing then.
+        """
         part = self.parts[number]
         if score is not None and not (math.isfinite(score) and 0 <= score <= part.points):
             raise ReadingError(f"The points must be between 0 and {part.points:g}.")
         if len(comment) > MAX_COMMENT_CHARACTERS:
             raise ReadingError(f"A comment has at most {MAX_COMMENT_CHARACTERS} characters.")
+        other = partner(Path(self.course.root), self.lab, student)
         with self._gradebook() as gradebook:
-            try:
-                grade = gradebook.find_grade(part.cell, part.notebook, self.lab, student)
-                said = gradebook.find_comment(part.cell, part.notebook, self.lab, student)
-            except MissingEntry:
-                raise ReadingError(f"There is no answer by {student}.") from None
-            grade.manual_score, grade.needs_manual_grade = score, score is None
-            said.manual_comment = comment or None
+            for one in filter(None, (student, other)):
+                try:
+                    grade = gradebook.find_grade(part.cell, part.notebook, self.lab, one)
+                    said = gradebook.find_comment(part.cell, part.notebook, self.lab, one)
+                except MissingEntry:
+                    if one == other:  # not graded yet
+                        continue
+                    raise ReadingError(f"There is no answer by {student}.") from None
+                grade.manual_score, grade.needs_manual_grade = score, score is None
+                said.manual_comment = comment or None
             try:
                 gradebook.db.commit()
             except Exception as error:  # SQLAlchemy's errors: the gradebook is locked, or can't be written

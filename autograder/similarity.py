@@ -20,6 +20,7 @@ import nbformat
 from allranks.errors import CourseError
 
 from autograder.intake import Refused, check_files, read_notebook
+from autograder.pairs import partner
 
 TOKENS = 12  # in one fingerprint: shorter matches are not seen
 WINDOW = 6  # of so many fingerprints one is kept: a match of TOKENS + WINDOW - 1 tokens is always seen
@@ -115,7 +116,8 @@ def compare(course: Path, lab: str, least: float = 0.5) -> tuple[list[Pair], lis
     if len(answers) < 2:
         raise NothingToCompare(f"Fewer than two submissions of {lab} can be read: there is nothing to compare.")
     released = [_code(nbformat.read(path, as_version=4)) for path in sorted((course / "labs" / lab).glob("*.ipynb"))]
-    return pairs(answers, released, least), told
+    alike = pairs(answers, released, least)
+    return [pair for pair in alike if partner(course, lab, pair.students[0]) != pair.students[1]], told
 
 
 def _code(notebook: nbformat.NotebookNode) -> str:

@@ -26,6 +26,7 @@ from traitlets import Dict, Enum, Float, Unicode
 from autograder.feedback import outputs_for
 from autograder.intake import check_files, check_shape
 from autograder.judge import Judge, JudgeError
+from autograder.pairs import author
 from autograder.showing import strip
 
 
@@ -99,7 +100,7 @@ class TrustedStep(NbGraderPreprocessor):
         """
         exercises = exercises_of(course, lab, notebook)
         key = variants_key(course, lab)
-        variant = None if key is None else {"key": key, "student": student}
+        variant = None if key is None else {"key": key, "student": author(Path(course.root), lab, student)}
         return questions_of(nb, notebook, exercises, self.secret(Path(course.root)), self.seconds_per_cell, variant)
 
     def secret(self, course: Path) -> int:

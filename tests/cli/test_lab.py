@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from allranks.cli.lab import private_kernels
+from allranks.cli.lab import private_kernels, taught_course
 from allranks.engines import ports
 from jupyter_client import BlockingKernelClient
 
@@ -131,3 +131,41 @@ def test_outside_of_the_course_it_says_where_to_go(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "There is no chapters/00_start_here.ipynb in" in done.stdout, done.stderr
+
+
+def test_a_teachers_course_folder_opens_formgrader(tmp_path, short_path):
+    """The folder that `allranks course init` made; in a checkout only if asked."""
+    folder = tmp_path / "ml101"
+    program = [sys.executable, "-m", "allranks.cli"]
+    subprocess.run(
+        [*program, "course", "init", str(folder), "--lab", "lab03_all_reduce"], check=True, capture_output=True
+    )
+    env = {**os.environ, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(short_path)}
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"):
+        env[name] = str(tmp_path / name.lower())
+    with open(tmp_path / "lab.log", "w+") as log:
+        process = subprocess.Popen([*program, "lab", "--no-browser"], env=env, cwd=folder, stdout=log, stderr=log)
+        try:
+            deadline, found = time.monotonic() + 120, None
+            while found is None and time.monotonic() < deadline:
+                said = (tmp_path / "lab.log").read_text()
+                assert process.poll() is None, said
+                found = re.search(r"(http://127\.0\.0\.1:\d+)(/\S*)\?token=(\w+)", said)
+                time.sleep(0.1)
+            assert found and found[2] == "/formgrader", said
+            headers = {"Authorization": f"token {found[3]}"}
+            request = urllib.request.Request(f"{found[1]}/formgrader/api/assignments", headers=headers)
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                assert [one["name"] for one in json.loads(reply.read())] == ["lab03_all_reduce"]
+        finally:
+            process.terminate()
+            process.wait(30)
+    nowhere = subprocess.run(
+        [*program, "lab", "--formgrader"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert nowhere.returncode != 0 and "is in no course" in nowhere.stderr
+
+
+def test_a_checkout_opens_the_chapters_unless_formgrader_is_asked_for():
+    assert taught_course(ROOT / "chapters", asked=False) is None
+    assert taught_course(ROOT / "chapters", asked=True) == ROOT

@@ -45,6 +45,7 @@ EXAMPLES = {
     "lab": ("allranks lab", "allranks lab --folder ~/collectives", "allranks lab --no-browser --port 9999"),
     "new": ("allranks new exercise my_ring",),
     "new exercise": ("allranks new exercise my_ring", "allranks new exercise my_ring --package ../my-course"),
+    "pairs": ("allranks pairs lab03_all_reduce",),
     "plan": ("allranks plan --model 7B --ranks 64 --batch 256",),
     "price": ("allranks price ddp --parameters 7e9 --ranks 64",),
     "price ddp": ("allranks price ddp --parameters 7e9 --ranks 64 --topology dgx-h100",),

@@ -87,9 +87,11 @@ def command(
     lab = lab.rstrip("/")  # a shell's completion adds one
     rows: list[dict[str, Any]] = []
     overview: list[str] = []
+    told: list[str] = []
     try:
         require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
+        told = _settle_pairs(root, lab)
         students = find_students(root, lab, only)
         if cluster is None:
             judges = in_threads(root, min(len(students), jobs or default_jobs()))
@@ -99,7 +101,9 @@ def command(
             for row in grade(root, lab, students, where, force, overview):
                 rows.append(row)
                 tell(in_words(row))
-    except (GradeError, MissingExtraError) as error:
+    except CourseError as error:
+        if not isinstance(error, (GradeError, MissingExtraError)) and type(error).__name__ != "PairsError":
+            raise
         if as_json:
             click.echo(json.dumps({"lab": lab, "students": rows, "reason": str(error)}))
         else:
@@ -107,11 +111,22 @@ def command(
         sys.exit(2)
     rows.sort(key=lambda row: row["student"])
     if as_json:
-        click.echo(json.dumps({"lab": lab, "students": rows}))
+        click.echo(json.dumps({"lab": lab, "students": rows} | ({"pairs": told} if told else {})))
     else:
-        told = [report(rows), "\n".join(map(printable, overview))]
-        click.echo("\n" + "\n\n".join(filter(None, told)))
+        parts = ["\n".join(map(printable, told)), report(rows), "\n".join(map(printable, overview))]
+        click.echo("\n" + "\n\n".join(filter(None, parts)))
     sys.exit(1 if any(row["score"] is None for row in rows) else 0)
+
+
+def _settle_pairs(course: Path, lab: str) -> list[str]:
+    """Gives each pair of students one work, and says what was done; nothing in a course without pairs."""
+    known_lab(course, lab)
+    folder = course / "autograder"
+    declared = "Pairs" in (folder / "nbgrader_config.py").read_text(encoding="utf-8", errors="replace")
+    if not declared and not (folder / "pairs.csv").exists() and not (folder / "pairs").exists():
+        return []
+    pairs = of_course(str(course), "pairs")
+    return list(pairs.settle(course, lab).told) if pairs.uses_pairs(course, lab) else []
 
 
 def default_jobs() -> int:

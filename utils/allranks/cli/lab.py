@@ -37,6 +37,26 @@ def course_directory(named: Path | None = None) -> Path:
     return (named or folder.home_folder()).resolve()
 
 
+def taught_course(start: Path, asked: bool) -> Path | None:
+    """The course whose formgrader opens: that of `start` if it has no chapters, or if `asked`; None to open the chapters."""
+    from allranks.cli.grade import GradeError, find_course
+
+    try:
+        found = find_course(start)
+    except GradeError as error:
+        if asked:
+            raise click.ClickException(str(error)) from None
+        return None
+    return found if asked or (found != files.checkout() and not (found / FIRST_CHAPTER).is_file()) else None
+
+
+def _open_formgrader(course: Path, no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
+    """Runs JupyterLab at formgrader. nbgrader reads the configuration of the folder in which it starts: autograder/."""
+    click.echo(f"formgrader of {course}", err=True)
+    os.chdir(course / "autograder")
+    _launch([f"--ServerApp.root_dir={course}", "--LabApp.default_url=/formgrader"], no_browser, jupyter_args)
+
+
 def fill(directory: Path) -> list[str]:
     """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout is left as it is."""
     if directory == files.checkout() or (
@@ -72,17 +92,28 @@ def private_kernels() -> list[str]:
     metavar="FOLDER",
     help="The folder for your notebooks. Default: this one if it has them, else ~/all-ranks.",
 )
+@click.option(
+    "--formgrader",
+    is_flag=True,
+    help="Open nbgrader's formgrader of the course in this folder. A teacher's own course folder always opens so.",
+)
 @click.argument("jupyter_args", nargs=-1, type=click.UNPROCESSED)
-def command(no_browser: bool, named: Path | None, jupyter_args: tuple[str, ...]) -> None:
+def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args: tuple[str, ...]) -> None:
     """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`).
 
-    In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is.
+    In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is. In a course
+    folder that `allranks course init` made it opens formgrader.
     """
     from allranks.engines.forkserver import ForkServerError, forking_is_safe
     from allranks.engines.kernels import warm_for_jupyter
     from allranks.extras import require
 
     require("jupyterlab", "allranks lab")
+    taught = taught_course(named or Path.cwd(), formgrader)
+    if taught is not None:
+        require("nbgrader", "allranks lab --formgrader")
+        _open_formgrader(taught, no_browser, jupyter_args)
+        return
     root = course_directory(named)
     for sentence in fill(root):
         click.echo(sentence, err=True)
@@ -97,13 +128,21 @@ def command(no_browser: bool, named: Path | None, jupyter_args: tuple[str, ...])
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
         filter(None, [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
     )
+    _launch(
+        [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST_CHAPTER.as_posix()}"],
+        no_browser,
+        jupyter_args,
+    )
+
+
+def _launch(argv: list[str], no_browser: bool, jupyter_args: tuple[str, ...]) -> None:
+    """Runs JupyterLab in this process."""
     # the kernels must be this environment's, also when its bin directory is not on the PATH
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
     from jupyterlab.labapp import LabApp
 
-    argv = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST_CHAPTER.as_posix()}"]
-    argv += [*private_kernels(), *jupyter_args]
+    argv = [*argv, *private_kernels(), *jupyter_args]
     if not any("log_level" in argument or argument == "--debug" for argument in jupyter_args):
         argv.append("--Application.log_level=ERROR")  # the address is printed at any level
     if no_browser:

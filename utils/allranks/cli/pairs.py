@@ -1,0 +1,33 @@
+"""`allranks pairs LAB`: two students, one work, points for both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+
+
+@click.command(name="pairs")
+@click.argument("lab")
+@course_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(lab: str, course: Path | None, as_json: bool) -> None:
+    """Gives the work of one student of a pair to the other too, so that both are graded, and says which pairs can't be.
+
+    Pairs are in autograder/pairs.csv (lab, student, partner), or in both notebooks, partner = "NAME", where the configuration allows it.
+    `allranks grade` does the same before it grades.
+    """
+    from allranks.extras import require
+
+    require("nbgrader", "allranks pairs")
+    root = find_course(course or Path.cwd())
+    lab = known_lab(root, lab)
+    found = of_course(str(root), "pairs").settle(root, lab)
+    if as_json:
+        click.echo(json.dumps({"lab": lab, "shared": found.shared, "told": found.told}))
+        return
+    for sentence in found.told or ("There are no pairs.",):
+        click.echo(printable(sentence))

@@ -13,7 +13,9 @@ from rich.table import Table
 import bench
 from bench.common import Result, where
 
-NAMES = sorted(m.name for m in pkgutil.iter_modules(bench.__path__) if m.name not in ("common", "__main__"))
+NAMES = sorted(
+    m.name for m in pkgutil.iter_modules(bench.__path__) if m.name not in ("common", "__main__", "hub_house")
+)
 
 
 @click.command()

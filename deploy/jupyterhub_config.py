@@ -252,8 +252,8 @@ c.JupyterHub.services = [
         "name": "idle-culler",
         "command": [
             sys.executable,
-            "-m",
-            "jupyterhub_idle_culler",
+            "-c",  # left alone it does not end at SIGINT, and the hub waits 30 s before it sends SIGTERM
+            "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); from jupyterhub_idle_culler import main; main()",
             f"--timeout={IDLE_S}",
             f"--cull-every={max(1, min(60, IDLE_S // 3))}",
         ],

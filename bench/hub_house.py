@@ -116,7 +116,9 @@ def _hub(people: int, **environment: str) -> tuple[Any, dict[str, str]]:
     hub = Hub(Path("/tmp/hub.log"))
     hub.start(**environment)
     if environment.get("ALLRANKS_HUB_SHARE_MEMORY") != "0":
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:  # it refuses root, once it has imported all
+        with socket.socket(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET
+        ) as asking:  # it refuses root, once it has imported all
             asking.connect("/var/lib/allranks/machine/socket")
             asking.recv(4096)
     time.sleep(QUIET_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import os
 import re
@@ -38,7 +39,9 @@ def site(tool, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     chapters = [ROOT / "chapters" / f"{name}.ipynb" for name in RUN]
     live = not tool.beside("live_site").missing()  # without Node.js, all other pages are tried
-    assert tool.build(ROOT, chapters, folder / "pages", folder / "work", live) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GITHUB_REPOSITORY", "someone/all-ranks")  # as GitHub's CI sets it
+        assert tool.build(ROOT, chapters, folder / "pages", folder / "work", live) == []
     assert (folder / "pages" / "live" / "race.html").exists() == live
     assert sorted(path.name for path in folder.iterdir()) == ["pages", "work"], "something was left beside the pages"
     return folder / "pages"
@@ -63,6 +66,65 @@ def test_no_link_is_broken(site):
     for name in (path.stem for path in (ROOT / "chapters").glob("*.ipynb")):
         assert f'href="chapters/{name}.html"' in pages[site / "index.html"]
     assert (site / "index.html").stat().st_size < 500_000
+
+
+def test_every_notebooks_page_can_be_opened_elsewhere(tool, site):
+    """The download is the notebook as learners get it; other places are told where it lies in the repository."""
+    named = tool.open_in().repository(ROOT) or "https://github.com/someone/all-ranks"
+    notebooks = [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]
+    assert len(notebooks) > 50
+    for path in notebooks:
+        page = site / path.relative_to(ROOT).with_suffix(".html")
+        [menu] = re.findall(r'<details class="ar-open">.*?</details>', page.read_text(encoding="utf-8"), re.S)
+        first, *elsewhere, help_ = re.findall(r'href="([^"]+)"', menu)
+        assert (page.parent / first).read_bytes() == path.read_bytes()
+        name = str(path.relative_to(ROOT))
+        assert elsewhere[0] == f"{named}/blob/main/{name}"
+        hosts = [re.match(r"https://([\w.]+)/", link)[1] for link in elsewhere[1:]]
+        assert hosts == ["colab.research.google.com", "kaggle.com", "mybinder.org", "codespaces.new"]
+        assert all(link.endswith(name) for link in elsewhere[1:4])
+        assert (page.parent / help_).samefile(site / "docs" / "start.html")
+
+
+def test_without_an_address_the_menu_offers_the_download_only(tool, tmp_path, monkeypatch):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    tools = tool.open_in()
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    assert tools.repository(tmp_path) == "" and tools.links(Path("chapters/a.ipynb"), "") == []
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://git.example.org/x/y.git"\n')
+    address = tools.repository(tmp_path)
+    assert tools.links(Path("chapters/a.ipynb"), address) == [
+        ("the repository", "https://git.example.org/x/y/blob/main/chapters/a.ipynb")
+    ]
+
+
+def test_no_page_has_a_solution(site):
+    """Labs are the released text; what only the solutions have is on no page and in no download."""
+    texts = {
+        path: re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))))
+        for path in site.rglob("*.html")
+    }
+    checked = 0
+    for path in sorted(ROOT.glob("solutions/*/*.ipynb")):
+        released = (ROOT / "labs" / path.relative_to(ROOT / "solutions")).read_text(encoding="utf-8")
+        known = {cell.source for cell in nbformat.reads(released, as_version=4).cells}
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "code" and cell.source not in known and len(cell.source) > 80:
+                flat = re.sub(r"\s+", " ", cell.source)
+                checked += 1
+                assert not [str(page) for page, text in texts.items() if flat in text], cell.source
+    assert checked > 40
+
+
+def test_a_word_is_found(site, new_page):
+    """From the front page's form, without a network."""
+    page = new_page(offline=True)
+    page.goto((site / "index.html").as_uri())
+    page.get_by_role("searchbox").fill("recursive doubling")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_selector("#search-results li a")
+    found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.getAttribute('href'))")
+    assert any("08_all_reduce_algorithms" in link for link in found), found
 
 
 def test_a_chapter_reads_without_kernel_and_network(site, new_page):

@@ -79,9 +79,15 @@ def _one_vector_a_round(run: Run) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > limit:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
+            one = longest.nbytes <= rules.nbytes_of(run)
+            why = (
+                "a rank sends to one other rank in a round"
+                if one
+                else "send sums, not all the tensors that they are made of"
+            )
             return About(
                 f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but one vector in each of ceil(lg p) + 1 = {rounds} "
-                f"rounds has {limit}: send sums, not all the tensors that they are made of",
+                f"rounds has {limit}: {why}",
                 longest,
             )
     return rules.wrong_dtype(run)

@@ -60,6 +60,10 @@ def _right(args: Sequence[Args], rank: int) -> torch.Tensor:
     return plain(args[_fresh(args)[0]][0])
 
 
+def _own_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(a[1], {(0,): _right(args, rank)}) for rank, a in enumerate(args)]
+
+
 def _oldest(args: Sequence[Args], rank: int) -> torch.Tensor:
     first = min(range(len(args)), key=lambda r: args[r][1])
     return plain(args[first][0])
@@ -156,6 +160,7 @@ EXERCISE = Exercise(
     ),
     blocking_weight=2,
     mistakes=(
+        Mistake("each rank returned its own step: return the largest one, the same on every rank", _own_step),
         Mistake(
             "the ranks that were behind still have their old weights", _ending(lambda args, rank: plain(args[rank][0]))
         ),

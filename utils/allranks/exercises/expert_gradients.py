@@ -53,7 +53,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             for i, value in enumerate(data):
                 absent = (which, i) in setup.option("_unused", {}).get(rank, ())
                 grad = torch.zeros_like(value) if absent else draw(setup, rng.of_rank(rank), *value.shape)
-                parameters.append(Parameter(View.of(value), View.of(grad, setup.layout), absent))
+                parameters.append(Parameter(View.of(value), View.of(grad), absent))
             lists.append(parameters)
         made.append((*lists, ep))
     return made
@@ -185,7 +185,6 @@ EXERCISE = Exercise(
             "any shapes", 1, (_case(4, 2, (((1,),), ((7,), (2,), (3,)))), _case(6, 2, (((3,), (2, 2), (5,)), ((1,),))))
         ),
         Group("any dtype", 1, (_case(4, 2, dtype="float64", values="random"), _case(4, 2, dtype="bfloat16"))),
-        Group("any layout", 1, (_case(4, 2, layout="strided"), _case(4, 2, layout="transposed"))),
         Group("any circumstances", 1, (_case(4, 2, times=2), _case(4, 2, outer_world=True))),
     ),
     inputs=_inputs,

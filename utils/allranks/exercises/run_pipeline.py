@@ -227,6 +227,10 @@ EXERCISE = Exercise(
             lambda s, a: _gradients(s, a, own_batch=True, own_upstream=True),
         ),
         Mistake(
+            "the gradient of the last micro-batch alone: those of all micro-batches are added",
+            lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
+        ),
+        Mistake(
             "the gradient of the backward pass that came last alone: those of all micro-batches are added",
             _last_pass_alone,
         ),

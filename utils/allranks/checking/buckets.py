@@ -84,6 +84,13 @@ def last_left_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return expect(setup, args, lambda i, rank: mine[rank][i] if i in last else right[i])
 
 
+def absent_advice(setup: Setup) -> str:
+    """What calls that differ may come from, where a parameter has no `.grad` on some rank."""
+    if not setup.option("_unused"):
+        return ""
+    return "Here a parameter has no .grad on some rank: that rank probably left it out, but it must contribute zeros."
+
+
 def reduces(run: Run, rank: int, call: int) -> list:
     """The rank's all_reduces of one call, in the order of their launch."""
     return sorted((e for e in run.collectives if e.rank == rank and e.call == call), key=lambda e: e.index)

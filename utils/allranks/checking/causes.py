@@ -17,6 +17,7 @@ from allranks.checking.fault import blame_of, blame_of_failure
 from allranks.checking.verdict import Reason
 from allranks.errors import capital, name_ranks
 from allranks.wire import Failure, FailureKind, Wait
+from allranks.wire.buffers import holds_poison
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
 from allranks.wire.wait import rows_of
@@ -56,6 +57,7 @@ class CommonMistake(StrEnum):
         "right only to the precision of a narrower dtype: the messages had the right one, so the loss was not on the wire; "
         "there was a cast before or after, such as to float32"
     )
+    READ_EARLY = "a buffer was read before wait(): what is to be received is not in it until then, so wait first and use it afterwards"
     SOME_ZERO = "some elements are still zero: that part was never received, or not stored"
     WHOLE_NUMBERS = "rounded down to whole numbers: divide with /, and keep the tensor's dtype on the way"
     NO_MESSAGE = "no rank sent a message"
@@ -118,6 +120,8 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
         return f"rank {failure.rank} ended its process{at}. Return from the function instead."
     sentence = failure.message + _advice_on_missing_name(failure)
     sentence += _advice_on_peer(run, failure)
+    if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
+        sentence += f" {run.exercise.call_advice(run.setup)}".rstrip()
     # torch raises a plain RuntimeError for this: only its text tells
     if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
         sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
@@ -355,6 +359,8 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     if not pairs:
         return None
     found, right = pairs[0]
+    if any(holds_poison(one) for one, _ in pairs):
+        return CommonMistake.READ_EARLY
     if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)
@@ -481,6 +487,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
     ("Only right for two ranks.", lambda s: s.ranks > 2, True),
     ("Only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks), True),
     ("Only right if the number of ranks is even.", lambda s: s.ranks % 2 == 1, True),
+    ("Only right for at most 8 ranks: go on until all ranks are reached.", lambda s: s.ranks > 8, True),
     ("Only wrong with a transposed, so non-contiguous, tensor.", lambda s: s.layout == "transposed", False),
     ("Only wrong with non-contiguous tensors.", lambda s: s.layout in ("strided", "transposed"), False),
     ("Only wrong with tensors that are windows on larger ones.", lambda s: s.layout != "contiguous", False),

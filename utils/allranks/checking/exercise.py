@@ -104,6 +104,9 @@ class Exercise:
     blocking_weight: float = 0.0  # what it counts to be right when every send waits for its receiver
     forbidden_advice: str = ""  # what to use instead of a forbidden operation
     peer_advice: str = ""  # what to do where there is no such rank
+    call_advice: Callable[[Setup], str] = lambda setup: (
+        ""
+    )  # where ranks call different collectives: what it may come from
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
     variants: Variants | None = None  # what a course may draw for each student

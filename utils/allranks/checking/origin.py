@@ -251,24 +251,25 @@ def _added(
     if copied is not None:
         return (f"{where} is {_named(run, fault, copied, 1)}, with nothing added",) * 2
     shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
-    counts = (
-        None
-        if shares is None
-        else _counts(value, [s.reshape(-1)[first].double().item() for s in shares], _near(output.wanted) / 100)
-    )
-    if counts is None:
+    basis = [] if shares is None else [s.reshape(-1)[first].double().item() for s in shares]
+    counted = _counts(value, [b for b in basis if b], _near(output.wanted) / 100) if any(basis) else None
+    if counted is None:
         return _elsewhere(run, fault, outputs, value, where)
+    # a rank without a share, such as a higher one in a scan, is not among those counted
+    each = iter(counted)
+    counts = [next(each) if b else None for b in basis]
     if not any(counts):
         return (f"{where} is zero",) * 2
     missing: list[int] = [r for r, n in enumerate(counts) if n == 0]
-    often = [r for r, n in enumerate(counts) if n == max(counts) > 1]
+    most = max(counted)
+    often = [r for r, n in enumerate(counts) if n == most > 1]
     words = []
-    if missing and len(missing) == run.ranks - 1 and not often:
+    if missing and len(missing) == len(counted) - 1 and not often:
         words.append(f"holds the contribution of rank {counts.index(1)} only")
     elif missing:
         words.append(f"lacks {_contributions(missing)}")
     if often:
-        words.append(f"has {_contributions(often)} {max(counts)} times")
+        words.append(f"has {_contributions(often)} {most} times")
     short = f"{where} {' and '.join(words)}"
     came = received_by(run, fault.rank)
     nothing = bool(missing) and not run.collectives and not came

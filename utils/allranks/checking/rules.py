@@ -371,13 +371,16 @@ def first_wrong_step(run: Run) -> str | None:
     p = run.ranks
     sent: Counter = Counter()
     size = run.setup.size
+    # with segments or two directions a step has several messages
+    most = max(Counter(e.rank for e in run.sends).values(), default=0)
+    what = "step" if most <= 2 * (p - 1) * run.setup.times else "message"
     for entry in run.sends:
         step = sent[entry.rank]
         sent[entry.rank] += 1
         elements = provenance.elements_of(entry)
         if not elements:
             continue
-        at = f"rank {entry.rank}, step {step}{run.at(entry.line)}"
+        at = f"rank {entry.rank}, {what} {step}{run.at(entry.line)}"
         if any(e.mixed for e in elements):
             return About(
                 f"{at}: it sends elements of different chunks added together. "
@@ -389,8 +392,9 @@ def first_wrong_step(run: Run) -> str | None:
             )
         twice = next((r for e in elements for r, times in Counter(e.contributors).items() if times > 1), None)
         if twice is not None:
+            named = "a chunk" if run.exercise.chunking == "none" else _chunk_name(elements, size, p)
             return About(
-                f"{at}: it sends {_chunk_name(elements, size, p)} with the contribution of rank {twice} in it more than "
+                f"{at}: it sends {named} with the contribution of rank {twice} in it more than "
                 "once: what it received was added where it should be stored, or added twice",
                 entry,
                 f"rank {twice} more than once",
@@ -459,7 +463,8 @@ def wrong_end_state(run: Run, rank: int, call: int = 0) -> str | None:
         if element.position == index and Counter(element.contributors) == Counter(range(p)):
             continue
         chunk = next(c for c, (a, b) in enumerate(provenance.bounds(run.setup.size, p)) if a <= index < b)
-        at = f"at the end rank {rank}, chunk {chunk} (index {index})"
+        where = f"index {index}" if run.exercise.chunking == "none" else f"chunk {chunk} (index {index})"
+        at = f"at the end rank {rank}, {where}"
         if not element.contributors:
             first = next((i for i, e in enumerate(elements) if e.position == 0), None)
             if index == 0 and first is not None and run.setup.size % p:

@@ -431,6 +431,7 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
             guesses = _own_causes(c) - confirmed
             c.mistakes = [mistake for mistake in c.mistakes if mistake not in guesses]
     _drop_contradicted(cases)
+    _drop_lost_digits(cases)
     votes = Counter(mistake for c in cases for mistake in c.mistakes)
     fits = {mistake: [c.name for c in cases if mistake in c.mistakes] for mistake in votes}
     for c in cases:
@@ -462,6 +463,15 @@ def _drop_contradicted(cases: list[CaseResult]) -> None:
         if any(c.setup.ranks > least and mistake not in c.mistakes and _is_whole(c) for c in plain):
             for c in cases:
                 c.mistakes = [m for m in c.mistakes if m != mistake]
+
+
+def _drop_lost_digits(cases: list[CaseResult]) -> None:
+    """Drops the cause that digits were lost, if a like case is wrong by more than that."""
+    lost = (causes.CommonMistake.LESS_PRECISE_SINGLE, causes.CommonMistake.LESS_PRECISE_DOUBLE)
+    whole = [c for c in cases if c.faults and c.setup.dtype in ("float32", "float64")]
+    if any(not c.mistakes for c in whole):
+        for c in cases:
+            c.mistakes = [mistake for mistake in c.mistakes if mistake not in lost]
 
 
 def _is_whole(case: CaseResult) -> bool:

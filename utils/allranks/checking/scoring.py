@@ -46,6 +46,9 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
     demo = _demo(runner, results)
     if demo is not None:  # its values tell where each element came from
         right.append(demo)
+    right += [
+        r.run for r in results if r.passed and r.run is not None and r.setup.ranks == 1
+    ]  # few rules are for these
     breaches: list[_Breach] = []
     for rule in exercise.rules:
         total += rule.weight
@@ -301,7 +304,8 @@ def _clearest(failed: list[CaseResult]) -> CaseResult:
 
 def _run_with_provenance(runner: CaseRunner, run: Run) -> Run | None:
     """The same case with values that show where they came from; None if it can't have them, or is right with them."""
-    if runner.exercise.chunking == "none" or run.ranks > provenance.MOST_RANKS:
+    exercise = runner.exercise
+    if (exercise.chunking == "none" and exercise.explain is None) or run.ranks > provenance.MOST_RANKS:
         return None
     setup = replace(run.setup, dtype="float64", values="provenance")
     again = runner.run(setup, delivery=run.delivery)

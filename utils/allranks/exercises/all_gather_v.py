@@ -189,7 +189,12 @@ EXERCISE = Exercise(
         Group(
             "any circumstances",
             1,
-            (_case(3, 2, times=2), _case(3, 2, outer_world=True), _case(4, 3, delivery="shuffled")),
+            (
+                _case(3, 2, times=2),
+                _case(3, 2, "equal numbers", times=2),  # of the same sizes: a buffer that is kept would be used again
+                _case(3, 2, outer_world=True),
+                _case(4, 3, delivery="shuffled"),
+            ),
         ),
     ),
     inputs=_inputs,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from allranks.checking import buckets
-from allranks.checking.buckets import SHAPES
+from allranks.checking.buckets import SHAPES, absent_advice
 from allranks.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
@@ -100,4 +100,5 @@ EXERCISE = Exercise(
     demo_setup=_case(4, SHAPES, 40),
     only_sums=True,
     forbidden_advice="One dist.all_reduce a bucket is all that it needs.",
+    call_advice=absent_advice,
 )

@@ -14,7 +14,7 @@ from typing import Any
 from allranks.checking.cases import Args, Expected, Oracle, Setup
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake
-from allranks.profiles.planted import PlantedJob, variant
+from allranks.profiles.planted import PlantedJob, Trap, variant
 from allranks.profiles.planted_measure import (
     LIMITS,
     NOBODY,
@@ -25,7 +25,9 @@ from allranks.profiles.planted_measure import (
     decide,
     measure,
     nbytes_of,
+    often_last,
     pairs,
+    waits_for,
 )
 
 OFF = {  # how far the evidence may be off, as a share of it
@@ -43,10 +45,18 @@ _ORDER = (Kind.DESYNC, Kind.MISSING_RANK, *LIMITS, Kind.HEALTHY)
 _OTHERS = {Kind.HEALTHY: (Kind.STRAGGLER, Kind.NO_OVERLAP)}
 
 
+# in the first pair of jobs: whether a shortcut fails is not left to the draw
+_TRAPS = {
+    Kind.STRAGGLER: (Trap.OFTEN_LATE, None),
+    Kind.MISSING_RANK: (Trap.LOWER_LOST, Trap.HIGHER_LOST),
+}
+
+
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kinds = [Kind[name] for name in setup.option("_kinds")]
     seeds = [" ".join(str(rng.of_rank(rank).integer(0, 1 << 62)) for _ in range(4)) for rank in range(setup.ranks)]
-    return [(variant(kind, seed),) for kind, seed in zip(kinds, seeds, strict=True)]
+    traps = setup.option("_traps", (None,) * setup.ranks)
+    return [(variant(kind, seed, trap),) for kind, seed, trap in zip(kinds, seeds, traps, strict=True)]
 
 
 def _oracle_from(tell: Tell) -> Oracle:
@@ -109,8 +119,32 @@ def _by_number(job: Mapping[str, Any]) -> Pairs:
 
 
 def _file_is_absent(job: PlantedJob) -> Diagnosis | None:
+    if job.answer.cause == Kind.MISSING_RANK:
+        return None
     absent = set(range(job["world_size"])) - {file["rank"] for file in job["files"]}
     return Diagnosis(Kind.MISSING_RANK, None, None) if absent else None
+
+
+def _of_the_world(chosen: Callable[[set[int]], int]) -> Tell:
+    """Of all ranks without a file one by its number, whatever its groups."""
+
+    def tell(job: PlantedJob) -> Diagnosis | None:
+        if job.answer.cause != Kind.MISSING_RANK:
+            return None
+        rank = chosen(set(range(job["world_size"])) - {file["rank"] for file in job["files"]})
+        return None if rank == job.answer.blamed else Diagnosis(Kind.MISSING_RANK, rank, None)
+
+    return tell
+
+
+def _often_last(job: PlantedJob) -> Diagnosis | None:
+    if job.answer.cause != Kind.STRAGGLER:
+        return None
+    rank = often_last(job.true)
+    if rank == job.answer.blamed:
+        return None
+    rarely = decide(measure(job.true), (Kind.STRAGGLER,))  # if that rank costs too little
+    return rarely if waits_for(job.true, rank) < LIMITS[Kind.STRAGGLER].at else Diagnosis(Kind.STRAGGLER, rank, None)
 
 
 def _longest(job: PlantedJob) -> Diagnosis | None:
@@ -164,6 +198,8 @@ def _group(kind: Kind) -> Group:
         Setup(2, 1).with_options(case=f"{which} pair of jobs", _kinds=(kind.name, other.name))
         for which, other in zip(("first", "second"), others, strict=True)
     )
+    if kind in _TRAPS:
+        setups = (setups[0].with_options(_traps=_TRAPS[kind]), *setups[1:])
     return Group(kind.name.lower().replace("_", " "), 1, setups)
 
 
@@ -201,6 +237,20 @@ EXERCISE = Exercise(
         Mistake(
             "an absent file alone says little, a file can be lost: a rank is missing if calls with it never ended",
             _oracle_from(_file_is_absent),
+        ),
+        Mistake(
+            "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
+            "began first",
+            _oracle_from(_of_the_world(min)),
+        ),
+        Mistake(
+            "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
+            "began first",
+            _oracle_from(_of_the_world(max)),
+        ),
+        Mistake(
+            "the rank that is last most often may cost next to nothing: what counts is the time that others wait for it, summed",
+            _oracle_from(_often_last),
         ),
         Mistake(
             "calls that never end have two causes: a call that differs on one rank, or a rank that does not come",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import provenance, rules
 from allranks.checking.cases import DTYPES, Args, Expected, Setup, View, draw, plain, summed, vectors
 from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
 from allranks.checking.drawing import Draws
@@ -79,12 +79,26 @@ def _one_vector_a_round(run: Run) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > limit:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
+            why = "a rank sends to one other rank in a round"
+            if longest.nbytes > rules.nbytes_of(run) or _tensors_as_given(run, rank) > 1:
+                why = "send sums, not all the tensors that they are made of"
             return About(
                 f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but one vector in each of ceil(lg p) + 1 = {rounds} "
-                f"rounds has {limit}: send sums, not all the tensors that they are made of",
+                f"rounds has {limit}: {why}",
                 longest,
             )
     return rules.wrong_dtype(run)
+
+
+def _tensors_as_given(run: Run, rank: int) -> int:
+    """How many of the rank's messages are just a tensor that some rank was given, its own or another's."""
+    found = 0
+    for entry in run.sends:
+        sent = provenance.numbers(entry) if entry.rank == rank else None
+        if sent is not None:
+            given = [plain(a[0]).reshape(-1) for a in run.args[entry.call]]
+            found += any(torch.equal(sent, tensor) for tensor in given)
+    return found
 
 
 def _from_below(run: Run, call: int, rank: int) -> int:

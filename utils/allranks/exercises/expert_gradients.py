@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from allranks.checking import rules
+from allranks.checking.buckets import absent_advice
 from allranks.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
@@ -250,4 +251,5 @@ EXERCISE = Exercise(
     demo_setup=_case(4, 2),
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs, over all ranks or on a group that dist.new_group makes.",
+    call_advice=absent_advice,
 )

@@ -63,6 +63,10 @@ def _right(args: Sequence[Args], rank: int) -> torch.Tensor:
     return plain(args[_fresh(args)[0]][0])
 
 
+def _own_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected(a[1], {(0,): _right(args, rank)}) for rank, a in enumerate(args)]
+
+
 def _oldest(args: Sequence[Args], rank: int) -> torch.Tensor:
     first = min(range(len(args)), key=lambda r: args[r][1])
     return plain(args[first][0])
@@ -207,6 +211,7 @@ EXERCISE = Exercise(
         _with_slow_rank,
     ),
     mistakes=(
+        Mistake("each rank returned its own step: return the largest one, the same on every rank", _own_step),
         Mistake(
             "the ranks that were behind still have their old weights", _ending(lambda args, rank: plain(args[rank][0]))
         ),

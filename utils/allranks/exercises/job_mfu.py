@@ -76,6 +76,11 @@ def _mean_of_ranks_counted_often(of: Numbers, rank: int) -> torch.Tensor:
     return (of[0] / of[1]).mean(0)
 
 
+def _most_tokens(of: Numbers, rank: int) -> torch.Tensor:
+    tokens, seconds, t = of
+    return tokens.amax(0) * (len(tokens) // t) / (seconds.amax(0) * len(tokens))
+
+
 def _over_all_steps(of: Numbers, rank: int) -> torch.Tensor:
     total, seconds = _job(of)
     return (total.sum() / (seconds.amax(0).sum() * len(seconds))).expand(len(total)).contiguous()
@@ -129,6 +134,10 @@ EXERCISE = Exercise(
         rules.carried(_both, _both),
     ),
     mistakes=(
+        Mistake(
+            "the largest number of tokens counts for every replica: tokens are added, only seconds have a maximum",
+            _oracle_from(_most_tokens),
+        ),
         Mistake("this rank's own share: tokens and seconds of the other ranks are missing", _oracle_from(_own)),
         Mistake(
             "the mean of the ranks' shares: fast ranks wait for the slowest one, so all tokens are divided by its seconds",

@@ -234,6 +234,10 @@ EXERCISE = Exercise(
             "every token was computed by its own rank's experts: it must travel to its expert's rank",
             lambda s, a: _through(s, a, of=lambda rank, e: rank * len(a[0][3]) + e % len(a[0][3])),
         ),
+        Mistake(
+            "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)",
+            lambda s, a: _through(s, a, of=lambda rank, e: e % s.ranks * len(a[0][3]) + e // s.ranks),
+        ),
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(
             "the tokens came back as they were: no expert's result was used",

@@ -115,6 +115,18 @@ def _at_home(args: Sequence[Args], rank: int, expert: int, token: torch.Tensor) 
     return args[rank][3][expert % len(args[rank][3])](token)
 
 
+def _all_on_each_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank that has one of a token's experts takes all k of its choices for experts of its own."""
+    local = len(args[0][3])
+
+    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
+        ranks = {e // local for e in experts}
+        pairs = [(args[r][3][e % local], w) for r in ranks for e, w in zip(experts, weights.double(), strict=True)]
+        return torch.stack([w * fn(token).double() for fn, w in pairs]).sum(0)
+
+    return _per_token(setup, args, made)
+
+
 def _weighted_before(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
         return torch.stack(
@@ -345,6 +357,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "every token was computed by its own rank's experts: it must travel to its experts' ranks", _by(_at_home)
+        ),
+        Mistake(
+            "a rank computed experts of other ranks too: of a token's k choices only those with e // L equal to its rank are its own",
+            _all_on_each_rank,
         ),
         Mistake("sorted by expert: put the sums back into the order of the tokens", _sorted),
         Mistake("the tokens came back as they were: no expert's result was used", _untouched),

@@ -190,4 +190,10 @@ EXERCISE = Exercise(
     demo_setup=_case(4, SHAPES, 32),
     only_sums=True,
     forbidden_advice="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
+    call_advice=lambda setup: (
+        "Here the gradients come in another order on some rank. Collectives are matched in the order of the calls, so a complete "
+        "bucket probably was launched before a bucket that stands in front of it."
+        if setup.option("_orders")
+        else ""
+    ),
 )

@@ -197,7 +197,7 @@ EXERCISE = Exercise(
         Group(
             "any circumstances",
             1,
-            (_case(3, 8, times=2), _case(4, 9, outer_world=True), _case(4, 10, delivery="shuffled")),
+            (_case(3, 8, "fewer ranks", times=2), _case(4, 9, outer_world=True), _case(4, 10, delivery="shuffled")),
         ),
     ),
     inputs=_inputs,

@@ -86,6 +86,49 @@ def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(t, {}, _atol(t.dtype)) for t in total]
 
 
+def _first_sees_itself(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """No query sees its own key, except the one that would see nothing at all."""
+    return attention(setup, args, lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0)))
+
+
+def _as_they_came(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The mask made from the places of the blocks in the order in which they came, the own block first."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        p, n, made = setup.ranks, setup.size, []
+        for rank, own in enumerate(args):
+            placed = []
+            for other, a in enumerate(args):
+                first = n * ((other - rank) * step % p)
+                placed.append((*a[:3], View.of(torch.arange(first, first + n))))
+            keys = attention(setup, [own, *placed], keep=lambda _, other: other > 0)[0]
+            made.append(keys)
+        return made
+
+    return oracle
+
+
+def _not_scaled_again(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """Block after block, each with the largest score so far, but what was added before keeps its old scale."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        p, made = setup.ranks, []
+        for rank, (own, right) in enumerate(zip(args, attention(setup, args), strict=True)):
+            q, mine = plain(own[0]).double(), plain(own[3])[:, None]
+            top = torch.full((len(q), 1), float("-inf"), dtype=torch.float64)
+            out, total = torch.zeros(len(q), WIDTH, dtype=torch.float64), torch.zeros(len(q), 1, dtype=torch.float64)
+            for i in range(p):
+                k, v, theirs = (plain(args[(rank + step * i) % p][j]) for j in (1, 2, 3))
+                scores = (q @ k.double().T / math.sqrt(WIDTH)).masked_fill(theirs[None] > mine, float("-inf"))
+                top = torch.maximum(top, scores.amax(1, keepdim=True))
+                weights = (scores - top.clamp(min=-1e300)).exp()
+                out, total = out + weights @ v.double(), total + weights.sum(1, keepdim=True)
+            made.append(Expected((out / total).to(own[0].base.dtype), {}, right.atol))
+        return made
+
+    return oracle
+
+
 def _masked_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """NaN in the rows of queries that see nothing of some block: minus infinity minus minus infinity."""
     made = []
@@ -192,6 +235,26 @@ EXERCISE = Exercise(
         Mistake(
             "the scores are not divided by the root of the head's width",
             lambda s, a: attention(s, a, scale=1.0),
+        ),
+        Mistake(
+            "the scores are divided by the head's width: it must be the root of the width",
+            lambda s, a: attention(s, a, scale=1 / WIDTH),
+        ),
+        Mistake("a query does not see its own key: the key at the query's own position counts too", _first_sees_itself),
+        *(
+            Mistake(
+                "what was added before has the scale of an older maximum: with a new one, multiply output and sum by exp(old - new)",
+                _not_scaled_again(step),
+            )
+            for step in (-1, 1)
+        ),
+        *(
+            Mistake(
+                "the mask comes from the order in which the blocks came: a key's place in the sequence is in `positions`, which "
+                "travels with the keys",
+                _as_they_came(step),
+            )
+            for step in (-1, 1)
         ),
         Mistake(
             "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -45,8 +45,12 @@ def _gradients(
     micro_batches: slice = slice(None),
     own_upstream: bool = False,
     own_batch: bool = False,
+    back: Callable[[int, int], bool] = lambda rank, ranks: True,
 ) -> list[Expected]:
-    """The gradient of each rank's weight: the sum over micro-batches of the stage's input times its output's gradient."""
+    """The gradient of each rank's weight: the sum over micro-batches of the stage's input times its output's gradient.
+
+    `back(rank, ranks)` says which stages multiply what they send back by their weight.
+    """
     weights = [plain(a[2]).double() for a in args]
     made = []
     for rank in range(setup.ranks):
@@ -54,10 +58,61 @@ def _gradients(
         g = plain(args[rank if own_upstream else -1][1]).double()
         for weight in [] if own_batch else weights[:rank]:
             x = x * weight
-        for weight in [] if own_upstream else weights[rank + 1 :]:
-            g = g * weight
+        for stage in [] if own_upstream else range(rank + 1, setup.ranks):
+            g = g * weights[stage] if back(stage, setup.ranks) else g
         gradient = (x * g)[micro_batches].sum(0)
         made.append(Expected(gradient.to(args[rank][2].base.dtype), {}, 1e-4 if setup.values != "small" else 0))
+    return made
+
+
+def _numbers(setup: Setup, rank: int, kind: str) -> list[int]:
+    """The micro-batches of the rank's forward or backward passes, in their order."""
+    return [int(action[1:]) for action in _order(setup, rank) if action[0] == kind]
+
+
+def _last_pass_alone(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The gradient of the micro-batch whose backward pass comes last on the rank."""
+    made = []
+    for rank in range(setup.ranks):
+        last = _numbers(setup, rank, "B")[-1]
+        made.append(_gradients(setup, args, micro_batches=slice(last, last + 1))[rank])
+    return made
+
+
+def _latest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every backward pass with the input of the latest forward pass."""
+    made = []
+    for rank, right in enumerate(_gradients(setup, args)):
+        x, g = _passing(setup, args, rank)
+        total, latest = torch.zeros(WIDTH, dtype=torch.float64), 0
+        for action in _order(setup, rank):
+            latest = int(action[1:]) if action[0] == "F" else latest
+            total += x[latest] * g[int(action[1:])] if action[0] == "B" else 0
+        made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
+    return made
+
+
+def _passing(setup: Setup, args: Sequence[Args], rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The stage's inputs, and the gradients of its outputs."""
+    weights = [plain(a[2]).double() for a in args]
+    x, g = plain(args[0][0]).double(), plain(args[-1][1]).double()
+    for weight in weights[:rank]:
+        x = x * weight
+    for weight in weights[rank + 1 :]:
+        g = g * weight
+    return x, g
+
+
+def _by_arrival(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The i-th message is taken for micro-batch i, in whatever order the neighbour works."""
+    p, made = setup.ranks, []
+    for rank, right in enumerate(_gradients(setup, args)):
+        x, g = _passing(setup, args, rank)
+        for stage in range(rank):
+            x = x[_numbers(setup, stage, "F")]
+        for stage in reversed(range(rank + 1, p)):
+            g = g[_numbers(setup, stage, "B")]
+        made.append(Expected((x * g).sum(0).to(right.returns.dtype), {}, right.atol))
     return made
 
 
@@ -174,6 +229,26 @@ EXERCISE = Exercise(
         Mistake(
             "the gradient of the last micro-batch alone: those of all micro-batches are added",
             lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
+        ),
+        Mistake(
+            "the gradient of the backward pass that came last alone: those of all micro-batches are added",
+            _last_pass_alone,
+        ),
+        Mistake(
+            "what is sent back is the gradient of the stage's *output*: B sends that of its input, which is times the weight",
+            lambda s, a: _gradients(s, a, back=lambda rank, ranks: False),
+        ),
+        Mistake(
+            "the last stage sends `upstream` back as it is: B sends the gradient of its input, which is times the weight",
+            lambda s, a: _gradients(s, a, back=lambda rank, ranks: rank < ranks - 1),
+        ),
+        Mistake(
+            "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its own B",
+            _latest_input,
+        ),
+        Mistake(
+            "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, which may be another one",
+            _by_arrival,
         ),
         Mistake(
             "the gradient of the first micro-batch alone: those of all micro-batches are added",

@@ -12,7 +12,7 @@ import torch
 from allranks import topology
 from allranks.checking import rules, speed
 from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import explain_sum, in_place, sum_mistakes, sum_oracle
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 
@@ -59,6 +59,7 @@ EXERCISE = Exercise(
     oracle=sum_oracle,
     allow=P2P,
     rules=(Rule("the tensor's own dtype", 1, _messages), speed.at_most(2, 24), rules.carried()),
+    explain=explain_sum,
     mistakes=(
         *sum_mistakes(),
         in_place("only the ranks of the same node were added: the other nodes are missing", _node_sum),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from allranks import topology
 from allranks.checking import rules, speed
 from allranks.checking.cases import Setup, vectors
-from allranks.checking.common import sum_oracle
+from allranks.checking.common import explain_sum, sum_oracle
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.exercises.ring_all_reduce import MISTAKES
 
@@ -31,6 +31,7 @@ EXERCISE = Exercise(
     oracle=sum_oracle,
     allow=P2P,
     rules=(Rule("the tensor's own dtype", 1, _messages), speed.at_most(1.75, 24), rules.carried()),
+    explain=explain_sum,
     mistakes=MISTAKES,
     collective="all_reduce",
     algorithm="ring",

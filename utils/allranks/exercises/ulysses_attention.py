@@ -34,13 +34,15 @@ def _oracle(
     causal: bool = True,
     tokens: Callable[[list[torch.Tensor]], torch.Tensor] = torch.cat,
     scale: float = 1 / math.sqrt(WIDTH),
+    place: Callable[[torch.Tensor], torch.Tensor] = lambda index: index,
 ) -> list[Expected]:
-    """Attention of every head over the whole sequence, cut back into the ranks' tokens."""
+    """Attention of every head over the whole sequence, cut back into the ranks' tokens; `place` is for the mask."""
     kind, n = args[0][0].base.dtype, setup.size
     q, k, v = (tokens([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
     scores = q @ k.transpose(1, 2) * scale
     if causal:
-        later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+        where = place(torch.arange(scores.shape[1]))
+        later = where[None, :] > where[:, None]
         scores = scores.masked_fill(later, float("-inf"))
     whole = (torch.softmax(scores, -1) @ v).transpose(0, 1).to(kind)
     return [Expected(whole[r * n : (r + 1) * n].contiguous(), {}, _atol(kind)) for r in range(setup.ranks)]
@@ -127,9 +129,17 @@ EXERCISE = Exercise(
             lambda s, a: _oracle(s, a, False),
         ),
         Mistake(
+            "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has the beginning",
+            lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
+        ),
+        Mistake(
             "attention over this rank's own tokens only: the keys of the other ranks are missing",
             _own_tokens,
             lambda run: not run.collectives,
+        ),
+        Mistake(
+            "the scores are divided by the head's width: it must be the root of the width",
+            lambda s, a: _oracle(s, a, scale=1 / WIDTH),
         ),
         Mistake("the scores are not divided by the root of the head's width", lambda s, a: _oracle(s, a, scale=1.0)),
         Mistake(

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from allranks.profiles.job import ProfileError
-from allranks.profiles.planted_measure import Diagnosis, Kind, decide, is_clear, measure
-from allranks.profiles.planted_plans import plan_of
+from allranks.profiles.planted_measure import Diagnosis, Kind, decide, is_clear, measure, often_last
+from allranks.profiles.planted_plans import Trap, plan_of
 from allranks.profiles.planted_steps import Draw, Plan, simulate
 
-__all__ = ["RECORDED", "PlantedJob", "recorded", "recordings", "variant"]
+__all__ = ["RECORDED", "PlantedJob", "Trap", "recorded", "recordings", "variant"]
 
 # The names of the jobs that `recorded` gives, one for each fault.
 RECORDED = tuple(kind.name.lower() for kind in Kind)
@@ -73,19 +73,21 @@ def recorded(name: str) -> PlantedJob:
 
 
 @lru_cache(maxsize=128)  # a check of many answers draws the same jobs again and again
-def variant(kind: Kind, seed: str) -> PlantedJob:
+def variant(kind: Kind, seed: str, trap: Trap | None = None) -> PlantedJob:
     """A job with this fault, drawn from the seed: the same on every machine. It is far from every limit of the contract.
-    Don't change it: the same object is given again.
+    Don't change it: the same object is given again. With a `trap` it has what makes a certain shortcut fail.
 
     >>> variant(Kind.STRAGGLER, "a") == variant(Kind.STRAGGLER, "a")
     True
     """
     for attempt in range(TRIES):
         draw = Draw(random.Random(f"{seed} {kind.name} {attempt}"))
-        plan = plan_of(kind, draw)
+        plan = plan_of(kind, draw, trap)
         true = simulate(plan, draw, _noise())
         measured = measure(true)
         answer = decide(measured)
+        if trap is Trap.OFTEN_LATE and often_last(true) == plan.blamed:
+            continue
         if is_clear(measured, kind) and answer.cause == kind and answer.blamed == plan.blamed:
             return PlantedJob(_on_clocks(true, _shifts(plan, draw)), answer, true)
     raise RuntimeError(f"No clear job of the kind {kind.name} in {TRIES} tries.")

@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-__all__ = ["NOBODY", "Diagnosis", "Kind", "Measured", "decide", "is_clear", "measure", "pairs"]
+__all__ = [
+    "NOBODY",
+    "Diagnosis",
+    "Kind",
+    "Measured",
+    "decide",
+    "is_clear",
+    "measure",
+    "often_last",
+    "pairs",
+    "waits_for",
+]
 
 NOBODY = -1  # in place of a rank, where no single rank is to blame
 SMALL_NBYTES = 64 << 10  # a call with less is small
@@ -106,12 +117,7 @@ def measure(job: Plain, matched: Pairs | None = None) -> Measured:
     """The figures of a job whose files have one clock. `matched` pairs the calls in another way."""
     matched = pairs(job) if matched is None else matched
     ended = [call for file in job["files"] for call in file["calls"] if call["end_us"] is not None]
-    whole = [
-        calls
-        for calls in matched.values()
-        if len(calls) == len(next(iter(calls.values()))["ranks"])
-        and all(call["end_us"] is not None for call in calls.values())
-    ]
+    whole = _whole(matched)
     total = sum(_span(file) for file in job["files"]) or 1.0
     exposed, hidden = _exposed_and_hidden(job)
     figures = {
@@ -124,6 +130,28 @@ def measure(job: Plain, matched: Pairs | None = None) -> Measured:
     unfinished = len(ended) < sum(len(file["calls"]) for file in job["files"])
     hang = _hang(job, matched) if unfinished else None
     return Measured(hang, figures, hidden / (exposed + hidden) if exposed + hidden else 1.0)
+
+
+def _whole(matched: Pairs) -> list[dict[int, Plain]]:
+    """The calls that all ranks of the group have in their files, and that ended."""
+    return [
+        calls
+        for calls in matched.values()
+        if len(calls) == len(next(iter(calls.values()))["ranks"])
+        and all(call["end_us"] is not None for call in calls.values())
+    ]
+
+
+def often_last(job: Plain) -> int:
+    """The rank that starts last in the most whole calls, of a job whose files have one clock; it may cost little."""
+    last = Counter(max(calls, key=lambda rank: calls[rank]["start_us"]) for calls in _whole(pairs(job)))
+    return last.most_common(1)[0][0]
+
+
+def waits_for(job: Plain, rank: int) -> float:
+    """The time that others wait for the rank in the whole calls in which it starts last, as a share of the total time."""
+    total = sum(_span(file) for file in job["files"]) or 1.0
+    return _waited(_whole(pairs(job)))[rank] / total
 
 
 def decide(measured: Measured, without: Iterable[Kind] = ()) -> Diagnosis:
@@ -196,11 +224,17 @@ def _slow_links(job: Plain, whole: list[dict[int, Plain]]) -> Figure:
     return best
 
 
-def _waits(whole: list[dict[int, Plain]], total: float) -> Figure:
+def _waited(whole: list[dict[int, Plain]]) -> Counter[int]:
+    """Of each rank that is last in some call: how long the others wait for it, in microseconds, summed."""
     lost: Counter[int] = Counter()
     for calls in whole:
         last = max(calls, key=lambda rank: calls[rank]["start_us"])
         lost[last] += sum(calls[last]["start_us"] - call["start_us"] for call in calls.values())
+    return lost
+
+
+def _waits(whole: list[dict[int, Plain]], total: float) -> Figure:
+    lost = _waited(whole)
     if not lost:
         return Figure(0.0, NOBODY, 0.0)
     rank, us = lost.most_common(1)[0]

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from enum import StrEnum
 
 from allranks.profiles.planted_measure import Kind
 from allranks.profiles.planted_steps import Break, Collective, Compute, Draw, Op, Plan, Wait
 
-__all__ = ["plan_of"]
+__all__ = ["Trap", "plan_of"]
+
+
+class Trap(StrEnum):
+    """What a job has beside its fault, so that a shortcut gives another answer."""
+
+    OFTEN_LATE = "a rank that is last more often than the straggler, by little"
+    LOWER_LOST = "a lower rank of another group has lost its file"
+    HIGHER_LOST = "a higher rank of another group has lost its file"
+
 
 GRIDS = ((2, 3), (2, 4), (3, 3))  # rows and columns
 
 
-def plan_of(kind: Kind, draw: Draw) -> Plan:
-    """A plan with this fault; all else that may look like one is far below the limits."""
-    return _PLANS[kind](_healthy(draw), draw)
+def plan_of(kind: Kind, draw: Draw, trap: Trap | None = None) -> Plan:
+    """A plan with this fault; all else that may look like one is far below the limits. With a `trap` a certain shortcut fails."""
+    plan = _healthy(draw)
+    match trap:
+        case Trap.OFTEN_LATE:
+            return _rarely_slow(plan, draw)
+        case Trap.LOWER_LOST | Trap.HIGHER_LOST:
+            return _missing_beside(plan, draw, trap)
+    return _PLANS[kind](plan, draw)
 
 
 def _healthy(draw: Draw) -> Plan:
@@ -118,6 +134,14 @@ def _straggler(plan: Plan, draw: Draw) -> Plan:
     return _mild_load(replace(plan, blamed=blamed, slower=slower, slow_every=every, late_once=late), draw)
 
 
+def _rarely_slow(plan: Plan, draw: Draw) -> Plan:
+    """A straggler that is slow in one step of three, and another rank that is a little slower in every step."""
+    blamed, other = draw.shuffled(list(range(plan.ranks)))[:2]
+    absent = tuple(rank for rank in plan.absent if rank not in (blamed, other))
+    plan = replace(plan, blamed=blamed, slower=draw.between(4.2, 5.5), slow_every=3, bias=(other, 1.08), absent=absent)
+    return _mild_load(replace(plan, late_once=(other, plan.late_once[1])), draw)
+
+
 def _desync(plan: Plan, draw: Draw) -> Plan:
     plan = replace(plan, program=_tensor(draw, 3000.0))
     blamed = draw.whole(0, plan.ranks - 1)
@@ -137,6 +161,16 @@ def _missing(plan: Plan, draw: Draw) -> Plan:
     others = [rank for rank in range(plan.ranks) if rank not in row]
     absent = (blamed, draw.one(others)) if draw.chance(0.5) else (blamed,)
     return _mild_load(replace(plan, blamed=blamed, broken=broken, absent=absent), draw)
+
+
+def _missing_beside(plan: Plan, draw: Draw, trap: Trap) -> Plan:
+    """A dead rank, and one that is alive and has lost its file: with a lower number, or with a higher one."""
+    row_of = {rank: row for row in plan.grid for rank in row}
+    found = [(a, b) for a in row_of for b in row_of if b not in row_of[a] and (b < a) == (trap is Trap.LOWER_LOST)]
+    blamed, lost = draw.one(sorted(found))
+    places = [i for i, op in enumerate(plan.program) if isinstance(op, Collective) and op.of == "row"]
+    broken = Break(draw.whole(2, plan.steps - 1), draw.one(places), "die")
+    return _mild_load(replace(plan, blamed=blamed, broken=broken, absent=(blamed, lost)), draw)
 
 
 def _tiny(plan: Plan, draw: Draw) -> Plan:

@@ -25,6 +25,7 @@ _POISON = {
     torch.float8_e5m2: 0x7F,
     torch.bool: 1,
 }
+_MANTISSA = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}  # bits; the first says "quiet"
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _UNSIGNED = {1: numpy.uint8, 2: numpy.uint16, 4: numpy.uint32, 8: numpy.uint64}
 
@@ -59,6 +60,20 @@ class Poison:
     def is_whole(self) -> bool:
         """Whether every element still holds it."""
         return self.bits.tobytes() == self.value.to_bytes(self.bits.itemsize, sys.byteorder) * self.bits.size
+
+
+def holds_poison(tensor: torch.Tensor) -> bool:
+    """Whether a floating tensor has an element that was read from a buffer which an operation had still to fill.
+
+    Arithmetic keeps the digits of a NaN and makes it quiet, so both forms are looked for.
+    """
+    kind = tensor.dtype.to_real() if tensor.dtype.is_complex else tensor.dtype
+    if kind not in (torch.float64, torch.float32, torch.float16, torch.bfloat16) or not tensor.numel():
+        return False
+    bits, value = _bits(tensor), _POISON[kind]
+    quiet = value | 1 << (_MANTISSA[kind] - 1)
+    plain = bits & (2 ** (8 * bits.itemsize - 1) - 1)  # without the sign
+    return bool(((plain == value) | (plain == quiet)).any())
 
 
 class Fingerprint:

@@ -1,6 +1,6 @@
 """Returns its own step.
 
-Must get: returned is not the right number
+Must get: each rank returned its own step
 Must not get: rounded
 Must not get: nothing changed
 Must not get: committed although

@@ -1,6 +1,6 @@
 """The two halves share an element where the size is odd, and it is added twice.
 
-Must get: contributions of ranks 0, 1 and 2 3 times
+Must get: with the contribution of rank 0 in it more than once
 """
 
 import torch

@@ -213,20 +213,12 @@ def staged(root: Path, source: Path, chapters: list[Path], kept: Path, live: boo
                 cell.outputs = [output for output in shown if output is not None]
         if live:
             notebook.cells[0].source = led(notebook.cells[0].source, page)
-        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(open_in().offer(root, page, source)))
+        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(beside("open_in").offer(root, page, source)))
         nbformat.write(notebook, target)
     (source / "_static").mkdir(exist_ok=True)
     (source / "_static" / "course.css").write_text(STYLE, encoding="utf-8")
     (source / "_static" / "course.js").write_text(SCRIPT, encoding="utf-8")
     (source / "index.md").write_text(index(source, pages), encoding="utf-8")
-
-
-def open_in() -> ModuleType:
-    """tools/open_in.py, which makes the menu of a notebook's page."""
-    spec = importlib.util.spec_from_file_location("allranks_open_in", Path(__file__).with_name("open_in.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def relinked(text: str, page: Path, pages: list[Path], root: Path, source: Path) -> str:

@@ -70,7 +70,7 @@ def test_no_link_is_broken(site):
 
 def test_every_notebooks_page_can_be_opened_elsewhere(tool, site):
     """The download is the notebook as learners get it; other places are told where it lies in the repository."""
-    named = tool.open_in().repository(ROOT) or "https://github.com/someone/all-ranks"
+    named = tool.beside("open_in").repository(ROOT) or "https://github.com/someone/all-ranks"
     notebooks = [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]
     assert len(notebooks) > 50
     for path in notebooks:
@@ -88,7 +88,7 @@ def test_every_notebooks_page_can_be_opened_elsewhere(tool, site):
 
 def test_without_an_address_the_menu_offers_the_download_only(tool, tmp_path, monkeypatch):
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
-    tools = tool.open_in()
+    tools = tool.beside("open_in")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     assert tools.repository(tmp_path) == "" and tools.links(Path("chapters/a.ipynb"), "") == []
     (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://git.example.org/x/y.git"\n')

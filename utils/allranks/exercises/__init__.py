@@ -53,13 +53,13 @@ def elsewhere() -> list[importlib.metadata.EntryPoint]:
 
 def get(name: str) -> Exercise:
     """The exercise of that name. Raises ExerciseError if there is none; its message has the nearest name."""
+    if name in _own():  # before the packages are asked, which takes 30 ms
+        return importlib.import_module(f"{__name__}.{name}").EXERCISE
     known = names()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
         raise ExerciseError(f"There is no exercise {name!r}. {hint}")
-    if name in _own():
-        return importlib.import_module(f"{__name__}.{name}").EXERCISE
     point = next(point for point in elsewhere() if point.name == name)
     try:
         found = point.load()

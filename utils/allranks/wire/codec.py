@@ -35,7 +35,7 @@ def _as_json(message: object) -> bytes:
 
 
 def _chunks():
-    make = json.encoder.c_make_encoder
+    make = getattr(json.encoder, "c_make_encoder", None)  # the stub does not know it
     if make is None:  # Python without its C accelerator
         return lambda message, _: _ENCODER.iterencode(message)
     texts = json.encoder.encode_basestring_ascii

@@ -46,6 +46,11 @@ def take_piece(count: int = 1) -> Body:
     return _endpoint.get().take_piece(count)
 
 
+def do_piece(count: int = 1) -> None:
+    """The same for pieces that make nothing: the router takes note of their time, and this process need not wait for it."""
+    _endpoint.get().do_piece(count)
+
+
 def memory_of_run() -> tuple[int, str]:
     """Elements a rank, and dtype, of the memory of this run. Raises CourseError if it has none."""
     endpoint = _endpoint.get(None)
@@ -153,16 +158,23 @@ class Endpoint:
 
     def compute(self, seconds: float) -> None:
         """Tells the router that this rank works, in virtual time."""
+        self._tell({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
+
+    def _tell(self, op: Request) -> None:
         self.check_thread()
         if self.stopped:
             raise Stopped
-        self.posted.append({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
+        self.posted.append(op)
         if len(self.posted) >= MAX_POSTED:
             self.flush()
 
     def take_piece(self, count: int = 1) -> Body:
         """Asks the router for the next pieces of work, which it hands out when the rank has computed so long."""
         return self.ask({"do": FrameKind.PIECE, "count": count})[1]
+
+    def do_piece(self, count: int) -> None:
+        """Works on the next pieces of work, which make nothing."""
+        self._tell({"do": FrameKind.PIECE, "count": count, "quiet": True})
 
     def access(self, op: Operation, payload: bytes | None, answered: bool) -> Body | None:
         """Hands over an access of the memory, with the bytes that it puts; the answer, if there is one."""

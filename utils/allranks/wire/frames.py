@@ -53,6 +53,7 @@ class Request(FaultDetails):
     members: NotRequired[list[int]]
     seconds: NotRequired[float]
     count: NotRequired[int]  # of pieces of work
+    quiet: NotRequired[bool]  # of pieces of work that make nothing: no answer is wanted
     path: NotRequired[str]
     kind: NotRequired[str]  # of a fault
     message: NotRequired[str]

@@ -189,7 +189,7 @@ class Router:
                 state.work[len(state.program)] = seconds
                 state.program.append(("compute", None, None))
             case FrameKind.PIECE:
-                self._hand_out(rank, state, requests.read_count(op))
+                self._hand_out(rank, state, requests.read_count(op), quiet=op.get("quiet") is True)
             case FrameKind.MEMORY:
                 at = self._access(rank, state, op, body, at, single)
             case FrameKind.CALL:
@@ -209,7 +209,7 @@ class Router:
                 raise CodecError("an operation is unknown")
         return at
 
-    def _hand_out(self, rank: int, state: RankState, count: int) -> None:
+    def _hand_out(self, rank: int, state: RankState, count: int, *, quiet: bool) -> None:
         """Answers with the last of the rank's next `count` pieces of work in this call, and notes how long they take."""
         made = [] if self.pieces is None else self.pieces[rank][state.call]
         if not made or len(state.work) >= MAX_OPERATIONS:
@@ -220,7 +220,8 @@ class Router:
         state.taken[state.call] = first + count
         state.work[len(state.program)] = sum(seconds for seconds, _ in taken)
         state.program.append(("compute", None, None))
-        self.outbox.append((rank, {}, Body.of([result])))
+        if not quiet:
+            self.outbox.append((rank, {}, Body.of([result])))
 
     def _access(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
         """Queues what the rank does with the memory: its turn comes when every rank has stopped."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from allranks.wire.endpoint import take_piece
+from allranks.wire.endpoint import do_piece, take_piece
 from allranks.wire.values import from_raw
 from allranks.wire.window import memory
 
@@ -187,7 +187,7 @@ def _multiply(weight: torch.Tensor) -> Callable:
 
     def multiply(rows: torch.Tensor) -> torch.Tensor:
         for _ in range(len(rows)):
-            take_piece()
+            do_piece()
         return rows @ weight
 
     return multiply
@@ -198,13 +198,13 @@ def _add(into: torch.Tensor, part: torch.Tensor) -> None:
     if into.shape != part.shape:
         raise ValueError(f"add(into, part): into has the shape {tuple(into.shape)}, part has {tuple(part.shape)}")
     if part.numel():
-        take_piece(part.numel())
+        do_piece(part.numel())
     into += part
 
 
 def _work() -> None:
     """Computes one piece, in virtual time."""
-    take_piece()
+    do_piece()
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:

@@ -45,6 +45,19 @@ def test_a_right_answer_is_told_its_time_and_its_critical_path(pool):
     )
 
 
+def test_a_slow_answer_is_told_how_slow_in_one_sentence_and_below_it_why(pool):
+    path = HERE / "wrong/segmented_ring/plain.py"
+    verdict = judge(get("segmented_ring"), read_source(path, "segmented_ring"), pool=pool)
+    (first, head), (second, why) = verdict.told
+    assert (first, second) == ("reason", "more")
+    assert head.endswith("times is asked.") and head.count(". ") == 0
+    assert "With 2 segments" in why
+    assert verdict.reason == f"{head} {why}"
+    html = verdict.html()
+    assert html.count('class="reason"') == 1
+    assert html.index('class="reason"') < html.index('class="more"')
+
+
 def test_grades_do_not_depend_on_the_topology(pool):
     path = "wrong/ring_all_reduce/adds_in_the_all_gather.py"
     plain, timed = (on_dgx(pool, "ring_all_reduce", path, topology=t) for t in (None, "dgx-h100"))

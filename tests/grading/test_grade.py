@@ -351,8 +351,8 @@ def test_the_writer_takes_a_lab_by_its_name_only(tmp_path, path):
     assert not (course.root / "autograder" / "gradebook.db").exists()
 
 
-def test_by_default_there_is_a_judge_for_two_cores_that_may_be_used(monkeypatch):
-    for cores, jobs in ((1, 1), (2, 1), (9, 4), (256, 64)):
+def test_by_default_there_is_a_judge_for_each_core_that_may_be_used(monkeypatch):
+    for cores, jobs in ((1, 1), (2, 2), (9, 9), (256, 64)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
         assert default_jobs() == jobs
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from autograder.judge import Died, Judge, JudgeError, NoJudge, OutOfTime, _secret
-from autograder.marking import Marker
+from autograder.marking import Marker, usable
 
 IMPORTS = "import torch\nimport torch.distributed as dist"
 RIGHT = """
@@ -137,6 +137,26 @@ def test_where_there_is_no_judge_nobody_gets_a_grade(monkeypatch):
         with pytest.raises(NoJudge, match="bubblewrap is missing"):
             marker.mark([request(RIGHT)], "bubblewrap")
     marker.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no sched_setaffinity")
+def test_a_judge_keeps_to_its_core_and_a_core_that_is_gone_does_not_stop_it():
+    mine = os.sched_getaffinity(0)
+    for core, kept in ((min(mine), {min(mine)}), (4096, mine)):
+        judge = Judge("none", core)
+        try:
+            judge.warm()
+            assert os.sched_getaffinity(judge._process.pid) == kept
+        finally:
+            judge.close()
+    assert os.sched_getaffinity(0) == mine
+
+
+def test_judges_are_spread_over_the_cores_that_may_be_used(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8}, raising=False)
+    assert sorted(usable()) == [3, 5, 8]
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable() == []
 
 
 def test_every_exercise_and_every_text_has_inputs_of_its_own():

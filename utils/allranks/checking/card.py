@@ -15,6 +15,7 @@ from allranks.checking.message_picture import message_svg
 from allranks.theme import style
 
 MOST_CHARACTERS = 2000
+_SEEN = ("reason", "more")
 
 
 def short(text: str) -> str:
@@ -65,9 +66,9 @@ def card(data: Mapping[str, Any], *, points: str = "", picture: str = "", foot: 
         f'{style()}{_STYLE}<div class="ar-theme ar-verdict {"good" if good else "bad"}" role="group" '
         f'aria-label="Verdict on {name}: {word}">{head}',
         *(f'<p class="variant">{_say(words)}</p>' for words in variant_of(data)),
-        *(f'<p class="{kind}">{_say(words)}</p>' for kind, words in told if kind == "reason"),
+        *(f'<p class="{kind}">{_say(words)}</p>' for kind, words in told if kind in _SEEN),
         "" if good else _fault(data.get("fault"), picture),
-        *(_question_or_cause(kind, words) for kind, words in told if kind != "reason"),
+        *(_question_or_cause(kind, words) for kind, words in told if kind not in _SEEN),
         "" if good else _table(data.get("rows", ())),
         _cases(cases_of(data)) if data["cases"] else "",
     ]

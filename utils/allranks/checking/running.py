@@ -36,6 +36,7 @@ from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
 from allranks.checking.source import Source, imported_at, is_installed
 from allranks.checking.verdict import Reason
+from allranks.engines.devices import usable_cores
 from allranks.engines.usercode import by_value
 from allranks.progress import counted
 from allranks.wire import Failure, FailureKind, Memory, Program, Ranks, Rules, values
@@ -45,6 +46,9 @@ from allranks.wire.wait import NameLine, line_number
 
 CPU_S = 2
 WALL_S = 10
+_ON_CORES = (
+    1.25  # ranks that share few cores reach the limit on their processor time so much before the one on real time
+)
 ENDS_THE_CHECK = frozenset({FailureKind.IMPORT, FailureKind.SYNTAX, FailureKind.NO_FUNCTION})
 OVER_A_LIMIT = frozenset({FailureKind.CPU_LIMIT, FailureKind.WALL_LIMIT, FailureKind.MEMORY})
 # names in answers that use torch's compiler: at their first call these import it, which takes a rank 2 s
@@ -184,8 +188,9 @@ class CaseRunner:
             beta=setup.option("_beta", 0.0),
             topology=speed.network(setup, calls[0][0]),
             cpu_s=CPU_S,
-            wall_s=max(1.0, min(WALL_S, self.left_s)),
+            wall_s=max(1.0, min(max(WALL_S, _ON_CORES * CPU_S * setup.ranks / usable_cores()), self.left_s)),
             name_line=self.where,
+            ahead=True,
             pieces=_pieces(calls),
             memory=next((arg for arg in calls[0][0] if isinstance(arg, Memory)), None),
         )

@@ -100,6 +100,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         seen=headline.seen if headline else "",
         question=headline.question if headline else "",
         cause=headline.cause if headline else "",
+        more=headline.more if headline else "",
         rows=headline.rows if headline else (),
         expected=exercise.schedule(shown.setup) if shown is not None and trace is not None else None,
         fault=fault_of(headline.blame, shown, trace, runner.answer) if headline else None,
@@ -142,7 +143,11 @@ def _first_breach(rule: Rule, right: list[Run]) -> _Breach | None:
         if rule.applies(run.setup):
             breach = rule.breach(run)
             if breach is not None:
-                return _Breach(run, rule, Reason(breach, ("rule", rule.name, kind_of(breach)), blame=blame_of(breach)))
+                reason = Reason(breach, ("rule", rule.name, kind_of(breach)), blame=blame_of(breach))
+                if isinstance(rule, speed.FastRule):  # how slow it is first, and below it why
+                    head, asked, more = breach.partition(f"{rule.asked}. ")
+                    reason = replace(reason, seen=head + asked.rstrip(), more=more)
+                return _Breach(run, rule, reason)
     return None
 
 

@@ -119,20 +119,23 @@ def of(run: Run | None, bound: Bound | None = None) -> Speed | None:
 
 @dataclass(frozen=True)
 class FastRule(Rule):
-    """A rule on the time; `bound` gives the least seconds of a run."""
+    """A rule on the time; `bound` gives the least seconds of a run, and `asked` says how many times it may take."""
 
     bound: Bound = bound_s
+    asked: str = ""
 
 
 def at_most(times: float, weight: float, bound: Bound = bound_s) -> FastRule:
     """The rule that the virtual time is at most so many times the bound. A slower run earns half of its share: `times` over its ratio."""
+
+    asked = f"at most {times:g} times is asked"
 
     def breach(run: Run) -> str | None:
         found = of(run, bound) if float(run.outcome.seconds) > times * bound(run) else None
         if found is None:
             return None
         said = ". ".join(sentence.rstrip(".") for sentence in (*found.path[:2], *found.better[:2]))
-        return f"{found.ratio_words}; at most {times:g} times is asked. {said}"
+        return f"{found.ratio_words}; {asked}. {said}"
 
     def part(run: Run) -> float:
         least, took = bound(run), float(run.outcome.seconds)
@@ -145,6 +148,7 @@ def at_most(times: float, weight: float, bound: Bound = bound_s) -> FastRule:
         lambda setup: machine_of(setup) is not None and setup.ranks > 1 and setup.times == 1,
         part=part,
         bound=bound,
+        asked=asked,
     )
 
 

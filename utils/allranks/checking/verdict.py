@@ -38,7 +38,7 @@ class Reason:
     """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes.
 
     `seen` and `cause` are the sentence's two halves, if it has them: what was seen, and why. `question` leads from one to the other.
-    `rows` are the messages that found no partner. `blame` is the operation that it is about. `shared` is the sentence on what all
+    `more` are sentences on what was seen. `rows` are the messages that found no partner. `blame` is the operation that it is about. `shared` is the sentence on what all
     failing cases have in common, if there is one.
     """
 
@@ -50,6 +50,7 @@ class Reason:
     rows: tuple[tuple[str, ...], ...] = ()
     blame: Blame | None = field(default=None, compare=False)
     shared: str = ""
+    more: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Verdict:
     shared: str = ""
     speed: tuple[str, ...] = field(default=(), compare=False)
     variant: Variant | None = None
+    more: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -160,10 +162,10 @@ class Verdict:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """The parts of the reason, (kind, words): what was seen, the question, the cause; or the whole of it."""
+        """The parts of the reason, (kind, words): what was seen, more on it, the question, the cause; or the whole of it."""
         if not self.seen:
             return [("reason", self.reason)] if self.reason else []
-        parts = [("reason", self.seen), ("question", self.question), ("cause", self.cause)]
+        parts = [("reason", self.seen), ("more", self.more), ("question", self.question), ("cause", self.cause)]
         return [part for part in parts if part[1]]
 
     @property

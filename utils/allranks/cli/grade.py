@@ -59,7 +59,7 @@ course_option = click.option(
 @click.argument("lab", shell_complete=_complete)
 @course_option
 @click.option("--student", "only", multiple=True, metavar="NAME", help="Grade this student only; may be repeated.")
-@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for 2 cores.")
+@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for each core.")
 @click.option(
     "--cluster",
     type=click.Path(path_type=Path),
@@ -130,10 +130,10 @@ def _settle_pairs(course: Path, lab: str) -> list[str]:
 
 
 def default_jobs() -> int:
-    """How many judges to run: one for every two cores that this process may use."""
+    """How many judges to run: one for each core that this process may use."""
     from allranks.engines.devices import usable_cores
 
-    return max(1, min(MAX_JOBS, usable_cores() // 2))
+    return max(1, min(MAX_JOBS, usable_cores()))
 
 
 def find_course(start: Path) -> Path:
@@ -181,7 +181,7 @@ class Judges:
 @contextlib.contextmanager
 def in_threads(course: Path, count: int) -> Iterator[Judges]:
     """Judges on this machine: each is a child process of one of our threads."""
-    marker = of_course(str(course), "marking").Marker()
+    marker = of_course(str(course), "marking").Marker(pinned=count > 1)
     executor = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="judge")
     try:
         for _ in range(count):  # starts the judges while the first submissions are read

@@ -24,8 +24,25 @@ _READ_NBYTES = 1 << 20
 INLINE_NBYTES = 64 * 1024
 MAX_HEADER_NBYTES = 8 * 1024 * 1024
 MAX_FDS = 8  # that wait for their frames; each frame announces one at most
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_DECODE = json.JSONDecoder().raw_decode
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+def _as_json(message: object) -> bytes:
+    """The message as JSON: what `JSONEncoder.encode` makes, which sets up its encoder anew at each call."""
+    return "".join(_CHUNKS(message, 0)).encode()
+
+
+def _chunks():
+    make = getattr(json.encoder, "c_make_encoder", None)  # the stub does not know it
+    if make is None:  # Python without its C accelerator
+        return lambda message, _: _ENCODER.iterencode(message)
+    texts = json.encoder.encode_basestring_ascii
+    return make(None, _ENCODER.default, texts, None, ":", ",", False, False, True)
+
+
+_CHUNKS = _chunks()
 
 
 class CodecError(CourseError, ValueError):
@@ -99,6 +116,9 @@ class Body:
                 self.close()
 
 
+_EMPTY = Body()
+
+
 def _checked(fd: int, nbytes: int) -> Body:
     """A body from a descriptor that came in; raises CodecError unless it is a sealed memfd of that size."""
     body = Body(fd=fd, nbytes=nbytes)
@@ -128,9 +148,20 @@ class Channel:
 
     def send(self, message: object, body: Body | None = None) -> None:
         """Sends a frame (queues what the socket does not take yet)."""
-        text = _ENCODE(message).encode()
-        body = body or Body()
+        text = _as_json(message)
+        body = body or _EMPTY
         head = HEAD.pack(len(text), len(body.data), body.nbytes, body.fd >= 0)
+        if body.fd < 0 and not self.outgoing:
+            data = b"".join((head, text, body.data))
+            try:
+                sent = self.socket.send(data, socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(data):
+                self.outgoing.append((memoryview(data)[sent:], -1))
+                self.kept.append(None)
+                self.push()
+            return
         self.outgoing.append((memoryview(b"".join((head, text, body.data))), body.fd))
         self.kept.append(body)
         self.push()
@@ -176,9 +207,12 @@ class Channel:
             return None
         self.text_nbytes += text_nbytes
         try:
-            message = json.loads(self.incoming[HEAD.size : HEAD.size + text_nbytes].decode())
+            text = str(memoryview(self.incoming)[HEAD.size : HEAD.size + text_nbytes], "utf-8")
+            message, read = _DECODE(text)
         except (ValueError, RecursionError):
             raise CodecError("a frame is no JSON") from None
+        if read != len(text):
+            raise CodecError("a frame holds more than its message")
         data = bytes(self.incoming[end - inline_nbytes : end])
         del self.incoming[:end]
         if not has_fd:

@@ -14,7 +14,9 @@ from allranks.wire.call_site import CallSites
 from allranks.wire.codec import INLINE_NBYTES, Body, Channel
 from allranks.wire.failures import FailureKind
 from allranks.wire.frames import FaultDetails, FrameKind, Operation, Request
+from allranks.wire.messages import OpKind
 
+_MOST_AHEAD = 16  # waits for sends in a row that are not waited for
 MAX_POSTED = 512  # operations kept back before they are sent without a wait
 _THREADS_S = (
     1.0  # for threads of the program in one run, in all, before the rank blocks: one may be about to call an operation
@@ -42,6 +44,11 @@ def compute(seconds: float) -> None:
 def take_piece(count: int = 1) -> Body:
     """Works on the next piece that the router hands out, or on so many of them, in virtual time; the bytes of the last one."""
     return _endpoint.get().take_piece(count)
+
+
+def do_piece(count: int = 1) -> None:
+    """The same for pieces that make nothing: the router takes note of their time, and this process need not wait for it."""
+    _endpoint.get().do_piece(count)
 
 
 def memory_of_run() -> tuple[int, str]:
@@ -75,9 +82,15 @@ class Endpoint:
         _endpoint.set(self)
         self.start(contiguous=False)
 
-    def start(self, *, contiguous: bool, memory: tuple[int, str] | None = None) -> None:
-        """Forgets everything of the run before. `memory` are the elements and the dtype of the run's memory, if it has one."""
-        self.contiguous, self.memory = contiguous, memory
+    def start(self, *, contiguous: bool, ahead: bool = False, memory: tuple[int, str] | None = None) -> None:
+        """Forgets everything of the run before. `memory` are the elements and the dtype of the run's memory, if it has one.
+
+        With `ahead` a wait for a send does not block this process: the router lets what comes behind it wait in its place. Only
+        what the program prints, or does otherwise without the wire, is then done earlier.
+        """
+        self.contiguous, self.ahead, self.memory = contiguous, ahead, memory
+        self.went_ahead = 0
+        self.sends: set[int] = set()
         self.posted: list[Request] = []
         self.buffers: list = []
         self.held_nbytes = 0
@@ -121,6 +134,8 @@ class Endpoint:
             raise Stopped
         self.number += 1
         op["number"] = self.number
+        if self.ahead and op["do"] is OpKind.SEND:
+            self.sends.add(self.number)
         if payload is not None:
             nbytes = len(payload)
             op["nbytes"] = nbytes
@@ -143,16 +158,23 @@ class Endpoint:
 
     def compute(self, seconds: float) -> None:
         """Tells the router that this rank works, in virtual time."""
+        self._tell({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
+
+    def _tell(self, op: Request) -> None:
         self.check_thread()
         if self.stopped:
             raise Stopped
-        self.posted.append({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
+        self.posted.append(op)
         if len(self.posted) >= MAX_POSTED:
             self.flush()
 
     def take_piece(self, count: int = 1) -> Body:
         """Asks the router for the next pieces of work, which it hands out when the rank has computed so long."""
         return self.ask({"do": FrameKind.PIECE, "count": count})[1]
+
+    def do_piece(self, count: int) -> None:
+        """Works on the next pieces of work, which make nothing."""
+        self._tell({"do": FrameKind.PIECE, "count": count, "quiet": True})
 
     def access(self, op: Operation, payload: bytes | None, answered: bool) -> Body | None:
         """Hands over an access of the memory, with the bytes that it puts; the answer, if there is one."""
@@ -194,6 +216,7 @@ class Endpoint:
         self.flush()
         message, body = self._answer()
         self._heed(message)
+        self.went_ahead = 0
         self.sent_complete.update(message.get("complete_sends", ()))
         return message, body
 
@@ -204,6 +227,15 @@ class Endpoint:
             self.sent_complete.discard(number)
             self.posted.append(op)
             return None
+        if number in self.sends:
+            if self.stopped:
+                raise Stopped
+            self.went_ahead += 1
+            if self.went_ahead < _MOST_AHEAD:
+                op["ahead"] = True
+                self.posted.append(op)
+                return None
+            op["told"] = True
         return self.ask(op)
 
     def poll(self, number: int, where: Sequence) -> bool:

@@ -33,6 +33,8 @@ class FaultDetails(TypedDict, total=False):
     """What a rank may add to the report of its fault."""
 
     number: int  # of the operation concerned
+    ahead: bool  # of a wait for a send: the rank goes on, and wants no answer
+    told: bool  # of a wait for a send: the rank wants an answer even if the send was complete before
     used_by: int  # another operation that would use its memory before its wait()
     filled: bool  # whether that is memory that it fills, not only sends
     error: str  # the type of an exception
@@ -51,6 +53,7 @@ class Request(FaultDetails):
     members: NotRequired[list[int]]
     seconds: NotRequired[float]
     count: NotRequired[int]  # of pieces of work
+    quiet: NotRequired[bool]  # of pieces of work that make nothing: no answer is wanted
     path: NotRequired[str]
     kind: NotRequired[str]  # of a fault
     message: NotRequired[str]

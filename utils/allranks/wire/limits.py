@@ -111,7 +111,10 @@ def _set_soft(which: int, value: int | None) -> None:
 
 def _mapped_nbytes() -> int:
     try:
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[0]) * resource.getpagesize()
+        statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(statm, 256).split()[0]) * resource.getpagesize()
+        finally:
+            os.close(statm)
     except OSError:  # a sandbox without /proc
         return max(1 << 33, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

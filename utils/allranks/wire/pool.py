@@ -108,6 +108,7 @@ class Ranks:
         pieces: Pieces | None = None,
         memory: Memory | None = None,
         name_line: NameLine = line_number,
+        ahead: bool = False,
     ) -> Outcome:
         """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`. Raises WireError.
 
@@ -145,6 +146,7 @@ class Ranks:
             "seed": derive_rank_seed(seed),
             "contiguous": rules.contiguous,
             "nccl": rules.nccl,
+            "ahead": ahead and not rules.nccl,
             "guard": guard,
             "final_args": final_args,
             "memory": None if memory is None else [memory.numel, memory.dtype],
@@ -251,6 +253,8 @@ def run(
     - `pieces`: for each rank and call the pieces of work that it may ask for, (virtual seconds, bytes of the result).
     - `memory`: a `Memory` that the ranks share, see `memory()`. Then `Outcome.races` says which accesses nothing orders.
     - `name_line`: a function from a line number to its name in messages, such as "line 4".
+    - `ahead`: a rank's process goes on while it waits for a send, and the router keeps what it says until the send is complete.
+      This takes fewer messages to the router, but what the rank prints then comes earlier.
     - `launch`: "fork" copies this process; "forkserver" asks a small server process, which is safe if this process has
       threads. Without it, fork if this process has one thread, else the fork server.
     - `spawner`: an object that starts the ranks in place of `launch`, as in `Ranks`.

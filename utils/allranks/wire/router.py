@@ -17,7 +17,7 @@ from allranks.wire.failures import FailureKind
 from allranks.wire.frames import Answer, FrameKind
 from allranks.wire.memory import Access, Memory, MemoryModel, MemoryOp
 from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
-from allranks.wire.state import BLOCKED, Op, Phase, RankState, WireFault
+from allranks.wire.state import BLOCKED, Frame, Op, Phase, RankState, WireFault
 
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
@@ -68,6 +68,10 @@ class Router:
         self.logged_nbytes = 0
         self.outbox: list[tuple[int, Answer, Body | None]] = []
         self.advancing: deque[int] = deque()  # ranks whose queue may go on
+        self.going_on: deque[int] = deque()  # ranks of which what was held is taken now
+        self.broken: list[
+            tuple[int, str]
+        ] = []  # ranks that turned out to have said what our own code would not, and what
         self.running = ranks
         self.finished = False
 
@@ -78,14 +82,66 @@ class Router:
         state = self.ranks[rank]
         if not isinstance(operations, list):
             raise CodecError("a frame holds no operations")
-        at = 0
-        for op in operations:
+        frame = Frame(operations, body)
+        try:
+            if state.ahead:
+                self._hold(rank, state, frame)
+            else:
+                self._take_frame(rank, state, frame)
+        finally:
+            self._go_on()
+
+    def _take_frame(self, rank: int, state: RankState, frame: Frame) -> None:
+        operations, single = frame.operations, len(frame.operations) == 1
+        while frame.index < len(operations):
+            op = operations[frame.index]
             if state.state is not Phase.RUNNING and not (state.state in BLOCKED and _of_a_thread(op)):
+                if state.ahead:
+                    self._hold(rank, state, frame)
                 return  # a rank that made a fault stops here: the rest of the frame is ignored
+            frame.index += 1
             try:
-                at = self._take_one(rank, state, op, body, at, single=len(operations) == 1)
+                frame.at = self._take_one(rank, state, op, frame.body, frame.at, single)
             except requests.MALFORMED as error:
                 raise CodecError(f"an operation is malformed: {error}") from None
+
+    def _hold(self, rank: int, state: RankState, frame: Frame) -> None:
+        """Keeps what the rank says while it waits for a send. What a thread reports of itself is taken at once."""
+        if state.state is Phase.FAULT:
+            return
+        for op in frame.operations[frame.index :]:
+            if state.state in BLOCKED and _of_a_thread(op):
+                self._take_frame(rank, state, Frame([op], Body()))
+                return
+        state.held.append(frame)
+        state.held_operations += len(frame.operations)
+        state.held_nbytes += frame.body.nbytes
+        if state.held_operations > MAX_OPERATIONS:
+            why = f"the ranks have made {MAX_OPERATIONS} operations: an endless loop?"
+            self.fault(FailureKind.CPU_LIMIT, rank, state.file, state.line, why)
+        elif state.held_nbytes > MAX_UNDELIVERED_NBYTES:
+            why = "the ranks have sent gigabytes that nobody received: an endless loop?"
+            self.fault(FailureKind.MEMORY, rank, state.file, state.line, why)
+
+    def _go_on(self) -> None:
+        """Takes what was held of the ranks whose sends are complete now."""
+        while self.going_on:
+            rank = self.going_on.popleft()
+            state = self.ranks[rank]
+            while state.held and state.state is Phase.RUNNING:
+                frame = state.held.popleft()
+                state.held_operations -= len(frame.operations)
+                state.held_nbytes -= frame.body.nbytes
+                later, state.held = state.held, deque()
+                try:
+                    self._take_frame(rank, state, frame)
+                except CodecError as error:
+                    self.broken.append((rank, str(error)))
+                    break
+                if state.ahead or state.state is Phase.RUNNING:
+                    state.held += later
+                else:  # what a rank says while it waits is ignored
+                    state.held_operations = state.held_nbytes = 0
 
     def _take_one(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
         file, line = requests.read_place(op)
@@ -106,7 +162,12 @@ class Router:
                 if waited.number in state.told:
                     state.told.remove(waited.number)
                     state.on = None
+                    if op.get("told") is True:
+                        self.outbox.append((rank, {}, None))
                 else:
+                    state.ahead = op.get("ahead") is True
+                    if state.ahead and waited.kind is not OpKind.SEND:
+                        raise CodecError("a rank goes on without what it waits for")
                     self._stop(state, Phase.WAITING)
                     if waited.complete:
                         self._release(rank)
@@ -128,7 +189,7 @@ class Router:
                 state.work[len(state.program)] = seconds
                 state.program.append(("compute", None, None))
             case FrameKind.PIECE:
-                self._hand_out(rank, state, requests.read_count(op))
+                self._hand_out(rank, state, requests.read_count(op), quiet=op.get("quiet") is True)
             case FrameKind.MEMORY:
                 at = self._access(rank, state, op, body, at, single)
             case FrameKind.CALL:
@@ -148,7 +209,7 @@ class Router:
                 raise CodecError("an operation is unknown")
         return at
 
-    def _hand_out(self, rank: int, state: RankState, count: int) -> None:
+    def _hand_out(self, rank: int, state: RankState, count: int, *, quiet: bool) -> None:
         """Answers with the last of the rank's next `count` pieces of work in this call, and notes how long they take."""
         made = [] if self.pieces is None else self.pieces[rank][state.call]
         if not made or len(state.work) >= MAX_OPERATIONS:
@@ -159,7 +220,8 @@ class Router:
         state.taken[state.call] = first + count
         state.work[len(state.program)] = sum(seconds for seconds, _ in taken)
         state.program.append(("compute", None, None))
-        self.outbox.append((rank, {}, Body.of([result])))
+        if not quiet:
+            self.outbox.append((rank, {}, Body.of([result])))
 
     def _access(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
         """Queues what the rank does with the memory: its turn comes when every rank has stopped."""
@@ -358,6 +420,10 @@ class Router:
         if done:
             state.told.update(done)
             message["complete_sends"] = done
+        if state.ahead:  # its process has gone on: there is nothing to tell
+            state.ahead = False
+            self.going_on.append(rank)
+            return
         if op.kind is OpKind.RECV:
             message["source"] = op.group[1].index(op.partner.rank)
         body = None
@@ -381,6 +447,7 @@ class Router:
             ):
                 self.finished = True
                 return False
+            self._go_on()
         return True
 
     def _advance_memory(self) -> bool:
@@ -457,7 +524,8 @@ class Router:
         state = self.ranks[fault.rank]
         if state.state is Phase.RUNNING:
             self.running -= 1
-        state.state = Phase.FAULT
+        state.state, state.ahead = Phase.FAULT, False
+        state.held.clear()
         self.faults.append(fault)
 
     def first_fault(self) -> WireFault | None:
@@ -491,6 +559,7 @@ class Router:
             op.body = None
         for state in self.ranks:
             state.result = None
+            state.held.clear()
 
 
 def _standing_for(access: MemoryOp, world: tuple, index: int) -> Op:

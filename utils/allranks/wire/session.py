@@ -88,6 +88,9 @@ class Session:
         router = self.router
         try:
             while True:
+                while router.broken:
+                    rank, why = router.broken.pop()
+                    self.lose_for(rank, why)
                 self.answer()
                 if router.running == 0:
                     if not router.settle():
@@ -125,7 +128,7 @@ class Session:
                     self.too_much_metadata(rank)
                     return
         except CodecError as error:
-            self.lose(rank, member, f"sent something that is not the wire's own ({error})")
+            self.lose_for(rank, str(error))
             return
         except OSError:
             alive = False
@@ -138,6 +141,11 @@ class Session:
         if state.state is not Phase.FAULT:
             why = "the ranks have told the router megabytes about their operations: an endless loop?"
             self.router.fault(FailureKind.MEMORY, rank, message=why, ops=tuple(state.ops.values())[-1:])
+
+    def lose_for(self, rank: int, why: str) -> None:
+        """The rank has said what our own code would not."""
+        if not self.members[rank].gone:
+            self.lose(rank, self.members[rank], f"sent something that is not the wire's own ({why})")
 
     def lose(self, rank: int, member: Member, reason: str | None) -> None:
         """The rank's process has ended, or is not to be trusted any longer."""

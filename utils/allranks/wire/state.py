@@ -62,6 +62,16 @@ class Op:
         return self.numel // 2 if self.pairs else self.numel
 
 
+@dataclass(slots=True)
+class Frame:
+    """What a rank said at once, and how far it was taken."""
+
+    operations: list
+    body: Body
+    index: int = 0
+    at: int = 0  # byte of the body
+
+
 class Phase(StrEnum):
     """What a rank does, as the router knows it."""
 
@@ -93,6 +103,10 @@ class RankState:
     sequences: dict[tuple, int] = field(default_factory=dict)
     tell: list[int] = field(default_factory=list)  # complete sends that the rank's next answer will name
     told: set[int] = field(default_factory=set)  # sends known to be complete: a wait needs no answer
+    ahead: bool = False  # it waits for a send, but its process has gone on
+    held: deque[Frame] = field(default_factory=deque)  # what it has said since then
+    held_operations: int = 0
+    held_nbytes: int = 0
     call: int = 0
     polls: int = 0
     files: int = 0  # opened for writing

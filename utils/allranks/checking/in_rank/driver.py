@@ -5,23 +5,26 @@ A rank may hand back anything; the trusted process checks and compares it.
 
 from __future__ import annotations
 
+import functools
 import gc
 import numbers
 import os
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from allranks.wire.endpoint import take_piece
+from allranks.wire.endpoint import do_piece, take_piece
 from allranks.wire.values import from_raw
 from allranks.wire.window import memory
 
 WRAPPER = "__allranks_call__"
 LONGEST_TEXT = 40  # more of a returned text is not read
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
-_TAIL = """
+_TAIL = "__import__('allranks.checking.in_rank.driver', fromlist=['at_end']).at_end(globals(), {function!r})"
+_END = """
 def {wrapper}(case):
     from allranks.checking.in_rank.driver import call
     return call({function}, case)
@@ -33,8 +36,18 @@ _earlier: list[tuple[Any, list]] = []  # what the calls of this run before retur
 
 def wrapped(text: str, function: str) -> str:
     """The student's text followed by the wrapper that a rank calls; the student's line numbers stay."""
-    tail = _TAIL.format(wrapper=WRAPPER, function=function)
-    return f"{text}\n\nexec(compile({tail!r}, '<frozen allranks>', 'exec'))\n"  # a file name of our own, so that no message names these lines
+    return f"{text}\n\n{_TAIL.format(function=function)}\n"
+
+
+def at_end(program: dict, function: str) -> None:
+    """Adds the wrapper to the program, which ends with a call of this."""
+    exec(_end(function), program)
+
+
+@functools.lru_cache(maxsize=1)
+def _end(function: str) -> CodeType:
+    end = _END.format(wrapper=WRAPPER, function=function)
+    return compile(end, "<frozen allranks>", "exec")  # a file name of our own, so that no message names these lines
 
 
 def call(function: Callable, case: dict) -> dict:
@@ -45,7 +58,8 @@ def call(function: Callable, case: dict) -> dict:
     if case["call"] == 0:
         _earlier.clear()
     for name, value in case["environ"].items():
-        os.environ[name] = value
+        if os.environ.get(name) != value:
+            os.environ[name] = value
     handles: list = []
     arguments: list = []
     described = case["args"]
@@ -173,7 +187,7 @@ def _multiply(weight: torch.Tensor) -> Callable:
 
     def multiply(rows: torch.Tensor) -> torch.Tensor:
         for _ in range(len(rows)):
-            take_piece()
+            do_piece()
         return rows @ weight
 
     return multiply
@@ -184,13 +198,13 @@ def _add(into: torch.Tensor, part: torch.Tensor) -> None:
     if into.shape != part.shape:
         raise ValueError(f"add(into, part): into has the shape {tuple(into.shape)}, part has {tuple(part.shape)}")
     if part.numel():
-        take_piece(part.numel())
+        do_piece(part.numel())
     into += part
 
 
 def _work() -> None:
     """Computes one piece, in virtual time."""
-    take_piece()
+    do_piece()
 
 
 def _view(spec: list) -> tuple[torch.Tensor, torch.Tensor]:

@@ -421,7 +421,7 @@ display(strong_guess, weak_guess)
 
 
 # %% name="study"
-def study(ranks, samples, kind=Prefetch, n=2**20, times=5):
+def study(ranks, samples, kind=Prefetch, n=2**19, times=5):
     group = dist.new_group(list(range(ranks)))  # every rank makes it, the first ones use it
     if dist.get_rank() >= ranks:
         return None
@@ -490,7 +490,7 @@ links = {"alpha": fitted.alpha_s.value, "beta": fitted.beta_s_per_byte.value}
 
 
 def priced(p, samples):
-    g, s = (float(cost.price(name, "ring", p, 4 * 2**20, **links)) for name in ("all_gather", "reduce_scatter"))
+    g, s = (float(cost.price(name, "ring", p, 4 * 2**19, **links)) for name in ("all_gather", "reduce_scatter"))
     beside = [g, g, g, 0, g, g + s, g + s, s]
     return g + sum(max(0.25e-3 * samples, sent) for sent in beside) + s
 

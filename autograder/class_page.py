@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from allranks.cli.grade import KINDS, printable
 from allranks.theme import style
 
-from autograder.classroom import SHOWN_CASES, Mark, Overview, Part, Row, counts, variants_of, waits
+from autograder.classroom import SHOWN_CASES, Cause, Mark, Overview, Part, Row, counts, variants_of, waits
 
 SHOWN_IN_TEXT = 10  # causes
 WIDTH = 200
@@ -154,9 +154,23 @@ def _causes(found: Overview) -> str:
             share = 100 * len(cause.students) / max(graded, 1)
             shown.append(
                 f"<details><summary><b>{_say(cause.mistake)}</b><b>{len(cause.students)}</b>"
-                f'<i><i style="width:{share:.1f}%"></i></i></summary><p>{_say(", ".join(cause.students))}</p></details>'
+                f'<i><i style="width:{share:.1f}%"></i></i></summary><p>{_say(", ".join(cause.students))}</p>'
+                f"{_for_class(found, cause, f'run{len(shown)}')}</details>"
             )
     return "".join(shown)
+
+
+def _for_class(found: Overview, cause: Cause, name: str) -> str:
+    """A button, and the page that it lays over all names: the mistake, how many make it, and one run without its student."""
+    card = found.one_run(cause)
+    if not card:
+        return ""
+    count = f"{len(cause.students)} of {len(found.graded)}"
+    return (
+        f'<button popovertarget="{name}">Show in class</button> <small>one run, without the name</small>'
+        f'<div popover id="{name}" class="show"><h1>{_say(cause.mistake)}</h1><p><code>{_say(cause.exercise)}</code>, {count}</p>'
+        f'{card}<button popovertarget="{name}" popovertargetaction="hide">Back</button></div>'
+    )
 
 
 def _rest(found: Overview) -> str:
@@ -200,5 +214,10 @@ body{margin:0;padding:24px 40px}
 .ar-class summary::marker{content:""}
 .ar-class summary>i{flex:1 0 100%;height:8px;border-radius:4px;background:var(--ar-hair);overflow:hidden}
 .ar-class summary>i>i{display:block;height:8px;background:var(--ar-lost)}
+.ar-class button{min-height:30px;padding:0 14px;border:0;border-radius:6px;background:var(--ar-ink);color:var(--ar-paper);font:inherit;cursor:pointer}
+.ar-class small{color:var(--ar-soft)}
+.ar-class .show{box-sizing:border-box;width:100vw;height:100vh;max-width:none;max-height:none;margin:0;border:0;padding:40px;overflow:auto;
+background:var(--ar-paper);color:var(--ar-ink)}
+.ar-class .show>*{max-width:1000px}
 .ar-class pre{white-space:pre-wrap;font:13px var(--ar-mono)}
 </style>"""

@@ -47,8 +47,8 @@ class Part:
 class Mark:
     """What one student has of one part. `score` is None where nothing was marked; `waits` if the teacher must read it.
 
-    `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words, and
-    `variant` what the course drew for this student, if it draws.
+    `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words; `variant` is
+    what the course drew for this student, if it draws; `card` is the verdict as the grader drew it for the student, in HTML.
     """
 
     score: float | None
@@ -57,6 +57,7 @@ class Mark:
     cases: int = 0
     failed: tuple[tuple[str, str], ...] = ()
     variant: str = ""
+    card: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,13 @@ class Overview:
     def graded(self) -> list[Row]:
         """The students whose work has grades."""
         return [row for row in self.rows if row.state == "graded"]
+
+    def one_run(self, cause: Cause) -> str:
+        """The drawn verdict of one student with this mistake, of those the one with most points; "" if none was kept."""
+        cell = next(part.cell for part in self.parts if part.name == cause.exercise)
+        marks = [row.marks[cell] for row in self.graded if cell in row.marks and row.student in cause.students]
+        drawn = [mark for mark in marks if mark.card and mark.mistake == cause.mistake]
+        return max(drawn, key=lambda mark: mark.score or 0.0).card if drawn else ""
 
     @property
     def causes(self) -> list[Cause]:
@@ -248,8 +256,8 @@ def _row(
         if not about and not part.in_words and score is not None and score < part.points:
             mistake = OLD
         failed = tuple((str(group), str(case)) for group, case in about.get("failed", ()))
-        variant = str(about.get("variant") or "")
-        marks[part.cell] = Mark(score, waits, mistake, int(about.get("cases", 0)), failed, variant)
+        variant, card = str(about.get("variant") or ""), str(about.get("card", ""))
+        marks[part.cell] = Mark(score, waits, mistake, int(about.get("cases", 0)), failed, variant, card)
     return Row(
         *who,
         "graded" if marks else "not graded" if has_files else "not handed in",
@@ -278,7 +286,8 @@ def _of_notebooks(
         incidents += incidents_of(notebook)
         for cell in notebook.cells:
             if cell.cell_type == "code" and is_graded(cell) and (about := verdict_in(cell)):
-                told[path.stem, cell.metadata.nbgrader["grade_id"]] = about
+                card = next((o.data["text/html"] for o in cell.outputs if "text/html" in o.get("data", {})), "")
+                told[path.stem, cell.metadata.nbgrader["grade_id"]] = about | {"card": card}
     return told, tuple(incidents)
 
 

@@ -4,7 +4,7 @@
 # **Eight GPUs keep an eighth of every weight each, but a layer can only compute with whole weights. When do they come, when do they go, and how much
 # memory do they take at the worst moment?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Sharded training](16_sharded_training.ipynb)
+# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Sharded training](16_sharded_training.ipynb)
 #
 # {{picture}}
 #
@@ -16,7 +16,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, bench, plots, predict, predictions, workload
+from allranks import World, bench, cost, plan, plots, predict, predictions, training_step, workload
 
 world = World()
 world
@@ -46,12 +46,13 @@ peak_guess
 
 # %% name="flat"
 class Flat:
-    def __init__(self, block):
-        self.p, self.weights = dist.get_world_size(), list(block.parameters())
+    def __init__(self, block, group=None):
+        self.group, self.p = group, dist.get_world_size(group)
+        self.weights = list(block.parameters())
         flat = torch.cat([w.detach().flatten() for w in self.weights])
         self.used = len(flat)
         flat = torch.nn.functional.pad(flat, (0, -len(flat) % self.p))
-        self.shard = flat.chunk(self.p)[dist.get_rank()].clone()
+        self.shard = flat.chunk(self.p)[dist.get_rank(group)].clone()
         self.whole, self.nbytes = flat, flat.untyped_storage().nbytes()
         views = self.whole[: self.used].split([w.numel() for w in self.weights])
         for weight, view in zip(self.weights, views, strict=True):
@@ -66,7 +67,7 @@ class Flat:
 class FlatBlock(Flat):
     def gather(self):
         self.whole.untyped_storage().resize_(self.nbytes)
-        return dist.all_gather_single(self.whole, self.shard, async_op=True)
+        return dist.all_gather_single(self.whole, self.shard, group=self.group, async_op=True)
 
     def scatter(self):
         """Starts the sum of all ranks' gradients; each rank gets its part."""
@@ -75,7 +76,7 @@ class FlatBlock(Flat):
         for weight in self.weights:
             weight.grad = None
         self.gradient = torch.empty_like(self.shard)
-        return dist.reduce_scatter_single(self.gradient, gradients, async_op=True), gradients
+        return dist.reduce_scatter_single(self.gradient, gradients, group=self.group, async_op=True), gradients
 
 
 # %% [markdown] name="hooks_intro"
@@ -85,8 +86,8 @@ class FlatBlock(Flat):
 
 # %% name="hooks"
 class Hooks:
-    def __init__(self, blocks, reshard=True):
-        self.flats, self.log, self.under_way = [FlatBlock(block) for block in blocks], [], []
+    def __init__(self, blocks, reshard=True, group=None):
+        self.flats, self.log, self.under_way = [FlatBlock(block, group) for block in blocks], [], []
         self.arriving, self.here, self.reshard = {}, set(), reshard
         for i, block in enumerate(blocks):
             block.register_forward_pre_hook(lambda *_, i=i: self.before(i, "F"))
@@ -225,23 +226,26 @@ class Prefetch(KeepLast):
 
 # %% name="slow"
 class Slow(torch.nn.Module):
-    def __init__(self, n):
+    def __init__(self, n, pause=0.03):
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(n))
+        self.weight, self.pause = torch.nn.Parameter(torch.ones(n)), pause
 
     def forward(self, x):
-        time.sleep(0.03)
-        return Asleep.apply(x * self.weight[:1])
+        time.sleep(self.pause)
+        return Asleep.apply(x * self.weight[:1], self.pause)
 
 
 # %% name="asleep"
 class Asleep(torch.autograd.Function):
-    forward = staticmethod(lambda ctx, x: x.view_as(x))
+    @staticmethod
+    def forward(ctx, x, pause):
+        ctx.pause = pause
+        return x.view_as(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        time.sleep(0.03)
-        return gradient
+        time.sleep(ctx.pause)
+        return gradient, None
 
 
 # %% name="timed_step"
@@ -371,8 +375,6 @@ print([(e.op, e.nbytes) for e in trace if e.rank == 0 and e.op in ("reduce_scatt
 node, between = workload.Cluster(8, 450e9, 5e-6), workload.Cluster(8, 50e9, 5e-6)
 inside = workload.zero(3, billions, node, gradient_dtype="float32")
 outside = workload.ddp(billions / 8, between, "float32")
-
-# %% name="hsdp_flat"
 ring = workload.Cluster(64, 8 * 50e9, 5e-6)  # where it leaves a node, the bytes go over eight network cards
 flat = workload.zero(3, billions, ring, gradient_dtype="float32")
 
@@ -393,7 +395,159 @@ hybrid.reveal(
 # So the two take 0.36 s here, and FSDP over 64 about 0.9 s. The price is memory: an eighth of all state a GPU instead of a sixty-fourth. In torch a 2-D `DeviceMesh` given to `fully_shard` means HSDP, and
 # `reshard_after_forward=8` frees to shards inside a node only, in plain FSDP.
 #
-# ## 6. Check yourself
+# ## 6. A fair scaling study
+#
+# "It scales to 512 GPUs" can mean two things. **Strong scaling** keeps the *global* batch: $p$ ranks share the work of one, and the ideal step is $p$ times as short.
+# **Weak scaling** keeps the batch *of a rank*: the work grows with $p$, and the ideal step stays as long. With $T_p$, the seconds of a step on $p$ ranks, the efficiency is
+#
+# $$E_{strong} = \frac{T_1}{p\,T_p}, \qquad E_{weak} = \frac{T_1}{T_p}.$$
+#
+# We measure both for the sharded model above. *Stated* is the computing: a rank sleeps 0.25 ms for each sample and pass, because $p$ ranks that compute would share your
+# cores, and $p$ GPUs do not. *Real* are the hooks, the memory, the messages and the waiting. *Not fair*, and not to be mended here: all ranks share one memory and its
+# cores, so messages get slower with $p$ than between $p$ machines.
+
+# %% name="guess_scaling"
+strong_guess = predict(
+    "120 samples on all ranks together instead of one: the efficiency?",
+    low=0,
+    high=120,
+    unit="%",
+    title="Strong efficiency on all ranks",
+)
+weak_guess = predict(
+    "120 samples on *each* rank: the efficiency?", low=0, high=120, unit="%", title="Weak efficiency on all ranks"
+)
+display(strong_guess, weak_guess)
+
+
+# %% name="study"
+def study(ranks, samples, kind=Prefetch, n=2**19, times=5):
+    group = dist.new_group(list(range(ranks)))  # every rank makes it, the first ones use it
+    if dist.get_rank() >= ranks:
+        return None
+    models = [torch.nn.Sequential(*(Slow(n, 0.25e-3 * samples) for _ in range(4))) for _ in range(1 + times)]
+    steps = iter([(model, kind(list(model), group=group)) for model in models])
+
+    def step():
+        model, shards = next(steps)
+        model(torch.ones(1, requires_grad=True)).sum().backward()
+        for work, _ in shards.under_way:
+            work.wait()
+
+    return bench.times_of(step, iterations=times, group=group)[0]
+
+
+# %% [markdown] name="study_rules"
+# The rules: the same code for every $p$, also for 1; the first step is warm-up and does not count; a step is as long as on its slowest rank; of the five that
+# count we give the median, and the fastest and the slowest beside it. `bench.times_of` does this, as `bench.seconds_of` does, and keeps all times.
+
+
+# %% name="study_run"
+sizes = [p for p in (1, 2, 3, 4, 8) if p <= world.ranks]
+strong = {p: world.run(study, p, 120 / p)[0] for p in sizes}
+weak = {p: world.run(study, p, 120)[0] for p in sizes}
+
+# %% name="study_table"
+efficiency = {
+    "strong": {p: strong[1][2] / (p * took[2]) for p, took in strong.items()},
+    "weak": {p: weak[1][2] / took[2] for p, took in weak.items()},
+}
+for name, times in (("strong", strong), ("weak", weak)):
+    for p, took in times.items():
+        low, _, median, _, high = (1e3 * t for t in took)
+        print(f"{name:6} {p} ranks: {median:4.0f} ms ({low:.0f} to {high:.0f}), efficiency {efficiency[name][p]:4.0%}")
+
+# %% name="reveal_scaling" jupyter={"source_hidden": true}
+# the answer: run this cell
+display(
+    strong_guess.reveal(
+        100 * efficiency["strong"][sizes[-1]],
+        usual="90 %",
+        why="prefetch hides the gathers. But what hides them gets p times shorter, and the bytes of a rank do not: soon the messages are longer than the computing.",
+    ),
+    weak_guess.reveal(
+        100 * efficiency["weak"][sizes[-1]],
+        usual="the same",
+        why="the messages are the same in both. But here the computing stays long enough to hide most of them. So weak scaling nearly always looks good, for any code.",
+    ),
+)
+
+# %% [markdown] name="study_price"
+# And the price? A gather of $g$ seconds and a scatter of $s$ by `cost.price`, with $\alpha$ and $\beta$ fitted to all-gathers of all ranks. The first gather and the last
+# scatter are seen in full; each of the eight passes takes the longer of its computing and of what is sent beside it.
+
+# %% name="study_fit"
+# %%ranks
+from allranks import bench
+
+whole = [torch.zeros(n // world_size * world_size) for n in (2**10, 2**16, 2**20)]
+parts = [w.chunk(world_size)[rank].clone() for w in whole]
+measured = bench.seconds_of(*(lambda w=w, x=x: dist.all_gather_single(w, x) for w, x in zip(whole, parts, strict=True)))
+
+# %% name="study_priced"
+fitted = cost.fit("all_gather", world.ranks, [4 * 2**k for k in (10, 16, 20)], world["measured"][0])
+links = {"alpha": fitted.alpha_s.value, "beta": fitted.beta_s_per_byte.value}
+
+
+def priced(p, samples):
+    g, s = (float(cost.price(name, "ring", p, 4 * 2**19, **links)) for name in ("all_gather", "reduce_scatter"))
+    beside = [g, g, g, 0, g, g + s, g + s, s]
+    return g + sum(max(0.25e-3 * samples, sent) for sent in beside) + s
+
+
+# %% name="study_curve"
+figure, axes = plots.chart("ranks", "efficiency")
+for name in ("strong", "weak"):
+    axes.plot(sizes, list(efficiency[name].values()), marker="o", label=f"{name}, measured")
+    share = {p: p if name == "strong" else 1 for p in sizes}
+    axes.plot(sizes, [priced(1, 120) / (share[p] * priced(p, 120 / share[p])) for p in sizes], label=f"{name}, priced")
+axes.set(ylim=(0, 1.15), xticks=sizes)
+axes.legend()
+figure
+
+# %% [markdown] name="mistakes_intro"
+# Where the measured curve is below the price, ask what the price leaves out: here copies into and out of the flat vectors, processes that share cores, and sleeps that end late.
+#
+# Now the same times again, as people report them:
+
+
+# %% name="mistakes"
+class Unsharded:
+    def __init__(self, blocks, group):
+        self.under_way = []
+
+
+p, alone = sizes[-1], world.run(study, 1, 120, Unsharded)[0]
+for name, share in (
+    ("fair", efficiency["strong"][p]),
+    ("the baseline is 2 ranks", 2 * strong[2][2] / (p * strong[p][2])),
+    ("fastest step against slowest", strong[1][-1] / (p * strong[p][0])),
+    ("the batch grew, 'speed-up' by samples/s", efficiency["weak"][p]),
+    ("the baseline has no sharding at all", alone[2] / (p * strong[p][2])),
+):
+    print(f"{name:40} {share:4.0%}")
+
+# %% [markdown] name="mistakes_explained"
+# The second row hides the first and largest loss; the third chooses from noise; the fourth answers another question, and does not say whether the larger batch learns as well from
+# as many samples. The last is harder than ours: it asks whether sharding was worth it, ours only how it scales. Say which one you took. A baseline that was never tuned makes every curve look good.
+#
+# A real model has no $T_1$: 7 billion parameters do not fit into one GPU. The smallest machine that holds it is the baseline, and must be named. `plan` prices both studies (in the shell: `allranks plan`):
+
+# %% name="study_real"
+for name, batch, together in (("strong", lambda p: 512, 1), ("weak", lambda p: 8 * p, 1), ("weak", lambda p: 8 * p, 4)):
+    found = {}
+    for p in (8, 64, 512):
+        split = plan("7B", "dgx-h100", dp=p, zero_stage=3, batch=batch(p), microbatch=min(together, batch(p) // p))
+        found[p] = training_step(split).seconds
+    shares = [f"{p} GPUs {t:5.2f} s {found[8] * 8 * batch(p) / (batch(8) * p * t):4.0%}" for p, t in found.items()]
+    print(f"{name:6}, {together} at a time:", ", ".join(shares))
+
+# %% [markdown] name="real_explained"
+# With one sample at a time weak scaling is no better than strong: the shards are gathered again for each. With four at a time they are gathered a quarter as often. So a study must
+# also say the microbatch.
+
+# %% [markdown] name="check_yourself"
+# ## 7. Check yourself
 #
 # <details><summary>1. Why is the first gather of a step always waited for?</summary>
 #
@@ -415,7 +569,7 @@ hybrid.reveal(
 # ## Recap
 #
 # FSDP is four hooks: gather, compute, free, and scatter in backward. The last block needs no second gather; prefetch hides gathers for one more whole block.
-# The largest unit decides the memory, often the embedding. HSDP keeps gathers inside a node. **What is whole is whole for a moment, and only
+# The largest unit decides the memory, often the embedding. HSDP keeps gathers inside a node. A scaling study says what it holds constant, its baseline and its spread. **What is whole is whole for a moment, and only
 # where it computes.**
 #
 # **Now you:** [Lab 15](../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
@@ -425,7 +579,9 @@ hybrid.reveal(
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) (flat parameters, prefetch, hybrid sharding) ·
 # [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) ·
-# Llama team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783) (sizes; sums in float32)
+# Llama team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783) (sizes; sums in float32) ·
+# G. Amdahl, *Validity of the single processor approach*, AFIPS 1967 (strong scaling) · J. Gustafson, *Reevaluating Amdahl's law*, CACM 31(5), 1988 (weak scaling) ·
+# P. Goyal et al., *Accurate, large minibatch SGD*, [arXiv:1706.02677](https://arxiv.org/abs/1706.02677) (what a larger batch asks of the learning rate)
 
 # %% name="what_you_knew"
 predictions()

@@ -210,6 +210,28 @@ def test_nothing_to_time_is_refused(calls, how, words):
 
 
 @pytest.mark.live
+def test_the_times_of_a_sub_group_are_those_of_its_slowest_rank():
+    def program():
+        import time
+
+        import torch.distributed as dist
+
+        group = dist.new_group([0, 2])
+        pauses = iter([0.0, 0.2, 0.0, 0.1])  # the first is a warm-up
+        if dist.get_rank() == 1:
+            return None
+        return bench.times_of(
+            lambda: time.sleep(next(pauses) if dist.get_rank() == 2 else 0), iterations=3, group=group
+        )
+
+    with World(ranks=3, backend="gloo") as world:
+        first, outside, last = world.run(program)
+    assert outside is None and first == last
+    (times,) = first
+    assert all(seconds >= pause for seconds, pause in zip(times, (0, 0.1, 0.2), strict=True)), "the shortest first"
+
+
+@pytest.mark.live
 def test_the_bench_of_predictions_says_how_far_off_it_was(monkeypatch):
     """`python -m bench predict`, small: a fit on half of the sizes foretells the rest, and another world."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))

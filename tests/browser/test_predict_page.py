@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from allranks.player.offline import live_page
 from allranks.widgets.prediction import Prediction, Predictions, predict
 
 pytestmark = pytest.mark.browser
@@ -26,7 +27,7 @@ def questions() -> dict[str, tuple]:
 def open_page(new_page, tmp_path):
     """A function that writes cells as nbconvert does, each a list of outputs, and opens the page."""
 
-    def start(*cells: list, **options):
+    def start(*cells: list, cards: int | None = None, **options):
         def output(shown) -> str:
             page = shown if isinstance(shown, str) else shown._repr_mimebundle_()["text/html"]
             return f'<div class="jp-OutputArea-child"><div class="jp-OutputArea-output">{page}</div></div>'
@@ -40,7 +41,7 @@ def open_page(new_page, tmp_path):
         path.write_text(f"{head}<body data-theme=light><main>{body}</main>", encoding="utf-8")
         page = new_page(**options)
         page.goto(path.as_uri())
-        wanted = sum(not isinstance(shown, str) for cell in cells for shown in cell)
+        wanted = cards or sum(not isinstance(shown, str) for cell in cells for shown in cell)
         page.wait_for_function(f"document.querySelectorAll('[data-predict]').length === {wanted}")
         return page
 
@@ -180,3 +181,22 @@ def test_nothing_is_cut_or_small_or_hard_to_hit(open_page, wide):
         "(all) => all.map((one) => one.getBoundingClientRect().height)"
     )
     assert len(boxes) > 8 and all(height >= least for height in boxes if height), boxes
+
+
+def test_what_the_class_said_is_shown_with_the_reveal_and_the_readers_own_bar(open_page):
+    """A workshop's board tells the kernel; here its answer stands in the page's state."""
+    question, reveal = questions()["number"]
+    said = {"answers": 4, "bars": [["3", 1], ["<b>7", 2], ["434", 1]]}
+    state = {"view": "reveal", "asked": reveal.asked, "said": {}, "truth": reveal.truth, "rows": [], "class_said": said}
+    page = open_page([question], [live_page(state, {"code": reveal.code}, "")], cards=2)
+    shown = card(page, "reveal")
+    assert shown.locator(".ar-predict-class").count() == 0, "not before an answer"
+    card(page, "question").get_by_role("textbox").fill("434")
+    card(page, "question").get_by_role("button", name="Lock in").click()
+    shown.get_by_text("you said 434 GB").wait_for()
+    assert "The class said (4 answers):" in shown.inner_text()
+    rows = shown.locator(".ar-predict-class li")
+    assert [row.split() for row in rows.all_inner_texts()] == [["3", "1"], ["<b>7", "2"], ["434", "1"]]
+    assert rows.nth(2).get_attribute("class") == "ar-you" and not rows.nth(1).get_attribute("class")
+    widths = [rows.nth(n).locator("i").evaluate("bar => bar.getBoundingClientRect().width") for n in range(3)]
+    assert widths[1] > 1.5 * widths[0] > 0

@@ -5,7 +5,12 @@ import json
 import pytest
 from allranks.cli import main
 from allranks.cost import workload
+from allranks.cost.nccl_bands import LINK_BANDS
+from allranks.cost.nccl_price import kind_of
 from allranks.cost.workload import Cluster, WorkloadError
+from allranks.simulator import simulate
+from allranks.simulator.channels import USUAL
+from allranks.topology import PRESETS
 from click.testing import CliRunner
 
 CLUSTER = Cluster(32, 200e9)
@@ -141,3 +146,72 @@ def test_the_command():
         "",
         "ranks is 0; it is a whole number above 0.\n".replace("r", "R", 1),
     )
+
+
+def price_of(*arguments):
+    ran = CliRunner().invoke(main, ["price", *map(str, arguments)])
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("ranks", "bucket", "kind"), [(8, 0, "one node, from 256 MiB"), (32, 2**20, "several nodes, between")]
+)
+def test_a_preset_has_the_band_of_its_measurements(ranks, bucket, kind):
+    arguments = ("zero", "--topology", "dgx-h100", "--ranks", ranks, "--bucket", bucket)
+    found = json.loads(price_of(*arguments, "--json"))
+    low, high, points = LINK_BANDS[kind]
+    assert (found["kind"], found["points"]) == (kind, points)
+    assert found["low_seconds"] == pytest.approx(low * found["seconds"])
+    assert found["high_seconds"] == pytest.approx(high * found["seconds"])
+    assert f"half of {points} published measurements ({kind}) lie so" in price_of(*arguments)
+
+
+def test_parts_of_several_sizes_have_the_sum_of_their_bands():
+    found = json.loads(
+        price_of(
+            "zero",
+            "--gradient-dtype",
+            "float32",
+            "--topology",
+            "dgx-h100",
+            "--ranks",
+            16,
+            "--parameters",
+            1e8,
+            "--bucket",
+            0,
+            "--json",
+        )
+    )
+    assert found["kind"] == "several nodes, between; several nodes, from 256 MiB"
+    sums = [sum(LINK_BANDS[kind_of(2, p["nbytes"])][end] * p["seconds"] for p in found["parts"]) for end in (0, 1)]
+    assert [found["low_seconds"], found["high_seconds"]] == pytest.approx(sums)
+
+
+def test_the_bands_are_of_what_price_says():
+    """They were measured against `simulate` over every card: the same seconds, on every preset's whole nodes."""
+    for name, machine in PRESETS.items():
+        for nodes in (1, 2) if machine.nic else (1,):
+            ranks = nodes * machine.ranks_per_node
+            priced = json.loads(
+                price_of("ddp", "--topology", name, "--ranks", ranks, "--parameters", 1e8, "--bucket", 0, "--json")
+            )
+            simulated = simulate(
+                "all_reduce", USUAL["all_reduce"], ranks, int(priced["parts"][0]["nbytes"]), machine
+            ).seconds
+            assert priced["seconds"] == pytest.approx(simulated, rel=0.03), (name, nodes)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ddp",),
+        ("ddp", "--bandwidth", 1e9),
+        ("ddp", "--topology", "dgx-h100", "--ranks", 12),
+        ("pipeline", "--microbatches", 8, "--sequence", 4096, "--hidden", 4096, "--topology", "dgx-h100", "--ranks", 8),
+    ],
+)
+def test_without_measurements_there_is_no_band(arguments):
+    assert not {"low_seconds", "high_seconds", "kind", "points"} & set(json.loads(price_of(*arguments, "--json")))
+    assert "band" not in price_of(*arguments).replace("bandwidth", "")

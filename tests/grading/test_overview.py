@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import nbformat
@@ -75,6 +76,22 @@ def test_the_page_loads_nothing_and_escapes_names(found):
     assert "<script>x" not in page and "&lt;script&gt;x" in page
     assert "http" not in page and "src=" not in page
     assert f"<b>{SENDS}</b><b>3</b>" in page
+
+
+def test_show_in_class_has_one_run_of_each_mistake_and_no_name(found):
+    page = as_html(found)
+    shown = re.findall(
+        r'<div popover id="(\w+)" class="show">(.*?)popovertargetaction="hide">Back</button></div>', page, flags=re.S
+    )
+    assert len({name for name, _ in shown}) == len(shown) == len(found.causes)
+    assert all(page.count(f'popovertarget="{name}"') == 2 for name, _ in shown), "its button, and Back"
+    theirs = {cause.mistake: body for cause in found.causes for _, body in shown if f"<h1>{cause.mistake}</h1>" in body}
+    assert set(theirs) == {cause.mistake for cause in found.causes}
+    assert "3 of 7" in theirs[SENDS] and "<svg" in theirs[SENDS]
+    for body in theirs.values():
+        words = set(re.findall(r"\w+", re.sub(r"<[^>]*>", " ", body)))
+        assert not words & {*SMALL, *ROSTER, *(part for row in found.rows for part in row.name.split())}
+    assert "card" not in json.dumps(found.to_dict())
 
 
 def test_the_command_prints_json_or_writes_a_page(small_class, tmp_path):

@@ -40,3 +40,24 @@ def test_fsdp_by_hand(ranks):
     assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
     assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")
     assert chapter.text("hsdp_price").endswith("7.9 GB for each GPU leave a node")
+    sizes = [p for p in (1, 2, 3, 4, 8) if p <= ranks]
+    lines = re.findall(
+        r"(\w+) +(\d) ranks: +(\d+) ms \((\d+) to (\d+)\), efficiency +(\d+)%", chapter.text("study_table")
+    )
+    assert [(name, int(p)) for name, p, *_ in lines] == [(name, p) for name in ("strong", "weak") for p in sizes]
+    for name, p, median, low, high, _ in lines:
+        stated = 240 / int(p) if name == "strong" else 240  # eight passes of 120 samples, or of a rank's share
+        assert stated - 1 <= int(low) <= int(median) <= int(high)
+    curves = chapter.curves("study_curve")
+    for name in ("strong", "weak"):
+        shown = [int(share) for kind, *_, share in lines if kind == name]
+        assert [100 * y for _, y in curves[f"{name}, measured"]] == pytest.approx(shown, abs=0.51)
+        assert all(0 < y <= 1 for _, y in curves[f"{name}, priced"])
+    fair, *_ = (int(line.split()[-1].rstrip("%")) for line in chapter.text("mistakes").splitlines())
+    assert fair == [int(share) for kind, *_, share in lines if kind == "strong"][-1]
+    real = chapter.text("study_real").splitlines()
+    assert [re.findall(r"(\d+)%", line) for line in real] == [
+        ["100", "94", "37"],
+        ["100", "94", "37"],
+        ["100", "100", "99"],
+    ]

@@ -3,7 +3,18 @@
 A schedule of the course can be measured too: the same moves as real sends and receives (`allranks.Executor`).
 """
 
-from allranks.bench.sweeps import COLLECTIVES, BenchError, Call, Prediction, Row, Sweep, seconds_of, sizes, sweep
+from allranks.bench.sweeps import (
+    COLLECTIVES,
+    BenchError,
+    Call,
+    Prediction,
+    Row,
+    Sweep,
+    seconds_of,
+    sizes,
+    sweep,
+    times_of,
+)
 
 __all__ = [
     "COLLECTIVES",
@@ -15,4 +26,5 @@ __all__ = [
     "seconds_of",
     "sizes",
     "sweep",
+    "times_of",
 ]

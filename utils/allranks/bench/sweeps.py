@@ -411,6 +411,25 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
         >>> all_reduce_s > 0
         True
     """
+    return [statistics.median(times) for times in times_of(*calls, iterations=iterations, warmups=warmups)]
+
+
+def times_of(
+    *calls: Callable[[], object], iterations: int = 11, warmups: int = 1, group: Any = None
+) -> list[list[float]]:
+    """The seconds of every iteration of each of these calls, the shortest first, as `seconds_of` measures them: for their spread.
+
+    Every rank of `group` (default: all ranks) must call this, with the same number of calls, and gets the same figures. Raises BenchError
+    if there is nothing to time.
+
+    Example (needs ranks):
+        >>> def time_it():
+        ...     x = torch.ones(1024)
+        ...     return bench.times_of(lambda: dist.all_reduce(x), iterations=5)
+        >>> (times,) = world.run(time_it)[0]
+        >>> len(times), times[0] <= times[-1]
+        (5, True)
+    """
     import torch
     import torch.distributed as dist
 
@@ -423,12 +442,12 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
     for _ in range(warmups + iterations):
         times_s.append([])
         for call in calls:
-            dist.barrier()
+            dist.barrier(group=group)
             finish()
             times_s[-1].append(_timed(call, finish))
     slowest_s = torch.tensor(times_s[warmups:], dtype=torch.float64, device=device)
-    dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX)
-    return [statistics.median(column) for column in slowest_s.T.tolist()]
+    dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX, group=group)
+    return [sorted(column) for column in slowest_s.T.tolist()]
 
 
 def _timed(call: Callable[[], object], finish: Callable[[], None]) -> float:

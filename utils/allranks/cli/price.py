@@ -152,8 +152,9 @@ def _show(
     cluster = _cluster(ranks, topology, bandwidth, alpha_s, to_all=name == "expert_parallel")
     bandwidth, alpha_s = cluster.bytes_per_s, cluster.alpha_s
     found = getattr(workload, name)(*arguments, cluster=cluster, **options)
+    band = _band(found, topology, ranks)
     if as_json:
-        click.echo(json.dumps(found.to_dict() | {"ranks": ranks, "bytes_per_s": bandwidth, "alpha_s": alpha_s}))
+        click.echo(json.dumps(found.to_dict() | band | {"ranks": ranks, "bytes_per_s": bandwidth, "alpha_s": alpha_s}))
         return
     click.echo(
         f"{found.name}, {ranks} ranks, {bandwidth / 1e9:g} GB/s a link and direction, alpha {alpha_s * 1e6:g} us"
@@ -165,12 +166,42 @@ def _show(
             else ("in all, for one rank", found.calls, found.bytes_sent, found.seconds)
         )
         click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {time_s * 1e3:>11.4g} ms")
+    if band:
+        click.echo(
+            f"  band: {band['low_seconds'] * 1e3:.4g} to {band['high_seconds'] * 1e3:.4g} ms: half of {band['points']} published measurements "
+            f"({band['kind']}) lie so"
+        )
     if found.exposed_s is not None:
         click.echo(
             f"  exposed: {found.exposed_s * 1e3:.4g} ms (if buckets become ready at equal intervals; communication also slows computing a little)"
         )
     if found.efficiency is not None:
         click.echo(f"  scaling efficiency: {found.efficiency:.1%}")
+
+
+def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, Any]:
+    """Where half of the published measurements of these sizes lie, on whole nodes of a preset; nothing elsewhere, nor for sends.
+
+    `simulate` over every card of a preset says the same seconds, and the bands are its.
+    """
+    from allranks.cost.nccl_bands import LINK_BANDS
+    from allranks.cost.nccl_price import kind_of
+    from allranks.topology import PRESETS
+
+    machine = PRESETS.get(topology or "")
+    if (
+        machine is None
+        or ranks % machine.ranks_per_node
+        or ranks < 2
+        or any(p.collective == "send" for p in found.parts)
+    ):
+        return {}
+    kinds = [kind_of(machine.nodes(ranks), part.nbytes) for part in found.parts]
+    parts = list(zip(kinds, found.parts, strict=True))
+    low, high = (sum(LINK_BANDS[kind][end] * part.seconds for kind, part in parts) for end in (0, 1))
+    named = list(dict.fromkeys(kinds))
+    points = sum(LINK_BANDS[kind][2] for kind in named)
+    return {"low_seconds": low, "high_seconds": high, "kind": "; ".join(named), "points": points}
 
 
 def _cluster(

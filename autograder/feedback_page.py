@@ -73,8 +73,9 @@ class FeedbackTop(NbGraderPreprocessor):
                 if cell.cell_type == "code" and _has_points(cell):
                     cell.outputs = []
             about = resources["nbgrader"]
-            other = partner(Path(coursedir_of(self).root), about["assignment"], about["student"]) if handed_in else ""
-            handed_in += f", with {other}" if other else ""
+            if "student" in about:
+                other = partner(Path(coursedir_of(self).root), about["assignment"], about["student"])
+                handed_in = ", ".join(filter(None, (handed_in, f"with {other}" if other else "")))
             shown = top_html(parts, float(about.get("score") or 0), float(about.get("max_score") or 0), handed_in)
             shown += self._regraded(about)
             output = nbformat.v4.new_output("display_data", data={"text/html": shown})

@@ -20,13 +20,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from allranks.errors import CourseError
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import Part, overview_of
-from autograder.intake import REQUEST, Refused, check_files
+from autograder.intake import REQUEST, Refused, check_files, read_notebook
 
 LOG = "regrades.jsonl"
 MAX_CHARACTERS = 5000
@@ -192,12 +193,23 @@ def marks_of(course: Path, lab: str, student: str) -> Marks:
         raise RegradeError(f"{student} is not graded yet: type `allranks grade {lab}` first.")
     for path in sorted(submitted.glob("*.ipynb")):
         theirs = graded / path.name
-        if theirs.exists() and theirs.stat().st_mtime < path.stat().st_ctime:
+        # a course that was copied has newer times and the same answers
+        if theirs.exists() and theirs.stat().st_mtime < path.stat().st_ctime and _answers_differ(path, theirs):
             raise RegradeError(
                 f"{student} handed in {path.name} again after it was graded, so points given by hand are not about this work: "
                 f"`allranks grade {lab} --student {student} --force` grades it as new."
             )
     return Marks(marks, comments, penalty)
+
+
+def _answers_differ(submitted: Path, graded: Path) -> bool:
+    """Whether an answer in the graded notebook is not in the one that was handed in."""
+    try:
+        there = {cell.source.strip() for cell in read_notebook(submitted).cells}
+        marked = nbformat.read(graded, as_version=4).cells
+    except (Refused, OSError, ValueError, nbformat.ValidationError):
+        return True
+    return any(cell.source.strip() not in there for cell in marked if cell.metadata.get("nbgrader", {}).get("solution"))
 
 
 @contextmanager

@@ -65,7 +65,12 @@ def pool():
     [
         *("distributed_top_k/torch_topk", "distributed_top_k/late_ties", "distributed_argmax/ignores_nan"),
         *("distributed_argmax/last_tie", "embedding_lookup/order_of_owners", "moe_dispatch_combine/sorted_by_expert"),
-        *("distributed_argmax/joined_index", "distributed_mean/int_div", "ring_all_reduce/chunks_of_torch_chunk"),
+        *(
+            "distributed_argmax/magnitude",
+            "distributed_argmax/joined_index",
+            "distributed_mean/int_div",
+            "ring_all_reduce/chunks_of_torch_chunk",
+        ),
     ],
 )
 def test_a_wrong_answer_gets_the_same_score_with_every_secret(name, pool):

@@ -68,7 +68,7 @@ def test_both_get_the_points_the_page_and_the_export(small_class, tmp_path):
     assert answers["hal"] == answers["di"] == (1.5, "Which figures?")
     course.nbgrader("generate_feedback", LAB, "--student", "hal")
     page = (course.root / "autograder" / "feedback" / "hal" / LAB / f"{NOTEBOOK}.html").read_text(encoding="utf-8")
-    assert "the sum instead of the mean" in page.lower()
+    assert "the sum instead of the mean" in page.lower() and "with di" in page
     assert not any(set(pair.students) == {"di", "hal"} for pair in compare(course.root, LAB)[0])
 
 

@@ -39,10 +39,12 @@ def variant_of(course: Course, student: str) -> str:
 def course(tmp_path_factory) -> Course:
     """ada answers her own variant; bo hands in what ada wrote, with her number in it."""
     made = make_course(tmp_path_factory.mktemp("drawn"))
+    # with this secret the two draw different ranks
+    (made.root / "autograder" / "secret.txt").write_text("3\n", encoding="ascii")
     done = program("course", "variants", LAB, "--course", str(made.root))
     assert done.returncode == 0 and f"a variant of {NAME}." in done.stdout, done.stderr
     number = variant_of(made, "ada").rpartition(" ")[2]
-    assert variant_of(made, "bo") != variant_of(made, "ada") or pytest.skip("one in seven: both drew the same")
+    assert variant_of(made, "bo") != variant_of(made, "ada")
     code = ANSWER.replace("MINE = 5", f"MINE = {number}")
     for student in ("ada", "bo"):
         made.submit(student, made.answers(lambda grade_id, right: code if grade_id == NAME else right))

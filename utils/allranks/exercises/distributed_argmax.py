@@ -18,10 +18,17 @@ from allranks.checking.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Grou
 def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> None:
     """Puts the highest number on rank 0 if the ranks divide the size, else on another one, and never at rank 0's own place.
 
-    Which rank it is must not be luck: an answer that is right for rank 0 only gets the same points with every secret.
+    Whether it is rank 0, and which number has the largest magnitude, must not be luck: then a wrong answer would get points by luck.
     """
-    if setup.values != "small" or setup.ranks < 2:
+    if setup.values == "provenance" or setup.ranks < 2:
         return
+    highest, lowest = (float(f(torch.stack([f(n) for n in numbers]))) for f in (torch.max, torch.min))
+    if highest > -lowest:  # the largest magnitude is another number than the maximum
+        for n in numbers:
+            n.neg_()
+    elif highest == -lowest:
+        for n in numbers:
+            n[n == lowest] -= 1
     start = max(range(setup.ranks), key=lambda rank: float(numbers[rank].max()))
     rank = 0 if setup.divides else rng.integer(1, setup.ranks)
     old = int(numbers[start].argmax())

@@ -21,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TOLD = "told: "
 QUIET_S = 15.0  # after the servers' start: what they import late is there
+MACHINE = Path("/var/lib/allranks/machine/socket")
 CHAPTER = "07_all_reduce.ipynb"
 LAB = "lab03_all_reduce"
 LOGINS_S = 120.0 / 30  # thirty people log in within two minutes
@@ -116,9 +117,12 @@ def _hub(people: int, **environment: str) -> tuple[Any, dict[str, str]]:
     hub = Hub(Path("/tmp/hub.log"))
     hub.start(**environment)
     if environment.get("ALLRANKS_HUB_SHARE_MEMORY") != "0":
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:  # it refuses root, once it has imported all
-            asking.connect("/var/lib/allranks/machine/socket")
-            asking.recv(4096)
+        while not MACHINE.exists():
+            time.sleep(0.2)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+            asking.settimeout(120)
+            asking.connect(str(MACHINE))
+            asking.recv(4096)  # it refuses root, once it has imported everything
     time.sleep(QUIET_S)
     return hub, passwords
 

@@ -141,12 +141,14 @@ def memory(people: int, share: str) -> dict[str, Any]:
 
     hub, passwords = _hub(people, ALLRANKS_HUB_SHARE_MEMORY=share)
     states = [("nobody", everybody())]
-    visitors = []
+    visitors, up_s = [], []
     for name, password in passwords.items():
         say(f"{name} logs in")
         visitors.append(Visitor.log_in(name, password))
+        began = time.monotonic()
         visitors[-1].start_server()
         visitors[-1].wait_for_server()
+        up_s.append(time.monotonic() - began)
     time.sleep(QUIET_S)
     states.append(("logged in, no notebook", everybody()))
     ranks: list[int] = []
@@ -178,6 +180,7 @@ def memory(people: int, share: str) -> dict[str, Any]:
     return {
         "states": states,
         "processes": processes,
+        "up_s": up_s,
         "stop_s": stopped_s,
         "start_s": started_s,
         "survived": survived,

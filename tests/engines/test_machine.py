@@ -109,6 +109,40 @@ def test_a_fork_is_a_process_of_the_asker_in_every_way(server):
     assert said["leads"] and said["owner"] == ANA and said["sockets"] == 0
 
 
+def test_a_fork_is_in_the_askers_control_group_and_sees_its_mounts(server):
+    """As with the systemd spawner: limits of a group, and a /tmp of one's own."""
+    folder = server[2]
+    groups = [
+        path for path in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()
+    ]
+    if not groups or not os.access(groups[0], os.W_OK):
+        pytest.skip("this machine gives root no control groups")
+    group = groups[0] / f"art-{os.getpid()}"
+    group.mkdir()
+    (folder / "private").mkdir()
+
+    def before() -> None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        library = ctypes.CDLL(None, use_errno=True)
+        assert library.unshare(0x20000) == 0
+        assert library.mount(b"none", b"/", None, 0x4000 | 0x40000, None) == 0  # nothing goes back
+        assert library.mount(b"tmpfs", str(folder / "private").encode(), b"tmpfs", 0, None) == 0
+        (folder / "private" / "hers").touch()
+
+    def asked() -> dict:
+        os.chdir(folder / "private")
+        return {"mine": os.readlink("/proc/self/ns/mnt"), **ask(server[0])}
+
+    try:
+        said = as_ana(asked, before)
+        assert said["mounts"] == said["mine"] != os.readlink("/proc/self/ns/mnt")
+        assert said["cwd"] == str(folder / "private")
+        assert any(line.endswith(f"/{group.name}") for line in said["groups_of_control"])
+    finally:
+        time.sleep(0.2)
+        group.rmdir()
+
+
 def test_root_and_who_is_confined_get_no_fork(server, capfd):
     assert ask(server[0]) is None
     assert "ordinary accounts" in capfd.readouterr().err

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TOLD = "told: "
 QUIET_S = 15.0  # after the servers' start: what they import late is there
+MACHINE = Path("/var/lib/allranks/machine/socket")
 CHAPTER = "07_all_reduce.ipynb"
 LAB = "lab03_all_reduce"
 LOGINS_S = 120.0 / 30  # thirty people log in within two minutes
@@ -72,13 +74,20 @@ def memory_of(pid: int) -> dict[str, float] | None:
     return found or None
 
 
-def everybody() -> dict[str, float]:
-    """The memory of all of the house's processes but this one and init: anonymous (exact), and of files (shared with what else runs)."""
-    total = {"anon": 0.0, "file": 0.0}
+def everybody(grader: int = -1) -> dict[str, float]:
+    """The memory of all of the house's processes but this one and init, in MB.
+
+    "anon" belongs to no file, and is exact; "file" is shared with what else runs on the machine; "grader" is what of "anon" the
+    account `grader` has.
+    """
+    total = {"anon": 0.0, "file": 0.0, "grader": 0.0}
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in (1, os.getpid()) and (found := memory_of(int(name))):
-            total["anon"] += found["Pss_Anon"] + found.get("Pss_Shmem", 0.0)
+            anonymous = found["Pss_Anon"] + found.get("Pss_Shmem", 0.0)
+            total["anon"] += anonymous
             total["file"] += found["Pss_File"]
+            with contextlib.suppress(OSError):
+                total["grader"] += anonymous if os.stat(f"/proc/{name}").st_uid == grader else 0.0
     return total
 
 
@@ -116,11 +125,12 @@ def _hub(people: int, **environment: str) -> tuple[Any, dict[str, str]]:
     hub = Hub(Path("/tmp/hub.log"))
     hub.start(**environment)
     if environment.get("ALLRANKS_HUB_SHARE_MEMORY") != "0":
-        with socket.socket(
-            socket.AF_UNIX, socket.SOCK_SEQPACKET
-        ) as asking:  # it refuses root, once it has imported all
-            asking.connect("/var/lib/allranks/machine/socket")
-            asking.recv(4096)
+        while not MACHINE.exists():
+            time.sleep(0.2)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+            asking.settimeout(120)
+            asking.connect(str(MACHINE))
+            asking.recv(4096)  # it refuses root, once it has imported everything
     time.sleep(QUIET_S)
     return hub, passwords
 
@@ -131,12 +141,14 @@ def memory(people: int, share: str) -> dict[str, Any]:
 
     hub, passwords = _hub(people, ALLRANKS_HUB_SHARE_MEMORY=share)
     states = [("nobody", everybody())]
-    visitors = []
+    visitors, up_s = [], []
     for name, password in passwords.items():
         say(f"{name} logs in")
         visitors.append(Visitor.log_in(name, password))
+        began = time.monotonic()
         visitors[-1].start_server()
         visitors[-1].wait_for_server()
+        up_s.append(time.monotonic() - began)
     time.sleep(QUIET_S)
     states.append(("logged in, no notebook", everybody()))
     ranks: list[int] = []
@@ -168,6 +180,7 @@ def memory(people: int, share: str) -> dict[str, Any]:
     return {
         "states": states,
         "processes": processes,
+        "up_s": up_s,
         "stop_s": stopped_s,
         "start_s": started_s,
         "survived": survived,
@@ -182,7 +195,8 @@ def load(people: int, submissions: int) -> dict[str, Any]:
     hub, passwords = _hub(people)
     course = _course(submissions) if submissions else None
     base = everybody()
-    peak = {"anon": 0.0, "processes": 0.0}
+    grader = pwd.getpwnam(GRADER).pw_uid
+    peak = {"all": 0.0, "people": 0.0, "grader": 0.0}
     found: list[dict[str, Any]] = []
 
     async def person(number: int, name: str, password: str) -> None:
@@ -202,7 +216,7 @@ def load(people: int, submissions: int) -> dict[str, Any]:
                 outputs = await asyncio.wait_for(kernel.run(cell["source"]), 300)
                 about.setdefault("first_cell_s", time.monotonic() - began)
                 raised = [output.evalue for output in outputs if output.output_type == "error"]
-                if bool(raised) != ("raises-exception" in cell["metadata"].get("tags", [])):
+                if raised and "raises-exception" not in cell["metadata"].get("tags", []):
                     about["failures"].append(f"{cell['id']}: {raised}")
             about["chapter_s"] = time.monotonic() - began
             say(f"{name} has run chapter 7")
@@ -229,8 +243,10 @@ def load(people: int, submissions: int) -> dict[str, Any]:
 
     async def watch() -> None:
         while True:
-            now = await asyncio.to_thread(everybody)
-            peak["anon"] = max(peak["anon"], now["anon"])
+            now = await asyncio.to_thread(everybody, grader)
+            people_mb = now["anon"] - now["grader"] - base["anon"]
+            for name, value in (("all", now["anon"]), ("people", people_mb), ("grader", now["grader"])):
+                peak[name] = max(peak[name], value)
             await asyncio.sleep(5)
 
     async def go() -> float | None:
@@ -244,7 +260,7 @@ def load(people: int, submissions: int) -> dict[str, Any]:
     graded_s = asyncio.run(go())
     grades = _scores(course) if course else []
     hub.stop()
-    return {"people": found, "base_mb": base["anon"], "peak_mb": peak["anon"], "graded_s": graded_s, "grades": grades}
+    return {"people": found, "base_mb": base["anon"], "peak_mb": peak, "graded_s": graded_s, "grades": grades}
 
 
 def _course(submissions: int) -> Path:

@@ -35,18 +35,20 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         values = [about[name] for about in people if name in about]
         if values:
             result.rows.append((words, f"{median(values):.1f}", f"{max(values):.1f}"))
-    each = (told["peak_mb"] - told["base_mb"]) / PEOPLE
+    peak, base_mb = told["peak_mb"], told["base_mb"]
     result.rows += [
         (f"grading {2 * PEOPLE} submissions, s", f"{told['graded_s']:.0f}", ""),
         ("failures", str(len(failures)), ""),
-        ("memory at most, MB", f"{told['peak_mb']:.0f}", ""),
+        ("memory before the first login, MB", f"{base_mb:.0f}", ""),
+        ("people's memory at most, MB each", f"{peak['people'] / PEOPLE:.0f}", ""),
+        ("the grader's memory at most, MB", f"{peak['grader']:.0f}", ""),
+        ("memory of all at most, MB", f"{peak['all']:.0f}", ""),
     ]
     if told["grades"] != [13.0] * (2 * PEOPLE):
         failures.append(f"grades are {told['grades']}, and all should be 13")
     result.notes += failures
+    total = base_mb + CLASS * peak["people"] / PEOPLE + peak["grader"]
     result.notes.append(
-        f"Memory: before the first login {told['base_mb']:.0f} MB; {each:.0f} MB more for each person, the grader's share "
-        f"included. By calculation, not measured: {CLASS} people at once "
-        f"{(told['base_mb'] + CLASS * each) / 1000:.1f} GB."
+        f"By calculation, not measured: {CLASS} people at once, and the grader, {total / 1000:.1f} GB. Memory that belongs to no file."
     )
     return result

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from bench import hub_house
-from bench.common import Result
+from bench.common import Result, median
 
 PEOPLE = int(os.environ.get("ALLRANKS_BENCH_PEOPLE", "2"))
 CLASS = 30
@@ -41,6 +41,8 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         "Memory that belongs to no file (Pss_Anon of /proc/*/smaps_rollup), for each person (all - nobody's) / people; thirty "
         f"people by calculation. Programs and libraries are in memory once for all people, {files:.0f} MB in these processes.",
         f"Of one person's processes, what each keeps for itself with four ranks, MB: {kept}.",
+        f"From the start of a server to its first answer, one after the other: {median(found['0']['up_s']):.1f} s alone, "
+        f"{median(found['1']['up_s']):.1f} s shared.",
         f"A restart of the hub: {found['1']['stop_s']:.1f} s to stop and {found['1']['start_s']:.1f} s until it answers; "
         f"servers {'survive' if found['1']['survived'] else 'DO NOT SURVIVE'} it.",
     ]

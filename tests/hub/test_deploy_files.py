@@ -1,6 +1,7 @@
 """The files of deploy/ that nothing here can build or run are at least well-formed, by real tools, and agree."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -122,3 +124,38 @@ def test_every_gpu_profile_has_room_for_its_ranks():
         override = entry["kubespawner_override"]
         gpus = int(override["extra_resource_limits"]["nvidia.com/gpu"])
         assert int(override["mem_guarantee"].removesuffix("G")) >= 8 + 4 * gpus
+
+
+# a folder with the chart's sources: git clone https://github.com/jupyterhub/zero-to-jupyterhub-k8s; its folder jupyterhub/
+CHART = os.environ.get("ALLRANKS_Z2JH_CHART")
+
+
+def merged(under: dict, over: dict) -> dict:
+    """The chart's values with ours over them, as helm does it."""
+    both = {
+        name: merged(under[name], over[name]) for name in under.keys() & over.keys() if isinstance(under[name], dict)
+    }
+    return {**under, **over, **both}
+
+
+def test_the_chart_accepts_the_values_by_its_schema():
+    """The chart's schema allows no unknown name, so that a misspelt setting is found."""
+    if not CHART:
+        pytest.skip("ALLRANKS_Z2JH_CHART names no folder with the chart of Zero to JupyterHub")
+    schema = yaml.safe_load((Path(CHART) / "values.schema.yaml").read_text())
+    checker = jsonschema.validators.validator_for(schema)(schema)
+    values = merged(yaml.safe_load((Path(CHART) / "values.yaml").read_text()), VALUES)
+    assert [error.message for error in checker.iter_errors(values)] == []
+    misspelt = merged(values, {"cull": {"timeuot": 1}})
+    assert [list(error.path) for error in checker.iter_errors(misspelt)] == [["cull"]]
+
+
+def test_helm_renders_the_chart(tmp_path):
+    """With `helm` and a released chart (helm pull jupyterhub --repo https://hub.jupyter.org/helm-chart/ --untar)."""
+    if not shutil.which("helm") or not CHART or not (Path(CHART) / "values.schema.json").is_file():
+        pytest.skip("needs helm, and ALLRANKS_Z2JH_CHART with a released chart")
+    said = run("helm", "template", "allranks", CHART, "--values", DEPLOY / "values.yaml")
+    assert said.returncode == 0, said.stderr
+    objects = [each for each in yaml.safe_load_all(said.stdout) if each]
+    assert {"Deployment", "Service", "NetworkPolicy"} <= {each["kind"] for each in objects}
+    assert VALUES["singleuser"]["image"]["name"] in said.stdout

@@ -371,7 +371,7 @@ def limits(site: Site, servers: Iterable[Server] | None = None) -> Check:
 
 
 def _servers() -> list[Server]:
-    found = []
+    found: dict[int, Server] = {}
     for process in psutil.process_iter(["pid", "uids", "cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
         if "singleuser" not in words or not process.info["uids"] or process.info["uids"].real == 0:
@@ -379,8 +379,11 @@ def _servers() -> list[Server]:
         with contextlib.suppress(psutil.Error, OSError):
             if "singleuser" in " ".join(psutil.Process(process.ppid()).cmdline()):
                 continue  # a child of one that is counted
-            found.append(_limits_of(process.info["pid"], process.info["uids"].real))
-    return found
+            uid = process.info["uids"].real
+            # with shared memory a process of the hub waits, without limits, for the fork that is the server
+            if uid not in found or "jupyterhub-singleuser" in words:
+                found[uid] = _limits_of(process.info["pid"], uid)
+    return list(found.values())
 
 
 def _limits_of(pid: int, uid: int) -> Server:

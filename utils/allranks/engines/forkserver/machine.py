@@ -53,6 +53,13 @@ JUPYTER = (
     "nbgrader.server_extensions.assignment_list",
     "nbgrader.server_extensions.course_list",
     "nbgrader.server_extensions.validate_assignment",
+    # of what notebooks import, that which does not look for a kernel when it is imported, as ipywidgets and matplotlib do
+    "psygnal",
+    "numpy.ma",
+    "PIL.Image",
+    "pyparsing",
+    "kiwisolver",
+    "fontTools.misc.loggingTools",
 )
 
 

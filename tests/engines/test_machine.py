@@ -1,0 +1,245 @@
+"""Root's fork server for all people: a fork is wholly the asker's, and nobody gets more rights by asking."""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from allranks.engines.forkserver import machine
+
+ANA, GROUP = 41001, 41002  # no accounts of this machine, as far as the kernel cares
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can fork for others"),
+]
+SERVER = """
+import sys
+from pathlib import Path
+from allranks.engines.forkserver.machine import MachineServer
+MachineServer(Path(sys.argv[1]), ("numpy.random", "torch", "machine_targets", "encodings.idna"), ()).serve()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """(its socket, its process, a folder that all accounts can write)."""
+    folder = Path("/tmp", f"art-machine-{os.getpid()}")
+    folder.mkdir()
+    folder.chmod(0o1777)
+    env = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{folder}", "A_SECRET": "of root's"}
+    env.pop(machine.SOCKET_ENV, None)
+    log = open(folder / "log", "w+")
+    command = [sys.executable, "-c", SERVER, str(folder / "socket")]
+    process = subprocess.Popen(command, env=env, cwd="/", stdout=log, stderr=log)
+    while not (folder / "socket").exists():
+        assert process.poll() is None, (folder / "log").read_text()
+        time.sleep(0.05)
+    yield folder / "socket", process, folder
+    assert process.poll() is None, (folder / "log").read_text()
+    process.kill()
+    process.wait()
+    log.close()
+    subprocess.run(["rm", "-r", str(folder)], check=True)
+
+
+def as_ana(what: Callable[[], object], before: Callable[[], object] = lambda: None) -> object:
+    """What `what` returns in a process of Ana's; `before` runs there while it still has root's rights."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(read)
+            os.chdir("/")
+            before()
+            os.setgroups([GROUP])
+            os.setresgid(ANA, ANA, ANA)
+            os.setresuid(ANA, ANA, ANA)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as a process that was executed
+            os.write(write, json.dumps(what()).encode())
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    os.close(write)
+    with open(read, encoding="utf-8") as said:
+        text = said.read()
+    os.waitpid(pid, 0)
+    return json.loads(text)
+
+
+def ask(path: Path, target: str = "report") -> object:
+    """What the fork wrote to the descriptor that it was given; None where none was made."""
+    os.environ[machine.SOCKET_ENV] = str(path)
+    read, write = os.pipe()
+    fork = machine.spawn(f"machine_targets:{target}" if ":" not in target else target, {"n": 1}, [write])
+    os.close(write)
+    with open(read, encoding="utf-8") as said:
+        text = said.read()
+    if fork is not None:
+        fork.wait(20)
+    return json.loads(text) if text else None
+
+
+def test_a_fork_is_a_process_of_the_asker_in_every_way(server):
+    core = min(os.sched_getaffinity(0))
+
+    def before() -> None:
+        os.umask(0o027)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.sched_setaffinity(0, {core})
+        os.setpriority(os.PRIO_PROCESS, 0, 7)
+        ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # no new privileges
+        os.environ["HERS"] = "yes"
+
+    said = as_ana(lambda: ask(server[0]), before)
+    assert said["args"] == {"n": 1}
+    assert said["uids"] == [ANA] * 3 and said["gids"] == [ANA] * 3 and said["groups"] == [GROUP]
+    assert said["back"] == "stays" and said["rights"] == [0, 0, 0, 0] and said["no_new_privs"] == 1
+    assert (said["umask"], said["core"], said["cores"], said["nice"], said["cwd"]) == (0o027, 0, [core], 7, "/")
+    assert said["env"]["HERS"] == "yes" and "A_SECRET" not in said["env"], "its environment is the asker's, not root's"
+    assert said["leads"] and said["owner"] == ANA and said["sockets"] == 0
+
+
+def test_a_fork_is_in_the_askers_control_group_and_sees_its_mounts(server):
+    """As with the systemd spawner: limits of a group, and a /tmp of one's own."""
+    folder = server[2]
+    groups = [
+        path for path in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()
+    ]
+    if not groups or not os.access(groups[0], os.W_OK):
+        pytest.skip("this machine gives root no control groups")
+    group = groups[0] / f"art-{os.getpid()}"
+    group.mkdir()
+    (folder / "private").mkdir()
+
+    def before() -> None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        library = ctypes.CDLL(None, use_errno=True)
+        assert library.unshare(0x20000) == 0
+        assert library.mount(b"none", b"/", None, 0x4000 | 0x40000, None) == 0  # nothing goes back
+        assert library.mount(b"tmpfs", str(folder / "private").encode(), b"tmpfs", 0, None) == 0
+        (folder / "private" / "hers").touch()
+
+    def asked() -> dict:
+        os.chdir(folder / "private")
+        return {"mine": os.readlink("/proc/self/ns/mnt"), **ask(server[0])}
+
+    try:
+        said = as_ana(asked, before)
+        assert said["mounts"] == said["mine"] != os.readlink("/proc/self/ns/mnt")
+        assert said["cwd"] == str(folder / "private")
+        assert any(line.endswith(f"/{group.name}") for line in said["groups_of_control"])
+    finally:
+        time.sleep(0.2)
+        group.rmdir()
+
+
+def test_root_and_who_is_confined_get_no_fork(server, capfd):
+    assert ask(server[0]) is None
+    assert "ordinary accounts" in capfd.readouterr().err
+
+    def in_another_network() -> object:
+        if ctypes.CDLL(None).unshare(0x10000000 | 0x40000000):
+            return "no namespaces here"
+        return ask(server[0])
+
+    assert as_ana(in_another_network) in (None, "no namespaces here")
+
+    def with_filtered_calls() -> object:
+        library = ctypes.CDLL(None)
+        library.prctl(38, 1, 0, 0, 0)
+        allow = ctypes.create_string_buffer(bytes([0x06, 0, 0, 0, 0, 0, 0xFF, 0x7F]))  # one instruction: allow
+        program = ctypes.create_string_buffer(16)
+        ctypes.memmove(program, (1).to_bytes(8, "little") + ctypes.addressof(allow).to_bytes(8, "little"), 16)
+        if library.prctl(22, 2, program, 0, 0):
+            return "no filters here"
+        return ask(server[0])
+
+    assert as_ana(with_filtered_calls) in (None, "no filters here")
+    assert as_ana(lambda: ask(server[0]))["uids"] == [ANA] * 3
+
+
+def test_what_a_request_names_is_imported_without_roots_rights(server):
+    _, _, folder = server
+    (folder / "named_by_ana.py").write_text(
+        f"import os\nopen({str(folder / 'who')!r}, 'w').write(str(os.geteuid()))\ndef run(args, fds): pass\n"
+    )
+    as_ana(lambda: ask(server[0], "named_by_ana:run"))
+    assert (folder / "who").read_text() == str(ANA)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\xff\xfe", b"[]", b"{}", b'{"id": "x"}', b'{"id": 1}', b'{"id": 1, "target": 3, "env": 4, "umask": []}'],
+)
+def test_garbage_stops_nobody(server, garbage):
+    def send() -> str:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(server[0]))
+            connection.settimeout(20)
+            connection.recv(1000)
+            connection.send(garbage)
+            with contextlib.suppress(OSError):
+                while connection.recv(1000):
+                    pass
+        return "sent"
+
+    def send_and_go() -> str:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(server[0]))
+            connection.recv(1000)
+            connection.send(garbage)
+        return "sent"
+
+    assert as_ana(send if b'"id": 1' not in garbage else send_and_go) == "sent"
+    assert as_ana(lambda: ask(server[0]))["uids"] == [ANA] * 3
+
+
+def test_an_account_has_a_limited_number_of_connections_and_others_still_get_theirs(server):
+    def crowd() -> list[str]:
+        many = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(machine.MOST_CLIENTS + 3)]
+        told = []
+        for one in many:
+            one.connect(str(server[0]))
+            one.settimeout(20)
+            told.append("error" if b"too many" in one.recv(1000) else "warm")
+        return told
+
+    assert as_ana(crowd) == ["warm"] * machine.MOST_CLIENTS + ["error"] * 3
+    assert as_ana(lambda: ask(server[0]))["uids"] == [ANA] * 3, "the crowd has gone, and counts no more"
+
+
+def test_a_fork_ends_with_the_process_that_asked_for_it(server):
+    def leave_one() -> object:
+        os.environ[machine.SOCKET_ENV] = str(server[0])
+        read, write = os.pipe()
+        machine.spawn("machine_targets:stay", None, [write])
+        os.close(write)
+        with open(read, encoding="utf-8") as said:
+            return json.loads(said.read())
+
+    pid = as_ana(leave_one)
+    deadline = time.monotonic() + 10
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+        pytest.fail("it is still there")
+
+
+def test_where_there_is_no_such_server_nothing_is_forked(tmp_path, monkeypatch, capfd):
+    monkeypatch.delenv(machine.SOCKET_ENV, raising=False)
+    assert machine.spawn("machine_targets:report", None, []) is None
+    monkeypatch.setenv(machine.SOCKET_ENV, str(tmp_path / "none"))
+    assert machine.spawn("machine_targets:report", None, []) is None
+    assert "gives no fork" in capfd.readouterr().err

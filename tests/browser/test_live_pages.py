@@ -313,6 +313,7 @@ def test_the_keyboard_enters_the_editor_and_leaves_it(server, new_page):
     assert page.evaluate(inside)
     page.keyboard.press("Tab")
     assert page.evaluate(inside), "Tab indents"
+    assert page.locator(".cm-line").first.text_content().startswith("    #")
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     assert not page.evaluate(inside)

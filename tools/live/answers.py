@@ -57,7 +57,8 @@ def answer(name: str, request: str) -> str:
     except CourseError as error:
         return json.dumps(_wrong(as_sentence(error)))
     except MemoryError:
-        return json.dumps(_wrong("The browser's memory is full; send ranges of chunks, or fewer messages."))
+        said = _wrong("The browser's memory is full; send ranges of chunks, or fewer messages.", restart=True)
+        return json.dumps(said)
     except RecursionError:
         return json.dumps(_wrong("It calls itself too deeply (RecursionError)."))
 

@@ -46,7 +46,7 @@ def section(one: Task, entries: list[Entry], yours: Entry | None = None) -> str:
     return (
         f'<h2 id="{one.name}"><code>{one.name}</code>: {escape(one.title)}</h2><p>{one.collective}, {size}.</p>'
         f"<p class=soft>{escape(one.machine)}.</p><p class=soft>Bound: {in_us(one.bound.picoseconds)}; {escape(one.bound.why)}.</p>"
-        "<div class=wide tabindex=0><table><thead><tr><th>entry</th><th class=n>time</th><th class=n>score</th><th></th></tr></thead>"
+        "<div class=wide tabindex=0><table><thead><tr><th>entry</th><th class=n>time</th><th class=n>score</th><td></td></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )
 

@@ -1,6 +1,6 @@
 // The editor of a program: CodeMirror with Python's colours, whose Tab leaves it for readers without a mouse.
 
-import { defaultKeymap, history, historyKeymap, indentLess, insertTab } from "@codemirror/commands";
+import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { EditorState, StateEffect, StateField } from "@codemirror/state";
@@ -32,6 +32,17 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.comment, fontStyle: "italic" },
 ]);
 
+/**
+ * Four spaces, or the chosen lines further in: Python takes no tabs beside spaces.
+ *
+ * @param {EditorView} view
+ */
+function indent(view) {
+  if (!view.state.selection.main.empty) return indentMore(view);
+  view.dispatch(view.state.replaceSelection("    "), { scrollIntoView: true, userEvent: "input" });
+  return true;
+}
+
 export class Editor {
   /**
    * @param {HTMLElement} place whose text is the program
@@ -56,7 +67,12 @@ export class Editor {
           syntaxHighlighting(COLOURS),
           python(),
           wrong,
-          EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "keys", spellcheck: "false" }),
+          EditorView.contentAttributes.of({
+            "aria-label": label,
+            "aria-describedby": "keys",
+            spellcheck: "false",
+            tabindex: "0",
+          }),
           keymap.of([
             {
               key: "Mod-Enter",
@@ -65,7 +81,7 @@ export class Editor {
                 return true;
               },
             },
-            { key: "Tab", run: (view) => !this.leaving && insertTab(view), shift: indentLess },
+            { key: "Tab", run: (view) => !this.leaving && indent(view), shift: indentLess },
             {
               key: "Escape",
               run: () => {

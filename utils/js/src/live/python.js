@@ -10,6 +10,7 @@ import { cut } from "./cut.js";
  * @property {{state: Record<string, unknown>, animation: string, words: string}} [player]
  * @property {string} [unplayed] why there is no player
  * @property {string} [board]
+ * @property {boolean} [restart] whether Python must start anew
  */
 
 /** What the build has written into the page: where the files are, and how large. */
@@ -78,7 +79,7 @@ export class Python {
   start() {
     this.#ready ??= this.#begin().catch((error) => {
       this.#forget();
-      throw error;
+      throw error instanceof Stopped || error instanceof Broken ? error : new Broken(error.message);
     });
     return this.#ready;
   }
@@ -168,7 +169,9 @@ export class Python {
       const { answer } = await this.#said("answer", () =>
         this.#worker?.postMessage({ kind: "ask", name, request: JSON.stringify(request), files }),
       );
-      return JSON.parse(answer);
+      const said = JSON.parse(answer);
+      if (said.restart) this.#end(); // a browser gives no memory back while the worker lives
+      return said;
     } finally {
       clearTimeout(late);
     }

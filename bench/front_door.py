@@ -32,9 +32,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     result = Result("From a shell to the first ranks", ("what", "median s", "spread s"))
     for name in variants:
         result.rows.append((name, f"{median(times_s[name]):.3f}", spread(times_s[name])))
-    result.notes.append(
-        f"{rounds} rounds in alternation. With uvx it takes as long once uv has made its environment."
-    )
+    result.notes.append(f"{rounds} rounds in alternation. With uvx it takes as long once uv has made its environment.")
     return result
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import html
+import http.server
 import importlib.util
 import os
 import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -116,13 +120,30 @@ def test_no_page_has_a_solution(site):
     assert checked > 40
 
 
-def test_a_word_is_found(site, new_page):
-    """From the front page's form, without a network."""
-    page = new_page(offline=True)
-    page.goto((site / "index.html").as_uri())
+@pytest.fixture
+def served(site) -> Iterator[str]:
+    """The site's address, served as it is where it is published: the search reads the pages that it found."""
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Does not write each request to standard error."""
+
+    def log_message(self, *_) -> None:
+        """Nothing."""
+
+
+def test_a_word_is_found(served, new_page):
+    """From the front page's form."""
+    page = new_page()
+    page.goto(f"{served}/index.html")
     page.get_by_role("searchbox").fill("recursive doubling")
     page.get_by_role("button", name="Search").click()
-    page.wait_for_selector("#search-results li a")
+    page.wait_for_selector("#search-results li p.context")
     found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.getAttribute('href'))")
     assert any("08_all_reduce_algorithms" in link for link in found), found
 

@@ -3,21 +3,26 @@
 The environment sees the packages installed here but not this checkout, so all that is tested is in the wheel.
 """
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import time
+import tomllib
 import urllib.request
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+from jupyter_client import BlockingKernelClient, KernelManager
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,8 +130,6 @@ def test_what_a_plain_installation_requires_are_ranges(built):
 
 
 def test_every_place_that_names_the_version_names_this_one(built):
-    import tomllib
-
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"-{version}-" in built[1].name and f"-{version}." in built[0].name
     assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
@@ -144,26 +147,23 @@ def test_nothing_of_it_is_of_this_checkout(installed, home):
     assert "pip install 'allranks[grading]'" in run(installed / "python", "-c", missing, env=home).stderr
 
 
-@pytest.mark.live
-def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, installed, home, tmp_path):
+@contextlib.contextmanager
+def lab(*command: object, env: dict[str, str], log: Path):
+    """Runs `COMMAND lab` until it has told its address: the process, the path that it opens, and a function that asks its server."""
     from allranks.engines import ports
 
     [held] = ports.hold(1, "127.0.0.1")
     port = held.getsockname()[1]
-    site = next(installed.parent.glob("lib/python*/site-packages"))
-    before = {path for path in site.rglob("*") if "__pycache__" not in path.parts}
-    command = [installed / "allranks", "lab", "--no-browser", f"--port={port}", "--port-retries=0"]
-    with open(tmp_path / "lab.log", "w+") as log:
-        process = subprocess.Popen([*map(str, command)], env=home, cwd=home["HOME"], stdout=log, stderr=log)
+    line = [*map(str, command), "lab", "--no-browser", f"--port={port}", "--port-retries=0"]
+    with open(log, "w+") as file:
+        process = subprocess.Popen(line, env=env, cwd=env["HOME"], stdout=file, stderr=file)
     try:
         found, deadline = None, time.monotonic() + 90
         while found is None and time.monotonic() < deadline:
-            assert process.poll() is None, (tmp_path / "lab.log").read_text()
-            found = re.search(rf"127\.0\.0\.1:{port}(/\S*)\?token=(\w+)", (tmp_path / "lab.log").read_text())
+            assert process.poll() is None, log.read_text()
+            found = re.search(rf"127\.0\.0\.1:{port}(/\S*)\?token=(\w+)", log.read_text())
             time.sleep(0.1)
-        assert found and found[1] == "/lab/tree/chapters/00_start_here.ipynb", (tmp_path / "lab.log").read_text()
-        folder = Path(home["HOME"], "all-ranks")
-        assert str(folder) in (tmp_path / "lab.log").read_text()
+        assert found, log.read_text()
 
         def call(path: str, method: str = "GET"):
             headers = {"Authorization": f"token {found[2]}"}
@@ -171,20 +171,125 @@ def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, in
             with urllib.request.urlopen(request, timeout=30) as reply:
                 return json.loads(reply.read())
 
-        first = call("/api/contents/chapters/00_start_here.ipynb")["content"]
-        cells = ["".join(cell["source"]) for cell in first["cells"] if cell["cell_type"] == "code"]
-        start = next(n for n, text in enumerate(cells) if "World(" in text)
-        printed = in_kernel(Path(home["JUPYTER_RUNTIME_DIR"]), call("/api/kernels", "POST")["id"], cells[: start + 2])
-        assert "Traceback" not in printed and re.search(r"\b[2-9] ranks|rank 3", printed), printed
+        yield found[1], call
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
         held.close()
+
+
+def to_the_first_world(notebook: dict) -> list[str]:
+    """The code cells of a chapter up to the one that runs on the ranks that it starts."""
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    start = next(n for n, text in enumerate(cells) if "World(" in text)
+    return cells[: start + 2]
+
+
+def ran_on_ranks(printed: str) -> bool:
+    return "Traceback" not in printed and re.search(r"\b[2-9] ranks|rank 3", printed) is not None
+
+
+@pytest.mark.live
+def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, installed, home, tmp_path):
+    site = next(installed.parent.glob("lib/python*/site-packages"))
+    before = {path for path in site.rglob("*") if "__pycache__" not in path.parts}
+    with lab(installed / "allranks", env=home, log=tmp_path / "lab.log") as (opened, call):
+        assert opened == "/lab/tree/chapters/00_start_here.ipynb"
+        folder = Path(home["HOME"], "all-ranks")
+        assert str(folder) in (tmp_path / "lab.log").read_text()
+        cells = to_the_first_world(call("/api/contents/chapters/00_start_here.ipynb")["content"])
+        kernel = call("/api/kernels", "POST")["id"]
+        client = BlockingKernelClient(connection_file=f"{home['JUPYTER_RUNTIME_DIR']}/kernel-{kernel}.json")
+        client.load_connection_file()
+        printed = in_kernel(client, cells)
+        assert ran_on_ranks(printed), printed
     assert {path for path in site.rglob("*") if "__pycache__" not in path.parts} == before
     # the learner writes, and calls it again: nothing is written over
     (folder / "chapters/00_start_here.ipynb").write_text("mine")
     done = run(installed / "allranks", "update", env=home)
     assert done.returncode == 0 and (folder / "chapters/00_start_here.ipynb").read_text() == "mine", done.stderr
+
+
+@pytest.mark.live
+def test_uvx_installs_and_opens_it(no_ghosts, built, home, tmp_path):
+    """uv makes the environment, from the wheel alone and an empty cache; what the wheel requires is the tests' own."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if uv is None:
+        pytest.skip("uv is not installed; it is in the extra dev")
+    overrides = tmp_path / "overrides.txt"
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {Requirement(line).name for line in [*needed["dependencies"], *needed["optional-dependencies"]["lab"]]}
+    overrides.write_text("".join(f"{name}; python_version < '3'\n" for name in sorted(names)))
+    home |= {"UV_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": sysconfig.get_path("purelib")}
+    options = ["--offline", "--no-index", "--no-config", "--python", sys.executable, "--overrides", overrides]
+    command = [uv, "tool", "run", *options, "--from", f"{built[1]}[lab]", "allranks"]
+    done = run(*command, "--version", env=home)
+    assert done.returncode == 0 and done.stdout.startswith("allranks "), done.stderr
+    with lab(*command, env=home, log=tmp_path / "lab.log") as (opened, call):
+        assert opened == "/lab/tree/chapters/00_start_here.ipynb"
+        assert {entry["name"] for entry in call("/api/contents")["content"]} >= {"chapters", "labs", "TUTOR.md"}
+
+
+@pytest.mark.live
+def test_a_kernel_without_jupyterlab_runs_the_first_chapter(no_ghosts, built, installed, home):
+    """As on Colab, on Kaggle and in an editor: nobody calls `allranks lab`, and the first cell installs the course."""
+    page = (ROOT / "docs/start.md").read_text().split("## Colab and Kaggle")[1]
+    [first] = re.findall(r"```python\n(.*?)\n```", page, re.S)[:1]
+    assert first == "%pip install -q allranks anywidget"
+    first = f"%pip install -q --no-index --no-deps --force-reinstall {built[1]}"
+    given = contents(built[1])["allranks/course/given/chapters/00_start_here.ipynb"]
+    manager = KernelManager(connection_file=str(Path(home["JUPYTER_RUNTIME_DIR"]) / "kernel-of-an-editor.json"))
+    manager.kernel_spec.argv = [str(installed / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    manager.start_kernel(env=home, cwd=home["HOME"])
+    try:
+        printed = in_kernel(manager.blocking_client(), [first, *to_the_first_world(json.loads(given))])
+    finally:
+        manager.shutdown_kernel()
+        manager.cleanup_resources()
+    assert ran_on_ranks(printed), printed
+    assert not Path(home["HOME"], "all-ranks").exists()
+
+
+MEAN = """import torch.distributed as dist
+
+
+def distributed_mean(tensor):
+    x = tensor.contiguous().clone()
+    dist.all_reduce(x)
+    return x / dist.get_world_size()
+"""
+
+
+@pytest.mark.live
+def test_the_hook_and_the_action_judge_with_the_wheel(no_ghosts, installed, home, tmp_path):
+    """pre-commit takes the hook from a repository of the published files; the action's last step is run as bash runs it."""
+    home |= {"PATH": f"{installed}{os.pathsep}{home['PATH']}", "ALLRANKS_IDLE_S": "0"}
+    published, theirs = tmp_path / "published", Path(home["HOME"], "repository")
+    for folder in (published, theirs):
+        folder.mkdir()
+        run("git", "init", "-q", folder, env=home)
+    (published / ".github/matchers").mkdir(parents=True)
+    for name in (".pre-commit-hooks.yaml", "action.yml", ".github/matchers/allranks-check.json"):
+        shutil.copy(ROOT / name, published / name)
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    run("git", "-C", published, "add", ".", env=home)
+    run("git", "-C", published, *author, "commit", "-qm", "as published", env=home)
+    answer = theirs / "answer.py"
+    step = yaml.safe_load((published / "action.yml").read_text())["runs"]["steps"][-1]
+    action = {**home, "GITHUB_ACTION_PATH": str(published), "FILES": "answer.py"}
+    hook = [sys.executable, "-m", "pre_commit", "try-repo", published, "allranks-check", "--files", "answer.py"]
+    for text, passed in ((MEAN.replace(" / dist.get_world_size()", ""), False), (MEAN, True)):
+        answer.write_text(text)
+        run("git", "-C", theirs, "add", ".", env=home)
+        env = {**home, "PRE_COMMIT_HOME": str(tmp_path / "cache")}
+        done = subprocess.run(map(str, hook), cwd=theirs, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == (0 if passed else 1), done.stdout + done.stderr
+        assert ("answer.py:4: " in done.stdout) is not passed
+        line = ["bash", "-e", "-c", step["run"]]
+        done = subprocess.run(line, cwd=theirs, env=action, capture_output=True, text=True, check=False)
+        assert done.returncode == (0 if passed else 1), done.stdout + done.stderr
+        assert done.stdout.startswith(f"::add-matcher::{published}/.github/matchers/allranks-check.json\n")
+        assert ("\nanswer.py:4: " in done.stdout) is not passed
 
 
 @pytest.mark.live
@@ -217,12 +322,8 @@ def test_a_teachers_course_is_made_and_graded_without_a_checkout(no_ghosts, inst
     assert (course / "autograder/gradebook.db").exists()
 
 
-def in_kernel(runtime: Path, kernel: str, cells: list[str]) -> str:
-    """What a kernel of that server prints for these cells."""
-    from jupyter_client import BlockingKernelClient
-
-    client = BlockingKernelClient(connection_file=str(runtime / f"kernel-{kernel}.json"))
-    client.load_connection_file()
+def in_kernel(client: BlockingKernelClient, cells: list[str]) -> str:
+    """What the kernel of that client prints for these cells."""
     client.start_channels()
     try:
         client.wait_for_ready(timeout=60)

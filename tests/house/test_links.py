@@ -77,6 +77,23 @@ def test_links_lead_somewhere(path):
     assert broken(path) == []
 
 
+def reached(start: Path) -> set[Path]:
+    """Every page to which links lead from this one, directly or not."""
+    found, new = set(), {start}
+    while new:
+        found |= new
+        targets = {(page.parent / link.partition("#")[0]).resolve() for page in new for link in links(page)}
+        new = {target for target in targets if target in PAGES} - found
+    return found
+
+
+def test_every_page_is_reached_from_the_readme():
+    """A page that no other one names is a page that nobody reads. Records of tests and the instructors' notebooks are data."""
+    wanted = {page for page in PAGES if not page.is_relative_to(ROOT / "solutions") and ".github" not in page.parts}
+    lost = wanted - reached(ROOT / "README.md")
+    assert sorted(str(page.relative_to(ROOT)) for page in lost) == []
+
+
 def test_there_are_links_to_check():
     assert sum(len(links(path)) for path in PAGES) > 200
 

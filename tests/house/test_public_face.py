@@ -26,6 +26,19 @@ def test_an_unknown_name_is_an_attribute_error():
         allranks.wrld  # noqa: B018
 
 
+def test_what_asks_the_warm_server_imports_little():
+    """The second `allranks check` of a shell should cost little more than Python and click."""
+    code = (
+        "import sys, allranks.cli.check, allranks.exercises, allranks.engines.forkserver.idle\n"
+        "assert allranks.exercises.exists('ring_shift')\n"
+        "heavy = {'torch', 'numpy', 'rich', 'urllib.request', 'allranks.board', 'allranks.checking'}\n"
+        "heavy |= {f'allranks.engines.forkserver.{name}' for name in ('loop', 'server', 'idle_server')}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_importing_the_package_loads_neither_torch_nor_ipython():
     code = "import sys, allranks; print([m for m in sys.modules if m in ('torch', 'IPython') or m.startswith('allranks.')])"
     assert (

@@ -377,3 +377,11 @@ def test_outside_of_a_course_it_says_where_to_go(tmp_path):
 def test_a_name_can_not_draw_on_the_terminal():
     row = {"student": "x\x1b[2J\nada", "score": 0.0, "max_score": 15.0, "seconds": 1.0, "late_penalty": 0.0}
     assert in_words(row) == "x\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}ada: 0 of 15, 1.0 s"
+
+
+def test_the_process_that_writes_the_gradebook_does_without_torch():
+    """To import it took most of its start."""
+    code = "import sys, autograder.grading; print('torch' in sys.modules)"
+    course = Path(__file__).resolve().parents[2]
+    said = subprocess.run([sys.executable, "-c", code], cwd=course, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["False"]

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from allranks.checking.card import card, last_checks, variant_of
-from allranks.checking.mistake import in_short
 from allranks.course.variants import Variant
 from allranks.notebook import in_notebook
 from allranks.schedules import Schedule
@@ -171,6 +170,10 @@ class Verdict:
     @property
     def mistake(self) -> str:
         """The mistake in a few words that are equal for equal mistakes, such as "sends before it receives"; "" if it passed."""
+        from allranks.checking.mistake import (
+            in_short,
+        )  # here: it imports torch, which a grader's gradebook does not need
+
         return "" if self.passed else in_short(self.code, self.shared)
 
     def brief(self, cause: bool = True) -> str:

@@ -471,14 +471,14 @@ first_guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB, each 15 times: all ranks begin together, and an
+# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB, each up to 15 times: all ranks begin together, and an
 # iteration takes as long as its slowest rank.
 #
 # How does the time change when the tensor grows from 1 KiB to 4 KiB?
 
 # %% name="timings"
 sizes = [1024 * 4**k for k in range(9)]
-sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passes=3, warmups=1)
+sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passes=3, warmups=1, budget_s=1.0)
 
 # %% [markdown] name="fit"
 # We take the **median** for each size ([Point to point](02_point_to_point.ipynb) says when the best is better). The four smallest sizes give $\alpha$ (the

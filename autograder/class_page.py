@@ -218,6 +218,6 @@ body{margin:0;padding:24px 40px}
 .ar-class small{color:var(--ar-soft)}
 .ar-class .show{box-sizing:border-box;width:100vw;height:100vh;max-width:none;max-height:none;margin:0;border:0;padding:40px;overflow:auto;
 background:var(--ar-paper);color:var(--ar-ink)}
-.ar-class .show>*{max-width:1000px}
+.ar-class .show>*{max-width:1000px;margin-bottom:16px}
 .ar-class pre{white-space:pre-wrap;font:13px var(--ar-mono)}
 </style>"""

@@ -353,7 +353,7 @@ hybrid
 
 
 # %% name="hybrid_gradient"
-def hybrid_gradient(per_node, n=2**12):
+def hybrid_gradient(per_node, n=3360):  # n divides by up to 8 ranks
     rank, p = dist.get_rank(), dist.get_world_size()
     # every rank makes every group, in one order
     nodes = [dist.new_group(list(range(first, first + per_node))) for first in range(0, p, per_node)]

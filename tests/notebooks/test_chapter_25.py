@@ -36,7 +36,7 @@ def test_fsdp_by_hand(ranks):
     per_node = ranks // 2 if ranks % 2 == 0 else ranks
     mean, calls = chapter.text("hsdp_live").splitlines()
     assert mean == f"nodes of {per_node}: mean {(ranks - 1) / 2:g}, should be {(ranks - 1) / 2:g}"
-    assert eval(calls) == [("reduce_scatter_tensor", 4 * 2**12), ("all_reduce", 4 * (2**12 // per_node))]
+    assert eval(calls) == [("reduce_scatter_tensor", 4 * 3360), ("all_reduce", 4 * (3360 // per_node))]
     assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
     assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")
     assert chapter.text("hsdp_price").endswith("7.9 GB for each GPU leave a node")

@@ -39,12 +39,17 @@ def play(*words: object, progress: Callable[[str], None] = lambda text: None) ->
     command = [*house.COMMAND, __file__, *map(str, words)]
     done = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)  # fmt: skip
     lines = []
-    for line in done.stdout or ():
-        if line.startswith(TOLD):
-            progress(line.removeprefix(TOLD).strip())
-        else:
-            lines.append(line)
-    if done.wait():
+    try:
+        for line in done.stdout or ():
+            if line.startswith(TOLD):
+                progress(line.removeprefix(TOLD).strip())
+            else:
+                lines.append(line)
+    finally:
+        if sys.exc_info()[0] is not None:
+            done.kill()  # and with it everything in the house
+        done.wait()
+    if done.returncode:
         raise RuntimeError("".join(lines)[-6000:])
     found: dict[str, Any] = json.loads(next(line for line in lines if line.startswith("{")))
     return found

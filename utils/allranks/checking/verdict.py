@@ -170,9 +170,7 @@ class Verdict:
     @property
     def mistake(self) -> str:
         """The mistake in a few words that are equal for equal mistakes, such as "sends before it receives"; "" if it passed."""
-        from allranks.checking.mistake import (
-            in_short,
-        )  # here: it imports torch, which a grader's gradebook does not need
+        from allranks.checking.mistake import in_short  # imports torch, which a grader's gradebook does not need
 
         return "" if self.passed else in_short(self.code, self.shared)
 

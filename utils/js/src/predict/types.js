@@ -37,7 +37,7 @@
  * @property {Record<string, number>} marks other places on the slider
  */
 
-/** @typedef {{answers: number, bars: [string, number][]}} ClassSaid what a board counted; without one, empty */
+/** @typedef {{answers: number, bars: [string, number][]}} ClassSaid by a workshop board; without one, empty */
 
 /** @typedef {{asked: Asked, it: string}} Row of the chapter's last card; `it` is empty before the truth was shown */
 

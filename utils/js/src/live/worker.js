@@ -74,7 +74,9 @@ function unmount() {
   FS.unmount("/job");
 }
 
-/** @param {{data: {kind: "start", parts: any} | {kind: "ask", name: string, request: string, files?: File[]}}} message */
+/** @typedef {{kind: "start", parts: any} | {kind: "ask", name: string, request: string, files?: File[]}} Told */
+
+/** @param {{data: Told}} message */
 scope.onmessage = async ({ data }) => {
   try {
     if (data.kind === "start") {

@@ -22,7 +22,7 @@ async function explain(files) {
       : files.length > MOST_FILES
         ? `These are ${files.length} files; here up to ${MOST_FILES} are read at once.`
         : whole > MOST
-          ? `These files have ${megabytes(whole)}; the limit is ${megabytes(MOST)}. Run \`allranks explain\` on them.`
+          ? `These files have ${megabytes(whole)}; up to ${megabytes(MOST)} are read here, all by \`allranks explain\`.`
           : "";
   if (why) {
     const line = Object.assign(document.createElement("p"), { className: "verdict wrong", textContent: why });

@@ -1,4 +1,4 @@
-// What all live pages share: the progress of loading, run and stop, the result, what was printed, the player.
+// What all live pages share: the progress of loading, the buttons, the result, what was printed, the player.
 
 import { megabytes } from "./cut.js";
 import { Broken, Python, Stopped } from "./python.js";

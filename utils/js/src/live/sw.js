@@ -3,7 +3,8 @@
 
 const scope = /** @type {any} */ (self);
 const CACHE = "allranks-live";
-/** @type {{folders: string[], first: string[]}} by the build: folders of this version, what to keep at once */
+// what the build writes in: the folders of this version, and what to keep at once
+/** @type {{folders: string[], first: string[]}} */
 const KEPT = JSON.parse(atob("__KEPT__"));
 
 /** @param {string} address */

@@ -74,9 +74,9 @@ function unmount() {
   FS.unmount("/job");
 }
 
-/** @typedef {{kind: "ask", name: string, request: string, files?: File[]}} Ask */
+/** @typedef {{kind: "start", parts: any} | {kind: "ask", name: string, request: string, files?: File[]}} Told */
 
-/** @param {{data: {kind: "start", parts: any} | Ask}} message */
+/** @param {{data: Told}} message */
 scope.onmessage = async ({ data }) => {
   try {
     if (data.kind === "start") {

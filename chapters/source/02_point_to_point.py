@@ -366,8 +366,8 @@ if rank == 1:
 # time for both directions. In this way only one clock is read; the clocks of two ranks would not agree.
 #
 # Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: take it for $\alpha$
-# and $\beta$. The **median**, of which half of the tries are slower, is what a program usually meets: take it to compare two ways. Here we keep the best of 50.
-# From chapter 03 on the course's `bench` times the calls and gives both: all ranks begin together, the clock waits for a GPU, and a call takes as long
+# and $\beta$. The **median** is the middle one: half of the tries are slower. A program usually meets it: take it to compare two ways. Here we keep the best of 50.
+# From chapter 03 on the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
 # as its slowest rank.
 #
 # Which $\alpha$ and which rate $1/\beta$ do you expect here?

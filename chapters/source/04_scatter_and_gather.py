@@ -1,8 +1,8 @@
 # %% [markdown] name="title"
 # # Scatter and gather
 #
-# **One learner, many actors. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms to
-# learn from all of it. From how many actors on does the learner's link need more time than its GPU?**
+# **One learner, many actors. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms for
+# a round, however many actors there are. From how many actors on does the learner's link need more time than its GPU?**
 #
 # 45 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](03_broadcast.ipynb)
 #
@@ -115,8 +115,8 @@ if rank == 0:
 # %% [markdown] name="memory"
 # ## 2. Which memory do you hand over?
 #
-# A collective reads and writes *memory*. Two mistakes with it raise no error, and you can make them with any collective. First, rank 0 makes the list
-# for the gather in a shorter way.
+# A collective reads and writes *memory*. Two mistakes with it raise no error, The first can happen wherever you give a list, the second with any
+# collective. First, rank 0 makes the list for the gather in a shorter way.
 
 # %% name="guess_list"
 guess = predict(
@@ -183,8 +183,8 @@ guess.reveal(
 )
 
 # %% [markdown] name="columns_explained"
-# A tensor without gaps, row after row, is **contiguous**. A column, a transposed matrix, every second element are not. NCCL refuses them, and so does
-# `send`; Gloo's collectives take the wrong numbers. So give a collective `t.contiguous()`, which copies only if it must. Where the result must go back into
+# A tensor without gaps, row after row, is **contiguous**. A column, a transposed matrix, every second element are not. `send` and most
+# of NCCL's collectives refuse them. In the sources that we read NCCL's scatter and gather do not check, and Gloo's collectives take the wrong numbers. So give a collective `t.contiguous()`, which copies only if it must. Where the result must go back into
 # a view, call the collective on the copy, then write it back: `table[:, 0] = column`. (A plain `t.clone()` keeps a transposed layout;
 # `t.clone(memory_format=torch.contiguous_format)` makes a copy that is contiguous.)
 
@@ -233,8 +233,8 @@ Player(trace)
 #
 # ### Waiting for the slowest
 #
-# The last rank's episode takes 0.4 seconds longer. (If you have only two ranks, think of a third.) With a gather, when can the learner use the first
-# rank's experience? It can also receive from whichever rank comes first; NCCL can't do that, so the cell uses Gloo.
+# The last rank's episode takes 0.4 seconds longer. (If you have only two ranks, think of a third.) With a gather, when can the learner use rank 1's
+# experience? It can also receive from whichever rank comes first; NCCL can't do that, so the cell uses Gloo.
 
 # %% name="late"
 # %%ranks
@@ -262,13 +262,13 @@ print("whoever comes first: " + ", ".join(f"rank {r} after {ms:.0f} ms" for r, m
 
 # %% [markdown] name="late_explained"
 # On the root a gather ends when the slowest rank has sent. If the learner takes messages in the order of arrival, it is always busy, but it learns
-# from experience that was made with *older* weights than its own. In A3C (Mnih et al. 2016) workers send gradients instead of experience, and the
-# learner accepts old ones; IMPALA (Espeholt et al. 2018) corrects for the age.
+# from experience that was made with *older* weights than its own. In A3C (Mnih et al. 2016) there is no learner: each worker applies its
+# gradients to shared weights, which others may have changed in the meantime. IMPALA (Espeholt et al. 2018) corrects for the age.
 
 # %% [markdown] name="algorithms"
 # ## 4. Flat and tree
 #
-# Flat: the root sends each rank its part. Tree: the root sends *half of all parts* to one rank, which sends them on in the same way. Watch both.
+# Flat: the root sends each rank its part. Tree: the root sends *about half of all parts* to one rank, which sends them on in the same way. Watch both.
 
 # %% name="guess_root"
 guess = predict(
@@ -410,7 +410,7 @@ print(f"scatter, tree:     {scatter:7.3f} s: {broadcast / scatter:.2f} times as 
 guess.reveal(
     broadcast / scatter,
     usual="64",
-    why="each rank gets a 64th of the bytes. But the root's link is the bottleneck, and all 64 GB must leave it once in both cases.",
+    why="each rank gets a 64th of the bytes. But the root's link is the bottleneck, and 63 or 64 GB must leave it in both cases.",
     marks={"64 ranks": 64},
     it=f"{broadcast / scatter:.2f} times",
 )
@@ -427,7 +427,7 @@ sampler = DistributedSampler(range(2 * world_size + 1), num_replicas=world_size,
 print(list(sampler))
 
 # %% [markdown] name="sampler_explained"
-# Of $2p+1$ samples each rank gets three, some of them twice: every rank must make the same number of steps, or the last all-reduce waits for ever. (`drop_last=True`
+# Of $2p+1$ samples each rank gets three. That makes $3p$, so $p-1$ samples are given to two ranks: every rank must make the same number of steps, or the last all-reduce waits for ever. (`drop_last=True`
 # leaves some out instead.) In training this does no harm; an accuracy over a test set counts these samples twice.
 
 # %% [markdown] name="measure"
@@ -464,8 +464,8 @@ for p, (_, _, scatter, gather) in enumerate(times, start=2):
     print(f"{p:5}{1e3 * scatter:12.3f}{1e3 * gather:11.3f}{1e3 * model:10.3f}{gather / model:14.2f}")
 
 # %% [markdown] name="measure_explained"
-# (With two ranks the table has one row, and only the scatter tests the model.) Both grow with the number of ranks, because all messages pass the root. If
-# the ratio is below 1, the other ranks' work (copying, waking up) overlapped with the root's; if it is above 1, too few cores had to do all the work.
+# (With two ranks the table has one row, and only the scatter tests the model.) Both grow with the number of ranks, because all messages pass the root. (`seconds_of`
+# gives medians, so $\alpha$ and $\beta$ include the usual disturbance.) A ratio below 1 suggests that the other ranks' work (copying, waking up) overlapped with the root's; above 1, that too few cores had to do all the work.
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
@@ -477,7 +477,7 @@ for p, (_, _, scatter, gather) in enumerate(times, start=2):
 # - **Logging and checkpoints**: reports of all ranks with `gather_object`; a full state for one file. (In a sharded checkpoint each rank writes its own part.)
 # - **Inside other collectives**: van de Geijn's broadcast is a scatter and an all-gather; a reduce-scatter is a scatter of sums.
 #
-# NCCL has `ncclScatter` and `ncclGather` only since 2.28.3; before that torch made them of sends and receives.
+# NCCL itself has `ncclScatter` and `ncclGather` since 2.28.3. torch's own (`nccl.cpp`, as we read it) are sends and receives in one group.
 
 # %% [markdown] name="yours"
 # ## 8. Your turn: which rank has the largest?

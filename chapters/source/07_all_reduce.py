@@ -481,7 +481,8 @@ sizes = [1024 * 4**k for k in range(9)]
 sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passes=3, warmups=1, budget_s=1.0)
 
 # %% [markdown] name="fit"
-# We take the **median** for each size ([Point to point](02_point_to_point.ipynb) says when the best is better). The four smallest sizes give $\alpha$ (the
+# Here we take the **median** of each size, the time that a program usually meets; so this $\alpha$ and $\beta$ are larger than those of the best tries
+# ([Point to point](02_point_to_point.ipynb)). The four smallest sizes give $\alpha$ (the
 # median of their four values). The largest size gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
 
 # %% name="fit_model"

@@ -176,10 +176,10 @@ guess.reveal(
 # ## 4. Fewer steps
 #
 # $p-1$ steps are many when pieces are small. A rank that has two pieces could send both. In **recursive doubling** a rank swaps all its pieces with a
-# partner 1, 2, 4 ... ranks away; this needs a power of two. **Bruck**'s algorithm works for any $p$: in step $k$ a rank sends its pieces, or as many
-# of them as are still missing there, to the rank $2^k$ places to its left.
+# partner 1, 2, 4 ... ranks away; this needs a power of two. **Bruck**'s algorithm works for any $p$: in step $k$ a rank sends its pieces
+# to the rank $2^k$ places to its left.
 #
-# How many steps does that take for 6 ranks?
+# How many steps does that take for 6 ranks, and how many bytes?
 
 # %% name="guess_bruck"
 guess = predict(
@@ -208,11 +208,11 @@ guess.reveal(
 )
 
 # %% [markdown] name="bruck_explained"
-# It takes $\lceil\lg p\rceil$ steps; fewer are
+# In the last step a rank sends only the pieces that are still missing there. It takes $\lceil\lg p\rceil$ steps; fewer are
 # impossible, because the number of pieces on a rank can at most double in each step. Bruck reaches both bounds at once, so by the formulas no
 # algorithm is better.
 #
-# **Write it.** A rank's buffer holds the pieces in the order of distance: place $i$ is the piece of rank $r + i$, so what arrives goes behind what is
+# **Write it.** A rank's buffer holds the pieces in the order of distance: place $i$ is the piece of rank $(r+i) \bmod p$, so what arrives goes behind what is
 # there. The function below is right for one rank only. Run it, read what `check` says, and repair the two marked lines.
 
 
@@ -316,7 +316,7 @@ first_guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of twelve. Look at the
+# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of up to twelve. Look at the
 # last row, with pieces of 4 MiB. Compare the all-gather with an all-reduce of a tensor as large as the all-gather's result. Does the all-gather take half as long?
 
 # %% name="timings"

@@ -11,6 +11,7 @@
 
 # %% name="start_world"
 import random
+import statistics
 
 import torch
 import torch.distributed as dist
@@ -411,7 +412,7 @@ def counted_guesses(yours, decades=5):
 (counts, *_), reduce_trace = world.trace(counted_guesses, first_guess.value)
 for name, trace in (("gather", gather_trace), ("reduce", reduce_trace)):
     print(name, [(event.op, event.nbytes) for event in trace if event.rank == world.ranks - 1])
-print(f"median of {len(guesses)} guesses: {sorted(guesses)[len(guesses) // 2]:.0f} bytes; counts {counts}")
+print(f"median of {len(guesses)} guesses: {statistics.median(guesses):.0f} bytes; counts {counts}")
 
 # %% name="class_drawn"
 figure, axes = plots.chart("bytes per token", "guesses")
@@ -422,7 +423,7 @@ axes.legend()
 figure
 
 # %% [markdown] name="class_explained"
-# The pickled lists grow with the class; five counts do not, for any number of people. But a histogram no longer knows the median, only its range (question 1 below).
+# The pickled lists grow with the class; five counts do not, for any number of people. But a histogram no longer knows the median, only in which bar it lies (question 1 below).
 
 # %% [markdown] name="backward"
 # ### Backward sends nothing

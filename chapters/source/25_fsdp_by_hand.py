@@ -402,20 +402,24 @@ hybrid.reveal(
 #
 # $$E_{strong} = \frac{T_1}{p\,T_p}, \qquad E_{weak} = \frac{T_1}{T_p}.$$
 #
-# We measure both for the sharded model above. *Stated* is the computing: a rank sleeps 0.25 ms for each sample and pass, because $p$ ranks that compute would share your
+# We measure both for the sharded model above. *Assumed* is the computing: a block sleeps 0.25 ms for each sample and pass, because $p$ ranks that compute would share your
 # cores, and $p$ GPUs do not. *Real* are the hooks, the memory, the messages and the waiting. *Not fair*, and not to be mended here: all ranks share one memory and its
-# cores, so messages get slower with $p$ than between $p$ machines.
+# cores, so with more ranks the messages slow down more than they would between $p$ machines.
 
 # %% name="guess_scaling"
 strong_guess = predict(
-    "120 samples on all ranks together instead of one: the efficiency?",
+    "Strong: all ranks share the 120 samples that one rank had alone. What is the efficiency?",
     low=0,
     high=120,
     unit="%",
     title="Strong efficiency on all ranks",
 )
 weak_guess = predict(
-    "120 samples on *each* rank: the efficiency?", low=0, high=120, unit="%", title="Weak efficiency on all ranks"
+    "Weak: every rank has 120 samples. What is the efficiency?",
+    low=0,
+    high=120,
+    unit="%",
+    title="Weak efficiency on all ranks",
 )
 display(strong_guess, weak_guess)
 
@@ -443,7 +447,7 @@ def study(ranks, samples, kind=Prefetch, n=2**19, times=5):
 
 
 # %% name="study_run"
-sizes = [p for p in (1, 2, 3, 4, 8) if p <= world.ranks]
+sizes = sorted({p for p in (1, 2, 3, 4, 8) if p < world.ranks} | {world.ranks})
 strong = {p: world.run(study, p, 120 / p)[0] for p in sizes}
 weak = {p: world.run(study, p, 120)[0] for p in sizes}
 
@@ -468,7 +472,7 @@ display(
     weak_guess.reveal(
         100 * efficiency["weak"][sizes[-1]],
         usual="the same",
-        why="the messages are the same in both. But here the computing stays long enough to hide most of them. So weak scaling nearly always looks good, for any code.",
+        why="the messages are the same in both. But here the computing stays long enough to hide most of them. So weak scaling often looks good, even if the communication is slow. The end of this section has a case where it does not.",
     ),
 )
 
@@ -528,10 +532,10 @@ for name, share in (
     print(f"{name:40} {share:4.0%}")
 
 # %% [markdown] name="mistakes_explained"
-# The second row hides the first and largest loss; the third chooses from noise; the fourth answers another question, and does not say whether the larger batch learns as well from
+# The second row hides the first loss, what it costs to communicate at all; the third chooses from noise; the fourth answers another question, and does not say whether the larger batch learns as well from
 # as many samples. The last is harder than ours: it asks whether sharding was worth it, ours only how it scales. Say which one you took. A baseline that was never tuned makes every curve look good.
 #
-# A real model has no $T_1$: 7 billion parameters do not fit into one GPU. The smallest machine that holds it is the baseline, and must be named. `plan` prices both studies (in the shell: `allranks plan`):
+# A real model may have no $T_1$: to train 7 billion parameters with Adam takes 16 bytes for each, 112 GB, and an H100 has 80. The smallest machine that holds it is the baseline, and must be named. `plan` prices both studies (in the shell: `allranks plan`):
 
 # %% name="study_real"
 for name, batch, together in (("strong", lambda p: 512, 1), ("weak", lambda p: 8 * p, 1), ("weak", lambda p: 8 * p, 4)):

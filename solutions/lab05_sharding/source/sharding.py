@@ -64,8 +64,8 @@ print("reduce_scatter", mine.item(), "  all_gather", [t.item() for t in everyone
 # ## 1. All-gather in few rounds
 #
 # A ring needs $p-1$ rounds. Here $\lceil\lg p\rceil$ must be enough, for every $p$, and a rank must send no more than the ring does, $p-1$ tensors. So in each
-# round a rank sends *all that the receiver lacks* in one message, and the distance doubles. That is Bruck's algorithm; the order of NCCL's PAT, with the
-# farthest partner first, passes too.
+# round a rank sends *all it has that the receiver lacks* in one message. In Bruck's algorithm the distance doubles; NCCL's PAT begins with the
+# farthest partner and halves it. Both pass.
 
 # %% name="watch_gather"
 Player(schedules.bruck_all_gather(ranks=6), schedules.pat_all_gather(ranks=6))

@@ -43,7 +43,7 @@ def _no_more_bytes(run: Run) -> str | None:
         if sent > enough:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
             return About(
-                f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but (p-1)n = {enough} are enough: "
+                f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but {enough} are enough, p-1 tensors: "
                 "send no tensor that the receiver has already, and in the last round only what is still missing there",
                 longest,
             )
@@ -55,7 +55,7 @@ def _rounds(run: Run) -> str | None:
     words = rules.rounds(run, limit, "ceil(lg p)")
     most = max(sum(e.rank == rank for e in run.sends) for rank in range(run.ranks)) if words else 0
     if words and most > limit:
-        return f"{words}: a rank sends {most} messages. In each round send all tensors for one receiver in one message, to a rank twice as far away"
+        return f"{words}: a rank sends {most} messages. In each round send all tensors for one receiver in one message, to a rank twice as far away (or half as far, if you begin with the farthest)"
     return words and f"{words}: in each round every rank sends and receives at the same time (one batch_isend_irecv)"
 
 
@@ -75,7 +75,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=P2P,
     rules=(
-        Rule("(p-1)n of bytes", 3, lambda run: rules.no_messages(run) or _no_more_bytes(run)),
+        Rule("p-1 tensors of bytes", 3, lambda run: rules.no_messages(run) or _no_more_bytes(run)),
         Rule("at most ceil(lg p) rounds", 8, _rounds, rules.on_one_call),
         rules.carried(_all_others),
     ),

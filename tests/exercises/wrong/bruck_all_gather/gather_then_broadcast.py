@@ -1,6 +1,6 @@
 """All to rank 0, and the whole back to everybody.
 
-Must get: (p-1)n = 4 are enough
+Must get: 4 are enough, p-1 tensors
 """
 
 import torch

@@ -13,7 +13,7 @@ from allranks.checking.source import Source
 EXPECTED = frozenset(
     "__future__ torch math cmath typing collections itertools functools operator dataclasses enum numbers numpy bisect "
     "heapq statistics random time warnings copy abc contextlib string re textwrap pprint json decimal fractions datetime "
-    "logging traceback matplotlib pandas scipy IPython ipywidgets tqdm einops typing_extensions".split()
+    "logging traceback struct matplotlib pandas scipy IPython ipywidgets tqdm einops typing_extensions".split()
 )
 REACHING = frozenset("open exec eval compile __import__ globals vars breakpoint input exit quit get_ipython".split())
 # Modules with access to the system or to Python itself. Other modules hold them under these names (torch.os). Some are left

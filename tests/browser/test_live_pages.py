@@ -237,7 +237,7 @@ def test_the_race_gives_the_score_of_the_command(offline, tmp_path):
         page.get_by_role("button", name="Download").click()
     assert coming.value.suggested_filename == "my_entry.py"
     assert Path(coming.value.path()).read_text() == entry.read_text()
-    page.get_by_label("task").select_option("cube-mesh")
+    page.locator("select[data-part=task]").select_option("cube-mesh")
     assert "cube-mesh is all_gather, and the schedule is for 'all_reduce'" in run(page)
     assert page.locator("h2:visible").inner_text().startswith("cube-mesh")
 

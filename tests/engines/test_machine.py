@@ -78,9 +78,10 @@ def as_ana(what: Callable[[], object], before: Callable[[], object] = lambda: No
 
 def ask(path: Path, target: str = "report") -> object:
     """What the fork wrote to the descriptor that it was given; None where none was made."""
-    os.environ[machine.SOCKET_ENV] = str(path)
     read, write = os.pipe()
-    fork = machine.spawn(f"machine_targets:{target}" if ":" not in target else target, {"n": 1}, [write])
+    with pytest.MonkeyPatch.context() as patch:  # not left behind for the tests after this one
+        patch.setenv(machine.SOCKET_ENV, str(path))
+        fork = machine.spawn(f"machine_targets:{target}" if ":" not in target else target, {"n": 1}, [write])
     os.close(write)
     with open(read, encoding="utf-8") as said:
         text = said.read()

@@ -45,7 +45,7 @@ SHOWN = {
     },
     "lab05_sharding": {
         "first_collectives": ["[rank 1] reduce_scatter 10.0   all_gather [1.0, 2.0, 3.0, 4.0]"],
-        "try_gather": ["[0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 30.0, 30.0]", "step 3 of 3"],
+        "try_gather": ["[0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 30.0, 30.0]", "step 2 of 2"],
         "try_scatter": ["[[0.0, 10.0, 20.0], [30.0, 40.0, 50.0], [60.0, 70.0], [80.0, 90.0]]"],
         "try_zero": ["rank 0: reduce_scatter, 80 bytes", "rank 0: all_gather, 20 bytes"],
     },

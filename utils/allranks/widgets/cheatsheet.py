@@ -89,7 +89,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "gather", "gather(x, room or None, dst)", "in a list, on the root only", "flat", "binomial", "binomial",
-        "experience to a learner; samples to a writer", 5, root_receives=REST, sends=PART,
+        "experience to a learner; samples to a writer", 4, root_receives=REST, sends=PART,
     ),
     Entry(
         "reduce", "reduce(x, dst)", "in place on the root; else undefined", "binomial", "binomial", "rabenseifner",

@@ -91,6 +91,7 @@ export class Desk {
 
   /** @param {number} share @param {number} nbytes */
   #loading(share, nbytes) {
+    if (document.body.dataset.python === "failed") return; // a file that was still on its way
     const bar = part("bar", HTMLProgressElement);
     bar.hidden = share >= 1;
     bar.value = share;

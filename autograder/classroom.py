@@ -117,10 +117,13 @@ class Overview:
         return [row for row in self.rows if row.state == "graded"]
 
     def one_run(self, cause: Cause) -> str:
-        """The drawn verdict of one student with this mistake, of those the one with most points; "" if none was kept."""
+        """The drawn verdict of one student with this mistake, of those the one with most points; "" if none was kept.
+
+        A verdict on a variant names its student, so none is given.
+        """
         cell = next(part.cell for part in self.parts if part.name == cause.exercise)
         marks = [row.marks[cell] for row in self.graded if cell in row.marks and row.student in cause.students]
-        drawn = [mark for mark in marks if mark.card and mark.mistake == cause.mistake]
+        drawn = [mark for mark in marks if mark.card and not mark.variant and mark.mistake == cause.mistake]
         return max(drawn, key=lambda mark: mark.score or 0.0).card if drawn else ""
 
     @property

@@ -203,13 +203,24 @@ def marks_of(course: Path, lab: str, student: str) -> Marks:
 
 
 def _answers_differ(submitted: Path, graded: Path) -> bool:
-    """Whether an answer in the graded notebook is not in the one that was handed in."""
+    """Whether an answer in the graded notebook is another one in what was handed in."""
     try:
-        there = {cell.source.strip() for cell in read_notebook(submitted).cells}
-        marked = nbformat.read(graded, as_version=4).cells
+        there = _answers(read_notebook(submitted))
+        marked = _answers(nbformat.read(graded, as_version=4))
     except (Refused, OSError, ValueError, nbformat.ValidationError):
         return True
-    return any(cell.source.strip() not in there for cell in marked if cell.metadata.get("nbgrader", {}).get("solution"))
+    return any(there.get(name) != text for name, text in marked.items())
+
+
+def _answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """The students' cells by name; of two cells with one name nothing is said, so they differ from any answer."""
+    found: dict[str, str] = {}
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader", {})
+        if about.get("solution"):
+            name = str(about.get("grade_id"))
+            found[name] = "\0" if name in found else cell.source.strip()
+    return found
 
 
 @contextmanager

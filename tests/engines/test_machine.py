@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from allranks.engines.forkserver import machine
+from allranks.engines.forkserver.peer import Peer, PeerError
 
 ANA, GROUP = 41001, 41002  # no accounts of this machine, as far as the kernel cares
 pytestmark = [
@@ -217,6 +219,101 @@ def test_an_account_has_a_limited_number_of_connections_and_others_still_get_the
 
     assert as_ana(crowd) == ["warm"] * machine.MOST_CLIENTS + ["error"] * 3
     assert as_ana(lambda: ask(server[0]))["uids"] == [ANA] * 3, "the crowd has gone, and counts no more"
+
+
+def test_a_connection_has_one_fork(server):
+    def twice() -> list[int]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(server[0]))
+            connection.settimeout(20)
+            connection.recv(1000)
+            request = {"id": 1, "target": "machine_targets:stay", "args": None, "env": {}, "cwd": "/", "umask": 18}
+            read, write = os.pipe()
+            for _ in range(2):
+                socket.send_fds(connection, [json.dumps(request).encode()], [write])
+            os.close(write)
+            said = [os.read(read, 100)]
+            os.set_blocking(read, False)
+            time.sleep(1)
+            with contextlib.suppress(BlockingIOError):
+                said.append(os.read(read, 100))
+        return [len(one) > 0 for one in said]
+
+    assert as_ana(twice) == [True]
+
+
+def test_nothing_of_a_request_is_in_roots_memory(server):
+    """Its forks for other people would have a copy."""
+    secret = "of-ana-" + os.urandom(12).hex()
+
+    def with_a_secret() -> object:
+        os.environ["TOKEN"] = secret
+        return ask(server[0])["env"]["TOKEN"]
+
+    assert as_ana(with_a_secret) == secret
+    pid = server[1].pid
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    spans = [line.split()[0].split("-") for line in lines if line.split()[1].startswith("rw")]
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for low, high in ((int(one, 16), int(other, 16)) for one, other in spans):
+            memory.seek(low)
+            assert secret.encode() not in memory.read(high - low)
+
+
+def test_who_is_refused_leaves_no_descriptor_behind(server):
+    def descriptors() -> int:
+        return len(os.listdir(f"/proc/{server[1].pid}/fd"))
+
+    before = descriptors()
+    for _ in range(20):
+        assert ask(server[0]) is None  # root gets no fork
+    until = time.monotonic() + 10
+    while descriptors() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert descriptors() <= before
+
+
+def test_who_takes_other_mounts_after_the_check_is_refused():
+    """An account that is root in a user namespace of its own decides what stands in /proc there, and in /etc."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    address = f"/tmp/art-peer-{os.getpid()}"
+    listening.bind(address)
+    os.chmod(address, 0o777)
+    listening.listen()
+    go_read, go_write = os.pipe()
+
+    def jump() -> str:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(address)
+            os.read(go_read, 1)
+            moved = ctypes.CDLL(None).unshare(0x10000000 | 0x20000) == 0
+            connection.send(b"moved" if moved else b"no namespaces here")
+            connection.recv(1)
+        return "done"
+
+    asking = threading.Thread(target=as_ana, args=(jump,))
+    asking.start()
+    try:
+        connection, _ = listening.accept()
+        peer = Peer(connection)
+        peer.check()
+        os.write(go_write, b"x")
+        if connection.recv(100) == b"moved":
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    peer.adopt()
+                except PeerError as error:
+                    os._exit(7 if "of another user namespace" in str(error) else 8)
+                finally:
+                    os._exit(9)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        peer.close()
+        connection.close()
+    finally:
+        asking.join(20)
+        listening.close()
+        os.unlink(address)
 
 
 def test_a_fork_ends_with_the_process_that_asked_for_it(server):

@@ -1,13 +1,14 @@
 """A learner's side of the workshop board: after `join_board`, each `check` and each prediction tells the board, and waits for nothing.
 
 `allranks.board.server` is the board. What travels from a check: the exercise, whether it passed, the cause in a few words, a random number
-that stands for the learner, and a name if the learner gave one. From a prediction: the question, the choice, and the random number, so that
-nobody is counted twice. No code, no inputs, no times.
+that stands for the learner, and a name if the learner gave one. From a prediction: the question, the choice, and a number made of the random
+one and the question, so that nobody is counted twice and no check is joined with it. No code, no inputs, no times.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import queue
@@ -62,8 +63,9 @@ class Board:
         self._put({"name": self.name, "exercise": exercise, "passed": passed, "cause": cause})
 
     def tell_choice(self, question: str, title: str, choice: str | float) -> None:
-        """Puts a prediction's message into the queue: without a name, even if there is one."""
-        self._put({"question": question, "title": title, "choice": choice})
+        """Puts a prediction's message into the queue: without a name, and with a number that is in no other message."""
+        who = hashlib.sha256(f"{self.who or _own_number()} {question}".encode()).hexdigest()[:16]
+        self._put({"who": who, "question": question, "title": title, "choice": choice})
 
     def said(self, question: str) -> dict[str, Any] | None:
         """What the class said so far; None if the board does not answer, or has no such question. Waits for the board."""

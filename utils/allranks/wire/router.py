@@ -114,7 +114,7 @@ class Router:
                 self._take_frame(rank, state, Frame([op], Body()))
                 return
         state.held.append(frame)
-        state.held_operations += len(frame.operations)
+        state.held_operations += 1 + len(frame.operations)  # an empty frame takes memory too
         state.held_nbytes += frame.body.nbytes
         if state.held_operations > MAX_OPERATIONS:
             why = f"the ranks have made {MAX_OPERATIONS} operations: an endless loop?"
@@ -130,7 +130,7 @@ class Router:
             state = self.ranks[rank]
             while state.held and state.state is Phase.RUNNING:
                 frame = state.held.popleft()
-                state.held_operations -= len(frame.operations)
+                state.held_operations -= 1 + len(frame.operations)
                 state.held_nbytes -= frame.body.nbytes
                 later, state.held = state.held, deque()
                 try:

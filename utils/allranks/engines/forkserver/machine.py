@@ -1,8 +1,8 @@
 """Root's fork server for all people of a machine: their Jupyter servers and fork servers share the memory of its imports.
 
 Each person's server and fork server import the same 300 MB. Here one process of root's imports them, without any secret, and forks
-for whoever connects to its socket. The fork first becomes a process of that account (`Peer.adopt`: control group, limits, mounts),
-and only then reads what it shall run. JupyterHub starts it (deploy/jupyterhub_config.py):
+for whoever connects to its socket, once a connection. The fork closes what is other people's, becomes a process of that account
+(`Peer.adopt`: control group, limits, mounts), and only then reads what it shall run; root's own process never reads a request. JupyterHub starts it (deploy/jupyterhub_config.py):
 
     env -i PATH=... python -m allranks.engines.forkserver.machine SOCKET
 """
@@ -13,8 +13,10 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import runpy
 import select
+import selectors
 import signal
 import socket
 import struct
@@ -22,14 +24,13 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from allranks.engines.forkserver.loop import Client, ForkLoop
-from allranks.engines.forkserver.mailbox import MAX_MESSAGE
+from allranks.engines.forkserver.mailbox import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.peer import Peer, PeerError
 from allranks.engines.forkserver.process import die_with_parent, kill_session, preload
 from allranks.engines.forkserver.server import LATER, WARM
@@ -64,7 +65,7 @@ JUPYTER = (
 
 
 class MachineServer(ForkLoop):
-    """Forks for every account but root. A request names what to run only after the fork has given up root's rights."""
+    """Forks for every account but root. Only the fork reads the request, after it has given up root's rights."""
 
     trusts = False
 
@@ -72,11 +73,16 @@ class MachineServer(ForkLoop):
         super().__init__(modules, ())
         self.path, self.more = path, more
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.handed: set[Client] = set()  # whose request a fork has taken
+        self.hangups = select.epoll()  # tells of their ends only: what else they send is not for this process
+        self.spare = os.open(os.devnull, os.O_RDONLY)  # given up to refuse a client when no descriptor is left
 
     def prepare(self) -> None:
         """Listens: whoever connects waits until the imports are done. Ends with the process that started it."""
         die_with_parent()
         os.umask(0o022)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.path.unlink(missing_ok=True)
         self.listening.bind(str(self.path))
         self.path.chmod(0o666)
@@ -90,69 +96,102 @@ class MachineServer(ForkLoop):
         """Accepts clients from now on."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the hub ends its services with it
         self.on_ready(self.listening, self.accept)
+        self.on_ready(self.hangups, self.hung_up)
 
     def accept(self) -> None:
         """Accepts a process that can have a fork; tells others why not."""
-        with contextlib.suppress(OSError):
+        try:
             connection, _ = self.listening.accept()
-            connection.setblocking(False)
-            try:
-                peer = Peer(connection)
-                peer.check()
-                if Counter(c.peer.uid for c in self.clients.values())[peer.uid] >= MOST_CLIENTS:  # type: ignore[attr-defined]
-                    raise PeerError("this account has too many connections")
-            except (PeerError, OSError) as error:
-                with contextlib.suppress(OSError):
-                    connection.send(json.dumps({"error": str(error)}).encode())
-                connection.close()
-                return
-            self.add_client(connection)
-            self.clients[connection.fileno()].peer = peer  # type: ignore[attr-defined]
+        except BlockingIOError:
+            return
+        except OSError:  # no descriptor is left: the listening socket would stay ready for ever
+            os.close(self.spare)
+            with contextlib.suppress(OSError):
+                self.listening.accept()[0].close()
+            self.spare = os.open(os.devnull, os.O_RDONLY)
+            return
+        connection.setblocking(False)
+        peer = None
+        try:
+            peer = Peer(connection)
+            peer.check()
+            if Counter(c.peer.uid for c in self.clients.values())[peer.uid] >= MOST_CLIENTS:  # type: ignore[attr-defined]
+                raise PeerError("this account has too many connections")
+        except (PeerError, OSError) as error:
+            with contextlib.suppress(OSError):
+                connection.send(json.dumps({"error": str(error)}).encode())
+            connection.close()
+            if peer is not None:
+                peer.close()
+            return
+        self.add_client(connection)
+        self.clients[connection.fileno()].peer = peer  # type: ignore[attr-defined]
 
     def read(self, client: Client) -> None:
-        """Reads one request; a client that sends garbage is dropped."""
+        """Forks for a request without reading it: what root's process has read, the forks of other people would have too."""
         try:
-            super().read(client)
-        except Exception:
-            traceback.print_exc()
+            if not client.connection.recv(1, socket.MSG_PEEK):
+                raise ConnectionError("it has gone")
+            client.peer.check()  # type: ignore[attr-defined]
+            self.now = client
+            pid = self.fork(client, {}, [])
+        except (OSError, PeerError) as error:
+            client.send({"error": str(error)})
+            self.drop(client)
+            return
+        self.selector.unregister(client.connection)
+        self.handed.add(client)
+        self.hangups.register(client.connection, 0)
+        client.send({"pid": pid})
+
+    def reap(self) -> None:
+        """Tells clients that their fork has ended, and forgets them: a connection has one fork."""
+        super().reap()
+        for client in self.handed - set(self.owners.values()):
             self.drop(client)
 
-    def answer(self, client: Client, request: dict[str, Any], fds: list[int]) -> None:
-        """Forks; looks at nothing in the request but its number."""
-        if not isinstance(request, dict) or not isinstance(request.get("id"), int):
-            raise ValueError("a request is an object with a number")
-        super().answer(client, request, fds)
+    def hung_up(self) -> None:
+        """Drops the clients that have gone after their fork was made."""
+        for descriptor, _ in self.hangups.poll(0):
+            if descriptor in self.clients:
+                self.drop(self.clients[descriptor])
 
     def drop(self, client: Client) -> None:
         """Forgets a client that has gone, and ends what was forked for it."""
         if self.clients.get(client.connection.fileno()) is not client:
             return
+        if client in self.handed:
+            self.handed.discard(client)
+            self.hangups.unregister(client.connection)
+            self.selector.register(client.connection, selectors.EVENT_READ)  # which is where `drop` takes it from
         super().drop(client)
         client.peer.close()  # type: ignore[attr-defined]
         for pid, owner in list(self.owners.items()):
             if owner is client:
                 kill_session(pid)
 
-    def fork(self, client: Client, request: dict[str, Any], fds: list[int]) -> int:
-        """Forks a child of the client's account."""
-        client.peer.check()  # type: ignore[attr-defined]
-        self.now = client
-        return super().fork(client, request, fds)
-
     def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
-        """Becomes a process of the client's account; only then looks at the request."""
-        peer = self.now.peer  # type: ignore[attr-defined]
-        self.listening.close()
+        """Becomes a process of the client's account with nothing of other people's; only then reads the request."""
+        client = self.now
         os.setsid()
-        peer.adopt()
-        others = [client.peer.pidfd for client in self.clients.values()]  # type: ignore[attr-defined]
-        self.detach(request)
-        for pidfd in others:
-            os.close(pidfd)
+        signal.set_wakeup_fd(-1)
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
         os.close(null)
+        os.close(self.spare)
+        for closed in (self.listening, self.selector, self.hangups, self.wake, self.wake_write):
+            closed.close()
+        for other in self.clients.values():
+            if other is not client:
+                other.connection.close()
+                other.peer.close()  # type: ignore[attr-defined]
+        client.peer.adopt()  # type: ignore[attr-defined]
+        client.peer.close()  # type: ignore[attr-defined]
+        data, received, *_ = socket.recv_fds(client.connection, MAX_MESSAGE, MAX_FDS)
+        fds += received
+        request |= json.loads(data)
+        self.detach(request)
         os.umask(int(request["umask"]))
         os.chdir(request["cwd"])
 

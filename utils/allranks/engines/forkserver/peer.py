@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import resource
 import select
@@ -16,6 +17,7 @@ from allranks.errors import CourseError
 _SO_PEERGROUPS, _SO_PEERPIDFD = 59, 77
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 4, 38, 24
 _CLONE_NEWNS = 0x20000
+_NS_GET_USERNS = 0xB701
 _MOST_GROUPS = 256  # Python's getsockopt takes 1024 bytes
 # a process that is confined in one of these must not get a fork that is outside of it
 _SAME = ("ns/user", "ns/pid", "ns/net", "ns/ipc", "ns/uts", "attr/current")
@@ -72,14 +74,16 @@ class Peer:
         if status.get("Seccomp", "0").strip() != "0":
             raise PeerError("system calls of the process are filtered, and those of a fork would not be")
         for name in _SAME:
-            if _link(f"/proc/{self.pid}/{name}") != _link(f"/proc/self/{name}"):
+            if _link(f"/proc/{self.pid}/{name}", name) != _link(f"/proc/self/{name}", name):
                 raise PeerError(f"the process is confined: its {name} is not this service's")
-        if select.select([self.pidfd], [], [], 0)[0]:  # else all of the above could be another process's
-            raise PeerError("the process has ended")
+        if os.readlink(f"/proc/{self.pid}/root") != "/":
+            raise PeerError("the process is confined to a directory")
+        self._lives()  # else all of the above could be another process's
 
     def adopt(self) -> None:
         """Makes this process, a fork of root's with one thread, one of the peer's: its control group, mounts, limits and account.
 
+        Between the change of mounts and that of the account no path is looked up: the files there may be anybody's.
         Raises OSError or PeerError; the caller must then end.
         """
         own = Path(f"/proc/{self.pid}")
@@ -89,11 +93,14 @@ class Peer:
             Path("/proc/self/oom_score_adj").write_text((own / "oom_score_adj").read_text())
         limits = _limits((own / "limits").read_text(encoding="utf-8"))
         cores, nice = os.sched_getaffinity(self.pid), os.getpriority(os.PRIO_PROCESS, self.pid)
-        if _link(f"{own}/ns/mnt") != _link("/proc/self/ns/mnt"):
-            descriptor = os.open(own / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            _call("setns", descriptor, _CLONE_NEWNS)
-            os.close(descriptor)
+        mounts = os.open(own / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        _of_the_machine(mounts)
+        foreign = not os.path.samestat(os.fstat(mounts), os.stat("/proc/self/ns/mnt"))
         self.check()  # it lives: all that was read is its own
+        if foreign:
+            _call("setns", mounts, _CLONE_NEWNS)
+        os.close(mounts)
+        self._lives()
         for kind, both in limits.items():
             most = resource.getrlimit(kind)[1]  # may be lower than the peer's: only some roots can raise it
             resource.setrlimit(kind, (_lower(both[0], most), _lower(both[1], most)))
@@ -112,6 +119,10 @@ class Peer:
         if os.getresuid() != (self.uid,) * 3 or os.getresgid() != (self.gid,) * 3:
             raise PeerError("the account could not be changed")
         _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self is root's, and it could make no namespace
+
+    def _lives(self) -> None:
+        if select.select([self.pidfd], [], [], 0)[0]:
+            raise PeerError("the process has ended")
 
     def _status(self) -> dict[str, str]:
         try:
@@ -152,17 +163,32 @@ def _join_groups(text: str) -> None:
         (root / path.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def _link(path: str) -> str:
+def _link(path: str, name: str) -> str:
+    """Where a link of /proc leads, or the text of a file. Raises PeerError where a namespace is not told."""
     try:
         return os.readlink(path)
     except OSError:
         with contextlib.suppress(OSError):
             return Path(path).read_text(encoding="utf-8", errors="replace")
+    if name.startswith("ns/"):
+        raise PeerError(f"its {name} is not told")
     return ""
+
+
+def _of_the_machine(mounts: int) -> None:
+    """Raises PeerError if these mounts belong to a user namespace in which an ordinary account may be root.
+
+    The descriptor is asked, not a path: who owns a namespace never changes.
+    """
+    owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
+    try:
+        if not os.path.samestat(os.fstat(owner), os.stat("/proc/self/ns/user")):
+            raise PeerError("the process is confined: its mounts are of another user namespace")
+    finally:
+        os.close(owner)
 
 
 def _call(name: str, *arguments: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+        raise OSError(ctypes.get_errno(), name)  # no words: to look them up may open files

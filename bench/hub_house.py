@@ -129,7 +129,7 @@ def _hub(people: int, **environment: str) -> tuple[Any, dict[str, str]]:
     make_accounts({name: (password, "allranks-students") for name, password in passwords.items()})
     hub = Hub(Path("/tmp/hub.log"))
     hub.start(**environment)
-    if environment.get("ALLRANKS_HUB_SHARE_MEMORY") != "0":
+    if environment.get("ALLRANKS_HUB_SHARE_MEMORY") == "1":
         while not MACHINE.exists():
             time.sleep(0.2)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:

@@ -42,7 +42,7 @@ REFRESH_S = int(SETTINGS.get("ALLRANKS_HUB_REFRESH_S", "60"))  # how soon the hu
 LOCAL = Path("/etc/allranks/hub.py")
 # root's fork server, in which people's servers share memory: a socket in a folder that only root can change
 MACHINE = Path(SETTINGS.get("ALLRANKS_HUB_MACHINE", "/var/lib/allranks/machine/socket"))
-SHARE = SETTINGS.get("ALLRANKS_HUB_SHARE_MEMORY", "1") != "0" and os.geteuid() == 0
+SHARE = SETTINGS.get("ALLRANKS_HUB_SHARE_MEMORY", "0") == "1" and os.geteuid() == 0
 METRICS_TOKEN = Path("/etc/allranks/prometheus.token")  # with it, Prometheus can read /hub/metrics
 
 

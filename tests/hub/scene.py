@@ -41,7 +41,7 @@ def hub(tmp_path_factory):
         path.touch(mode=0o600)
         path.write_text(text)
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
-    hub.start(ALLRANKS_HUB_REFRESH_S="2")
+    hub.start(ALLRANKS_HUB_REFRESH_S="2", ALLRANKS_HUB_SHARE_MEMORY="1")
     yield hub
     print(hub.log.read_text()[-15000:])
     if hub.process.poll() is None:
@@ -424,7 +424,7 @@ def test_restart_and_idle(hub, ana, ida):
     before = {p.pid for p in processes_of("ana")}
     run("usermod", "--groups", "", "ida")
     hub.stop()
-    hub.start(ALLRANKS_HUB_IDLE_S="3", ALLRANKS_HUB_REFRESH_S="2")
+    hub.start(ALLRANKS_HUB_IDLE_S="3", ALLRANKS_HUB_REFRESH_S="2", ALLRANKS_HUB_SHARE_MEMORY="1")
     assert before & {p.pid for p in processes_of("ana")}, "ana's server went with the hub"
     assert ida.ask("POST", f"/hub/api/users/{GRADER}/server").status_code in (403, 404)
     deadline = time.monotonic() + 90

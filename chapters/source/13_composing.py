@@ -412,7 +412,7 @@ def counted_guesses(yours, decades=5):
 (counts, *_), reduce_trace = world.trace(counted_guesses, first_guess.value)
 for name, trace in (("gather", gather_trace), ("reduce", reduce_trace)):
     print(name, [(event.op, event.nbytes) for event in trace if event.rank == world.ranks - 1])
-print(f"median of {len(guesses)} guesses: {statistics.median(guesses):.0f} bytes; counts {counts}")
+print(f"median of {len(guesses)} guesses: {statistics.median_high(guesses):.0f} bytes; counts {counts}")
 
 # %% name="class_drawn"
 figure, axes = plots.chart("bytes per token", "guesses")

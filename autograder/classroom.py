@@ -18,8 +18,8 @@ from allranks.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment
 from nbgrader.coursedir import CourseDirectory
-from traitlets.config import PyFileConfigLoader
 
+from autograder.folder import directory_of
 from autograder.pairs import partner
 from autograder.trusted import exercises_of, incidents_of, is_graded
 
@@ -185,8 +185,7 @@ def _row_as_dict(row: Row, parts: Iterable[Part]) -> dict[str, Any]:
 
 def overview(course: Path, lab: str) -> Overview:
     """The class of a course's folder. Raises NoClass if the gradebook does not know the lab."""
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
-    return overview_of(CourseDirectory(config=config), lab)
+    return overview_of(directory_of(course), lab)
 
 
 def overview_of(course: CourseDirectory, lab: str) -> Overview:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from allranks.errors import CourseError
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.coursedir import CourseDirectory
-from traitlets.config import PyFileConfigLoader
+
+from autograder.folder import directory_of
 
 
 class ExtensionError(CourseError):
@@ -17,8 +17,7 @@ class ExtensionError(CourseError):
 
 def extend(course: Path, lab: str, student: str, more: timedelta) -> str:
     """Gives a student so much more time than the due date, in all; returns the student's due date in words. Raises ExtensionError."""
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
-    about = CourseDirectory(config=config)
+    about = directory_of(course)
     if more < timedelta():
         raise ExtensionError("An extension can't be negative.")
     with Gradebook(about.db_url, about.course_id) as gradebook:

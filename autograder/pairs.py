@@ -22,8 +22,9 @@ from allranks.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 
+from autograder.folder import config_of
 from autograder.intake import REQUEST, Refused, check_files, name_refusal, read_notebook, time_of
 
 FILE = "pairs.csv"
@@ -90,7 +91,7 @@ def partner(course: Path, lab: str, student: str) -> str:
 def uses_pairs(course: Path, lab: str) -> bool:
     """Whether there may be pairs in a lab."""
     folder = course / "autograder"
-    return (folder / FILE).exists() or bool(shared(course, lab)) or lab in _declared_labs(_config(course))
+    return (folder / FILE).exists() or bool(shared(course, lab)) or lab in _declared_labs(config_of(course))
 
 
 # ----------------------------------------------------------------------------------------------------------- who is paired
@@ -184,7 +185,7 @@ def _without_conflicts(pairs: list[Pair], known: set[str]) -> tuple[list[Pair], 
 
 def settle(course: Path, lab: str) -> Settled:
     """Shares the work of each pair of a lab, and ends what is no pair any more. Raises PairsError, and changes nothing then."""
-    config = _config(course)
+    config = config_of(course)
     about = CourseDirectory(config=config)
     rows = named(course, lab)
     known = _members(about)
@@ -355,10 +356,6 @@ def _write_state(course: Path, lab: str, state: dict[str, tuple[str, str]]) -> N
     unfinished = folder / f"{STATE}.unfinished"
     unfinished.write_text(json.dumps(state) + "\n", encoding="utf-8")
     unfinished.replace(folder / STATE)
-
-
-def _config(course: Path) -> Config:
-    return PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
 
 
 def _declared_labs(config: Config) -> list[str]:

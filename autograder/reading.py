@@ -15,10 +15,9 @@ import nbformat
 from allranks.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.coursedir import CourseDirectory
-from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import Part, overview_of
+from autograder.folder import directory_of
 from autograder.pairs import partner
 from autograder.safe_prose import SafeProse, markdown2html
 
@@ -53,8 +52,7 @@ class Reading:
     """The answers in words to one lab of a course."""
 
     def __init__(self, course: Path, lab: str) -> None:
-        config = PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
-        self.course, self.lab = CourseDirectory(config=config), lab
+        self.course, self.lab = directory_of(course), lab
         self.parts = [part for part in overview_of(self.course, lab).parts if part.in_words]
         if not self.parts:
             raise ReadingError(f"{lab} asks for no answer in words.")

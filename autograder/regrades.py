@@ -23,10 +23,9 @@ from typing import Any
 import nbformat
 from allranks.errors import CourseError
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.coursedir import CourseDirectory
-from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import Part, overview_of
+from autograder.folder import directory_of
 from autograder.intake import REQUEST, Refused, check_files, read_notebook
 
 LOG = "regrades.jsonl"
@@ -81,7 +80,7 @@ class Marks:
 
 def requests(course: Path, lab: str) -> list[Request]:
     """The requests on a lab, those that wait first. Raises NoClass if the gradebook does not know the lab."""
-    found = overview_of(_course(course), lab)
+    found = overview_of(directory_of(course), lab)
     states = {row.student: row for row in found.rows}
     done = entries(course, lab)
     made = []
@@ -161,7 +160,7 @@ def _record(course: Path, entry: dict[str, Any]) -> None:
 
 def marks_of(course: Path, lab: str, student: str) -> Marks:
     """What the gradebook has of a student's work. Raises RegradeError where nothing is marked that could be marked again."""
-    about = _course(course)
+    about = directory_of(course)
     submitted = Path(about.format_path(about.submitted_directory, student, lab))
     if not submitted.is_dir():
         raise RegradeError(f"{student} has not handed in {lab}.")
@@ -226,7 +225,7 @@ def _answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
 @contextmanager
 def keeping(course: Path, lab: str, student: str) -> Iterator[None]:
     """Keeps the graded notebook while the work is marked again: an error puts it back."""
-    about = _course(course)
+    about = directory_of(course)
     graded = Path(about.format_path(about.autograded_directory, student, lab))
     kept = graded.with_name(f".{graded.name}.before")
     shutil.rmtree(kept, ignore_errors=True)
@@ -245,7 +244,7 @@ def keeping(course: Path, lab: str, student: str) -> Iterator[None]:
 
 def settle(course: Path, lab: str, student: str, before: Marks, answer: str = "") -> dict[str, Any]:
     """Puts back what a person gave, and records who had the work marked again, and when; returns that entry."""
-    about = _course(course)
+    about = directory_of(course)
     with Gradebook(about.db_url, about.course_id) as gradebook:
         for (notebook, cell), mark in before.marks.items():
             grade = gradebook.find_grade(cell, notebook, lab, student)
@@ -299,9 +298,3 @@ def changes(parts: tuple[Part, ...], before: Marks, after: Marks) -> list[str]:
 
 def _number(points: float | None) -> str:
     return "no mark" if points is None else f"{points:g}"
-
-
-def _course(course: Path) -> CourseDirectory:
-    return CourseDirectory(
-        config=PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
-    )

@@ -13,10 +13,9 @@ from allranks.checking.exercise import YOUR_VARIANT
 from allranks.checking.variants import of_student
 from allranks.course import variants
 from allranks.errors import CourseError
-from nbgrader.coursedir import CourseDirectory
-from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import NoClass, overview_of
+from autograder.folder import config_of, directory_of
 from autograder.judge import JudgeError
 from autograder.trusted import TrustedStep, exercises_in, variants_key
 
@@ -31,7 +30,7 @@ def switch_on(course: Path, lab: str) -> list[str]:
     if not names:
         known = [name for name in exercises.names() if exercises.get(name).variants is not None]
         raise NoVariants(f"No exercise of {lab} has variants; these have: {', '.join(known)}.")
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
+    config = config_of(course)
     try:
         secret = TrustedStep(config=config).secret(course)
         variants.write(course, lab, secret)
@@ -52,7 +51,7 @@ def asked_for(course: Path, lab: str) -> list[str]:
 
 def of_students(course: Path, lab: str, students: list[str]) -> dict[str, dict[str, str]]:
     """What was drawn for each student: exercise -> a few words; {} for a lab without variants."""
-    key = variants_key(_course(course), lab)
+    key = variants_key(directory_of(course), lab)
     if key is None:
         return {}
     drawn: dict[str, dict[str, str]] = {student: {} for student in students}
@@ -67,7 +66,7 @@ def beside(course: Path, lab: str, students: list[str]) -> dict[str, str]:
     """For each student, in words, what was drawn and which of it the graded answer does not do; {} for a lab without variants."""
     drawn = of_students(course, lab, students)
     try:
-        found = overview_of(_course(course), lab) if drawn else None
+        found = overview_of(directory_of(course), lab) if drawn else None
     except NoClass:
         found = None
     told = {}
@@ -81,9 +80,3 @@ def beside(course: Path, lab: str, students: list[str]) -> dict[str, str]:
             words.append(f"{name}: {brief}{', and the answer does not do that' if broken else ''}")
         told[student] = "; ".join(words)
     return told
-
-
-def _course(course: Path) -> CourseDirectory:
-    return CourseDirectory(
-        config=PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
-    )

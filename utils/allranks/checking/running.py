@@ -46,9 +46,8 @@ from allranks.wire.wait import NameLine, line_number
 
 CPU_S = 2
 WALL_S = 10
-_ON_CORES = (
-    1.25  # ranks that share few cores reach the limit on their processor time so much before the one on real time
-)
+# ranks that share few cores reach the limit on their processor time so much before the one on real time
+_ON_CORES = 1.25
 ENDS_THE_CHECK = frozenset({FailureKind.IMPORT, FailureKind.SYNTAX, FailureKind.NO_FUNCTION})
 OVER_A_LIMIT = frozenset({FailureKind.CPU_LIMIT, FailureKind.WALL_LIMIT, FailureKind.MEMORY})
 # names in answers that use torch's compiler: at their first call these import it, which takes a rank 2 s

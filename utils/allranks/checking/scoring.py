@@ -46,9 +46,8 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
     demo = _demo(runner, results)
     if demo is not None:  # its values tell where each element came from
         right.append(demo)
-    right += [
-        r.run for r in results if r.passed and r.run is not None and r.setup.ranks == 1
-    ]  # few rules are for these
+    # few rules are for one rank
+    right += [r.run for r in results if r.passed and r.run is not None and r.setup.ranks == 1]
     breaches: list[_Breach] = []
     for rule in exercise.rules:
         total += rule.weight

@@ -101,9 +101,7 @@ def command(
             for row in grade(root, lab, students, where, force, overview):
                 rows.append(row)
                 tell(in_words(row))
-    except CourseError as error:
-        if not isinstance(error, (GradeError, MissingExtraError)) and type(error).__name__ != "PairsError":
-            raise
+    except (GradeError, MissingExtraError) as error:
         if as_json:
             click.echo(json.dumps({"lab": lab, "students": rows, "reason": str(error)}))
         else:
@@ -126,7 +124,10 @@ def _settle_pairs(course: Path, lab: str) -> list[str]:
     if not declared and not (folder / "pairs.csv").exists() and not (folder / "pairs").exists():
         return []
     pairs = of_course(str(course), "pairs")
-    return list(pairs.settle(course, lab).told) if pairs.uses_pairs(course, lab) else []
+    try:
+        return list(pairs.settle(course, lab).told) if pairs.uses_pairs(course, lab) else []
+    except pairs.PairsError as error:
+        raise GradeError(str(error)) from None
 
 
 def default_jobs() -> int:

@@ -69,9 +69,8 @@ class Router:
         self.outbox: list[tuple[int, Answer, Body | None]] = []
         self.advancing: deque[int] = deque()  # ranks whose queue may go on
         self.going_on: deque[int] = deque()  # ranks of which what was held is taken now
-        self.broken: list[
-            tuple[int, str]
-        ] = []  # ranks that turned out to have said what our own code would not, and what
+        # ranks that turned out to have said what our own code would not, and what
+        self.broken: list[tuple[int, str]] = []
         self.running = ranks
         self.finished = False
 

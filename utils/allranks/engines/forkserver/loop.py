@@ -141,9 +141,13 @@ class ForkLoop:
             reply = {"error": f"{request.get('target')} could not be started: {type(error).__name__}: {error}"}
         client.send({"id": request["id"], **reply})
 
+    def unwatch(self, client: Client) -> None:
+        """Takes no more requests from a client."""
+        self.selector.unregister(client.connection)
+
     def drop(self, client: Client) -> None:
         """Forgets a client that has gone."""
-        self.selector.unregister(client.connection)
+        self.unwatch(client)
         self.clients.pop(client.connection.fileno(), None)
         client.connection.close()
 

@@ -16,7 +16,6 @@ import os
 import resource
 import runpy
 import select
-import selectors
 import signal
 import socket
 import struct
@@ -139,7 +138,7 @@ class MachineServer(ForkLoop):
             client.send({"error": str(error)})
             self.drop(client)
             return
-        self.selector.unregister(client.connection)
+        self.unwatch(client)
         self.handed.add(client)
         self.hangups.register(client.connection, 0)
         client.send({"pid": pid})
@@ -156,15 +155,19 @@ class MachineServer(ForkLoop):
             if descriptor in self.clients:
                 self.drop(self.clients[descriptor])
 
+    def unwatch(self, client: Client) -> None:
+        """Looks no more at what a client sends, or at its end."""
+        if client in self.handed:
+            self.hangups.unregister(client.connection)
+        else:
+            super().unwatch(client)
+
     def drop(self, client: Client) -> None:
         """Forgets a client that has gone, and ends what was forked for it."""
         if self.clients.get(client.connection.fileno()) is not client:
             return
-        if client in self.handed:
-            self.handed.discard(client)
-            self.hangups.unregister(client.connection)
-            self.selector.register(client.connection, selectors.EVENT_READ)  # which is where `drop` takes it from
         super().drop(client)
+        self.handed.discard(client)
         client.peer.close()  # type: ignore[attr-defined]
         for pid, owner in list(self.owners.items()):
             if owner is client:

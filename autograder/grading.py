@@ -18,6 +18,7 @@ again.
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import sys
@@ -25,6 +26,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import nbgrader.api
 from allranks.cli.grade import not_graded
 from allranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
@@ -190,9 +192,19 @@ def _last_error(done: dict) -> str:
     return first.split(": ", 1)[-1] if first else (lines[-1] if lines else "nbgrader failed and printed nothing")
 
 
+def keep_engine() -> None:
+    """Makes nbgrader use one engine for every gradebook that it opens: a new one compiles all statements anew."""
+    create = nbgrader.api.create_engine
+    kept = functools.cache(
+        lambda url: create(url, echo=False, future=True)
+    )  # closing a gradebook only empties its pool
+    nbgrader.api.create_engine = lambda url, **_: kept(url)
+
+
 def main(arguments: list[str]) -> None:
     """Answers requests until stdin closes."""
     die_with_parent()
+    keep_engine()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # nbgrader starts alembic, which is in the folder of this Python

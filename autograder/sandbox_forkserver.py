@@ -19,7 +19,17 @@ import sys
 from allranks.engines.forkserver import Client, ForkLoop
 from allranks.engines.forkserver.process import use_large_pages
 
-WARM = ("numpy", "torch", "torch.distributed", "torch.nn", "torch.nn.functional", "allranks.wire.rank")
+WARM = (
+    "numpy",
+    "torch",
+    "torch.distributed",
+    "torch.nn",
+    "torch.nn.functional",
+    "cloudpickle",
+    "encodings.ascii",
+    "allranks.checking.in_rank.rehearsal",
+    "allranks.wire.rank",
+)
 SCRATCH_BYTES = 64 << 20
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
@@ -115,6 +125,7 @@ class SandboxForkServer(ForkLoop):
     def listen(self) -> None:
         """Starts to take requests from outside the sandbox."""
         read_processor()
+        rehearse()
         use_large_pages()  # now, since a class is graded without a quiet second
         self.large = True
         self.add_client(self.control)
@@ -170,6 +181,13 @@ def read_processor() -> None:
     import torch
 
     torch.zeros(64, dtype=torch.float16).to(torch.float32)
+
+
+def rehearse() -> None:
+    """Does here, once, what else only a rank's first run does."""
+    from allranks.checking.in_rank import rehearsal
+
+    rehearsal.rehearse()
 
 
 def _mapped_nbytes() -> int:

@@ -95,8 +95,24 @@ for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "ben
         say("ModuleNotFoundError")
 """
     seen, *refused = said(sandbox, body)
-    assert seen.split() == ["checking/__init__.py", "checking/in_rank/__init__.py", "checking/in_rank/driver.py"]
+    shown = ("__init__.py", "in_rank/__init__.py", "in_rank/driver.py", "in_rank/rehearsal.py")
+    assert seen.split() == [f"checking/{name}" for name in shown]
     assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 5
+
+
+def test_a_first_run_imports_nothing(sandbox):
+    """Each rank of each submission would take that time; the fork server has taken it once."""
+
+    def names():
+        import sys
+
+        return sorted(sys.modules)
+
+    forked = said(sandbox, "import sys; say(*sorted(sys.modules))")[0].split()
+    with Ranks(2, spawner=sandbox) as ranks:
+        used = ranks.run(names, 2).results[0]
+    own = {"__allranks__", "cProfile", "profile", "pstats", "allranks.wire"}
+    assert {name for name in set(used) - set(forked) if not name.startswith("_")} <= own
 
 
 def test_refuses_to_start_where_a_hidden_room_has_moved(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 
@@ -22,9 +23,12 @@ class Draws:
 
     def __init__(self, *words: object) -> None:
         self.words = words
-        key = hashlib.sha256(repr(words).encode()).digest()[:_KEY_NBYTES]
-        self._bits = np.random.Philox(key=int.from_bytes(key, "big"))
         self._of_rank: dict[int, Draws] = {}
+
+    @functools.cached_property
+    def _bits(self) -> np.random.Philox:
+        key = hashlib.sha256(repr(self.words).encode()).digest()[:_KEY_NBYTES]
+        return np.random.Philox(key=int.from_bytes(key, "big"))
 
     def of_rank(self, rank: int) -> Draws:
         """The stream of one rank; the same object each time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ def judge(
 @contextlib.contextmanager
 def _collecting_its_own_garbage() -> Iterator[None]:
     """The collector would go through everything that was imported several times in a verdict; here it sees what is made from now on."""
-    if gc.get_freeze_count():  # somebody has excluded what he knows, and thawing would take it in again
+    if _is_frozen():  # somebody has excluded what he knows, and thawing would take it in again
         yield
         return
     gc.freeze()
@@ -75,6 +76,11 @@ def _collecting_its_own_garbage() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@functools.cache  # the collector counts one by one, which takes up to 50 ms
+def _is_frozen() -> bool:
+    return gc.get_freeze_count() > 0
 
 
 def judge_text(

@@ -30,7 +30,7 @@ from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
 from allranks.wire.failures import FailureKind
 from allranks.wire.frames import FaultDetails, FrameKind, Request
-from allranks.wire.limits import Guard
+from allranks.wire.limits import Guard, NoGuard
 from allranks.wire.messages import Program
 
 _TEXT_NCHARS = 500
@@ -42,13 +42,13 @@ class _Missing(Exception):
 
 
 class Rank:
-    """Runs one program after another until the socket closes."""
+    """Runs one program after another until the socket closes. Without `guarded` the programs are our own and have no limits."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, guarded: bool = True) -> None:
         self.channel = Channel(sock, blocking=True)
         self.call_sites = CallSites("<program>")
         self.endpoint = Endpoint(self.channel, self.call_sites)
-        self.guard = Guard(self.on_fault, self.on_write)
+        self.guard = Guard(self.on_fault, self.on_write) if guarded else NoGuard()
         self.excepthook = sys.excepthook
         self.nccl: Any = None  # NCCL's rules for this run, if it is under them
         backend.register(self.endpoint, lambda: backend.WireGroup if self.nccl is None else self.nccl.group)

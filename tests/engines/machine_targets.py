@@ -33,7 +33,7 @@ def report(args: Any, fds: list[int]) -> None:
         "cwd": os.getcwd(),
         "env": dict(os.environ),
         "mounts": os.readlink("/proc/self/ns/mnt"),
-        "groups_of_control": Path("/proc/self/cgroup").read_text().splitlines(),
+        "groups_of_control": Path("/proc/self/cgroup").read_bytes().decode().strip("\n").split("\n"),
         "leads": os.getsid(0) == os.getpid(),
         "owner": os.stat("/proc/self/status").st_uid,
         "sockets": sum(os.readlink(f"/proc/self/fd/{fd}").startswith("socket:") for fd in _descriptors()),

@@ -146,6 +146,37 @@ def test_a_fork_is_in_the_askers_control_group_and_sees_its_mounts(server):
         group.rmdir()
 
 
+@pytest.mark.parametrize("ends_a_line", ["\x0c", "\r", "\x1c", "\x85", "\u2028"])
+def test_the_name_of_a_control_group_is_no_order_to_root(server, ends_a_line):
+    """An account with control groups of its own, as systemd gives one to who logs in, names them as it likes."""
+    folder = server[2]
+    tops = [path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()]
+    if not tops or not os.access(tops[0], os.W_OK):
+        pytest.skip("this machine gives root no control groups")
+    hers = tops[0] / f"art-{os.getpid()}"
+    roots = folder / "roots" / "file"
+    roots.parent.mkdir(mode=0o700)
+    roots.write_text("precious")
+    (folder / "bait").mkdir()
+    (folder / "bait" / "cgroup.procs").symlink_to(roots)
+    inner = hers / f"x{ends_a_line}0:{folder}:" / "bait"  # a line "0:FOLDER:/bait" of its own, if the name may end one
+
+    def before() -> None:
+        (hers / "x").mkdir(parents=True)
+        inner.mkdir(parents=True)
+        (inner / "cgroup.procs").write_text(str(os.getpid()))
+
+    try:
+        said = as_ana(lambda: ask(server[0]), before)
+        assert roots.read_text() == "precious"
+        assert said["groups_of_control"][-1].endswith("/bait")
+    finally:
+        time.sleep(0.2)
+        for path, _, _ in os.walk(hers, topdown=False):
+            os.rmdir(path)
+        subprocess.run(["rm", "-r", str(folder / "roots"), str(folder / "bait")], check=True)
+
+
 def test_root_and_who_is_confined_get_no_fork(server, capfd):
     assert ask(server[0]) is None
     assert "ordinary accounts" in capfd.readouterr().err

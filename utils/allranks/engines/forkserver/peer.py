@@ -87,16 +87,17 @@ class Peer:
         Raises OSError or PeerError; the caller must then end.
         """
         own = Path(f"/proc/{self.pid}")
-        status = self._status()
-        _join_groups((own / "cgroup").read_text(encoding="utf-8"))
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text((own / "oom_score_adj").read_text())
-        limits = _limits((own / "limits").read_text(encoding="utf-8"))
+        groups, limits = _lines(own / "cgroup"), _limits(_lines(own / "limits"))
+        score = (own / "oom_score_adj").read_bytes()
         cores, nice = os.sched_getaffinity(self.pid), os.getpriority(os.PRIO_PROCESS, self.pid)
         mounts = os.open(own / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         _of_the_machine(mounts)
         foreign = not os.path.samestat(os.fstat(mounts), os.stat("/proc/self/ns/mnt"))
+        status = self._status()
         self.check()  # it lives: all that was read is its own
+        _join_groups(groups)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_bytes(score)
         if foreign:
             _call("setns", mounts, _CLONE_NEWNS)
         os.close(mounts)
@@ -126,17 +127,26 @@ class Peer:
 
     def _status(self) -> dict[str, str]:
         try:
-            text = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8", errors="replace")
+            lines = _lines(Path(f"/proc/{self.pid}/status"))
         except OSError:
             raise PeerError("the process has ended") from None
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def _limits(text: str) -> dict[int, tuple[int, int]]:
+def _lines(path: Path) -> list[str]:
+    """The lines of a file of /proc.
+
+    The kernel ends a line with a line feed only. People choose the names of their processes and control groups, and a name
+    may have each other character at which Python's `splitlines` and text files end a line.
+    """
+    return os.fsdecode(path.read_bytes()).split("\n")
+
+
+def _limits(lines: list[str]) -> dict[int, tuple[int, int]]:
     """Soft and hard limits by kind, from /proc/PID/limits: only some roots may ask for another account's by prlimit."""
     found = {}
     for name, kind in _LIMITS.items():
-        for line in text.splitlines():
+        for line in lines:
             if line.startswith(name):
                 soft, hard = line[len(name) :].split()[:2]
                 found[kind] = (_number(soft), _number(hard))
@@ -151,16 +161,22 @@ def _lower(one: int, other: int) -> int:
     return min((one, other), key=lambda limit: float("inf") if limit == resource.RLIM_INFINITY else limit)
 
 
-def _join_groups(text: str) -> None:
-    """Moves this process into the control groups that /proc/PID/cgroup names."""
-    for line in text.splitlines():
+def _join_groups(lines: list[str]) -> None:
+    """Moves this process into the control groups that /proc/PID/cgroup names. Raises PeerError if it is then in others."""
+    ours = Path("/proc/self/cgroup")
+    for line in set(lines) - set(_lines(ours)):
         _, controllers, path = line.split(":", 2)
-        if line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            continue
         root = _CGROUPS / controllers.removeprefix("name=") if controllers else _CGROUPS
         if not controllers and not (root / "cgroup.procs").exists():
             root = _CGROUPS / "unified"  # beside version 1
-        (root / path.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
+        # never makes a file, or empties one
+        members = os.open(root / path.lstrip("/") / "cgroup.procs", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.write(members, str(os.getpid()).encode())
+        finally:
+            os.close(members)
+    if _lines(ours) != lines:
+        raise PeerError("its control groups could not be joined")
 
 
 def _link(path: str, name: str) -> str:

@@ -42,7 +42,7 @@ def server(tmp_path_factory):
     env.pop(machine.SOCKET_ENV, None)
     log = open(folder / "log", "w+")
     command = [sys.executable, "-c", SERVER, str(folder / "socket")]
-    process = subprocess.Popen(command, env=env, cwd="/", stdout=log, stderr=log)
+    process = subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
     while not (folder / "socket").exists():
         assert process.poll() is None, (folder / "log").read_text()
         time.sleep(0.05)
@@ -345,6 +345,115 @@ def test_who_takes_other_mounts_after_the_check_is_refused():
         asking.join(20)
         listening.close()
         os.unlink(address)
+
+
+def test_a_fork_that_stays_where_it_is_is_in_no_folder_of_roots(server):
+    def stay_there() -> object:
+        read, write = os.pipe()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(server[0]))
+            connection.recv(1000)
+            request = {"id": 1, "target": "machine_targets:report", "args": None, "env": {}, "cwd": ".", "umask": 18}
+            socket.send_fds(connection, [json.dumps(request).encode()], [write])
+            os.close(write)
+            with open(read, encoding="utf-8") as said:
+                return json.loads(said.read())
+
+    assert os.readlink(f"/proc/{server[1].pid}/cwd") == "/"
+    assert as_ana(stay_there)["cwd"] == "/"
+
+
+def adopted(before: Callable[[], object], look: Callable[[], object]) -> object:
+    """What `look` returns in a process of root's that has called `before` and then become one of Ana's; else the error's text."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    address = f"/tmp/art-adopt-{os.getpid()}"
+    listening.bind(address)
+    os.chmod(address, 0o777)
+    listening.listen()
+
+    def connect() -> str:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(address)
+            connection.recv(1)
+        return "done"
+
+    asking = threading.Thread(target=as_ana, args=(connect,))
+    asking.start()
+    try:
+        connection, _ = listening.accept()
+        peer = Peer(connection)
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                before()
+                peer.adopt()
+                os.write(write, json.dumps(look()).encode())
+            except PeerError as error:
+                os.write(write, json.dumps(str(error)).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        os.waitpid(pid, 0)
+        with open(read, encoding="utf-8") as said:
+            text = said.read()
+        peer.close()
+        connection.close()
+        return json.loads(text)
+    finally:
+        asking.join(20)
+        listening.close()
+        os.unlink(address)
+
+
+def keyctl(*arguments: object) -> int:
+    """The kernel's keyrings; -1 where there are none, or none are allowed."""
+    call = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
+    return ctypes.CDLL(None).syscall(call, *arguments) if call else -1
+
+
+def test_a_fork_has_none_of_roots_keys():
+    """By a session keyring that several processes have, each of them owns the keys of all."""
+    name = f"art-{os.getpid()}".encode()
+
+    def roots_session() -> None:
+        assert keyctl(1, name) >= 0
+
+    def described() -> str:
+        text = ctypes.create_string_buffer(500)
+        keyctl(6, -3, text, 500)
+        return text.value.decode()
+
+    pid = os.fork()
+    if pid == 0:
+        os._exit(keyctl(1, name) < 0)
+    if os.waitpid(pid, 0)[1]:
+        pytest.skip("no keyrings here")
+    found = adopted(roots_session, described)
+    assert found.startswith(f"keyring;{ANA};{ANA};") and name.decode() not in found
+
+
+def test_rights_that_root_could_pass_on_end_with_its_account():
+    """What the administrator gave the hub: rights that programs may inherit, and secure bits."""
+
+    def inheritable() -> None:
+        header, data = (0x20080522).to_bytes(4, "little") + bytes(4), bytearray(24)
+        library = ctypes.CDLL(None)
+        room = (ctypes.c_char * 24).from_buffer(data)
+        assert library.capget(header, room) == 0
+        data[8:12], data[20:24] = data[4:8], data[16:20]
+        assert library.capset(header, room) == 0
+
+    def rights() -> list[int]:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return [int(status[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")]
+
+    assert adopted(inheritable, rights) == [0, 0, 0, 0]
+
+    def stay_with_the_account() -> None:
+        assert ctypes.CDLL(None).prctl(28, 4, 0, 0, 0) == 0  # SECBIT_NO_SETUID_FIXUP
+
+    assert "secure bits" in adopted(stay_with_the_account, rights)
 
 
 def test_a_fork_ends_with_the_process_that_asked_for_it(server):

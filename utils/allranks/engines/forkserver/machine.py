@@ -87,6 +87,7 @@ class MachineServer(ForkLoop):
         self.path.chmod(0o666)
         self.listening.listen(256)
         self.listening.setblocking(False)
+        os.chdir("/")  # a fork that stays where it is must not be in a folder of root's
         for name in self.more:
             with contextlib.suppress(ImportError):
                 preload(name)
@@ -189,7 +190,10 @@ class MachineServer(ForkLoop):
             if other is not client:
                 other.connection.close()
                 other.peer.close()  # type: ignore[attr-defined]
-        client.peer.adopt()  # type: ignore[attr-defined]
+        try:
+            client.peer.adopt()  # type: ignore[attr-defined]
+        except BaseException:
+            os._exit(1)  # with no traceback: to write one looks up files, and the mounts may be the peer's by now
         client.peer.close()  # type: ignore[attr-defined]
         data, received, *_ = socket.recv_fds(client.connection, MAX_MESSAGE, MAX_FDS)
         fds += received

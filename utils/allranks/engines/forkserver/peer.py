@@ -12,10 +12,12 @@ import socket
 import struct
 from pathlib import Path
 
+from allranks.engines.forkserver.process import leave_keyring
 from allranks.errors import CourseError
 
 _SO_PEERGROUPS, _SO_PEERPIDFD = 59, 77
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 4, 38, 24
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_GET_SECUREBITS = 4, 38, 24, 27
+_CAPABILITY_VERSION = 0x20080522
 _CLONE_NEWNS = 0x20000
 _NS_GET_USERNS = 0xB701
 _MOST_GROUPS = 256  # Python's getsockopt takes 1024 bytes
@@ -114,11 +116,16 @@ class Peer:
                     _call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
         if status["NoNewPrivs"].strip() == "1":
             _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if ctypes.CDLL(None).prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0):
+            raise PeerError("this service has secure bits: its rights might stay")
         os.setgroups(self.groups)
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)
         if os.getresuid() != (self.uid,) * 3 or os.getresgid() != (self.gid,) * 3:
             raise PeerError("the account could not be changed")
+        # an inheritable right would stay, for the programs that allow it
+        _call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
+        leave_keyring()
         _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self is root's, and it could make no namespace
 
     def _lives(self) -> None:
@@ -204,7 +211,7 @@ def _of_the_machine(mounts: int) -> None:
         os.close(owner)
 
 
-def _call(name: str, *arguments: int) -> None:
+def _call(name: str, *arguments: int | bytes) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
         raise OSError(ctypes.get_errno(), name)  # no words: to look them up may open files

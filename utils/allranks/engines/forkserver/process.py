@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -13,6 +14,8 @@ from typing import Any
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _MADV_COLLAPSE = 25  # Linux 6.1
 _LARGE = 2 << 20
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}  # the system call's number
 
 
 def forking_is_safe() -> bool:
@@ -37,6 +40,23 @@ def adopt_orphans() -> None:
     A fork loses it.
     """
     _c_library().prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def leave_keyring() -> None:
+    """Gives this process a session keyring of its own: each process that has the same one owns all keys in it.
+
+    It stays over a change of account. Raises OSError if it can't be left.
+    """
+    import ctypes
+
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, "keyctl")
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
+        # where a container forbids the call, or the kernel has no keyrings, there are no keys to own either
+        if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+            raise OSError(ctypes.get_errno(), "keyctl")
 
 
 def describe_exit(code: int | None) -> str:

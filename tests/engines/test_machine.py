@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -150,7 +151,9 @@ def test_a_fork_is_in_the_askers_control_group_and_sees_its_mounts(server):
 def test_the_name_of_a_control_group_is_no_order_to_root(server, ends_a_line):
     """An account with control groups of its own, as systemd gives one to who logs in, names them as it likes."""
     folder = server[2]
-    tops = [path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()]
+    tops = [
+        path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()
+    ]
     if not tops or not os.access(tops[0], os.W_OK):
         pytest.skip("this machine gives root no control groups")
     hers = tops[0] / f"art-{os.getpid()}"
@@ -200,6 +203,50 @@ def test_root_and_who_is_confined_get_no_fork(server, capfd):
 
     assert as_ana(with_filtered_calls) in (None, "no filters here")
     assert as_ana(lambda: ask(server[0]))["uids"] == [ANA] * 3
+
+
+def test_a_group_that_a_process_gave_up_is_not_given_back(server):
+    """As a set-gid program does that connects, then runs what its caller names."""
+
+    def connected_with_more() -> object:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(str(server[0]))
+        os.setresgid(ANA, ANA, ANA)  # the effective one was GROUP
+        return json.loads(connection.recv(1000))
+
+    def set_gid() -> None:
+        os.setgroups([GROUP])
+        os.setresgid(ANA, GROUP, ANA)
+        os.setresuid(ANA, ANA, ANA)
+
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            set_gid()
+            os.write(write, json.dumps(connected_with_more()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(pid, 0)
+    with open(read, encoding="utf-8") as said:
+        told = json.loads(said.read())
+    assert "changed its account" in told.get("error", ""), told
+
+
+@pytest.mark.parametrize(("number", "why"), [(errno.EINVAL, "has ended"), (errno.ENOPROTOOPT, "Linux 6.5")])
+def test_a_process_is_never_found_by_its_number(number, why):
+    """Before 6.16 Linux says EINVAL of a process that has ended; another one may have its number by now."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    class Ended:
+        def getsockopt(self, level: int, option: int, size: int) -> bytes:
+            if option == 77:
+                raise OSError(number, os.strerror(number))
+            return ours.getsockopt(level, option, size)
+
+    with ours, theirs, pytest.raises(PeerError, match=why):
+        Peer(Ended())
 
 
 def test_what_a_request_names_is_imported_without_roots_rights(server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import resource
@@ -56,9 +57,11 @@ class Peer:
         self.groups = list(struct.unpack(f"{len(groups) // 4}I", groups))
         try:
             pidfd = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
-            self.pidfd = struct.unpack("i", pidfd)[0]
-        except OSError:  # before Linux 6.5
-            self.pidfd = os.pidfd_open(self.pid)
+        except OSError as error:
+            # never by its number instead, which another process of the account may have by now
+            old = error.errno == errno.ENOPROTOOPT
+            raise PeerError("this needs Linux 6.5 or newer" if old else "the process has ended") from None
+        self.pidfd = struct.unpack("i", pidfd)[0]
 
     def close(self) -> None:
         """Forgets the process."""
@@ -71,8 +74,11 @@ class Peer:
         if self.uid == 0 or self.pid <= 0:
             raise PeerError("it forks for ordinary accounts of this machine only")
         status = self._status()
-        if status["Uid"].split() != [str(self.uid)] * 4:
+        # who connected may have been a program with a group's rights (set-gid) that has given them up
+        if status["Uid"].split() != [str(self.uid)] * 4 or status["Gid"].split() != [str(self.gid)] * 4:
             raise PeerError("the process has changed its account")
+        if set(map(int, status["Groups"].split())) != set(self.groups):
+            raise PeerError("the process has changed its groups")
         if status.get("Seccomp", "0").strip() != "0":
             raise PeerError("system calls of the process are filtered, and those of a fork would not be")
         for name in _SAME:

@@ -3,11 +3,13 @@
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -336,6 +338,61 @@ def test_nothing_of_a_request_is_in_roots_memory(server):
         for low, high in ((int(one, 16), int(other, 16)) for one, other in spans):
             memory.seek(low)
             assert secret.encode() not in memory.read(high - low)
+
+
+def test_what_a_client_leaves_unread_delays_nobody(server):
+    """The last reference to a connection that lingers: to close it waits until all is sent, which the client never reads."""
+
+    def leave_it() -> float:
+        listening = socket.create_server(("127.0.0.1", 0))
+        slow = socket.socket()
+        slow.connect(listening.getsockname())
+        accepted, _ = listening.accept()
+        slow.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                slow.send(bytes(1 << 16))
+        slow.setblocking(True)
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(server[0]))
+            connection.recv(1000)
+            number = slow.detach()
+            socket.send_fds(connection, [b""], [number])  # an empty message: as if the client had gone
+            os.close(number)
+            began = time.monotonic()
+            while connection.recv(1000):
+                pass
+        assert ask(server[0])["uids"] == [ANA] * 3
+        accepted.close()
+        return time.monotonic() - began
+
+    assert as_ana(leave_it) < 20
+
+
+def test_a_descriptor_with_a_high_number_is_one_as_another():
+    """Eight accounts with 64 connections each, or 250 people who have a server each, bring the numbers above 1023."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2100:
+        pytest.skip("this process may not have so many descriptors")
+
+    def high() -> str:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            peer = Peer(ours)
+            low, peer.pidfd = peer.pidfd, fcntl.fcntl(peer.pidfd, fcntl.F_DUPFD_CLOEXEC, 2000)
+            os.close(low)
+            peer.check()
+            peer.close()
+        return "checked"
+
+    assert as_ana(high) == "checked"
+
+
+def test_who_lets_a_target_return_nonsense_stops_only_themselves(server):
+    as_ana(lambda: ask(server[0], "builtins:slice"))
+    assert as_ana(lambda: ask(server[0]))["uids"] == [ANA] * 3
 
 
 def test_who_is_refused_leaves_no_descriptor_behind(server):

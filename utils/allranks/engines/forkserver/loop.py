@@ -149,7 +149,11 @@ class ForkLoop:
         """Forgets a client that has gone."""
         self.unwatch(client)
         self.clients.pop(client.connection.fileno(), None)
-        client.connection.close()
+        self.close(client.connection)
+
+    def close(self, connection: socket.socket) -> None:
+        """Closes a client's connection. A subclass whose clients may be anybody's lets another process do it."""
+        connection.close()
 
     # ----------------------------------------------------------------------------------------------------- children
 
@@ -164,7 +168,7 @@ class ForkLoop:
         code = 1
         try:
             self.become_child(server_pid, request, fds)
-            code = (target or _load(request))(request["args"], fds) or 0
+            code = int((target or _load(request))(request["args"], fds) or 0)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
         except BaseException:
@@ -174,7 +178,7 @@ class ForkLoop:
                 sys.stdout.flush()
                 sys.stderr.flush()
             finally:
-                os._exit(code)
+                os._exit(code & 0xFF)  # a larger one would raise an error, and this process go on as the server
 
     def detach(self, request: dict[str, Any]) -> None:
         """Gives the child its own session, signals, environment and random numbers; closes the server's files."""

@@ -38,6 +38,7 @@ SOCKET_ENV = "ALLRANKS_MACHINE_SOCKET"
 WAIT_S = 60.0  # the first to connect after the hub's start wait for the imports
 ENDS_S = 10.0  # how long a program may take to end after its asker
 MOST_CLIENTS = 64  # of one account
+CLOSING_S = 0.5  # how long what clients left is kept: a fork that has it too closes its own in less
 TITLE_NBYTES = 400  # room for the titles of forks in `ps`
 # what a person's Jupyter server imports; what is not installed is left out
 JUPYTER = (
@@ -74,7 +75,9 @@ class MachineServer(ForkLoop):
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.handed: set[Client] = set()  # whose request a fork has taken
         self.hangups = select.epoll()  # tells of their ends only: what else they send is not for this process
-        self.spare = os.open(os.devnull, os.O_RDONLY)  # given up to refuse a client when no descriptor is left
+        self.left: list[socket.socket] = []  # connections that are over, and not closed yet
+        self.closer = -1  # tells of the end of the process that closes them
+        self.full = False  # whether no descriptor was left: then nobody is accepted until some are closed
 
     def prepare(self) -> None:
         """Listens: whoever connects waits until the imports are done. Ends with the process that started it."""
@@ -104,11 +107,9 @@ class MachineServer(ForkLoop):
             connection, _ = self.listening.accept()
         except BlockingIOError:
             return
-        except OSError:  # no descriptor is left: the listening socket would stay ready for ever
-            os.close(self.spare)
-            with contextlib.suppress(OSError):
-                self.listening.accept()[0].close()
-            self.spare = os.open(os.devnull, os.O_RDONLY)
+        except OSError:  # the listening socket would stay ready for ever
+            self.full = True
+            self.selector.unregister(self.listening)
             return
         connection.setblocking(False)
         peer = None
@@ -117,10 +118,10 @@ class MachineServer(ForkLoop):
             peer.check()
             if Counter(c.peer.uid for c in self.clients.values())[peer.uid] >= MOST_CLIENTS:  # type: ignore[attr-defined]
                 raise PeerError("this account has too many connections")
-        except (PeerError, OSError) as error:
+        except Exception as error:  # whatever it is: nobody ends this process for the others
             with contextlib.suppress(OSError):
                 connection.send(json.dumps({"error": str(error)}).encode())
-            connection.close()
+            self.close(connection)
             if peer is not None:
                 peer.close()
             return
@@ -135,20 +136,61 @@ class MachineServer(ForkLoop):
             client.peer.check()  # type: ignore[attr-defined]
             self.now = client
             pid = self.fork(client, {}, [])
-        except (OSError, PeerError) as error:
+            self.hangups.register(client.connection, 0)
+        except Exception as error:
             client.send({"error": str(error)})
             self.drop(client)
             return
         self.unwatch(client)
         self.handed.add(client)
-        self.hangups.register(client.connection, 0)
         client.send({"pid": pid})
+
+    def close(self, connection: socket.socket) -> None:
+        """Ends a connection, which another process then closes.
+
+        What a client has sent and nobody has received may hold the last reference to any file of theirs. To close that can take
+        as long as they like: a TCP connection may linger. A process that ends does not wait for it.
+        """
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)  # nothing more comes
+        self.left.append(connection)
+        self.close_left()
+
+    def close_left(self) -> None:
+        """Starts the process that closes what has been left, unless one is at it."""
+        if self.closer >= 0 or not self.left:
+            return
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # with the next one
+        if pid == 0:
+            try:
+                die_with_parent()
+                time.sleep(CLOSING_S)
+            finally:
+                os._exit(0)
+        while self.left:
+            self.left.pop().close()
+        self.closer = os.pidfd_open(pid)
+        self.on_ready(self.closer, self.closed)
+
+    def closed(self) -> None:
+        """The process has ended that closed what was left; the next one takes what has been left meanwhile."""
+        self.selector.unregister(self.closer)
+        os.close(self.closer)
+        self.closer = -1
+        self.close_left()
+        if self.full:
+            self.full = False
+            self.on_ready(self.listening, self.accept)
 
     def reap(self) -> None:
         """Tells clients that their fork has ended, and forgets them: a connection has one fork."""
         super().reap()
         for client in self.handed - set(self.owners.values()):
             self.drop(client)
+        self.close_left()
 
     def hung_up(self) -> None:
         """Drops the clients that have gone after their fork was made."""
@@ -183,9 +225,12 @@ class MachineServer(ForkLoop):
         for number in (0, 1, 2):
             os.dup2(null, number)
         os.close(null)
-        os.close(self.spare)
         for closed in (self.listening, self.selector, self.hangups, self.wake, self.wake_write):
             closed.close()
+        for connection in self.left:
+            connection.close()
+        if self.closer >= 0:
+            os.close(self.closer)
         for other in self.clients.values():
             if other is not client:
                 other.connection.close()
@@ -213,7 +258,9 @@ class Fork:
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for its end; returns 0, for only its parent knows the exit code. Raises subprocess.TimeoutExpired."""
-        if not select.select([self._pidfd], [], [], timeout)[0]:
+        ended = select.poll()  # select() takes no descriptor above 1023
+        ended.register(self._pidfd, select.POLLIN)
+        if not ended.poll(None if timeout is None else timeout * 1000):
             raise subprocess.TimeoutExpired("fork", timeout or 0.0)
         return 0
 

@@ -135,7 +135,9 @@ class Peer:
         _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self is root's, and it could make no namespace
 
     def _lives(self) -> None:
-        if select.select([self.pidfd], [], [], 0)[0]:
+        ended = select.poll()  # select() takes no descriptor above 1023
+        ended.register(self.pidfd, select.POLLIN)
+        if ended.poll(0):
             raise PeerError("the process has ended")
 
     def _status(self) -> dict[str, str]:

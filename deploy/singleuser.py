@@ -79,6 +79,21 @@ def limit(memory_bytes: int | None, cores: float | None) -> None:
         os.sched_setaffinity(0, {available[(first + i) % len(available)] for i in range(wanted)})
 
 
+def own_rights(role: str) -> None:
+    """Limits this person's first process, if no cgroup does: all others come from it, or take its limits over.
+
+    Also gives it a session keyring of its own: the local spawner leaves everybody the hub's, with all keys in it.
+    """
+    from allranks.engines.forkserver.process import leave_keyring
+
+    with contextlib.suppress(OSError):
+        leave_keyring()
+    # the judge limits the grader's work, rank by rank, and itself needs more than its ranks' limits
+    if os.environ.pop("ALLRANKS_HUB_RLIMITS", None) and role == "learner":
+        memory, cores = os.environ.get("MEM_LIMIT"), os.environ.get("CPU_LIMIT")
+        limit(int(memory) if memory else None, float(cores) if cores else None)
+
+
 def settings(role: str) -> None:
     """Puts the course's settings for Lab and nbgrader before the machine's, and kernels' sockets into the home."""
     layers = [DEPLOY / "jupyter" / role] if role == "learner" else []
@@ -156,6 +171,8 @@ def run_in_a_shared_process() -> bool:
 
 def main() -> None:
     """Runs the server: the hub's single-user server, or `allranks lab` in a container without a hub."""
+    role = os.environ.get("ALLRANKS_HUB_ROLE", "learner")
+    own_rights(role)
     if run_in_a_shared_process():
         return
     close_home()
@@ -166,12 +183,7 @@ def main() -> None:
         from allranks.cli.lab import command as lab
 
         lab(["--no-browser", *sys.argv[1:]])
-    role = os.environ.get("ALLRANKS_HUB_ROLE", "learner")
     settings(role)
-    # the judge limits the grader's work, rank by rank, and itself needs more than its ranks' limits
-    if os.environ.pop("ALLRANKS_HUB_RLIMITS", None) and role == "learner":
-        memory, cores = os.environ.get("MEM_LIMIT"), os.environ.get("CPU_LIMIT")
-        limit(int(memory) if memory else None, float(cores) if cores else None)
     if role == "grader":
         folder = COURSE / "autograder"
         if not (folder / "nbgrader_config.py").is_file():

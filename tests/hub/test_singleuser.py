@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import resource
 import socket
 import subprocess
 import traceback
@@ -104,3 +105,29 @@ def test_what_killed_servers_left_is_swept_and_nothing_else(singleuser, short_pa
         f"jpserver-{os.getpid()}.json",
         f"jpserver-{os.getpid()}-open.html",
     }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the limits of this process must stay")
+def test_the_process_that_waits_for_a_fork_has_the_limits_too(singleuser, monkeypatch):
+    """Else a person could take it over, where the kernel lets a process trace others of its account."""
+    monkeypatch.setenv("ALLRANKS_HUB_RLIMITS", "1")
+    monkeypatch.setenv("CPU_LIMIT", "1")
+    read, write = os.pipe()
+
+    def fork_made() -> bool:
+        limits = [resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_CORE)]
+        os.write(write, json.dumps([*limits, len(os.sched_getaffinity(0))]).encode())
+        return True
+
+    monkeypatch.setattr(singleuser, "run_in_a_shared_process", fork_made)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            singleuser.main()
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(pid, 0)
+    with open(read, encoding="utf-8") as said:
+        processes, core, cores = json.loads(said.read())
+    assert processes <= singleuser.MAX_PROCESSES and core == 0 and cores == 1

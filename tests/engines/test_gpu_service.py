@@ -305,7 +305,13 @@ def test_a_killed_holder_frees_its_gpu_and_what_it_left_behind_ends(house, node,
     os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("keep", [keep_open, keep_mapped, keep_in_thread, keep_forking])
+def keep_under_a_false_name(path: str) -> None:
+    """Its name looks like a line of /proc/PID/status that says that it is root's."""
+    assert ctypes.CDLL(None).prctl(15, b"a\rUid:\t0", 0, 0, 0) == 0
+    keep_open(path)
+
+
+@pytest.mark.parametrize("keep", [keep_open, keep_mapped, keep_in_thread, keep_forking, keep_under_a_false_name])
 def test_who_keeps_a_gpu_open_after_the_lease_is_ended(house, people, keep):
     zero = house.folder / "nvidia1"  # /dev/zero, the only one of the stand-ins that can be mapped
     ana, keeper, other, ben = people(ANA, ANA, ANA, BEN)

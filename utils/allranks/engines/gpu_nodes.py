@@ -251,9 +251,10 @@ def end(pid: int, uid: int) -> None:
 def _accounts(pid: int) -> list[int]:
     """The real, effective, saved and file system's account of a process; empty if it has ended."""
     with contextlib.suppress(OSError, ValueError):
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        # in bytes: a text file ends a line at a carriage return too, which a process may have in its name
+        with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
-                if line.startswith("Uid:"):
+                if line.startswith(b"Uid:"):
                     return [int(word) for word in line.split()[1:]]
     return []
 

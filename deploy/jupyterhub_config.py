@@ -269,6 +269,8 @@ if SHARE:
         "OPENBLAS_NUM_THREADS=1",
         "MALLOC_ARENA_MAX=1",
         "LANG=C.UTF-8",
+        # what is imported keeps the names of such folders (torch's of compiled code): all people's would be one in /tmp
+        f"TMPDIR={MACHINE.parent}",
     ]
     program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE)]
     c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def report(args: Any, fds: list[int]) -> None:
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "cwd": os.getcwd(),
         "env": dict(os.environ),
+        "temporary": tempfile.gettempdir(),
         "mounts": os.readlink("/proc/self/ns/mnt"),
         "groups_of_control": Path("/proc/self/cgroup").read_bytes().decode().strip("\n").split("\n"),
         "leads": os.getsid(0) == os.getpid(),

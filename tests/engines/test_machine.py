@@ -105,6 +105,7 @@ def test_a_fork_is_a_process_of_the_asker_in_every_way(server):
         os.setpriority(os.PRIO_PROCESS, 0, 7)
         ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # no new privileges
         os.environ["HERS"] = "yes"
+        os.environ["TMPDIR"] = "/var/tmp"
 
     said = as_ana(lambda: ask(server[0]), before)
     assert said["args"] == {"n": 1}
@@ -112,6 +113,7 @@ def test_a_fork_is_a_process_of_the_asker_in_every_way(server):
     assert said["back"] == "stays" and said["rights"] == [0, 0, 0, 0] and said["no_new_privs"] == 1
     assert (said["umask"], said["core"], said["cores"], said["nice"], said["cwd"]) == (0o027, 0, [core], 7, "/")
     assert said["env"]["HERS"] == "yes" and "A_SECRET" not in said["env"], "its environment is the asker's, not root's"
+    assert said["temporary"] == "/var/tmp"
     assert said["leads"] and said["owner"] == ANA and said["sockets"] == 0
 
 

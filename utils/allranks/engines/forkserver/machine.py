@@ -21,6 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -244,6 +245,7 @@ class MachineServer(ForkLoop):
         fds += received
         request |= json.loads(data)
         self.detach(request)
+        tempfile.tempdir = None  # root's was found at the imports
         os.umask(int(request["umask"]))
         os.chdir(request["cwd"])
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -238,6 +239,17 @@ class Run:
     def collectives(self) -> list[LogEntry]:
         """The log's entries of collectives, one for each rank that took part."""
         return [entry for entry in self.outcome.log if entry.kind is OpKind.COLLECTIVE]
+
+    @functools.cached_property
+    def _by_call_and_rank(self) -> dict[tuple[int, int], list[LogEntry]]:
+        found: dict[tuple[int, int], list[LogEntry]] = defaultdict(list)
+        for entry in self.outcome.log:
+            found[entry.call, entry.rank].append(entry)
+        return found
+
+    def operations(self, call: int, rank: int) -> Sequence[LogEntry]:
+        """The log's entries of one rank in one call."""
+        return self._by_call_and_rank.get((call, rank), ())
 
     def bytes_sent(self) -> list[int]:
         """Bytes that each rank sent point to point."""

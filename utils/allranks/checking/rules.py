@@ -81,9 +81,8 @@ def carried(receives: Needs = tensor_bytes, sends: Needs = tensor_bytes) -> Rule
 def too_few_bytes(run: Run, receives: Needs, sends: Needs) -> str | None:
     """Each rank must receive and send at least so many bytes in one call."""
     for call in range(run.setup.times):
-        log = [e for e in run.outcome.log if e.call == call]
         for rank in range(run.ranks):
-            mine = [e for e in log if e.rank == rank]
+            mine = run.operations(call, rank)
             got, gave = sum(map(received_from_others, mine)), sum(map(_sent_to_others, mine))
             if receives(run, call, rank) and no_messages(run):
                 return no_messages(run)
@@ -356,7 +355,7 @@ def received_at_most(run: Run, limit: int, what: str) -> str | None:
         return broken
     for rank in range(run.ranks):
         for call in range(run.setup.times):
-            mine = [e for e in run.outcome.log if e.rank == rank and e.call == call]
+            mine = run.operations(call, rank)
             total = sum(e.received_nbytes for e in mine)
             if total > limit:
                 worst = max(mine, key=lambda e: e.received_nbytes)

@@ -93,7 +93,7 @@ def _no_padding(run: Run) -> str | None:
     for call in range(run.setup.times):
         parts = _nbytes(run, call)
         for rank in range(run.ranks):
-            mine = [e for e in run.outcome.log if e.rank == rank and e.call == call]
+            mine = run.operations(call, rank)
             got = sum(map(rules.received_from_others, mine))
             needs = sum(parts) - parts[rank]
             if got <= needs + _lengths(run):

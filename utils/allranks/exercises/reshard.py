@@ -135,7 +135,7 @@ def _straight(run: Run) -> str | None:
             for peer, nbytes in enumerate(row):
                 enough = _wanted(run, call, rank, peer)
                 if peer != rank and nbytes > enough:
-                    log = [e for e in run.outcome.log if e.rank == rank and e.call == call and e.peer in (peer, None)]
+                    log = [e for e in run.operations(call, rank) if e.peer in (peer, None)]
                     line = run.at(log[-1].line) if log else ""
                     words = (
                         f"rank {rank} sends {nbytes} bytes to rank {peer}{line}, but of its rows rank {peer} needs {enough}: each row "

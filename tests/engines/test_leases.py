@@ -1,9 +1,11 @@
 """Leases of pretend GPUs by real processes: never two owners, never one lost, whoever is killed and when."""
 
 import errno
+import fcntl
 import heapq
 import json
 import os
+import pwd
 import random
 import signal
 import subprocess
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from allranks.engines.devices import DeviceError, Gpu, Inventory
-from allranks.engines.leases import LeaseError, Ledger, in_turn
+from allranks.engines.leases import Holder, LeaseError, Ledger, Waiter, in_turn
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases are kept on GPU servers, which run Linux")
 
@@ -133,6 +135,48 @@ def test_what_an_unlocked_file_says_counts_for_nothing(ledger):
     assert ledger.waiting() == []
     with ledger.acquire(3) as lease:
         assert len(lease.gpus) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not JSON",
+        "[" * 3000,
+        '{"user": {"a": 1}, "pid": 1, "since": 0, "until": 1, "gpus": 1}',
+        '{"user": "mallory", "pid": "<b>", "since": NaN, "until": 1e999}',
+        '{"user": "mallory", "pid": 1, "gpus": -5, "since": 1}',
+        "x" * 10_000_000,
+    ],
+)
+def test_what_a_locked_file_says_is_read_with_care(ledger, text):
+    """Anybody may write it: who has the lock is named by the kernel, and what can't be true counts as zero."""
+    me = pwd.getpwuid(os.getuid()).pw_name
+    with ledger.acquire(1), ledger._ticket(1) as ticket:
+        for name in ("gpu-GPU-0", ticket):
+            (ledger.directory / name).write_text(text)
+        assert ledger.holders()["GPU-0"] == Holder(me, 0, 0, 0)
+        assert ledger.waiting() == [Waiter(me, 0, 0, 0)]
+
+
+def test_nobody_waits_or_holds_under_another_name(ledger, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "mallory")
+    with ledger.acquire(1), ledger._ticket(1):
+        assert "mallory" in (ledger.directory / "gpu-GPU-0").read_text()
+        me = pwd.getpwuid(os.getuid()).pw_name
+        assert ledger.holders()["GPU-0"].user == me and ledger.waiting()[0].user == me
+        monkeypatch.setattr("allranks.engines.leases._owner", lambda path: -1)  # a kernel that does not tell
+        held = json.loads((ledger.directory / "gpu-GPU-0").read_text())
+        (ledger.directory / "gpu-GPU-0").write_text(json.dumps({**held, "user": "\x1b[2J" + "m" * 500}))
+        assert ledger.holders()["GPU-0"].user == "[2J" + "m" * 61
+
+
+def test_a_pipe_or_a_strange_name_in_the_folder_stops_nobody(ledger):
+    os.mkfifo(ledger.directory / "ticket-1-1")
+    os.mkfifo(ledger.directory / "gpu-GPU-2")
+    (ledger.directory / "ticket-²-1").touch()
+    with open(ledger.directory / "ticket-²-1") as strange:
+        fcntl.flock(strange, fcntl.LOCK_EX)
+        assert len(ledger.waiting()) == 1 and ledger.holders()["GPU-2"] is None
 
 
 def test_shares_of_a_gpu_exclude_its_whole_and_the_other_way_round(ledger):

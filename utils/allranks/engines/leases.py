@@ -19,13 +19,14 @@ import getpass
 import itertools
 import json
 import os
+import pwd
 import re
 import stat
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,8 @@ HUB_DIRECTORY = Path(
 )  # the hub makes it, for all users; with a hub, each user may have a /tmp of their own
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
+MAX_TEXT = 4096  # bytes of a file of the ledger
+MAX_NAME = 64
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -325,25 +328,36 @@ class Ledger:
         return descriptor
 
     def _is_locked(self, path: Path) -> bool:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
+        descriptor = _open_to_read(path)
+        if descriptor is None:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-        except OSError:
-            return True
+            return _locked(descriptor)
         finally:
             os.close(descriptor)
 
     def _read(self, path: Path, kind: type[Written]) -> Written | None:
-        """What a locked file says; None if the file is missing or not locked."""
-        if not path.exists() or not self._is_locked(path):
+        """What a locked file says; None if the file is missing or not locked.
+
+        Any user may have written it. So the name is that of the account which the kernel names, and a text that is no
+        `kind` counts as one of zeros.
+        """
+        descriptor = _open_to_read(path)
+        if descriptor is None:
             return None
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return kind(**json.loads(path.read_text(encoding="utf-8")))
-        return kind("?", *([0] * (len(fields(kind)) - 1)))
+        try:
+            if not _locked(descriptor):
+                return None
+            about = os.fstat(descriptor)
+            text = os.pread(descriptor, MAX_TEXT, 0)
+        except OSError:
+            text = b""
+        finally:
+            os.close(descriptor)
+        found = _parsed(text, kind)
+        # a ticket is the file of the user who waits; a GPU's file is of the user who was first
+        name = account_name(about.st_uid if kind is Waiter else _owner(path))
+        return found if name is None else replace(found, user=name)
 
 
 def gather(gpus: Iterable[Gpu], count: int, take: Callable[[Gpu], Taken]) -> list[tuple[Gpu, Taken]]:
@@ -419,6 +433,53 @@ def _write(descriptor: int, data: dict[str, Any]) -> None:
         ) from None
 
 
+def _open_to_read(path: Path) -> int | None:
+    """A descriptor of a file; None if it is missing, or no plain file: another user's pipe would let the reader wait for ever."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether another process has locked a file for itself."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _parsed(text: bytes, kind: type[Written]) -> Written:
+    """What a file's text says; zeros if it is not of this kind: then another program, or another user, has written it."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        found = kind(**json.loads(text))
+        said = asdict(found)
+        user = said.pop("user")
+        if isinstance(user, str) and all(_sensible(name, value) for name, value in said.items()):
+            return replace(found, user="".join(c for c in user if c.isprintable())[:MAX_NAME] or "?")
+    return kind("?", 0, 0, 0)
+
+
+def _sensible(name: str, value: object) -> bool:
+    """Whether a value could be what the ledger writes under this name; not one that JSON or a page could not show."""
+    if name in ("since", "until"):
+        return type(value) in (int, float) and 0 <= value < 1e11  # type: ignore[operator]  # so it is no NaN
+    return (type(value) is int and 0 <= value < 1 << 31) or (name == "shares" and value is None)
+
+
+def account_name(uid: int) -> str | None:
+    """The name of an account; its number if it has none, and None for -1, an account that is not known."""
+    try:
+        return None if uid < 0 else pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def _owner(path: Path) -> int:
     """The uid of the user who holds the lock on a file, from the kernel, not from its text; -1 if it is unknown."""
     with contextlib.suppress(OSError, ValueError):
@@ -432,7 +493,7 @@ def _owner(path: Path) -> int:
 
 def _number(name: str) -> int:
     digits = name.split("-")[1]
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isdecimal() else 0
 
 
 def _user() -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from allranks.engines.devices import DeviceError, Gpu, Inventory
-from allranks.engines.leases import Holder, LeaseError, Ledger, Waiter, in_turn
+from allranks.engines.leases import Holder, LeaseError, Ledger, Waiter, in_turn, waits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases are kept on GPU servers, which run Linux")
 
@@ -260,6 +260,28 @@ def test_the_queue_is_served_in_order_and_says_the_place(ledger):
             assert earlier.stdout.readline() == "have 0 1\n"
         earlier.kill()
     assert told[0][0] == 2 and 0 < told[0][1] <= 60
+
+
+def test_how_long_a_wait_is_follows_from_the_leases_and_the_queue():
+    now = time.time()
+
+    def seconds(wanted, *leases):
+        return [
+            round(wait, -1)
+            for wait in waits(wanted, [[(now + end, part) for end, part in one] for one in leases], 1000)
+        ]
+
+    one, two, all_three = (1, None), (2, None), (3, None)
+    held = [(300, 1.0)], [(600, 1.0)], []
+    assert seconds([one], *held) == [0] and seconds([two], *held) == [300] and seconds([all_three], *held) == [600]
+    assert seconds([two, one, two], *held) == [300, 600, 1300], (
+        "nobody overtakes, and each keeps a GPU for the whole time"
+    )
+    assert seconds([one], [(-500, 1.0)]) == [60], "over the time: back soon"
+    quarter, halves = (1, 4), [(100, 0.25), (200, 0.25), (300, 0.25), (400, 0.25)]
+    assert seconds([quarter, quarter, one], halves) == [100, 200, 1200]
+    assert seconds([quarter], halves[:3]) == [0] and seconds([one], halves[:3]) == [300]
+    assert seconds([(9, None), (0, None)], *held) == [600, 600] and seconds([one]) == [0] and seconds([], *held) == []
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 5])

@@ -327,7 +327,7 @@ def place(
     if _ranks_a_card(mine) > 1:
         common |= _crowd(mine)
         notes.append(_crowded(mine, have, common))
-    shares = _shares() if shared else None
+    shares = default_shares() if shared else None
     if shares:
         _refuse_exclusive(mine, have, "Leave out shared=")
     env = _numbered(common, ranks)
@@ -464,7 +464,8 @@ def spread(gpus: tuple[Gpu, ...]) -> list[Gpu]:
     return [gpu for _, gpu in sorted(zip(turns, gpus, strict=True), key=lambda pair: pair[0])]
 
 
-def _shares() -> int:
+def default_shares() -> int:
+    """Into how many parts a shared GPU is divided on this machine. Raises DeviceError if the setting is no such number."""
     said = os.environ.get("ALLRANKS_GPU_SHARES", str(SHARES))
     if not said.isdigit() or not 1 <= int(said) <= MAX_SHARES:
         raise DeviceError(f"ALLRANKS_GPU_SHARES is {said!r}; it is a whole number from 1 to {MAX_SHARES}.")

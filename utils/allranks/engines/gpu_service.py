@@ -15,7 +15,6 @@ import itertools
 import json
 import logging
 import os
-import pwd
 import resource
 import socket
 import struct
@@ -30,7 +29,17 @@ from typing import Any
 from allranks.engines import gpu_nodes
 from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 from allranks.engines.gpu_nodes import Before, Nodes
-from allranks.engines.leases import SLICE_S, Holder, LeaseError, Waiter, check_count, estimate, gather, in_turn
+from allranks.engines.leases import (
+    SLICE_S,
+    Holder,
+    LeaseError,
+    Waiter,
+    account_name,
+    check_count,
+    gather,
+    in_turn,
+    waits,
+)
 
 GRACE_S = 60.0  # from the end of a slice, if somebody waits, until the GPUs are taken back
 CLOSE_S = 0.3  # how long a process that has just lost its GPU may take to close it: NVML has it open for a moment
@@ -41,6 +50,7 @@ QUESTION_S = 10.0  # a client must have asked by then, and have read its answer
 LINE_BYTES = 16384
 UNREAD_BYTES = 65536  # a client that reads nothing is given up when so much waits for it
 CONNECTIONS = 64  # of one account
+FORESEEN = 100  # places of the queue whose waiting time is estimated
 log = logging.getLogger("allranks.gpus")
 
 
@@ -260,11 +270,11 @@ class GpuService:
 
     def _tell(self) -> None:
         """Tells those who wait their place, and those who hold whether their time is over, if that has changed."""
-        ends = [client.until for client in self._holding]
-        for place, name in enumerate(self._order(), start=1):
-            client = self._waiting[name]
-            seconds = estimate(place, ends, len(self.gpus), self.rules.slice_s)
-            words = {"place": place, "seconds": seconds if seconds is None else 10 * round(seconds / 10)}
+        queue = [self._waiting[name] for name in self._order()]
+        leases = [[(c.until, float(c.part)) for c in self._holding if gpu in c.gpus] for gpu in self.gpus]
+        seconds = waits([(c.count, c.shares) for c in queue[:FORESEEN]], leases, self.rules.slice_s)
+        for place, (client, wait_s) in enumerate(itertools.zip_longest(queue, seconds), start=1):
+            words = {"place": place, "seconds": wait_s if wait_s is None else 10 * round(wait_s / 10)}
             if words != client.told:
                 client.told = words
                 client.say(words)
@@ -392,7 +402,7 @@ class GpuService:
             "gpus": [asdict(gpu) for gpu in self.gpus],
             "holders": alone,
             "sharers": sharers,
-            "waiting": [asdict(Waiter(_name(c.uid), c.pid, c.count, c.since)) for c in order],
+            "waiting": [asdict(Waiter(_name(c.uid), c.pid, c.count, c.since, c.shares)) for c in order],
             "unleased": self._unleased,
             "clearing": sorted({g.uuid for g in self.gpus if any(n in self.nodes[g.uuid] for n, _ in self._closing)}),
             "warnings": self.warnings(),
@@ -499,10 +509,7 @@ def _by_process(openers: Iterable[gpu_nodes.Opener]) -> list[tuple[int, int, set
 
 @functools.lru_cache(maxsize=1024)
 def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return account_name(uid) or "?"
 
 
 def _numbers(gpus: Iterable[Gpu]) -> str:

@@ -30,13 +30,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
+from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu, default_shares
 
 HUB_DIRECTORY = Path(
     "/var/lib/allranks/leases"
 )  # the hub makes it, for all users; with a hub, each user may have a /tmp of their own
 SLICE_S = 20 * 60.0
 POLL_S = 0.25
+OVER_S = 60.0  # who has had their time gives back between two calls, by then in most cases
 MAX_TEXT = 4096  # bytes of a file of the ledger
 MAX_NAME = 64
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
@@ -58,12 +59,16 @@ class Holder:
 
 @dataclass(frozen=True)
 class Waiter:
-    """Who waits, for how many GPUs, and since when (seconds since the epoch)."""
+    """Who waits, for how many GPUs, and since when (seconds since the epoch).
+
+    `shares`: into how many parts each GPU is divided, if one part of it is enough; None for whole GPUs.
+    """
 
     user: str
     pid: int
     gpus: int
     since: float
+    shares: int | None = None
 
 
 Written = TypeVar("Written", Holder, Waiter)  # what a file of the ledger holds
@@ -155,24 +160,24 @@ class Ledger:
         """
         check_count(count, len(self.gpus))
         began = time.monotonic()
-        with self._ticket(count) as name:
+        with self._ticket(count, shares) as name:
             while True:
-                place, lease = self._try(name, count, slice_s, shares)
+                queue, lease = self._try(name, count, slice_s, shares)
                 if lease is not None:
                     return lease
                 if told is not None:
-                    told(place, self._estimate(place))
+                    told(len(queue), self._estimate(queue, shares))
                 if timeout_s is not None and time.monotonic() - began > timeout_s:
-                    raise none_free(count, timeout_s, place)
+                    raise none_free(count, timeout_s, len(queue))
                 time.sleep(POLL_S)
 
-    def _try(self, name: str, count: int, slice_s: float, shares: int | None) -> tuple[int, Lease | None]:
-        """(place in the queue, lease); the lease is None unless it is our turn and enough GPUs are free."""
+    def _try(self, name: str, count: int, slice_s: float, shares: int | None) -> tuple[list[str], Lease | None]:
+        """(the tickets up to ours, lease); the lease is None unless it is our turn and enough GPUs are free."""
         with self._mutex():
             order = self._order(sweep=True)
-            place = order.index(name) + 1 if name in order else len(order) + 1
-            if place != 1:
-                return place, None
+            queue = [*order[: order.index(name) if name in order else None], name]
+            if len(queue) > 1:
+                return queue, None
             gpus = self.gpus
             if shares:  # those with the fewest users first
                 crowd = {uuid: len(those) for uuid, those in self.sharers().items()}
@@ -187,7 +192,7 @@ class Ledger:
 
                 taken = gather(gpus, count, take)
                 if len(taken) < count:
-                    return place, None
+                    return queue, None
                 now = time.time()
                 holder = Holder(_user(), os.getpid(), now, now + slice_s)
                 for _, descriptors in taken:
@@ -195,7 +200,7 @@ class Ledger:
                 undo.pop_all()
             self.note_use()
             held = [descriptor for _, descriptors in taken for descriptor in descriptors]
-            return place, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
+            return queue, Lease(tuple(gpu for gpu, _ in taken), held, holder.until, self)
 
     def _take(self, gpu: Gpu, shares: int | None) -> list[int]:
         """The descriptors that lock a GPU, or a share of it; an empty list if it is not free."""
@@ -225,10 +230,11 @@ class Ledger:
         found = (self._read(self.directory / name, Waiter) for name in self._order())
         return [waiter for waiter in found if waiter is not None]
 
-    def _estimate(self, place: int) -> float | None:
-        alone = [h for h in self.holders().values() if h is not None]
-        ends = [h.until for h in (*alone, *(h for those in self.sharers().values() for h in those))]
-        return estimate(place, ends, len(self.gpus), SLICE_S)
+    def _estimate(self, queue: Iterable[str], shares: int | None) -> float | None:
+        """The seconds that the last one of these tickets has to wait."""
+        waiting = [w for name in queue if (w := self._read(self.directory / name, Waiter)) is not None]
+        leases = uses(self.holders(), self.sharers(), shares or default_shares())
+        return waits([(w.gpus, w.shares) for w in waiting], leases, SLICE_S)[-1] if waiting else None
 
     def _order(self, sweep: bool = False) -> list[str]:
         """The names of the locked tickets; the next one comes first.
@@ -266,13 +272,13 @@ class Ledger:
         return 0
 
     @contextlib.contextmanager
-    def _ticket(self, count: int) -> Iterator[str]:
+    def _ticket(self, count: int, shares: int | None = None) -> Iterator[str]:
         with self._mutex():  # other processes must not find the ticket before it is locked and complete
             path = self.directory / f"ticket-{time.time_ns()}-{os.getpid()}"
             unready = path.with_name(f"new-{path.name}")
             descriptor = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            _write(descriptor, asdict(Waiter(_user(), os.getpid(), count, time.time())))
+            _write(descriptor, asdict(Waiter(_user(), os.getpid(), count, time.time(), shares)))
             unready.rename(path)
         try:
             yield path.name
@@ -411,15 +417,52 @@ def none_free(count: int, timeout_s: float, place: int) -> LeaseError:
     )
 
 
-def estimate(place: int, ends: Iterable[float], gpus: int, slice_s: float) -> float | None:
-    """Seconds until a process at `place` in the queue gets its turn, at most; None if nobody has one of the `gpus` GPUs.
+def uses(
+    alone: Mapping[str, Holder | None], sharers: Mapping[str, Iterable[Holder]], shares: int
+) -> list[list[tuple[float, float]]]:
+    """The leases of each GPU, for `waits`: (end, part of the GPU); a GPU that is shared is divided into `shares` parts."""
+    return [
+        [(holder.until, 1.0)] if holder else [(each.until, 1 / shares) for each in sharers.get(uuid, ())]
+        for uuid, holder in alone.items()
+    ]
 
-    `ends` are the ends of the leases, in seconds since the epoch.
+
+def waits(
+    wanted: Iterable[tuple[int, int | None]], leases: Iterable[Iterable[tuple[float, float]]], slice_s: float
+) -> list[float]:
+    """The seconds until each one in a queue has its GPUs, if everybody keeps them for their whole time.
+
+    `wanted` are the numbers of GPUs and shares in the queue's order, and `leases` those of each GPU, (end in seconds since the
+    epoch, part of the GPU). Who is over their time is expected to give back within OVER_S.
+
+    Example:
+        >>> import time
+        >>> from allranks.engines.leases import waits
+        >>> held = [[(time.time() + 300, 1.0)], [(time.time() + 600, 1.0)], []]
+        >>> [round(seconds) for seconds in waits([(2, None), (1, None)], held, 1200)]
+        [300, 600]
     """
-    ends = sorted(ends)
-    if not ends:
-        return None
-    return max(0.0, ends[min(place, len(ends)) - 1] - time.time()) + slice_s * ((place - 1) // gpus)
+    now = turn = time.time()
+    gpus = [[(max(end, now + OVER_S), part) for end, part in each] for each in leases]
+    found = []
+    for count, shares in wanted:
+        part = 1 / (shares or 1)
+        first = sorted((_free_at(each, part, now), number) for number, each in enumerate(gpus))[:count]
+        turn = max([turn, *(when for when, _ in first)])  # nobody overtakes
+        for _, number in first:
+            gpus[number] = [(end, p) for end, p in gpus[number] if end > turn] + [(turn + slice_s, part)]
+        found.append(turn - now)
+    return found
+
+
+def _free_at(leases: Iterable[tuple[float, float]], part: float, now: float) -> float:
+    """When this part of a GPU is free."""
+    taken = part
+    for end, its in sorted(leases, reverse=True):  # those that end last may stay
+        taken += its
+        if taken > 1 + 1e-6:
+            return end
+    return now
 
 
 def _write(descriptor: int, data: dict[str, Any]) -> None:
@@ -456,13 +499,22 @@ def _locked(descriptor: int) -> bool:
 
 def _parsed(text: bytes, kind: type[Written]) -> Written:
     """What a file's text says; zeros if it is not of this kind: then another program, or another user, has written it."""
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        found = kind(**json.loads(text))
-        said = asdict(found)
-        user = said.pop("user")
-        if isinstance(user, str) and all(_sensible(name, value) for name, value in said.items()):
-            return replace(found, user="".join(c for c in user if c.isprintable())[:MAX_NAME] or "?")
+    with contextlib.suppress(ValueError, RecursionError):
+        return from_json(json.loads(text), kind)
     return kind("?", 0, 0, 0)
+
+
+def from_json(data: Any, kind: type[Written]) -> Written:
+    """The holder or waiter of which `dataclasses.asdict` was written as JSON. Raises ValueError if it can be none."""
+    try:
+        found = kind(**data)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    said = asdict(found)
+    user = said.pop("user")
+    if not isinstance(user, str) or not all(_sensible(name, value) for name, value in said.items()):
+        raise ValueError(f"{data!r:.200} is no {kind.__name__}")
+    return replace(found, user="".join(c for c in user if c.isprintable())[:MAX_NAME] or "?")
 
 
 def _sensible(name: str, value: object) -> bool:

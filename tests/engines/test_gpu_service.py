@@ -190,7 +190,7 @@ def folder():
 @pytest.fixture
 def house(folder, monkeypatch):
     gpus = [
-        {"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30, "nodes": [str(node)]}
+        {"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30, "nodes": [str(node)], "busy_percent": 40 + i}
         for i, node in enumerate(make_nodes(folder, ["nvidia0", "nvidia1"]))
     ]
     yield from housed(folder, gpus, monkeypatch)
@@ -241,6 +241,11 @@ def test_only_the_holder_can_open_a_gpu(house, node, people):
     ben.lease(shares=2)
     ana.lease(shares=2)
     assert house.held() == ["daemon,games", "daemon"] and ana.opens(node) is ben.opens(node) is True
+
+
+def test_the_service_says_how_busy_gpus_are_that_nobody_else_can_look_at(house, people):
+    house.serve()
+    assert [use["busy_percent"] for use in house.state()["use"].values()] == [40, 41]
 
 
 def keep_open(node: str) -> None:

@@ -11,8 +11,8 @@ import pwd
 import signal
 import subprocess
 import time
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -68,66 +68,46 @@ def command(
 
 
 def _show(as_json: bool) -> None:
-    from allranks.engines.devices import Inventory
-    from allranks.engines.leases import Holder, Waiter
-    from allranks.engines.served_leases import ServedLedger, ledger_of
+    from allranks.engines.gpu_state import gpu_state
 
-    inventory = Inventory.of_this_machine()
-    gpus = inventory.gpus
-    ledger = ledger_of(gpus)
-    unleased, warnings = [], []
-    if isinstance(ledger, ServedLedger) and gpus:
-        state = ledger.state()
-        holders = {uuid: Holder(**h) if h else None for uuid, h in state["holders"].items()}
-        sharers = {uuid: [Holder(**h) for h in those] for uuid, those in state["sharers"].items()}
-        waiting = [Waiter(**w) for w in state["waiting"]]
-        unleased, warnings = state["unleased"], state["warnings"]
-    elif isinstance(ledger, ServedLedger):
-        holders, sharers, waiting = {}, {}, []
-    else:
-        holders, sharers, waiting = ledger.holders(), ledger.sharers(), ledger.waiting()
+    state = gpu_state()
     if as_json:
-        rows = [
-            {
-                **asdict(gpu),
-                "holder": asdict(holder) if (holder := holders[gpu.uuid]) else None,
-                "sharers": [asdict(holder) for holder in sharers[gpu.uuid]],
-            }
-            for gpu in gpus
-        ]
-        said = {
-            "gpus": rows,
-            "refused": inventory.refused,
-            "waiting": [asdict(w) for w in waiting],
-            "enforced": isinstance(ledger, ServedLedger),
-            "unleased": unleased,
-            "warnings": warnings,
-        }
-        click.echo(json.dumps(said))
+        click.echo(json.dumps(state))
         return
-    for why in inventory.refused:
+    gpus, now = state["gpus"], time.time()
+    for why in state["refused"]:
         click.echo(why)
-    if not gpus and inventory.refused:
+    if not gpus and state["refused"]:
         click.echo("Worlds run on the CPU, and nobody needs to wait.")
     elif not gpus:
         click.echo("No NVIDIA GPU is visible: worlds run on the CPU, and nobody needs to wait.")
     for gpu in gpus:
-        alone = holders[gpu.uuid]
+        alone = gpu["holder"]
         words = [
-            f"{h.user} (pid {h.pid}), {_minutes(h.until - time.time())}"
-            for h in ([alone] if alone else sharers[gpu.uuid])
+            f"{h['user']} (pid {h['pid']}), {_minutes(h['until'] - now)}"
+            for h in ([alone] if alone else gpu["sharers"])
         ]
         shared = "" if alone or not words else "shared by "
-        click.echo(f"{gpu.index:3}  {gpu.name}  {shared}{'; '.join(words) or 'free'}")
-    for place, waiter in enumerate(waiting, start=1):
-        wait = _minutes(time.time() - waiter.since)
-        click.echo(f"waiting {place}: {waiter.user} for {waiter.gpus}, {wait} so far")
-    index = {gpu.uuid: gpu.index for gpu in gpus}
-    for stray in unleased:
+        click.echo(f"{gpu['index']:3}  {gpu['name']}  {shared}{'; '.join(words) or 'free'}{_in_use(gpu)}")
+    for place, waiter in enumerate(state["waiting"], start=1):
+        wait = _minutes(now - waiter["since"])
+        foreseen = (
+            "" if waiter["wait_s"] is None else f", about {max(1, round(waiter['wait_s'] / 60))} min more at most"
+        )
+        click.echo(f"waiting {place}: {waiter['user']} for {waiter['gpus']}, {wait} so far{foreseen}")
+    index = {gpu["uuid"]: gpu["index"] for gpu in gpus}
+    for stray in state["unleased"]:
         where = ", ".join(str(index.get(uuid, uuid)) for uuid in stray["gpus"])
         click.echo(f"without a lease: {stray['user']} (pid {stray['pid']}) has GPU {where} open")
-    for warning in warnings:
+    for warning in state["warnings"]:
         click.echo(warning)
+
+
+def _in_use(gpu: dict[str, Any]) -> str:
+    """How much of a GPU is in use, if the driver says so."""
+    used, busy = gpu["memory_used_bytes"], gpu["busy_percent"]
+    memory = "" if used is None else f"  {used / 2**30:.1f} of {gpu['memory_bytes'] / 2**30:.0f} GiB"
+    return memory + ("" if busy is None else f", {busy} % busy")
 
 
 def _run(count: int, command: tuple[str, ...]) -> int:

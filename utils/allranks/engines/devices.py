@@ -129,6 +129,8 @@ class Inventory:
                 there = [Gpu.from_json(each) for each in gpu_socket.state(service)["gpus"]]
             except gpu_socket.GpuServiceError as error:
                 refused = (str(error),)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                refused = (f"The GPU service at {service} names its GPUs in a way that this version can't read.",)
         setting = os.environ.get("CUDA_VISIBLE_DEVICES")
         visible = _visible(there, setting)
         memory_bytes = psutil.virtual_memory().total

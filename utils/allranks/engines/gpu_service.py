@@ -29,6 +29,7 @@ from typing import Any
 from allranks.engines import gpu_nodes
 from allranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 from allranks.engines.gpu_nodes import Before, Nodes
+from allranks.engines.gpu_use import Use, use_of
 from allranks.engines.leases import (
     SLICE_S,
     Holder,
@@ -46,6 +47,8 @@ CLOSE_S = 0.3  # how long a process that has just lost its GPU may take to close
 EVADE_S = 5.0  # after that, all processes of an account are ended, if some still have its GPU open
 TICK_S = 1.0
 LOOK_S = 2.0  # how often all processes are looked at
+USE_S = 0.3  # a question for the state waits so long for how much of the GPUs is in use
+OLD_USE_S = 15.0  # after that it counts for nothing
 QUESTION_S = 10.0  # a client must have asked by then, and have read its answer
 LINE_BYTES = 16384
 UNREAD_BYTES = 65536  # a client that reads nothing is given up when so much waits for it
@@ -123,6 +126,9 @@ class GpuService:
         self._last: dict[int, int] = {}  # when an account last had a GPU, in nanoseconds
         self._connections: Counter[int] = Counter()
         self._unleased: list[dict[str, Any]] = []
+        self._use: dict[str, Use] = {}
+        self._read_at = -OLD_USE_S
+        self._reading: asyncio.Task[None] | None = None
         self._stopped = False
         self._faults: dict[Path, str] = {}
         self._numbers = itertools.count(1)
@@ -224,6 +230,17 @@ class GpuService:
                     gpu_nodes.end(pid, uid)
                     self._watch.ended()
             await asyncio.sleep(LOOK_S)
+
+    async def _look_at_use(self) -> None:
+        """Reads how much of each GPU is in use: only root can, and only when somebody asks, since a look wakes a GPU that sleeps."""
+        if (self._reading is None or self._reading.done()) and time.monotonic() - self._read_at > LOOK_S:
+            self._reading = self._start(self._read_use())
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=USE_S)
+
+    async def _read_use(self) -> None:
+        self._use = await asyncio.to_thread(use_of, self.gpus)
+        self._read_at = time.monotonic()
 
     # -------------------------------------------------------------------------------------------------------- the queue
 
@@ -332,6 +349,7 @@ class GpuService:
                 raise LeaseError(f"This account has {CONNECTIONS} connections to the GPU service already.")
             question = _read(await asyncio.wait_for(reader.readline(), QUESTION_S))
             if question.get("ask") == "state":
+                await self._look_at_use()
                 writer.write(json.dumps(self.state()).encode() + b"\n")
             elif question.get("ask") == "lease":
                 await self._lease(self._asked(question, uid, pid, writer), reader)
@@ -405,6 +423,8 @@ class GpuService:
             "waiting": [asdict(Waiter(_name(c.uid), c.pid, c.count, c.since, c.shares)) for c in order],
             "unleased": self._unleased,
             "clearing": sorted({g.uuid for g in self.gpus if any(n in self.nodes[g.uuid] for n, _ in self._closing)}),
+            "use": self._use if time.monotonic() - self._read_at < OLD_USE_S else {},
+            "slice_s": self.rules.slice_s,
             "warnings": self.warnings(),
         }
 

@@ -58,8 +58,10 @@ def state(path: Path) -> dict[str, Any]:
     with call(path, {"ask": "state"}) as connection, connection.makefile("rb") as answer:
         try:
             found = json.loads(answer.readline())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise GpuServiceError(f"The GPU service at {path} gives no answer: {error}.") from None
+    if not isinstance(found, dict):
+        raise GpuServiceError(f"The GPU service at {path} gives no answer that can be read.")
     if "error" in found:
-        raise GpuServiceError(found["error"])
-    return dict(found)
+        raise GpuServiceError(str(found["error"]))
+    return found

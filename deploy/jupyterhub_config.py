@@ -43,15 +43,19 @@ LOCAL = Path("/etc/allranks/hub.py")
 # root's fork server, in which people's servers share memory: a socket in a folder that only root can change
 MACHINE = Path(SETTINGS.get("ALLRANKS_HUB_MACHINE", "/var/lib/allranks/machine/socket"))
 SHARE = SETTINGS.get("ALLRANKS_HUB_SHARE_MEMORY", "0") == "1" and os.geteuid() == 0
+# the page of who uses which GPU: the account as which it runs, which needs no rights; empty: no page
+GPU_PAGE = SETTINGS.get("ALLRANKS_HUB_GPU_PAGE", "nobody" if Path("/proc/driver/nvidia/version").exists() else "")
+# below 1024, so that no other account can listen there and answer in the page's place
+GPU_PAGE_PORT = int(SETTINGS.get("ALLRANKS_HUB_GPU_PAGE_PORT", "947" if os.geteuid() == 0 else "8947"))
 METRICS_TOKEN = Path("/etc/allranks/prometheus.token")  # with it, Prometheus can read /hub/metrics
 
 
-def account(name: str) -> pwd.struct_passwd:
+def account(name: str, purpose: str = "which owns the gradebook") -> pwd.struct_passwd:
     """The Unix account; exits with a message if there is none."""
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        sys.exit(f"There is no Unix account {name!r}, which owns the gradebook: useradd --create-home {name}")
+        sys.exit(f"There is no Unix account {name!r}, {purpose}: useradd --create-home {name}")
 
 
 def open_to_all(path: Path) -> None:
@@ -274,6 +278,38 @@ if SHARE:
     ]
     program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE)]
     c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})
+# Who uses which GPU, and who waits: a page in the hub's menu. Its process may ask the hub who a visitor is, and nothing else; of
+# root's rights it keeps the one to listen on its port.
+if GPU_PAGE:
+    program = [sys.executable, "-I", "-m", "allranks.gpu_page.server"]
+    if os.geteuid() == 0:
+        page = account(GPU_PAGE, "as which the page of GPUs runs (ALLRANKS_HUB_GPU_PAGE)")
+        port_only = "-all,+net_bind_service"
+        drop = [f"--reuid={page.pw_uid}", f"--regid={page.pw_gid}", "--clear-groups", "--no-new-privs"]
+        drop += [f"--inh-caps={port_only}", f"--ambient-caps={port_only}", f"--bounding-set={port_only}"]
+        program = ["setpriv", *drop, *program]
+    passed_on = ("CUDA_VISIBLE_DEVICES", "ALLRANKS_GPU_SHARES", "ALLRANKS_GPU_SOCKET", "ALLRANKS_INVENTORY")
+    c.JupyterHub.services.append(
+        {
+            "name": "gpus",
+            "url": f"http://127.0.0.1:{GPU_PAGE_PORT}",
+            "command": program,
+            "cwd": "/",
+            "environment": {
+                **{name: SETTINGS[name] for name in passed_on if name in SETTINGS},
+                **({"ALLRANKS_LEASES": LEASES} if LEASES else {}),
+            },
+            "oauth_no_confirm": True,  # it is a part of the hub
+        }
+    )
+    c.JupyterHub.load_roles.append(
+        {
+            "name": "gpu-page",
+            "description": "see who uses which GPU",
+            "scopes": ["access:services!service=gpus"],
+            "groups": [f"nbgrader-{COURSE}", f"formgrade-{COURSE}"],
+        }
+    )
 # A monitor's only right is to read the hub's figures. docs/jupyterhub.md says how it logs in.
 if METRICS_TOKEN.is_file():
     if METRICS_TOKEN.stat().st_mode & 0o077:

@@ -245,7 +245,7 @@ def test_only_the_holder_can_open_a_gpu(house, node, people):
 
 def test_the_service_says_how_busy_gpus_are_that_nobody_else_can_look_at(house, people):
     house.serve()
-    assert [use["busy_percent"] for use in house.state()["use"].values()] == [40, 41]
+    soon(lambda: [use["busy_percent"] for use in house.state()["use"].values()] == [40, 41])
 
 
 def keep_open(node: str) -> None:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 FLOORS = {
     1: ("errors", "course", "extras", "notebook", "theme", "progress", "trace"),
     2: ("schedules", "topology", "engines", "memory"),
-    3: ("cost", "simulator", "player", "plots", "pictures", "pipelines", "nccl_rules", "board"),
+    3: ("cost", "simulator", "player", "plots", "pictures", "pipelines", "nccl_rules", "board", "gpu_page"),
     4: ("wire", "world", "bench", "profiles", "race", "widgets"),
     5: ("checking", "magics", "doctor"),
     6: ("exercises", "verify"),

@@ -29,6 +29,7 @@ LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
 PASSWORDS = {"ana": "first-pass-9", "ben": "second-pass-8", "ida": "third-pass-7", "eve": "fourth-pass-6"}
 GROUPS = {"ana": "allranks-students", "ben": "allranks-students", "ida": "allranks-instructors", "eve": None}
 
+GPUS = Path("/etc/allranks/gpus.json")  # pretend ones, for the page
 TOKEN = "a-token-for-prometheus-of-32-letters"
 
 
@@ -41,7 +42,11 @@ def hub(tmp_path_factory):
         path.touch(mode=0o600)
         path.write_text(text)
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
-    hub.start(ALLRANKS_HUB_REFRESH_S="2", ALLRANKS_HUB_SHARE_MEMORY="1")
+    GPUS.write_text(
+        json.dumps({"gpus": [{"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30} for i in range(2)]})
+    )
+    page = {"ALLRANKS_HUB_GPU_PAGE": "nobody", "ALLRANKS_INVENTORY": str(GPUS)}
+    hub.start(ALLRANKS_HUB_REFRESH_S="2", ALLRANKS_HUB_SHARE_MEMORY="1", **page)
     yield hub
     print(hub.log.read_text()[-15000:])
     if hub.process.poll() is None:
@@ -171,6 +176,105 @@ def test_a_monitor_reads_the_hubs_figures_and_nothing_else(ana):
     assert requests.get(f"{HUB}/hub/api/users", headers=monitor, timeout=10).status_code == 403
     assert requests.get(f"{HUB}/hub/metrics", timeout=10).status_code == 403
     assert ana.ask("GET", "/hub/metrics").status_code == 403
+
+
+# takes a lease of so many pretend GPUs, and says so
+HOLD = """
+import sys, time
+from allranks.engines.devices import Inventory
+from allranks.engines.leases import Ledger
+with Ledger(Inventory.of_this_machine().gpus).acquire(int(sys.argv[1])):
+    print("have", flush=True)
+    time.sleep(600)
+"""
+GPU_ENV = {"ALLRANKS_INVENTORY": str(GPUS), "PATH": os.environ["PATH"], "HOME": "/"}
+
+
+def as_account(name: str, *command: object, **options) -> subprocess.Popen:
+    program = ["setpriv", f"--reuid={name}", "--clear-groups", sys.executable, *map(str, command)]
+    return subprocess.Popen(program, env=GPU_ENV, cwd="/", text=True, stdout=subprocess.PIPE, **options)
+
+
+@pytest.fixture
+def a_lease_and_a_queue(hub):
+    """Ana has one of two GPUs, and Ben waits for both; neither says so under the own name."""
+    with as_account("ana", "-c", HOLD, 1) as holder:
+        assert holder.stdout.readline() == "have\n"
+        with as_account("ben", "-c", HOLD, 2) as waiter:
+            yield
+            waiter.kill()
+        holder.kill()
+
+
+def without_estimates(state: dict) -> dict:
+    """They get shorter from one reading to the next."""
+    return {**state, "newcomer_s": 0, "waiting": [{**one, "wait_s": 0} for one in state["waiting"]]}
+
+
+def test_the_page_of_gpus_shows_all_who_are_logged_in_the_same(a_lease_and_a_queue, ana, ben):
+    """It is what `allranks gpus --json` says to every account. Without a login there is only the way to it."""
+    deadline = time.monotonic() + 20
+    while not (seen := ana.call("GET", "/services/gpus/state"))["state"]["waiting"]:
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.2)
+    assert [gpu["holder"] and gpu["holder"]["user"] for gpu in seen["state"]["gpus"]] == ["ana", None]
+    assert [(one["user"], one["gpus"]) for one in seen["state"]["waiting"]] == [("ben", 2)]
+    assert 0 < seen["state"]["waiting"][0]["wait_s"] <= 1200 and seen["age_s"] < 5 and seen["error"] is None
+    bens = ben.call("GET", "/services/gpus/state")
+    assert (seen["you"], bens["you"]) == ("ana", "ben")
+    with as_account("eve", "-m", "allranks.cli", "gpus", "--json") as shown:
+        said = without_estimates(json.loads(shown.stdout.read()))
+    assert without_estimates(seen["state"]) == without_estimates(bens["state"]) == said
+    nobody = requests.get(f"{HUB}/services/gpus/state", timeout=10)
+    assert nobody.status_code == 403 and "state" not in nobody.json()
+    for path in ("/services/gpus", "/services/gpus/"):
+        led = requests.get(f"{HUB}{path}", timeout=10)
+        assert led.url.startswith(f"{HUB}/hub/login?next=") and "ben" not in led.text
+    assert "/services/gpus/" in ana.session.get(f"{HUB}/hub/home", timeout=10).text, "it is in the hub's menu"
+
+
+def test_the_page_of_gpus_in_a_browser(a_lease_and_a_queue):
+    """Two people log in by the hub's form, and see who they are; the hub asks neither for a confirmation."""
+    sys.path.insert(0, str(ROOT / "tests" / "browser"))
+    from jupyter_lab import chromium_program, running_chromium
+    from playwright.sync_api import expect
+
+    if chromium_program() is None:
+        print("no Chromium or Chrome is installed: the page was not looked at")
+        return
+    words = {"ana": "You have GPU 0.", "ben": "You are next. Your turn: in about 20 min, or earlier."}
+    with running_chromium() as browser:
+        for name, verdict in words.items():
+            page = browser.new_context().new_page()
+            asked, errors = set(), []
+            page.on("request", lambda request, asked=asked: asked.add(request.url.split("/")[2]))
+            page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
+            page.goto(f"{HUB}/services/gpus/")
+            page.fill("input[name=username]", name)
+            page.fill("input[name=password]", PASSWORDS[name])
+            page.press("input[name=password]", "Enter")
+            expect(page.locator("h1")).to_have_text(verdict)
+            expect(page.locator(".gpu .free")).to_have_count(1)
+            expect(page.locator("#queue li")).to_have_count(1)
+            expect(page.locator("#old")).to_be_hidden()
+            assert asked == {HUB.split("/")[2]} and not errors
+
+
+def test_the_page_of_gpus_has_no_rights(hub, ana):
+    """Its process is nobody's, holds no secret but a token that opens nothing, and nobody else can listen in its place."""
+    (page,) = (p for p in psutil.process_iter() if "allranks.gpu_page.server" in p.cmdline())
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{page.pid}/status").read_text().splitlines())
+    assert {*status["Uid"].split()} == {str(pwd.getpwnam("nobody").pw_uid)} and status["Groups"].strip() == ""
+    port_only = f"{1 << 10:016x}"  # CAP_NET_BIND_SERVICE
+    assert status["CapEff"] == status["CapBnd"] == port_only and status["NoNewPrivs"] == "1"
+    environment = page.environ()
+    assert "CONFIGPROXY_AUTH_TOKEN" not in environment and TOKEN not in environment.values()
+    its = {"Authorization": f"token {environment['JUPYTERHUB_API_TOKEN']}"}
+    for path in ("users", "users/ana", "proxy", "services", "groups"):
+        assert requests.get(f"{HUB}/hub/api/{path}", headers=its, timeout=10).status_code in (403, 404), path
+    listen = "import socket; socket.socket().bind(('127.0.0.2', 947))"
+    with as_account("ana", "-c", listen, stderr=subprocess.PIPE) as taking:
+        assert "PermissionError" in taking.stderr.read()
 
 
 def test_nobody_gets_into_anothers_server(ana, ben, ida):

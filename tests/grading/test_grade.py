@@ -385,3 +385,23 @@ def test_the_process_that_writes_the_gradebook_does_without_torch():
     course = Path(__file__).resolve().parents[2]
     said = subprocess.run([sys.executable, "-c", code], cwd=course, capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["False"]
+
+
+def test_the_gradebooks_of_one_course_share_an_engine(tmp_path, monkeypatch):
+    """Each engine would compile every statement for itself. One that is closed leaves the other at work."""
+    import nbgrader.api
+
+    from autograder.grading import keep_engine
+
+    monkeypatch.setenv(
+        "PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )  # nbgrader calls alembic
+    monkeypatch.setattr(nbgrader.api, "create_engine", nbgrader.api.create_engine)
+    keep_engine()
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "one", "other")]
+    with nbgrader.api.Gradebook(urls[0], "demo") as first, nbgrader.api.Gradebook(urls[2], "demo") as other:
+        with nbgrader.api.Gradebook(urls[1], "demo") as second:
+            second.add_student("ada")
+            assert second.engine is first.engine is not other.engine
+        assert [student.id for student in first.students] == ["ada"]
+        assert other.students == []

@@ -53,7 +53,7 @@ def _timed(ranks: int, size: int) -> Setup:
 EXERCISE = Exercise(
     name="segmented_ring",
     promise="replaces tensor by its sum over all ranks, in place, and adds while messages travel",
-    groups=speed.sum_groups((_timed(5, 80), _timed(4, 64)), many=(9, 10)),  # every segment is a message
+    groups=speed.sum_groups((_timed(5, 40), _timed(4, 32)), many=(9, 10)),  # every segment is a message
     inputs=_inputs,
     oracle=sum_oracle,
     allow=P2P,
@@ -66,7 +66,7 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="ring",
-    demo_setup=replace(_timed(4, 64), dtype="float64", values="provenance"),
+    demo_setup=replace(_timed(4, 32), dtype="float64", values="provenance"),
     forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

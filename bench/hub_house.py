@@ -277,8 +277,7 @@ def _course(submissions: int) -> Path:
     say(f"{submissions} submissions are made")
     course = Path("/home", GRADER, "load")
     grading._our_course(course)
-    grading.BATCH = submissions
-    grading._hand_in(course, 1)
+    grading._hand_in(course, 1, submissions)
     run("chown", "-R", f"{GRADER}:", course)
     return course
 

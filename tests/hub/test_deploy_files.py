@@ -1,5 +1,6 @@
 """The files of deploy/ that nothing here can build or run are at least well-formed, by real tools, and agree."""
 
+import base64
 import json
 import os
 import re
@@ -126,8 +127,21 @@ def test_every_gpu_profile_has_room_for_its_ranks():
         assert int(override["mem_guarantee"].removesuffix("G")) >= 8 + 4 * gpus
 
 
-# a folder with the chart's sources: git clone https://github.com/jupyterhub/zero-to-jupyterhub-k8s; its folder jupyterhub/
+# a folder with the chart: helm pull jupyterhub --repo https://hub.jupyter.org/helm-chart/ --version 4.4.0 --untar; or its sources,
+# the folder jupyterhub/ of https://github.com/jupyterhub/zero-to-jupyterhub-k8s
 CHART = os.environ.get("ALLRANKS_Z2JH_CHART")
+
+
+@pytest.fixture
+def chart(tmp_path) -> Path:
+    """The chart as it is released. Its sources have the schema in YAML only, which helm does not read."""
+    if not CHART:
+        pytest.skip("ALLRANKS_Z2JH_CHART names no folder with the chart of Zero to JupyterHub")
+    copy = Path(shutil.copytree(CHART, tmp_path / "jupyterhub"))
+    if not (copy / "values.schema.json").is_file():
+        schema = yaml.safe_load((copy / "values.schema.yaml").read_text())
+        (copy / "values.schema.json").write_text(json.dumps(schema))
+    return copy
 
 
 def merged(under: dict, over: dict) -> dict:
@@ -138,24 +152,44 @@ def merged(under: dict, over: dict) -> dict:
     return {**under, **over, **both}
 
 
-def test_the_chart_accepts_the_values_by_its_schema():
+def test_the_chart_accepts_the_values_by_its_schema(chart):
     """The chart's schema allows no unknown name, so that a misspelt setting is found."""
-    if not CHART:
-        pytest.skip("ALLRANKS_Z2JH_CHART names no folder with the chart of Zero to JupyterHub")
-    schema = yaml.safe_load((Path(CHART) / "values.schema.yaml").read_text())
+    schema = json.loads((chart / "values.schema.json").read_text())
     checker = jsonschema.validators.validator_for(schema)(schema)
-    values = merged(yaml.safe_load((Path(CHART) / "values.yaml").read_text()), VALUES)
+    values = merged(yaml.safe_load((chart / "values.yaml").read_text()), VALUES)
     assert [error.message for error in checker.iter_errors(values)] == []
     misspelt = merged(values, {"cull": {"timeuot": 1}})
     assert [list(error.path) for error in checker.iter_errors(misspelt)] == [["cull"]]
 
 
-def test_helm_renders_the_chart(tmp_path):
-    """With `helm` and a released chart (helm pull jupyterhub --repo https://hub.jupyter.org/helm-chart/ --untar)."""
-    if not shutil.which("helm") or not CHART or not (Path(CHART) / "values.schema.json").is_file():
-        pytest.skip("needs helm, and ALLRANKS_Z2JH_CHART with a released chart")
-    said = run("helm", "template", "allranks", CHART, "--values", DEPLOY / "values.yaml")
+def test_the_image_has_the_charts_jupyterhub(chart):
+    (ours,) = re.findall("^ARG JUPYTERHUB=(.+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert ours == yaml.safe_load((chart / "Chart.yaml").read_text())["appVersion"]
+
+
+@pytest.fixture
+def helm() -> str:
+    return shutil.which("helm") or pytest.skip("helm is not installed: https://helm.sh/docs/intro/install/")
+
+
+def test_helm_renders_the_chart_with_the_values(chart, helm):
+    said = run(helm, "template", "allranks", chart, "--values", DEPLOY / "values.yaml")
     assert said.returncode == 0, said.stderr
     objects = [each for each in yaml.safe_load_all(said.stdout) if each]
-    assert {"Deployment", "Service", "NetworkPolicy"} <= {each["kind"] for each in objects}
-    assert VALUES["singleuser"]["image"]["name"] in said.stdout
+    (hub,) = [each for each in objects if (each["kind"], each["metadata"]["name"]) == ("Secret", "hub")]
+    read = yaml.safe_load(base64.b64decode(hub["data"]["values.yaml"]))  # what the hub's configuration takes from us
+    assert read["singleuser"] == merged(read["singleuser"], VALUES["singleuser"])
+    assert read["cull"] == merged(read["cull"], VALUES["cull"])
+    pullers = [each for each in objects if each["kind"] == "DaemonSet"]
+    image = "{name}:{tag}".format(**VALUES["singleuser"]["image"])
+    assert pullers and all(image in yaml.safe_dump(each) for each in pullers)
+    assert ("Deployment", "user-scheduler") in {(each["kind"], each["metadata"]["name"]) for each in objects}
+
+
+def test_helm_finds_no_fault_and_a_misspelt_setting(chart, helm, tmp_path):
+    lint = [helm, "lint", "--strict", chart, "--values", DEPLOY / "values.yaml"]
+    said = run(*lint)
+    assert said.returncode == 0, said.stdout + said.stderr
+    (tmp_path / "misspelt.yaml").write_text("cull: {timeuot: 1}")
+    said = run(*lint, "--values", tmp_path / "misspelt.yaml")
+    assert said.returncode != 0 and "timeuot" in said.stdout + said.stderr

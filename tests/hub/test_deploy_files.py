@@ -71,6 +71,12 @@ def test_the_image_pins_the_hubs_own_requirements_too():
     assert [pin.split("==")[0] for pin in pins if re.match(left_out, pin)] == ["jupyterhub"]
 
 
+def test_the_base_is_pinned_by_its_contents():
+    """By the digest, and with the registry's name, without which buildah asks nobody."""
+    (base,) = re.findall("^ARG BASE=(.+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert re.fullmatch(r"docker\.io/nvidia/cuda:[\w.-]+-base-ubuntu24\.04@sha256:[0-9a-f]{64}", base)
+
+
 def test_the_devcontainer_runs_what_there_is():
     config = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     targets = re.findall(r"\bmake (\S+)", config["postCreateCommand"])

@@ -65,7 +65,7 @@ def test_the_image_pins_the_hubs_own_requirements_too():
     """Everything that it installs is held by constraints.txt, but JupyterHub itself, whose version the chart decides."""
     text = (DEPLOY / "Dockerfile").read_text()
     installs = re.findall(r"pip install ([^\n\\]+)", text)
-    assert len(installs) == 2 and all("--constraint" in line for line in installs)
+    assert len(installs) == 3 and all("--constraint" in line for line in installs)
     (left_out,) = re.findall(r"grep -v '(.+?)' constraints.txt", text)
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert [pin.split("==")[0] for pin in pins if re.match(left_out, pin)] == ["jupyterhub"]
@@ -84,8 +84,8 @@ def test_the_devcontainer_runs_what_there_is():
     assert "--shm-size=2g" in config["runArgs"]  # the doctor warns below one
 
 
-@pytest.mark.parametrize(("profile", "services"), [("gpu", ["lab"]), ("cpu", ["lab-cpu"])])
-def test_compose_reads_its_file(profile, services):
+@pytest.mark.parametrize(("profile", "services", "torch"), [("gpu", ["lab"], "gpu"), ("cpu", ["lab-cpu"], "cpu")])
+def test_compose_reads_its_file(profile, services, torch):
     said = run(
         tool("docker-compose"), "-f", DEPLOY / "compose.yaml", "--profile", profile, "config", "--format", "yaml"
     )
@@ -96,7 +96,9 @@ def test_compose_reads_its_file(profile, services):
     assert int(service["shm_size"]) >= 1 << 30
     assert "cpus" not in service, "Docker makes no container that asks for more than the machine has"
     assert [port["host_ip"] for port in service["ports"]] == ["127.0.0.1"]
-    assert (Path(service["build"]["context"]) / service["build"]["dockerfile"]).is_file()
+    dockerfile = (Path(service["build"]["context"]) / service["build"]["dockerfile"]).read_text()
+    (default,) = re.findall("^ARG TORCH=(.+)$", dockerfile, re.MULTILINE)
+    assert service["build"].get("args", {}).get("TORCH", default) == torch
 
 
 def test_the_image_copies_what_there_is_and_no_answers():
@@ -116,7 +118,8 @@ def test_the_image_does_not_run_as_root():
 def test_one_version_and_one_command():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    assert {service["image"] for service in compose["services"].values()} == {f"allranks:{version}"}
+    images = {name: service["image"] for name, service in compose["services"].items()}
+    assert images == {"lab": f"allranks:{version}", "lab-cpu": f"allranks:{version}-cpu"}
     assert VALUES["singleuser"]["image"]["tag"] == version
     script = Path(VALUES["singleuser"]["cmd"][1])
     assert (ROOT / script.relative_to("/opt/allranks")).is_file()

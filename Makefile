@@ -20,7 +20,7 @@ PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist l
 help:
 	@echo "make lab            set up what is missing, warm the engines, open JupyterLab at the first chapter"
 	@echo "make test           set up what is missing, run every check and test but those of servers"
-	@echo "make test-servers   JupyterHub, Slurm, SSH, several machines and one without a network, played on this one; needs root and their programs"
+	@echo "make test-servers   JupyterHub, the image, Slurm, SSH, several machines and one without a network, played on this one; needs root and their programs"
 	@echo "make test-nightly   the same with what takes hours: other world sizes, long storms"
 	@echo "make test-ranks     every chapter on 2, 3 and 8 ranks, with its answers too"
 	@echo "make coverage       the tests once more, counting which lines of the package and the grader they run"
@@ -55,7 +55,7 @@ test-nightly: $(STAMP) lint
 	ALLRANKS_NIGHTLY=1 ALLRANKS_TEST_RANKS=2,3,4,8 ALLRANKS_STORM=200 ALLRANKS_CALLS=20000 ALLRANKS_LEASE_CYCLES=10000 \
 	$(BIN)/python $(PYTEST) --timeout=3600 $(ARGS)
 
-# what administrators rely on: JupyterHub, Slurm, SSH, several machines; a test says so where their programs are not there
+# what administrators rely on: JupyterHub, the image, Slurm, SSH, several machines; a test says so where their programs are not there
 test-servers: $(STAMP)
 	$(BIN)/python $(PYTEST) -m servers $(ARGS)
 

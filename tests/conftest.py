@@ -19,6 +19,7 @@ LONGEST = (
     "grading/test_grade.py",
     "hostile/test_corpus.py",
     "hub/test_hub.py",
+    "hub/test_image.py",
     "notebooks/test_labs_run.py",
     "verify/test_steps.py",
     "kit/test_kit.py",

@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packed import packed_again
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -248,29 +248,6 @@ def test_another_python_is_refused():
         match=r"wheels are for Python 3\.12, and .* is Python 3\.10\. Name another one \(PYTHON=python3\.12\)",
     ):
         carry.refuse_python({"python": "3.12"}, (3, 10))
-
-
-def packed_again(name, folder):
-    """The installed package as a wheel."""
-    dist = metadata.distribution(name)
-    tags = [line.split(": ")[1] for line in dist.read_text("WHEEL").splitlines() if line.startswith("Tag: ")]
-    # a file's name joins what differs between its tags: py2.py3-none-any
-    joined = "-".join(".".join(dict.fromkeys(column)) for column in zip(*(tag.split("-") for tag in tags), strict=True))
-    label = f"{dist.metadata['Name'].replace('-', '_')}-{dist.version}"
-    file = f"{label}-{joined}.whl"
-    with zipfile.ZipFile(folder / file, "w") as wheel:
-        for entry in dist.files:
-            parts = entry.parts
-            if (
-                "__pycache__" in parts
-                or ("bin" in parts[:4] and parts[0] == "..")
-                or not dist.locate_file(entry).is_file()
-            ):
-                continue
-            inside = "/".join(parts)
-            if parts[0] == "..":  # share/jupyter and the like
-                inside = f"{label}.data/data/{'/'.join(part for part in parts if part != '..')}"
-            wheel.write(dist.locate_file(entry), inside)
 
 
 def bare_environment(folder):

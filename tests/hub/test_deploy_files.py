@@ -101,6 +101,25 @@ def test_compose_reads_its_file(profile, services, torch):
     assert service["build"].get("args", {}).get("TORCH", default) == torch
 
 
+def test_a_workflow_builds_the_image_as_its_head_says():
+    """GitHub runs it: here only what it names can be checked, and that each action is pinned by its commit."""
+    text = (ROOT / ".github" / "workflows" / "image.yml").read_text()
+    workflow = yaml.safe_load(text)
+    for trigger in ("push", "pull_request"):
+        for path in workflow[True][trigger]["paths"]:  # YAML reads `on` as true
+            assert list(ROOT.glob(path)), path
+    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40} # v[\d.]+", used) for used in re.findall("uses: (.+)", text))
+    build = re.sub(r"\s+", " ", text)
+    assert "buildah build --file deploy/Dockerfile --ignorefile deploy/Dockerfile.dockerignore" in build
+    assert (
+        "buildah build -f deploy/Dockerfile --ignorefile deploy/Dockerfile.dockerignore"
+        in (DEPLOY / "Dockerfile").read_text()
+    )
+    (push,) = [step for step in workflow["jobs"]["build"]["steps"] if "buildah push" in step.get("run", "")]
+    assert push["if"] == "startsWith(github.ref, 'refs/tags/v')"
+    assert "TOKEN" not in json.dumps([step for step in workflow["jobs"]["build"]["steps"] if step is not push])
+
+
 def test_the_image_copies_what_there_is_and_no_answers():
     copied = re.findall(r"^COPY (.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     sources = {name for line in copied for name in line.split()}

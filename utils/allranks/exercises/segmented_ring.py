@@ -8,18 +8,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from allranks import topology
-from allranks.checking import rules, speed
+from allranks.checking import provenance, rules, speed
 from allranks.checking.cases import Add, Args, Setup, vectors
 from allranks.checking.common import explain_sum, sum_oracle
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Rule, Run
 from allranks.exercises.ring_all_reduce import MISTAKES
 from allranks.simulator import lower_bound_seconds
+from allranks.wire import LogEntry
 
 NODE = topology.preset("dgx-h100")
 MACHINE = speed.Machine("one node of 8 H100s", NODE, 1 << 30)
 GAMMA = NODE.inside.beta_s_per_byte  # seconds to add a byte: as long as it travels
 ELEMENT_S = 0.25  # where there is no machine
+Sum = tuple[int | None, tuple[int, ...]]
 
 
 def _element_s(setup: Setup) -> float:
@@ -38,8 +40,44 @@ def _through_add(run: Run) -> str | None:
     needed = (run.ranks - 1) * run.setup.size * run.setup.times
     added = round(sum(speed.computed_s(run, rank) for rank in range(run.ranks)) / _element_s(run.setup))
     if added >= needed:
-        return None
+        return _added_before_sent(run)
     return f"the ranks add {added} elements with add() in all, but {needed} must be added: use add(into, part) for every sum"
+
+
+def _added_before_sent(run: Run) -> str | None:
+    """With provenance values: a sum that a rank sends must have been made by add() before, each element of it.
+
+    So nobody adds in another way and calls add() later, on numbers of no use, where it costs no time.
+    """
+    if run.setup.values != "provenance":
+        return None
+    starts = {event.match: event.start for event in run.outcome.trace if event.op == "send"}
+    came: list[set[Sum]] = [set() for _ in range(run.ranks)]
+    for entry in run.sends:
+        came[entry.peer or 0] |= _sums(entry)
+    made: list[set[Sum]] = [set() for _ in range(run.ranks)]
+    for entry in run.sends:
+        rank, start = entry.rank, starts.get(entry.match)
+        made[rank] |= _sums(entry) - came[rank]
+        if start is None:
+            continue
+        worked = sum(
+            work.end - work.start for work in run.outcome.timeline.work if work.rank == rank and work.end <= start
+        )
+        added = round(float(worked) / _element_s(run.setup))
+        if added < len(made[rank]):
+            return About(
+                f"rank {rank} sends sums of {len(made[rank])} elements{run.at(entry.line)} when it has added only {added} with "
+                "add(): make every sum with add(into, part), before it is sent",
+                entry,
+            )
+    return None
+
+
+def _sums(entry: LogEntry) -> set[Sum]:
+    """The elements of a message that hold several contributions: the position, and whose."""
+    found = provenance.elements_of(entry) or ()
+    return {(e.position, tuple(sorted(e.contributors))) for e in found if len(e.contributors) > 1}
 
 
 def _bound(run: Run) -> float:

@@ -14,6 +14,7 @@ from allranks.checking import compare, evidence
 from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
 from allranks.checking.fault import blame_of, blame_of_failure
+from allranks.checking.mistake import UNWRITTEN
 from allranks.checking.verdict import Reason
 from allranks.errors import capital, name_ranks
 from allranks.wire import Failure, FailureKind, Wait
@@ -93,10 +94,15 @@ def explain_failure(run: Run, withhold: bool = False) -> Reason:
         # the same reason only if the same is said: a withheld name or text must not show by comparison
         # and so with the exception's name: only Python's own are part of the sentence
         name = failure.error if hasattr(builtins, failure.error or "") else None
-        code = ("failure", failure.kind, sentence, name)
+        code = ("failure", failure.kind, sentence, UNWRITTEN if _is_stub(failure) else name)
     rows = tuple(rows_of(failure.unmet))
     question = _ABOUT_GAPS if failure.misuse is Misuse.GAPS else _QUESTIONS_OF_RUNS.get(failure.kind, "")
     return Reason(sentence, code, seen, question, cause, rows, blame_of_failure(failure))
+
+
+def _is_stub(failure: Failure) -> bool:
+    """Whether the function is as it was handed out. Torch raises the same error, with a text, for what an operation can't do."""
+    return failure.error == "NotImplementedError" and not failure.error_text
 
 
 def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
@@ -108,7 +114,7 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
         return f"rank {failure.rank} calls an operation that this exercise forbids: {failure.op}{at}.{advice}"
     if kind is FailureKind.NCCL_RULE and withhold:  # the error may be the student's own, with any text
         return f"rank {failure.rank} breaks one of NCCL's rules: {failure.rule}{at}."
-    if failure.error == "NotImplementedError":
+    if _is_stub(failure):
         return f"{run.exercise.name} is not written yet: it raises NotImplementedError{at}."
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
         # the name of the student's own exception could carry inputs, as its text could
@@ -256,6 +262,29 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
         if fits and cause not in found:  # one vote for each cause, however many oracles it has
             found.append(cause)
     return found
+
+
+def would_show(run: Run, cause: str) -> bool:
+    """Whether a mistake with this cause would have made the run's first call wrong on some rank."""
+    for mistake in run.exercise.mistakes:
+        if cause.endswith(mistake.cause):
+            try:
+                predicted = mistake.oracle(run.setup, run.args[0])
+            except (RuntimeError, IndexError, ValueError):
+                continue
+            if any(_is_other(run.expected[0][rank], predicted[rank]) for rank in range(run.ranks)):
+                return True
+    return False
+
+
+def _is_other(right: Expected, predicted: Expected) -> bool:
+    """Whether what is predicted differs from what is right."""
+    if predicted.returns is not None and compare.difference(predicted.returns, right.returns, right.atol) is not None:
+        return True
+    return any(
+        path in right.changed and compare.difference(value, right.changed[path], right.atol) is not None
+        for path, value in predicted.changed.items()
+    )
 
 
 def _matches(run: Run, call: int, rank: int, predicted: Expected | None) -> bool:

@@ -13,6 +13,7 @@ from allranks.wire import FailureKind
 from allranks.wire.failures import DeadlockCause
 
 UNREADABLE = "the code can't be read"
+UNWRITTEN = "not written yet"
 
 _DEADLOCKS: dict[Any, str] = {
     DeadlockCause.SENDS_FIRST: "sends before it receives",
@@ -66,8 +67,8 @@ def in_short(code: tuple[Hashable, ...], shared: str = "") -> str:
             return _DEADLOCKS.get(cause, _FAILURES[FailureKind.DEADLOCK])
         case ("failure", FailureKind.FORBIDDEN_OP, _, _, str(op), *_):
             return f"calls {op}, which is forbidden"
-        case ("failure", FailureKind.EXCEPTION, _, "NotImplementedError"):
-            return "not written yet"
+        case ("failure", FailureKind.EXCEPTION, _, str(error)) if error == UNWRITTEN:
+            return UNWRITTEN
         case ("failure", FailureKind.EXCEPTION, _, str(error)):
             return f"raises {error}"
         case ("failure", kind, *_):

@@ -67,6 +67,28 @@ def _clamped(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
     return (targets - rank * width).clamp(0, width - 1)
 
 
+def _where_less(*, less_maximum: bool) -> Rows:
+    """Every rank looks for the target among its own columns, numbered from 0: only targets below the width are found."""
+
+    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
+        column = targets.clamp(0, width - 1)[:, None]
+        found = sum(torch.where(targets < width, part.gather(1, column)[:, 0], 0) for part in shifted.split(width, -1))
+        return torch.logsumexp(shifted, -1) - found
+
+    return losses
+
+
+def _two_scales(*, missing_in_sum: bool) -> Rows:
+    """The maximum was subtracted in the sum only, or from the target's logit only."""
+
+    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+        shift = rows.amax(-1) if missing_in_sum else -rows.amax(-1)
+        return _losses(rows, targets, width) + shift
+
+    return losses
+
+
 def _modulo(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
     return targets % width
 
@@ -142,6 +164,21 @@ EXERCISE = Exercise(
             )
             for column in (_clamped, _modulo)
             for less_maximum in (True, False)
+        ),
+        *(
+            Mistake(
+                "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for target - r*w",
+                _oracle_from(_where_less(less_maximum=less_maximum)),
+            )
+            for less_maximum in (True, False)
+        ),
+        *(
+            Mistake(
+                "the maximum was subtracted in the sum or from the target's logit, but not in both: the logarithm of the "
+                "sum needs it back, or the logit must lack it too",
+                _oracle_from(_two_scales(missing_in_sum=missing)),
+            )
+            for missing in (True, False)
         ),
         Mistake(
             "the target's logit is missing: this is the logarithm of the sum alone",

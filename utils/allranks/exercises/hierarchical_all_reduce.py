@@ -43,6 +43,14 @@ def _across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.T
     return summed(tensors[rank % setup.option("ranks_per_node") :: setup.option("ranks_per_node")])[0]
 
 
+def _over_all_ranks(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+    """The all_reduce between the nodes adds the shares of all places, which are different chunks."""
+    g, whole = setup.option("ranks_per_node"), summed(tensors)[0]
+    chunks = _rounded_up(whole.flatten(), g)
+    padded = [torch.nn.functional.pad(chunk, (0, len(chunks[0]) - len(chunk))) for chunk in chunks]
+    return torch.stack(padded).sum(0).to(whole.dtype).repeat(g)[: whole.numel()].view(whole.shape)
+
+
 def _rounded_up(flat: torch.Tensor, g: int) -> list[torch.Tensor]:
     length = -(-len(flat) // g)
     return [flat[i * length : (i + 1) * length] for i in range(g)]
@@ -201,6 +209,11 @@ EXERCISE = Exercise(
     mistakes=(
         in_place(
             "the sum of the node only: the step between the nodes is missing, or what it brought is not used", _node_sum
+        ),
+        in_place(
+            "the all_reduce between the nodes was over all ranks, which hold different parts: its group has one rank of each "
+            "node, those with the same place",
+            _over_all_ranks,
         ),
         in_place(
             "the sum across nodes only: the step inside the node is missing, or what it brought is not used",

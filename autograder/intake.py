@@ -177,7 +177,10 @@ def _json_of(raw: bytes, name: str) -> dict:
 
 
 def check_shape(notebook: NotebookNode, name: str) -> None:
-    """Raises Refused if a cell does not have the form that notebook editors write."""
+    """Raises Refused if a cell, or what nbconvert reads of the metadata, does not have the form that notebook editors write."""
+    for part in ("kernelspec", "language_info"):
+        if not isinstance(notebook.metadata.get(part, {}), dict):
+            raise Refused(f"{name} is a damaged notebook ({part} in its metadata). It was not graded.")
     for number, cell in enumerate(notebook.cells, 1):
         if (
             not isinstance(cell, dict)

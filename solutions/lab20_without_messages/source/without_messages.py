@@ -20,7 +20,7 @@
 # | `memory.put(peer, offset, values)` | writes `values` into the part of `peer` (your own too), from `offset` on |
 # | `memory.get(peer, offset, numel)` | a copy of `numel` numbers of that part, as they are now |
 # | `memory.fence()` | what you have put is in place before anything that you do next |
-# | `memory.signal(peer, channel)` | one signal to `peer`; `channel` is 0 to 3, and 0 if you leave it out |
+# | `memory.signal(peer, channel)` | one signal to `peer`, another rank; `channel` is 0 to 3, and 0 if you leave it out |
 # | `memory.wait(peer, channel)` | waits for one signal of `peer` on that channel, and uses it up |
 #
 # The memory behaves as badly as it may. Others see a put only when its rank has passed a fence. Signals arrive at once. One rank runs far ahead, another one far behind. What was in the memory before

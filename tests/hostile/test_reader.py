@@ -184,3 +184,11 @@ def test_names_that_mislead_are_refused(name):
 @pytest.mark.parametrize("name", ["ada", "Zoë Ünal-Ødegård", "学生 一", "o'brien", "a.b@uni.edu"])
 def test_peoples_names_are_taken(name):
     assert name_refusal(name) is None
+
+
+@pytest.mark.parametrize(("part", "value"), [("language_info", [1]), ("language_info", "python"), ("kernelspec", 3)])
+def test_metadata_that_nbconvert_can_not_read_is_refused_by_name(part, value):
+    notebook = json.loads(RAW)
+    notebook["metadata"][part] = value
+    with pytest.raises(Refused, match=rf"damaged notebook \({part} in its metadata\)"):
+        parse_notebook(json.dumps(notebook).encode(), "x.ipynb")

@@ -66,6 +66,7 @@ STORM = {
     "os.system": ("import os\nos.system('true')", K.FORKED, 5, ("another process",)),
     "multiprocessing": ("import multiprocessing as m\nq = m.get_context('fork').Process(target=print)\nq.start()", K.FORKED, 6, ("another process",)),
     "function as a result": ("return lambda: 1", K.BAD_RESULT, None, ("a function can't be returned",)),
+    "huge number": ("return 10**6000", K.BAD_RESULT, None, ("19932 bits",)),
     "endless result": ("x = []\nx.append(x)\nreturn x", K.BAD_RESULT, None, ("nested deeper",)),
     "meta tensor": ("return torch.zeros(2, device='meta')", K.BAD_RESULT, None, ("meta",)),
     "import": ("import no_such_module", K.IMPORT, 4, ("no_such_module",)),

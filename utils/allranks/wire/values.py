@@ -17,6 +17,7 @@ from allranks.wire.codec import Body, CodecError
 DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
 OF_NUMPY = {torch.from_numpy(numpy.empty(0, code)).dtype for code in "?bBhHiIlLefdFD"}
 MAX_DEPTH = 64
+MAX_BITS = 1024  # of a whole number: Python turns none of more than 4300 digits into text
 
 
 class Pickled:
@@ -61,7 +62,11 @@ def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False,
     """JSON for `value`; the bytes of its tensors are appended to `buffers`. With `guard` a view takes its whole storage
     along. Raises CodecError for what the wire does not carry.
     """
-    if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+    if value is None or isinstance(value, bool | str) or type(value) is float:
+        return value
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise CodecError(f"a whole number of {value.bit_length()} bits can't be returned; {MAX_BITS} are the most")
+    if type(value) is int:
         return value
     if _depth > MAX_DEPTH:
         raise CodecError(f"a value is nested deeper than {MAX_DEPTH} levels")

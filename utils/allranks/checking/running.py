@@ -461,16 +461,22 @@ def _own_causes(case: CaseResult) -> set[str]:
 def _drop_contradicted(cases: list[CaseResult]) -> None:
     """Drops a mistake that fits some cases by chance: a like case is wrong in another way.
 
-    With fewer ranks than where it fits, it must be a case that the mistake would have made wrong.
+    With fewer ranks than where it fits, it must be a case that no mistake fits, and that this one would have made wrong.
     """
     plain = [c for c in cases if c.faults and c.setup.earns_credit and not causes.simplest_first(c.setup)[1]]
     own = {cause for c in plain for cause in _own_causes(c)}
+    contradicted = set()
     for mistake in {m for c in plain for m in c.mistakes} & own:
         least = min(c.setup.ranks for c in plain if mistake in c.mistakes)
         others = [c for c in plain if mistake not in c.mistakes and _is_whole(c)]
-        if any(c.setup.ranks > least or (c.run is not None and causes.would_show(c.run, mistake)) for c in others):
-            for c in cases:
-                c.mistakes = [m for m in c.mistakes if m != mistake]
+        if any(c.setup.ranks > least or (not c.mistakes and _would_show(c, mistake)) for c in others):
+            contradicted.add(mistake)
+    for c in cases:
+        c.mistakes = [m for m in c.mistakes if m not in contradicted]
+
+
+def _would_show(case: CaseResult, mistake: str) -> bool:
+    return case.run is not None and causes.would_show(case.run, mistake)
 
 
 def _drop_lost_digits(cases: list[CaseResult]) -> None:
@@ -483,9 +489,12 @@ def _drop_lost_digits(cases: list[CaseResult]) -> None:
 
 
 def _is_whole(case: CaseResult) -> bool:
-    """Whether each rank has an element at least: with fewer, other ranks than usual are wrong."""
-    each = case.run is not None and case.run.exercise.unit.endswith(" a rank")  # the size is that of every rank
-    return (each or case.setup.size >= case.setup.ranks) and not case.setup.root
+    """Whether a mistake shows as it does elsewhere: each rank has an element at least, or two where the size is that of a rank.
+
+    With fewer, other ranks than usual are wrong, or in another way.
+    """
+    each = case.run is not None and case.run.exercise.unit.endswith(" a rank")
+    return case.setup.size >= (2 if each else case.setup.ranks) and not case.setup.root
 
 
 def _name_factors(cases: list[CaseResult]) -> None:

@@ -107,15 +107,24 @@ def make_course(root: Path, record: bool = True) -> Course:
 
 
 def _recorded() -> Path:
-    """A course whose gradebook is new, made once in a run of the tests: nbgrader takes seconds to, and a copy is as good."""
-    root = Path(os.environ["ALLRANKS_TEST_SHARED"]) / "course"
+    """A course whose gradebook is new: nbgrader takes seconds to make it."""
+
+    def make(course: Course) -> None:
+        said = course.nbgrader("generate_assignment", LAB, "--force")
+        assert said.returncode == 0, said.stdout
+
+    return made_once("course", lambda root: make(make_course(root, record=False)))
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills once in a run of the tests, for all workers: a copy of it is as good, and is quick."""
+    root = Path(os.environ["ALLRANKS_TEST_SHARED"]) / name
     with open(f"{root}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
-            course = make_course(root.with_name("unfinished"), record=False)
-            said = course.nbgrader("generate_assignment", LAB, "--force")
-            assert said.returncode == 0, said.stdout
-            course.root.rename(root)
+            unfinished = Path(f"{root}-unfinished")
+            make(unfinished)
+            unfinished.rename(root)
     return root
 
 

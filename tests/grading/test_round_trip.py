@@ -111,7 +111,8 @@ def graded(course, students) -> list[dict]:
         student.nbgrader("submit", LAB)
     done(course, "collect", LAB)
     program = str(Path(sys.executable).parent / "allranks")
-    command = [program, "grade", LAB, "--course", str(course.root), "--json"]
+    # for two a second judge takes longer to start than to mark
+    command = [program, "grade", LAB, "--course", str(course.root), "--jobs", "1", "--json"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr
     return json.loads(said.stdout)["students"]

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,12 @@ def copy(tmp_path):
         source, there = ROOT / name, tmp_path / name
         if name and source.is_file() and source.suffix not in (".ipynb", ".png"):
             there.parent.mkdir(parents=True, exist_ok=True)
-            there.write_bytes(source.read_bytes())
+            shutil.copy2(source, there)
+            for compiled in source.parent.glob(
+                f"__pycache__/{source.stem}.*.pyc"
+            ):  # which hold for a copy of the same time
+                (there.parent / "__pycache__").mkdir(exist_ok=True)
+                shutil.copy2(compiled, there.parent / "__pycache__")
     return tmp_path
 
 

@@ -268,14 +268,8 @@ c.JupyterHub.services = [
 if SHARE:
     MACHINE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     MACHINE.parent.chmod(0o755)
-    environment = [
-        f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin",
-        "OPENBLAS_NUM_THREADS=1",
-        "MALLOC_ARENA_MAX=1",
-        "LANG=C.UTF-8",
-        # what is imported keeps the names of such folders (torch's of compiled code): all people's would be one in /tmp
-        f"TMPDIR={MACHINE.parent}",
-    ]
+    kept = [f"{name}={SETTINGS[name]}" for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH") if name in SETTINGS]
+    environment = [f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin", *kept]
     program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE)]
     c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})
 # Who uses which GPU, and who waits: a page in the hub's menu. Its process may ask the hub who a visitor is, and nothing else; of

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from allranks.engines.forkserver import machine
+from allranks.engines.forkserver.anew import NOBODY, environment
 from allranks.engines.forkserver.peer import Peer, PeerError
 
 ANA, GROUP = 41001, 41002  # no accounts of this machine, as far as the kernel cares
@@ -57,6 +58,81 @@ def server(tmp_path_factory):
     subprocess.run(["rm", "-r", str(folder)], check=True)
 
 
+# tells by what variables it imported, and what it drew by chance
+WHOLE = """
+import json, os, sys
+from pathlib import Path
+sys.path.append(sys.argv[2])
+drawn, read = [], set()
+look, draw = type(os.environ).__getitem__, os.urandom
+def looked(self, name):
+    read.add(str(name))
+    return look(self, name)
+def drew(size):
+    drawn.append(draw(size))
+    return drawn[-1]
+type(os.environ).__getitem__, os.urandom = looked, drew
+from allranks.engines.forkserver.machine import MachineServer
+class Telling(MachineServer):
+    def listen(self):
+        type(os.environ).__getitem__, os.urandom = look, draw
+        told = {"read": sorted(read), "drawn": [one.hex() for one in drawn if len(one) >= 16]}
+        Path(sys.argv[1]).with_name("told").write_text(json.dumps(told))
+        super().listen()
+Telling(Path(sys.argv[1])).serve()
+"""
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """(socket, folder) of a server that imports all that the hub's does, in the environment that the hub's has."""
+    folder = Path("/tmp", f"art-whole-{os.getpid()}")
+    (folder / "where-it-began").mkdir(parents=True)
+    log = open(folder / "log", "w+")
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", WHOLE, str(folder / "socket"), str(Path(__file__).parent)],
+        env=environment(folder),
+        cwd=folder / "where-it-began",
+        stdout=log,
+        stderr=log,
+    )
+    while not (folder / "socket").exists():
+        assert process.poll() is None, (folder / "log").read_text()
+        time.sleep(0.05)
+    yield folder / "socket", folder
+    assert process.poll() is None, (folder / "log").read_text()
+    process.kill()
+    process.wait()
+    log.close()
+    subprocess.run(["rm", "-r", str(folder)], check=True)
+
+
+def test_a_fork_keeps_no_folder_name_or_number_of_roots(whole):
+    """Modules look them up when they are imported: the trash, Lab's settings, folders of compiled code."""
+
+    def hers() -> None:
+        os.environ.update(HOME="/home/ana", TMPDIR="/var/tmp", USER="ana", LOGNAME="ana")
+
+    roots = [f"/root/{name}" for name in (".local", ".jupyter", ".cache", ".config", ".ipython")]
+    words = [NOBODY, str(whole[1] / "where-it-began"), *roots]
+    left = as_ana(lambda: ask(whole[0], "kept", words=words), hers)
+    left = [line for line in left if not line.endswith(f".NOBODY: {NOBODY}")]
+    assert not left, "\n".join(left)
+    hers_now = as_ana(lambda: ask(whole[0], "kept", words=["/home/ana/"]), hers)
+    assert any("user_settings_dir" in line for line in hers_now), hers_now
+    assert any("HOMETRASH" in line for line in hers_now), hers_now
+
+
+def test_what_an_import_drew_by_chance_is_not_everybodys_key(whole):
+    """multiprocessing's key lets a process send pickles, which run: it must not be the same for two people."""
+    as_ana(lambda: ask(whole[0]))
+    drawn = json.loads((whole[1] / "told").read_text())["drawn"]
+    assert drawn
+    found = as_ana(lambda: ask(whole[0], "kept", words=drawn))
+    found = [line for line in found if "__composable_api_state_key_" not in line]  # a name in torch, no secret
+    assert not found, "\n".join(found)
+
+
 def as_ana(what: Callable[[], object], before: Callable[[], object] = lambda: None) -> object:
     """What `what` returns in a process of Ana's; `before` runs there while it still has root's rights."""
     read, write = os.pipe()
@@ -81,12 +157,12 @@ def as_ana(what: Callable[[], object], before: Callable[[], object] = lambda: No
     return json.loads(text)
 
 
-def ask(path: Path, target: str = "report") -> object:
+def ask(path: Path, target: str = "report", **args: object) -> object:
     """What the fork wrote to the descriptor that it was given; None where none was made."""
     read, write = os.pipe()
     with pytest.MonkeyPatch.context() as patch:  # not left behind for the tests after this one
         patch.setenv(machine.SOCKET_ENV, str(path))
-        fork = machine.spawn(f"machine_targets:{target}" if ":" not in target else target, {"n": 1}, [write])
+        fork = machine.spawn(f"machine_targets:{target}" if ":" not in target else target, args or {"n": 1}, [write])
     os.close(write)
     with open(read, encoding="utf-8") as said:
         text = said.read()

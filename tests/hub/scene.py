@@ -154,6 +154,22 @@ def test_servers_share_the_memory_of_one_process_of_roots(ana, ben):
             assert set(process.uids()) == {pwd.getpwnam(name).pw_uid}
 
 
+def test_a_file_can_be_deleted_and_labs_settings_are_in_the_home(ana):
+    """Programs look up the home when they are imported, which root's process did: for Lab's settings and workspaces."""
+    mine, home = "/user/ana", Path("/home/ana")
+    ana.call("PUT", f"{mine}/api/contents/chapters/old.txt", json={"type": "file", "format": "text", "content": "old"})
+    assert ana.ask("DELETE", f"{mine}/api/contents/chapters/old.txt").status_code == 204
+    assert not (home / "allranks/chapters/old.txt").exists()
+    theme = "@jupyterlab/apputils-extension:themes"
+    dark = json.dumps({"theme": "JupyterLab Dark"})
+    assert ana.ask("PUT", f"{mine}/lab/api/settings/{theme}", json={"raw": dark}).status_code == 204
+    assert ana.call("GET", f"{mine}/lab/api/settings/{theme}")["settings"] == {"theme": "JupyterLab Dark"}
+    layout = {"data": {}, "metadata": {"id": "mine"}}
+    assert ana.ask("PUT", f"{mine}/lab/api/workspaces/mine", json=layout).status_code == 204
+    for kept in ("user-settings", "workspaces"):
+        assert any(path.owner() == "ana" for path in (home / ".jupyter/lab" / kept).rglob("*.jupyterlab-*"))
+
+
 def test_the_hubs_doctor_finds_nothing_wrong(ana, ben):
     """Each check on the hub as it runs here, with two students' servers and the grader's."""
     done = subprocess.run(

@@ -5,6 +5,8 @@ for whoever connects to its socket, once a connection. The fork closes what is o
 (`Peer.adopt`: control group, limits, mounts), and only then reads what it shall run; root's own process never reads a request. JupyterHub starts it (deploy/jupyterhub_config.py):
 
     env -i PATH=... python -m allranks.engines.forkserver.machine SOCKET
+
+It imports in an environment of nobody's, and a fork looks up anew what modules keep of it (`anew`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.engines.forkserver.anew import NOBODY, environment, look_up_anew
 from allranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.engines.forkserver.mailbox import MAX_FDS, MAX_MESSAGE
 from allranks.engines.forkserver.peer import Peer, PeerError
@@ -86,6 +88,7 @@ class MachineServer(ForkLoop):
         os.umask(0o022)
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self.path.with_name(NOBODY).mkdir(mode=0o700, exist_ok=True)
         self.path.unlink(missing_ok=True)
         self.listening.bind(str(self.path))
         self.path.chmod(0o666)
@@ -245,7 +248,7 @@ class MachineServer(ForkLoop):
         fds += received
         request |= json.loads(data)
         self.detach(request)
-        tempfile.tempdir = None  # root's was found at the imports
+        look_up_anew()
         os.umask(int(request["umask"]))
         os.chdir(request["cwd"])
 
@@ -362,9 +365,10 @@ def set_title(text: str) -> None:
 
 
 def main(path: str, padding: str = "") -> None:
-    """Runs the server; with no padding it first executes itself anew with one, in which forks write their titles."""
+    """Runs the server; with no padding it first executes itself anew: with one, in which forks write their titles, and as nobody."""
     if not padding:
-        os.execv(sys.executable, [sys.executable, "-I", "-m", __spec__.name, path, "-" * TITLE_NBYTES])
+        command = [sys.executable, "-I", "-m", __spec__.name, path, "-" * TITLE_NBYTES]
+        os.execve(sys.executable, command, environment(Path(path).parent))
     set_title(f"python -m {__spec__.name} {path}")
     MachineServer(Path(path)).serve()
 

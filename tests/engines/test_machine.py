@@ -123,6 +123,19 @@ def test_a_fork_keeps_no_folder_name_or_number_of_roots(whole):
     assert any("HOMETRASH" in line for line in hers_now), hers_now
 
 
+def test_no_variable_that_the_hub_sets_was_looked_up_by_an_import(whole):
+    """A fork would have what root's process found instead: the path of its server's cookies, the hub's address."""
+    as_ana(lambda: ask(whole[0]))
+    read = json.loads((whole[1] / "told").read_text())["read"]
+    prefixes = ("JUPYTERHUB_", "JPY_", "ALLRANKS_", "MEM_", "CPU_", "JUPYTER_CONFIG_PATH", "JUPYTER_RUNTIME_DIR")
+    # of the hub's own process, or looked up anew
+    harmless = {"JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "JUPYTERHUB_METRICS_PREFIX"}
+    found = {
+        name for name in read if name.startswith(prefixes) and not name.endswith("_BUCKETS") and "_XSRF_" not in name
+    }
+    assert found <= harmless
+
+
 def test_what_an_import_drew_by_chance_is_not_everybodys_key(whole):
     """multiprocessing's key lets a process send pickles, which run: it must not be the same for two people."""
     as_ana(lambda: ask(whole[0]))

@@ -170,6 +170,17 @@ def test_a_file_can_be_deleted_and_labs_settings_are_in_the_home(ana):
         assert any(path.owner() == "ana" for path in (home / ".jupyter/lab" / kept).rglob("*.jupyterlab-*"))
 
 
+def test_a_servers_cookie_goes_to_that_server_only(ana, ben):
+    """It holds the right to use the server: sent to another person's server too, it would be theirs."""
+    for person in (ana, ben):
+        with requests.Session() as browser:
+            browser.cookies.update(person.session.cookies)
+            assert browser.get(f"{HUB}/user/{person.name}/lab", timeout=60).ok
+            paths = {cookie.name: cookie.path for cookie in browser.cookies}
+        assert paths[f"jupyterhub-user-{person.name}"] == f"/user/{person.name}/"
+        assert {name for name, path in paths.items() if path == "/"} <= {"jupyterhub-session-id"}
+
+
 def test_the_hubs_doctor_finds_nothing_wrong(ana, ben):
     """Each check on the hub as it runs here, with two students' servers and the grader's."""
     done = subprocess.run(

@@ -43,10 +43,14 @@ ENDS_S = 10.0  # how long a program may take to end after its asker
 MOST_CLIENTS = 64  # of one account
 CLOSING_S = 0.5  # how long what clients left is kept: a fork that has it too closes its own in less
 TITLE_NBYTES = 400  # room for the titles of forks in `ps`
-# what a person's Jupyter server imports; what is not installed is left out
+# what a person's Jupyter server imports; what is not installed is left out. Of JupyterHub only that which does not look for its
+# server's variables when it is imported: in JupyterHub's `auth` the path of cookies, which the others would have from nobody
 JUPYTER = (
-    "jupyterhub.singleuser",
-    "jupyterhub.singleuser.extension",
+    "jupyterhub.orm",
+    "jupyterhub.roles",
+    "jupyterhub.scopes",
+    "jupyterhub.spawner",
+    "jupyterhub.log",
     "jupyter_server.serverapp",
     "jupyterlab.labapp",
     "jupyter_server_terminals",

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from allranks.engines.forkserver import machine
@@ -459,6 +460,85 @@ def test_what_a_client_leaves_unread_delays_nobody(server):
         return time.monotonic() - began
 
     assert as_ana(leave_it) < 20
+
+
+@pytest.fixture
+def idle():
+    """A server's object in this process, which serves nobody."""
+    server = machine.MachineServer(Path("/nowhere/socket"))
+    yield server
+    server.forget_closer()
+    for end in (server.listening, server.selector, server.hangups, server.wake, server.wake_write):
+        end.close()
+
+
+def client_of(uid: int) -> machine.Client:
+    client = machine.Client(socket.socket())
+    client.peer = SimpleNamespace(uid=uid)
+    return client
+
+
+def test_a_fork_counts_until_it_has_ended(idle):
+    """SIGKILL waits for as long as a file system of its own account does not answer it."""
+    for number in range(machine.MOST_CLIENTS):
+        idle.check_room(ANA)
+        idle.owners[number] = client_of(ANA)
+    with pytest.raises(PeerError, match="this account has too many"):
+        idle.check_room(ANA)
+    idle.check_room(ANA + 1)
+
+
+def test_all_the_numbers_of_one_account_have_a_limit_together(idle):
+    """With a range in /etc/subuid a set-uid program of one's own runs under each of them."""
+    for number in range(machine.MOST_IN_ALL):
+        idle.owners[number] = client_of(100_000 + number)
+    with pytest.raises(PeerError, match="there are too many"):
+        idle.check_room(ANA)
+
+
+def test_a_process_that_can_not_close_what_was_left_stops_nobody(idle, monkeypatch):
+    """A file whose pages must go to an account's own file system first, which does not answer."""
+    started = []
+    spawn = os.posix_spawnp
+
+    def stuck(name: str, arguments: list[str], env: dict[str, str]) -> int:
+        started.append(spawn("sleep", ["sleep", "600"], env))
+        return started[-1]
+
+    monkeypatch.setattr(os, "posix_spawnp", stuck)
+    (one, one_end), (two, two_end) = socket.socketpair(), socket.socketpair()
+    try:
+        with one_end, two_end:
+            idle.close(one)
+            assert one.fileno() == -1 and one_end.recv(1) == b""
+            assert [fd for fd in os.listdir(f"/proc/{started[0]}/fd") if int(fd) > 2], "it has the connection, open"
+            idle.close(two)
+            assert idle.left == [two] and len(started) == 1
+            idle.closer_until = 0.0  # much later
+            idle.close_left()
+            assert two.fileno() == -1 and len(started) == 2
+    finally:
+        for pid in started:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def test_who_comes_while_no_descriptor_is_left_is_accepted_later(idle, monkeypatch):
+    """Nobody's end may come for long: the server looks again by itself."""
+
+    class Full(socket.socket):
+        def accept(self):
+            raise OSError(errno.ENFILE, "too many open files in system")
+
+    asked = []
+    monkeypatch.setattr(signal, "setitimer", lambda *timer: asked.append(timer))
+    idle.listening.close()
+    idle.listening = Full()
+    idle.on_ready(idle.listening, idle.accept)
+    idle.accept()
+    assert asked == [(signal.ITIMER_REAL, machine.RETRY_S)] and idle.listening not in idle.selector.get_map()
+    idle.reap()  # as each signal does
+    assert idle.listening in idle.selector.get_map()
 
 
 def test_a_descriptor_with_a_high_number_is_one_as_another():

@@ -39,11 +39,6 @@ class IdleServer(Server):
         self._used()
         super().answer(client, request, fds)
 
-    def become_child(self, server_pid: int, request: dict[str, Any], fds: list[int]) -> None:
-        """As in every fork server; the alarm is the parent's."""
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        super().become_child(server_pid, request, fds)
-
     def reap(self) -> None:
         """Also ends the server when its time is over. It is called after every signal."""
         super().reap()

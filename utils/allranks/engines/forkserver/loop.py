@@ -185,7 +185,7 @@ class ForkLoop:
         if os.getsid(0) != os.getpid():
             os.setsid()
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
         for end in (self.wake, self.wake_write, *(client.connection for client in self.clients.values())):
             end.close()

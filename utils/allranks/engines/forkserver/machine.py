@@ -25,7 +25,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,13 @@ from allranks.engines.forkserver.server import LATER, WARM
 SOCKET_ENV = "ALLRANKS_MACHINE_SOCKET"
 WAIT_S = 60.0  # the first to connect after the hub's start wait for the imports
 ENDS_S = 10.0  # how long a program may take to end after its asker
-MOST_CLIENTS = 64  # of one account
-CLOSING_S = 0.5  # how long what clients left is kept: a fork that has it too closes its own in less
+MOST_CLIENTS = 64  # of one account, with the forks of those that have gone
+MOST_IN_ALL = (
+    2048  # an account may have thousands of other numbers (/etc/subuid), of which each counts as an account here
+)
+CLOSING_S = 2  # how long what clients left is kept: a fork that has it too closes its own in less
+CLOSER_S = 10.0  # then the process that closes it waits for a file system of somebody's, and another one takes the next
+RETRY_S = 1.0  # where no descriptor is left
 TITLE_NBYTES = 400  # room for the titles of forks in `ps`
 # what a person's Jupyter server imports; what is not installed is left out. Of JupyterHub only that which does not look for its
 # server's variables when it is imported: in JupyterHub's `auth` the path of cookies, which the others would have from nobody
@@ -84,6 +88,7 @@ class MachineServer(ForkLoop):
         self.hangups = select.epoll()  # tells of their ends only: what else they send is not for this process
         self.left: list[socket.socket] = []  # connections that are over, and not closed yet
         self.closer = -1  # tells of the end of the process that closes them
+        self.closer_until = 0.0
         self.full = False  # whether no descriptor was left: then nobody is accepted until some are closed
 
     def prepare(self) -> None:
@@ -106,6 +111,7 @@ class MachineServer(ForkLoop):
     def listen(self) -> None:
         """Accepts clients from now on."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the hub ends its services with it
+        signal.signal(signal.SIGALRM, lambda *_: None)  # wakes the loop
         self.on_ready(self.listening, self.accept)
         self.on_ready(self.hangups, self.hung_up)
 
@@ -118,14 +124,14 @@ class MachineServer(ForkLoop):
         except OSError:  # the listening socket would stay ready for ever
             self.full = True
             self.selector.unregister(self.listening)
+            signal.setitimer(signal.ITIMER_REAL, RETRY_S)
             return
         connection.setblocking(False)
         peer = None
         try:
             peer = Peer(connection)
             peer.check()
-            if Counter(c.peer.uid for c in self.clients.values())[peer.uid] >= MOST_CLIENTS:  # type: ignore[attr-defined]
-                raise PeerError("this account has too many connections")
+            self.check_room(peer.uid)
         except Exception as error:  # whatever it is: nobody ends this process for the others
             with contextlib.suppress(OSError):
                 connection.send(json.dumps({"error": str(error)}).encode())
@@ -135,6 +141,14 @@ class MachineServer(ForkLoop):
             return
         self.add_client(connection)
         self.clients[connection.fileno()].peer = peer  # type: ignore[attr-defined]
+
+    def check_room(self, uid: int) -> None:
+        """Raises PeerError if an account has too many connections. A fork is one until it has ended: a kill may have to wait."""
+        counted = {*self.clients.values(), *self.owners.values()}
+        if len(counted) >= MOST_IN_ALL:
+            raise PeerError("there are too many connections")
+        if sum(client.peer.uid == uid for client in counted) >= MOST_CLIENTS:  # type: ignore[attr-defined]
+            raise PeerError("this account has too many connections")
 
     def read(self, client: Client) -> None:
         """Forks for a request without reading it: what root's process has read, the forks of other people would have too."""
@@ -166,36 +180,39 @@ class MachineServer(ForkLoop):
 
     def close_left(self) -> None:
         """Starts the process that closes what has been left, unless one is at it."""
-        if self.closer >= 0 or not self.left:
+        if not self.left or (self.closer >= 0 and time.monotonic() < self.closer_until):
             return
+        for connection in self.left:
+            connection.set_inheritable(True)
         try:
-            pid = os.fork()
+            # a small program: a fork that can't end would keep all this memory
+            pid = os.posix_spawnp("sleep", ["sleep", str(CLOSING_S)], os.environ)
         except OSError:
             return  # with the next one
-        if pid == 0:
-            try:
-                die_with_parent()
-                time.sleep(CLOSING_S)
-            finally:
-                os._exit(0)
         while self.left:
             self.left.pop().close()
-        self.closer = os.pidfd_open(pid)
+        self.forget_closer()
+        self.closer, self.closer_until = os.pidfd_open(pid), time.monotonic() + CLOSER_S
         self.on_ready(self.closer, self.closed)
 
     def closed(self) -> None:
         """The process has ended that closed what was left; the next one takes what has been left meanwhile."""
-        self.selector.unregister(self.closer)
-        os.close(self.closer)
-        self.closer = -1
+        self.forget_closer()
         self.close_left()
+
+    def forget_closer(self) -> None:
+        """Waits no more for the process that closes what was left."""
+        if self.closer >= 0:
+            self.selector.unregister(self.closer)
+            os.close(self.closer)
+            self.closer = -1
+
+    def reap(self) -> None:
+        """Tells clients that their fork has ended, and forgets them: a connection has one fork. Each signal calls this."""
+        super().reap()
         if self.full:
             self.full = False
             self.on_ready(self.listening, self.accept)
-
-    def reap(self) -> None:
-        """Tells clients that their fork has ended, and forgets them: a connection has one fork."""
-        super().reap()
         for client in self.handed - set(self.owners.values()):
             self.drop(client)
         self.close_left()

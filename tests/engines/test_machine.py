@@ -20,7 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from allranks.engines.forkserver import machine
+from allranks.engines.forkserver import machine, peer
 from allranks.engines.forkserver.anew import NOBODY, environment
 from allranks.engines.forkserver.peer import Peer, PeerError
 
@@ -272,6 +272,18 @@ def test_the_name_of_a_control_group_is_no_order_to_root(server, ends_a_line):
         for path, _, _ in os.walk(hers, topdown=False):
             os.rmdir(path)
         subprocess.run(["rm", "-r", str(folder / "roots"), str(folder / "bait")], check=True)
+
+
+def test_a_control_group_that_only_an_ending_thread_has_is_refused(tmp_path, monkeypatch):
+    """Linux tells "/" of a process whose first thread is ending, with version 1: its fork would have no limit of memory."""
+    for path, pids in (("memory", "1\n7\n"), ("memory/limited", "4321\n"), ("systemd", "1\n4321\n")):
+        (tmp_path / path).mkdir(exist_ok=True)
+        (tmp_path / path / "cgroup.procs").write_text(pids)
+    monkeypatch.setattr(peer, "_CGROUPS", tmp_path)
+    rest = ["1:name=systemd:/", "0::/anything", ""]
+    peer._check_groups(["4:memory:/limited", *rest], 4321)
+    with pytest.raises(PeerError, match="is not /, of memory"):
+        peer._check_groups(["4:memory:/", *rest], 4321)
 
 
 def test_root_and_who_is_confined_get_no_fork(server, capfd):

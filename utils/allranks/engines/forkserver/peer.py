@@ -103,6 +103,7 @@ class Peer:
         foreign = not os.path.samestat(os.fstat(mounts), os.stat("/proc/self/ns/mnt"))
         status = self._status()
         self.check()  # it lives: all that was read is its own
+        _check_groups(groups, self.pid)
         _join_groups(groups)
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_bytes(score)
@@ -176,16 +177,32 @@ def _lower(one: int, other: int) -> int:
     return min((one, other), key=lambda limit: float("inf") if limit == resource.RLIM_INFINITY else limit)
 
 
+def _check_groups(lines: list[str], pid: int) -> None:
+    """Raises PeerError if the process is in other control groups than /proc/PID/cgroup said.
+
+    With version 1 it says "/", the group without limits, of a process whose first thread is just ending; the others may live on.
+    """
+    for line in filter(None, lines):
+        _, controllers, path = line.split(":", 2)
+        if controllers and str(pid) not in _lines(_group(controllers, path) / "cgroup.procs"):
+            raise PeerError(f"its control group is not {path}, of {controllers}")
+
+
+def _group(controllers: str, path: str) -> Path:
+    """The folder of a control group."""
+    root = _CGROUPS / controllers.removeprefix("name=") if controllers else _CGROUPS
+    if not controllers and not (root / "cgroup.procs").exists():
+        root = _CGROUPS / "unified"  # beside version 1
+    return root / path.lstrip("/")
+
+
 def _join_groups(lines: list[str]) -> None:
     """Moves this process into the control groups that /proc/PID/cgroup names. Raises PeerError if it is then in others."""
     ours = Path("/proc/self/cgroup")
     for line in set(lines) - set(_lines(ours)):
         _, controllers, path = line.split(":", 2)
-        root = _CGROUPS / controllers.removeprefix("name=") if controllers else _CGROUPS
-        if not controllers and not (root / "cgroup.procs").exists():
-            root = _CGROUPS / "unified"  # beside version 1
         # never makes a file, or empties one
-        members = os.open(root / path.lstrip("/") / "cgroup.procs", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        members = os.open(_group(controllers, path) / "cgroup.procs", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.write(members, str(os.getpid()).encode())
         finally:

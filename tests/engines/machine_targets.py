@@ -29,6 +29,7 @@ def report(args: Any, fds: list[int]) -> None:
         "groups": os.getgroups(),
         "back": back,
         "rights": [int(status[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")],
+        "bound": int(status["CapBnd"], 16),
         "no_new_privs": int(status["NoNewPrivs"]),
         "umask": umask,
         "core": resource.getrlimit(resource.RLIMIT_CORE)[1],

@@ -286,6 +286,16 @@ def test_a_control_group_that_only_an_ending_thread_has_is_refused(tmp_path, mon
         peer._check_groups(["4:memory:/", *rest], 4321)
 
 
+def test_the_server_has_only_the_rights_that_it_needs(server):
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{server[1].pid}/status").read_text().splitlines())
+    needed = {"DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8, "SYS_CHROOT": 18, "SYS_PTRACE": 19}
+    needed |= {"SYS_ADMIN": 21, "SYS_NICE": 23, "SYS_RESOURCE": 24}
+    most = sum(1 << number for number in needed.values())
+    assert int(status["CapPrm"], 16) & ~most == int(status["CapEff"], 16) & ~most == int(status["CapInh"], 16) == 0
+    said = as_ana(lambda: ask(server[0]))
+    assert said["bound"] == int(status["CapBnd"], 16), "a set-uid program of hers has what it always had"
+
+
 def test_root_and_who_is_confined_get_no_fork(server, capfd):
     assert ask(server[0]) is None
     assert "ordinary accounts" in capfd.readouterr().err

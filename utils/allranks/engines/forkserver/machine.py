@@ -32,7 +32,7 @@ from typing import Any
 from allranks.engines.forkserver.anew import NOBODY, environment, look_up_anew
 from allranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.engines.forkserver.mailbox import MAX_FDS, MAX_MESSAGE
-from allranks.engines.forkserver.peer import Peer, PeerError
+from allranks.engines.forkserver.peer import Peer, PeerError, keep_needed_rights
 from allranks.engines.forkserver.process import die_with_parent, kill_session, preload
 from allranks.engines.forkserver.server import LATER, WARM
 
@@ -94,6 +94,7 @@ class MachineServer(ForkLoop):
     def prepare(self) -> None:
         """Listens: whoever connects waits until the imports are done. Ends with the process that started it."""
         die_with_parent()
+        keep_needed_rights()
         os.umask(0o022)
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

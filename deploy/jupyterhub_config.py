@@ -263,15 +263,6 @@ c.JupyterHub.services = [
         ],
     }
 ]
-# One process of root's imports what all servers import, and forks them: docs/jupyterhub.md, "Memory". It has no secret: its
-# environment is empty, for a fork could read the token that JupyterHub gives a service.
-if SHARE:
-    MACHINE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    MACHINE.parent.chmod(0o755)
-    kept = [f"{name}={SETTINGS[name]}" for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH") if name in SETTINGS]
-    environment = [f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin", *kept]
-    program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE)]
-    c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})
 # Who uses which GPU, and who waits: a page in the hub's menu. Its process may ask the hub who a visitor is, and nothing else; of
 # root's rights it keeps the one to listen on its port.
 if GPU_PAGE:
@@ -322,3 +313,20 @@ c.JupyterHub.activity_resolution = max(1, min(30, IDLE_S // 3))
 
 if LOCAL.is_file():
     load_subconfig(str(LOCAL))  # noqa: F821 - JupyterHub defines it
+
+# One process of root's imports what all servers import, and forks them: docs/jupyterhub.md, "Memory". It has no secret: its
+# environment is empty, for a fork could read the token that JupyterHub gives a service. Only who may log in can have a fork.
+if SHARE:
+    MACHINE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    MACHINE.parent.chmod(0o755)
+    gids = []
+    for name in sorted(c.LocalAuthenticator.allowed_groups):
+        with contextlib.suppress(KeyError):
+            gids.append(grp.getgrnam(name).gr_gid)
+    who = ",".join([f"u{account(GRADER).pw_uid}", *(f"g{gid}" for gid in gids)])
+    kept = [
+        f"{k}={v}" for k, v in {"LANG": "C.UTF-8", **SETTINGS}.items() if k in ("LANG", "LC_ALL", "LD_LIBRARY_PATH")
+    ]
+    environment = [f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin", *kept]
+    program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE), who]
+    c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})

@@ -33,7 +33,7 @@ SERVER = """
 import sys
 from pathlib import Path
 from allranks.engines.forkserver.machine import MachineServer
-MachineServer(Path(sys.argv[1]), ("numpy.random", "torch", "machine_targets", "encodings.idna"), ()).serve()
+MachineServer(Path(sys.argv[1]), ["g41002", "u0"], ("numpy.random", "torch", "machine_targets", "encodings.idna"), ()).serve()
 """
 
 
@@ -80,7 +80,7 @@ class Telling(MachineServer):
         told = {"read": sorted(read), "drawn": [one.hex() for one in drawn if len(one) >= 16]}
         Path(sys.argv[1]).with_name("told").write_text(json.dumps(told))
         super().listen()
-Telling(Path(sys.argv[1])).serve()
+Telling(Path(sys.argv[1]), ["u41001"]).serve()
 """
 
 
@@ -286,6 +286,34 @@ def test_a_control_group_that_only_an_ending_thread_has_is_refused(tmp_path, mon
         peer._check_groups(["4:memory:/", *rest], 4321)
 
 
+def test_who_may_not_log_in_gets_no_fork(server, capfd):
+    """A machine has other accounts than the hub's."""
+
+    def others() -> None:
+        os.setgroups([])
+        os.setresgid(ANA, ANA, ANA)
+        os.setresuid(ANA, ANA, ANA)
+        assert ask(server[0]) is None
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            others()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert "the hub's accounts only" in capfd.readouterr().err
+
+
+def test_a_persons_groups_and_account_are_the_kernels():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        one = Peer(ours)
+        assert one.names() == {f"u{os.getuid()}", f"g{os.getgid()}", *(f"g{gid}" for gid in os.getgroups())}
+        one.close()
+
+
 def test_the_server_has_only_the_rights_that_it_needs(server):
     status = dict(line.split(":", 1) for line in Path(f"/proc/{server[1].pid}/status").read_text().splitlines())
     needed = {"DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8, "SYS_CHROOT": 18, "SYS_PTRACE": 19}
@@ -487,7 +515,7 @@ def test_what_a_client_leaves_unread_delays_nobody(server):
 @pytest.fixture
 def idle():
     """A server's object in this process, which serves nobody."""
-    server = machine.MachineServer(Path("/nowhere/socket"))
+    server = machine.MachineServer(Path("/nowhere/socket"), ["g1"])
     yield server
     server.forget_closer()
     for end in (server.listening, server.selector, server.hangups, server.wake, server.wake_write):

@@ -1,6 +1,7 @@
 """The hub's scene, act by act: each test goes on from where the one before it ended. Played by house.py only."""
 
 import asyncio
+import grp
 import json
 import os
 import pwd
@@ -141,6 +142,11 @@ def test_servers_share_the_memory_of_one_process_of_roots(ana, ben):
     """Each server and each fork server is a fork, keeps little for itself, and has nothing of root's."""
     (machine,) = (p for p in psutil.process_iter() if "allranks.engines.forkserver.machine" in p.cmdline())
     assert machine.uids().real == 0 and "JUPYTERHUB_API_TOKEN" not in machine.environ()
+    gids = [grp.getgrnam(name).gr_gid for name in ("allranks-instructors", "allranks-students")]
+    who = [f"u{pwd.getpwnam(GRADER).pw_uid}", *(f"g{gid}" for gid in gids)]
+    assert sorted(machine.cmdline()[4].split(",")) == sorted(who), (
+        "only who may log in, and the grader, can have a fork"
+    )
     for name in ("ana", "ben"):
         forks = [p for p in processes_of(name) if p.ppid() == machine.pid]
         titles = sorted(" ".join(p.cmdline())[:40] for p in forks)

@@ -4,7 +4,9 @@ Each person's server and fork server import the same 300 MB. Here one process of
 for whoever connects to its socket, once a connection. The fork closes what is other people's, becomes a process of that account
 (`Peer.adopt`: control group, limits, mounts), and only then reads what it shall run; root's own process never reads a request. JupyterHub starts it (deploy/jupyterhub_config.py):
 
-    env -i PATH=... python -m allranks.engines.forkserver.machine SOCKET
+    env -i PATH=... python -m allranks.engines.forkserver.machine SOCKET g1001,g1002,u1003
+
+It serves accounts of these groups, and these accounts (by number), no others.
 
 It imports in an environment of nobody's, and a fork looks up anew what modules keep of it (`anew`).
 """
@@ -25,7 +27,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +78,18 @@ JUPYTER = (
 
 
 class MachineServer(ForkLoop):
-    """Forks for every account but root. Only the fork reads the request, after it has given up root's rights."""
+    """Forks for the accounts of `who`: their numbers and those of groups, "u1003" and "g1001"; never for root.
+
+    Only the fork reads the request, after it has given up root's rights.
+    """
 
     trusts = False
 
-    def __init__(self, path: Path, modules: Sequence[str] = (*WARM, *LATER), more: Sequence[str] = JUPYTER) -> None:
+    def __init__(
+        self, path: Path, who: Collection[str], modules: Sequence[str] = (*WARM, *LATER), more: Sequence[str] = JUPYTER
+    ) -> None:
         super().__init__(modules, ())
-        self.path, self.more = path, more
+        self.path, self.who, self.more = path, frozenset(who), more
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.handed: set[Client] = set()  # whose request a fork has taken
         self.hangups = select.epoll()  # tells of their ends only: what else they send is not for this process
@@ -131,6 +138,8 @@ class MachineServer(ForkLoop):
         peer = None
         try:
             peer = Peer(connection)
+            if self.who.isdisjoint(peer.names()):
+                raise PeerError("it forks for the hub's accounts only")
             peer.check()
             self.check_room(peer.uid)
         except Exception as error:  # whatever it is: nobody ends this process for the others
@@ -386,13 +395,13 @@ def set_title(text: str) -> None:
             ctypes.memmove(begin, text.encode()[:room].ljust(room + 1, b"\0") + b"x", end - begin)
 
 
-def main(path: str, padding: str = "") -> None:
+def main(path: str, who: str, padding: str = "") -> None:
     """Runs the server; with no padding it first executes itself anew: with one, in which forks write their titles, and as nobody."""
     if not padding:
-        command = [sys.executable, "-I", "-m", __spec__.name, path, "-" * TITLE_NBYTES]
+        command = [sys.executable, "-I", "-m", __spec__.name, path, who, "-" * TITLE_NBYTES]
         os.execve(sys.executable, command, environment(Path(path).parent))
-    set_title(f"python -m {__spec__.name} {path}")
-    MachineServer(Path(path)).serve()
+    set_title(f"python -m {__spec__.name} {path} {who}")
+    MachineServer(Path(path), who.split(",")).serve()
 
 
 if __name__ == "__main__":

@@ -66,6 +66,10 @@ class Peer:
             raise PeerError("this needs Linux 6.5 or newer" if old else "the process has ended") from None
         self.pidfd = struct.unpack("i", pidfd)[0]
 
+    def names(self) -> set[str]:
+        """Its account and groups: "u1003", "g1001", as the kernel told them when it connected."""
+        return {f"u{self.uid}", *(f"g{number}" for number in (self.gid, *self.groups))}
+
     def close(self) -> None:
         """Forgets the process."""
         if self.pidfd >= 0:

@@ -800,6 +800,22 @@ def test_a_fork_ends_with_the_process_that_asked_for_it(server):
         pytest.fail("it is still there")
 
 
+def test_who_comes_while_many_wait_gets_in_line(tmp_path, monkeypatch, capfd):
+    """The kernel refuses at once to connect to a full queue, if the caller would not wait."""
+    path = str(tmp_path / "socket")
+    monkeypatch.setenv(machine.SOCKET_ENV, path)
+    monkeypatch.setattr(machine, "WAIT_S", 1.0)
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listening.bind(path)
+        listening.listen(0)
+        stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)).connect(path)
+        began = time.monotonic()
+        assert machine.spawn("machine_targets:report", None, []) is None
+        assert 0.5 < time.monotonic() - began < 20
+    assert "gives no fork" in capfd.readouterr().err
+
+
 def test_where_there_is_no_such_server_nothing_is_forked(tmp_path, monkeypatch, capfd):
     monkeypatch.delenv(machine.SOCKET_ENV, raising=False)
     assert machine.spawn("machine_targets:report", None, []) is None

@@ -39,7 +39,7 @@ from allranks.engines.forkserver.process import die_with_parent, kill_session, p
 from allranks.engines.forkserver.server import LATER, WARM
 
 SOCKET_ENV = "ALLRANKS_MACHINE_SOCKET"
-WAIT_S = 60.0  # the first to connect after the hub's start wait for the imports
+WAIT_S = 60.0  # in all: the first to connect after the hub's start wait for the imports
 ENDS_S = 10.0  # how long a program may take to end after its asker
 MOST_CLIENTS = 64  # of one account, with the forks of those that have gone
 MOST_IN_ALL = (
@@ -323,16 +323,18 @@ def spawn(target: str, args: Any, fds: Sequence[int], more_env: dict[str, str] |
     os.umask(umask)
     env = {**os.environ, **(more_env or {})}
     request = {"id": 1, "target": target, "args": args, "env": env, "cwd": os.getcwd(), "umask": umask}
+    until = time.monotonic() + WAIT_S
     try:
-        connection.settimeout(WAIT_S)
+        # a place in its queue: with `settimeout` there would be an error at once where the queue is full
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(WAIT_S), 0))
         connection.connect(path)
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if struct.unpack("3i", credentials)[1] != 0:
             raise OSError("it is not root's")
-        if "warm" not in (said := json.loads(connection.recv(MAX_MESSAGE) or b"{}")):
+        if "warm" not in (said := _said(connection, until)):
             raise OSError(said.get("error", "it ended"))
         socket.send_fds(connection, [json.dumps(request).encode()], fds)
-        if "pid" not in (said := json.loads(connection.recv(MAX_MESSAGE) or b"{}")):
+        if "pid" not in (said := _said(connection, until)):
             raise OSError(said.get("error", "it ended"))
         connection.settimeout(None)
         return Fork(connection, said["pid"])
@@ -340,6 +342,13 @@ def spawn(target: str, args: Any, fds: Sequence[int], more_env: dict[str, str] |
         connection.close()
         print(f"The machine's fork server ({path}) gives no fork: {error}", file=sys.stderr)
         return None
+
+
+def _said(connection: socket.socket, until: float) -> dict[str, Any]:
+    """The next message; empty if there is none any more. Raises TimeoutError if none comes before `until`."""
+    connection.settimeout(max(0.1, until - time.monotonic()))
+    said: dict[str, Any] = json.loads(connection.recv(MAX_MESSAGE) or b"{}")
+    return said
 
 
 # ---------------------------------------------------------------------------------------------- what a fork can be told

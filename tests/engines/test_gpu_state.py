@@ -71,7 +71,15 @@ def test_an_older_service_that_says_less_is_understood(service):
         {"waiting": 7},
         {"slice_s": "long"},
     ],
-    ids=str,
+    ids=[
+        "no time",
+        "for ever",
+        "no table",
+        "no list",
+        "no number",
+        "no queue",
+        "no seconds",
+    ],  # the same in every worker
 )
 def test_a_state_that_can_be_none_is_one_sentence(service, says):
     service.says = {**state(GPUS), **says}

@@ -314,6 +314,32 @@ def test_a_persons_groups_and_account_are_the_kernels():
         one.close()
 
 
+def test_the_server_begins_with_nothing_of_its_starters(tmp_path):
+    """Each fork would have it: an open file of the hub's, a token in the environment."""
+    read, write = os.pipe()
+    theirs = os.readlink(f"/proc/self/fd/{write}")
+    command = [sys.executable, "-m", "allranks.engines.forkserver.machine", str(tmp_path / "socket"), "g1"]
+    process = subprocess.Popen(
+        command, pass_fds=[write], env={**os.environ, "A_TOKEN": "secret"}, stderr=subprocess.DEVNULL
+    )
+    try:
+        while not (tmp_path / "socket").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        proc = Path(f"/proc/{process.pid}")
+        for one in (proc / "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it goes on importing
+                assert os.readlink(one) != theirs
+        given = dict(entry.split("=", 1) for entry in (proc / "environ").read_text().split("\0") if entry)
+        assert given.keys() >= {"HOME", "PATH", "TMPDIR"} and given == environment(tmp_path)
+        assert (tmp_path / NOBODY).stat().st_mode & 0o777 == 0o700
+    finally:
+        process.kill()
+        process.wait()
+        os.close(read)
+        os.close(write)
+
+
 def test_the_server_has_only_the_rights_that_it_needs(server):
     status = dict(line.split(":", 1) for line in Path(f"/proc/{server[1].pid}/status").read_text().splitlines())
     needed = {"DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8, "SYS_CHROOT": 18, "SYS_PTRACE": 19}

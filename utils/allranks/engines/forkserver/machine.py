@@ -405,8 +405,12 @@ def set_title(text: str) -> None:
 
 
 def main(path: str, who: str, padding: str = "") -> None:
-    """Runs the server; with no padding it first executes itself anew: with one, in which forks write their titles, and as nobody."""
+    """Runs the server; with no padding it first executes itself anew: with one, in which forks write their titles, and as nobody.
+
+    Nothing of the process that started it goes along, but three descriptors, of which forks get none.
+    """
     if not padding:
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         command = [sys.executable, "-I", "-m", __spec__.name, path, who, "-" * TITLE_NBYTES]
         os.execve(sys.executable, command, environment(Path(path).parent))
     set_title(f"python -m {__spec__.name} {path} {who}")

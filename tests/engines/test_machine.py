@@ -340,6 +340,18 @@ def test_the_server_begins_with_nothing_of_its_starters(tmp_path):
         os.close(write)
 
 
+def test_the_servers_home_is_nobody_elses(tmp_path):
+    """What root's process imports may look for files there."""
+    machine.make_own_folder(tmp_path / "new")
+    machine.make_own_folder(tmp_path / "new")
+    os.chown(tmp_path / "new", ANA, ANA)
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "open").mkdir(mode=0o755)
+    for name in ("new", "link", "open"):
+        with pytest.raises(PeerError, match="own"):
+            machine.make_own_folder(tmp_path / name)
+
+
 def test_the_server_has_only_the_rights_that_it_needs(server):
     status = dict(line.split(":", 1) for line in Path(f"/proc/{server[1].pid}/status").read_text().splitlines())
     needed = {"DAC_OVERRIDE": 1, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8, "SYS_CHROOT": 18, "SYS_PTRACE": 19}

@@ -22,6 +22,7 @@ import runpy
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -105,7 +106,7 @@ class MachineServer(ForkLoop):
         os.umask(0o022)
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        self.path.with_name(NOBODY).mkdir(mode=0o700, exist_ok=True)
+        make_own_folder(self.path.with_name(NOBODY))
         self.path.unlink(missing_ok=True)
         self.listening.bind(str(self.path))
         self.path.chmod(0o666)
@@ -282,6 +283,14 @@ class MachineServer(ForkLoop):
         look_up_anew()
         os.umask(int(request["umask"]))
         os.chdir(request["cwd"])
+
+
+def make_own_folder(path: Path) -> None:
+    """Makes a folder that only this account can open. Raises PeerError if somebody else has made something there."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PeerError(f"{path} is not this account's own: the socket needs a folder that only root can write")
 
 
 class Fork:

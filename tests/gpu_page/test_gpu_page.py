@@ -6,6 +6,7 @@ A stand-in answers in the hub's place; with a real hub, real accounts and logins
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
 import re
 import sys
@@ -86,6 +87,12 @@ def test_what_a_service_says_wrongly_is_one_sentence_and_the_page_goes_on(page):
     assert fresh(*page, NOBODY)["state"]["gpus"][7]["uuid"] == "GPU-7"
 
 
+def in_its_own_loop(coroutine):
+    """What it returns; in a thread, since a browser of another test keeps a loop running in this one."""
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 def test_many_visitors_are_one_reading_and_a_reading_that_hangs_holds_up_nobody():
     count, go_on = [], threading.Event()
 
@@ -108,7 +115,7 @@ def test_many_visitors_are_one_reading_and_a_reading_that_hangs_holds_up_nobody(
         while (await reading.latest())["state"] == {"readings": 1}:
             await asyncio.sleep(0.01)
 
-    asyncio.run(visit())
+    in_its_own_loop(visit())
 
 
 def test_a_fault_is_told_and_the_last_state_is_kept(caplog):
@@ -127,7 +134,7 @@ def test_a_fault_is_told_and_the_last_state_is_kept(caplog):
             found.append(await reading.latest())
         return found
 
-    good, gone, fault, again = asyncio.run(look())
+    good, gone, fault, again = in_its_own_loop(look())
     assert good["error"] is again["error"] is None and again["state"] == {"a": 2}
     assert (gone["state"], gone["error"]) == ({"a": 1}, "The folder is gone.")
     assert fault["error"].startswith("The GPUs could not be read (RuntimeError)") and "secret" not in json.dumps(fault)

@@ -70,6 +70,18 @@ def kernel_of(manager: KernelManager) -> psutil.Process:
     return psutil.Process(manager.provisioner.pid)
 
 
+def test_a_kernel_reads_no_module_until_somebody_debugs(forkserver, start):
+    """To read them all copies 15 MB of what the kernel shares with the fork server."""
+    _, say = start(str(forkserver.path))
+    code = """
+        import wave
+        kernel = get_ipython().kernel
+        listed = kernel.debugger.kernel_modules
+        print(kernel._kernel_modules, __import__("ipykernel").__file__ in listed, wave.__file__ in listed, len(listed) > 1000)
+    """
+    assert say(textwrap.dedent(code)).split() == ["[]", "True", "False", "True"]
+
+
 def test_it_is_a_fork_in_which_everything_is_as_in_a_launched_kernel(forkserver, start, tmp_path):
     forked, there = start(str(forkserver.path))
     launched, elsewhere = start(None)

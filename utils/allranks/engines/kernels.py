@@ -24,6 +24,7 @@ from jupyter_client.provisioning import LocalProvisioner
 
 from allranks.engines import ports
 from allranks.engines.forkserver import Child, ForkServer, ForkServerError, adopt_orphans
+from allranks.engines.unread import leave_modules_unread
 
 NAME = "allranks-warm"  # as in pyproject.toml
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
@@ -153,6 +154,7 @@ def kernel(args: dict[str, Any], fds: list[int]) -> None:
     for fd, number in zip(fds, args["outputs"], strict=True):  # what it prints goes where the server's output goes
         os.dup2(fd, number)
         os.close(fd)
+    leave_modules_unread()
     with contextlib.suppress(ValueError):
         sys.path.remove("/")  # the fork server's folder; IPython adds the notebook's
     for name in [name for name in sys.modules if name.partition(".")[0] == "allranks"]:

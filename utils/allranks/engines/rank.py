@@ -39,8 +39,11 @@ def engine(args: dict[str, Any], fds: list[int]) -> None:
     own_network.enter()  # before anything starts a thread
     from ipyparallel.engine.app import IPEngine
 
+    from allranks.engines.unread import leave_modules_unread
+
     arm_stack_dump()
     sys.modules["debugpy"] = None  # type: ignore[assignment]  # no debugger can reach a rank, and its import is slow
+    leave_modules_unread()
     sys.argv = ["ipengine", *args["argv"]]
     IPEngine.launch_instance(args["argv"])
 

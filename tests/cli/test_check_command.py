@@ -1,5 +1,6 @@
 """`allranks check` from any shell: the warm server, what files define, where a cause is, --watch, and the pre-commit hook."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -57,8 +58,9 @@ def warm_alone(no_ghosts, monkeypatch):
 
 def end_servers(run_dir: str) -> None:
     for process in servers(run_dir):
-        process.terminate()
-        process.wait(10)
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended by itself since it was found
+            process.terminate()
+            process.wait(10)
 
 
 def servers(run_dir: object) -> list[psutil.Process]:

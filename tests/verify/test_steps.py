@@ -368,9 +368,11 @@ def test_a_run_that_can_not_begin_is_one_sentence(arguments, said):
 
 def test_a_signal_ends_the_run_with_its_record_and_without_its_ranks(tmp_path):
     process = command("--only", "faults", "--ranks", "2", "--out", str(tmp_path), start_new_session=True)
-    assert "hang" in process.stdout.readline()  # the next step runs now
-    below = psutil.Process(process.pid).children(recursive=True)
-    assert len(below) >= 3
+    assert "hang" in process.stdout.readline()
+    at_step(process, tmp_path, "faults, error beside .item()")
+    until = time.monotonic() + 60
+    while len(below := psutil.Process(process.pid).children(recursive=True)) < 3:  # the step's worker starts
+        assert time.monotonic() < until and process.poll() is None
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -392,6 +394,14 @@ def test_a_killed_run_leaves_its_record_and_no_process(tmp_path):
     [file] = tmp_path.glob("*.json")
     data = json.loads(file.read_text())
     assert data["ended"] == "running" and [step["name"] for step in data["steps"]] == ["hang"]
+
+
+def at_step(process, folder, name):
+    """Waits until the record says that this step runs: a step is said before the next one begins."""
+    until = time.monotonic() + 60
+    while [json.loads(file.read_text())["now"] for file in folder.glob("*.json")] != [name]:
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.01)
 
 
 def gone(processes):

@@ -82,7 +82,6 @@ SUM_DTYPES = (
     Setup(3, 6, "float64", values="precise"),
     Setup(4, 8, "int64", values="precise"),
     Setup(3, 6, "bfloat16"),
-    Setup(3, 6, "int32"),
     Setup(4, 8, "uint8"),
     Setup(3, 6, "complex64"),
 )
@@ -95,7 +94,6 @@ MOVED_DTYPES = (
 )
 CIRCUMSTANCES = (
     Setup(3, 6, times=2),
-    Setup(4, 10, times=2),
     Setup(3, 6, outer_world=True),
     Setup(4, 12, delivery="shuffled"),
     Setup(4, 10, times=2, delivery="shuffled"),

@@ -66,8 +66,6 @@ EXERCISE = Exercise(
             2,
             (
                 Setup(2, 1),
-                Setup(2, 5),
-                Setup(3, 1),
                 Setup(3, 7),
                 Setup(4, 2),
                 Setup(4, 10),

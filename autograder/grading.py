@@ -32,6 +32,7 @@ from allranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import determine_grade
+from sqlalchemy.orm import scoped_session, sessionmaker
 from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import first_lines, overview_of
@@ -193,12 +194,27 @@ def _last_error(done: dict) -> str:
 
 
 def keep_engine() -> None:
-    """Makes nbgrader use one engine for every gradebook that it opens: a new one compiles all statements anew."""
+    """Makes nbgrader use one engine for every gradebook that it opens: a new one compiles all statements anew.
+
+    nbgrader opens one a dozen times for each submission, and looks each time whether all tables and the course are there.
+    """
     create = nbgrader.api.create_engine
     kept = functools.cache(
         lambda url: create(url, echo=False, future=True)
     )  # closing a gradebook only empties its pool
     nbgrader.api.create_engine = lambda url, **_: kept(url)
+    looked: set[tuple[str, str]] = set()
+    begin = Gradebook.__init__
+
+    def again(self: Gradebook, db_url: str, course_id: str = "default_course", authenticator: object = None) -> None:
+        if (db_url, course_id) in looked:
+            self.engine, self.course_id, self.authenticator = kept(db_url), course_id, authenticator
+            self.db = scoped_session(sessionmaker(autoflush=True, bind=self.engine, future=True))
+        else:
+            begin(self, db_url, course_id, authenticator)
+            looked.add((db_url, course_id))
+
+    Gradebook.__init__ = again
 
 
 def main(arguments: list[str]) -> None:

@@ -29,13 +29,16 @@ def leave_modules_unread() -> None:
     def __init__(self: Any, **settings: Any) -> None:
         count = len(sys.modules)  # the kernel's own; what a cell imports comes after them
         begin(self, **settings)  # type: ignore[no-untyped-call]
-        from ipykernel import debugger  # prints a warning when it is imported, which the kernel takes
+        try:
+            from ipykernel.debugger import Debugger  # prints a warning when it is imported, which the kernel takes
+        except ImportError:  # an ipykernel without it lists nothing either
+            return
 
         def files(_: Any) -> list[str]:
             modules = list(itertools.islice(sys.modules.values(), count))
             return [module.__file__ for module in modules if getattr(module, "__file__", None) is not None]  # type: ignore[misc]
 
-        type.__setattr__(debugger.Debugger, "kernel_modules", property(files, lambda *_: None))
+        type.__setattr__(Debugger, "kernel_modules", property(files, lambda *_: None))
 
     vars(ipkernel)["sys"] = _Sys()
     type.__setattr__(kernel, "__init__", __init__)

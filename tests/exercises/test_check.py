@@ -18,6 +18,7 @@ from allranks.checking import running
 from allranks.checking.cases import Setup, plain, vectors
 from allranks.checking.drawing import Draws
 from allranks.checking.judging import MAX_RANKS, judge_text
+from allranks.checking.source import from_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
 from allranks.wire import Ranks
@@ -406,13 +407,35 @@ def mean_with_helper(tensor):
     return by_a_helper(tensor) / dist.get_world_size()
 
 
-@pytest.mark.parametrize(("answer", "imported"), [(mean_with_helper, True), (distributed_mean, False)])
-def test_the_compiler_is_imported_once_and_only_for_answers_that_use_it(monkeypatch, answer, imported):
+def by_autograd(tensor):
+    return torch.autograd.grad(tensor, tensor, tensor)
+
+
+IN_TEXT = "import torch\n\ndef distributed_mean(tensor):\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "imported"),
+    [
+        ("distributed_mean", mean_with_helper, "import_compiler"),
+        ("distributed_mean", distributed_mean, None),
+        ("distributed_mean", by_autograd, "import_autograd"),
+        ("distributed_mean", IN_TEXT.format("torch.ones(2).backward(tensor)"), "import_autograd"),
+        ("distributed_mean", IN_TEXT.format("backward = tensor"), None),
+        ("tensor_parallel_mlp", distributed_mean, "import_autograd"),  # the judge differentiates what it returns
+    ],
+)
+def test_what_ranks_would_import_is_imported_once_and_only_for_answers_that_use_it(
+    monkeypatch, exercise, answer, imported
+):
     asked = []
-    monkeypatch.setattr(Ranks, "import_compiler", lambda self: asked.append(self))
+    for name in ("import_compiler", "import_autograd"):
+        monkeypatch.setattr(Ranks, name, lambda self, name=name: asked.append(name))
+    if isinstance(answer, str):
+        answer = from_text(answer, exercise, "answer.py")
     with Ranks(1) as pool:
-        running.CaseRunner(get("distributed_mean"), answer, pool, secret=0, wall_s=60)
-    assert bool(asked) is imported
+        running.CaseRunner(get(exercise), answer, pool, secret=0, wall_s=60)
+    assert asked == ([imported] if imported else [])
 
 
 def test_ranks_are_started_only_as_many_as_a_case_needs(monkeypatch):

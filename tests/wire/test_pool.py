@@ -339,13 +339,17 @@ def test_a_rank_that_does_not_start_is_named():
 def test_ranks_have_what_they_need_from_the_process_that_forks_them(launch):
     code = (
         "import sys\nfrom allranks.wire import Program, Ranks\n"
-        "loaded = Program('import sys\\ndef f(): return [n in sys.modules for n in (\"numpy.random\", \"torch._dynamo\")]', 'f')\n"
+        'loaded = Program(\'import sys\\ndef f(): return [n in sys.modules for n in ("numpy.random", "sympy", "torch._dynamo")]\', \'f\')\n'
         f"with Ranks(3, launch={launch!r}) as pool:\n"
         "    first, pids = pool.run(loaded, 2).results, pool.pids\n"
+        "    pool.import_autograd()\n"
+        "    second, again = pool.run(loaded, 2).results, pool.pids\n"
         "    pool.import_compiler()\n"
-        "    print(first, pool.run(loaded, 3).results, set(pids) & set(pool.pids))\n"
+        "    third, last = pool.run(loaded, 3).results, pool.pids\n"
+        "    pool.import_autograd()\n"  # they have it
+        "    print(first, second, third, set(pids) & set(again) | set(again) & set(last), pool.pids == last)\n"
     )
     env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_FORKSERVER"}  # that one has more
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
-    with_all, without = [True, True], [True, False]
-    assert done.stdout.strip() == f"{[without] * 2} {[with_all] * 3} set()", done.stderr
+    plain, with_autograd, with_all = [True, False, False], [True, True, False], [True] * 3
+    assert done.stdout.strip() == f"{[plain] * 2} {[with_autograd] * 2} {[with_all] * 3} set() True", done.stderr

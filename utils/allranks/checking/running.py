@@ -55,6 +55,9 @@ COMPILED = re.compile(
     rb"_functional_collectives|\boptim\b|\bcompile\b|checkpoint|DistributedDataParallel|fully_shard|FullySharded|DTensor|"
     rb"distributed\.tensor|_dynamo"
 )
+# names in answers that call backward with a gradient: at its first call it imports 480 modules, which takes a rank 0.3 s
+AUTOGRAD = re.compile(rb"\bautograd\b|\.backward\b")
+AUTOGRAD_PICKLED = re.compile(rb"\bautograd\b|\bbackward\b")
 MAX_OVER_A_LIMIT = 1  # after so many runs over a limit the other cases are not run
 
 
@@ -114,8 +117,10 @@ class CaseRunner:
         self.delivery = "rendezvous"
         self.blocked: Run | None = None  # the first deadlock that buffered sends would have hidden
         self.skipped: list[str] = []  # in sentences, the cases that NCCL can't have
-        if _uses_compiler(answer):
+        if _mentions(answer, COMPILED, COMPILED):
             pool.import_compiler()
+        elif _mentions(answer, AUTOGRAD, AUTOGRAD_PICKLED) or self._gives_gradients():
+            pool.import_autograd()
 
     @property
     def left_s(self) -> float:
@@ -139,6 +144,11 @@ class CaseRunner:
         for call in range(setup.times):
             calls.append(tuple(self.exercise.inputs(setup, setup.draws(self.secret, call))))
         return calls
+
+    def _gives_gradients(self) -> bool:
+        """Whether a rank differentiates what the answer returned."""
+        first = self.exercise.groups[0].setups[0].drawn(self.secret)
+        return any(isinstance(arg, Upstream) for args in self.inputs(first)[0] for arg in args)
 
     def lacks(self, setup: Setup) -> str | None:
         """Why NCCL can't have this case: the dtype of its inputs, in a sentence; else None."""
@@ -206,13 +216,13 @@ class CaseRunner:
 # ------------------------------------------------------------------------------- what a rank is given and hands back
 
 
-def _uses_compiler(answer: Callable | Source) -> bool:
-    """Whether the answer, or what is sent to the ranks with it, has one of the names that need torch's compiler."""
+def _mentions(answer: Callable | Source, in_text: re.Pattern[bytes], in_pickle: re.Pattern[bytes]) -> bool:
+    """Whether the answer, or what is sent to the ranks with it, has one of these names."""
     if isinstance(answer, Source):
-        return COMPILED.search(answer.text.encode(errors="replace")) is not None
+        return in_text.search(answer.text.encode(errors="replace")) is not None
     try:
         with by_value(answer):
-            return COMPILED.search(values.Pickled(answer).data) is not None
+            return in_pickle.search(values.Pickled(answer).data) is not None
     except Exception:  # it can't be sent: the first run says so
         return False
 

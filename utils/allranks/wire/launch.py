@@ -34,7 +34,9 @@ class Spawner(Protocol):
 
 Starter = Callable[[list[int]], Process]
 TARGET = "allranks.wire.rank:main"
-WITH_COMPILER = "allranks.wire.rank_with_compiler:main"  # takes 2 s to import, in the process that forks
+WITH_AUTOGRAD = "allranks.wire.rank_with_autograd:main"  # takes 0.3 s to import, in the process that forks
+WITH_COMPILER = "allranks.wire.rank_with_compiler:main"  # takes 2 s
+TARGETS = (TARGET, WITH_AUTOGRAD, WITH_COMPILER)  # each has what those before it have
 
 
 class Forked:

@@ -41,12 +41,13 @@ class Ranks:
     spawner, `launch` is "fork" or "forkserver", as in `run`.
     """
 
+    _target = launch.TARGET  # what the next rank begins with
+
     def __init__(self, ranks: int = 4, *, spawner: launch.Spawner | None = None, launch: str | None = None) -> None:
         _check_ranks(ranks, MAX_RANKS)
         self.size = ranks
         self._spawner = spawner
         self._launch = launch
-        self._with_compiler = False
         self._members: list[Member | None] = [None] * ranks
         self._owner = os.getpid()
         self._closed = False
@@ -75,8 +76,15 @@ class Ranks:
 
     def import_compiler(self) -> None:
         """From now on ranks have torch's compiler from the process that forks them; those without it are replaced."""
-        if not self._with_compiler:
-            self._with_compiler = True
+        self._begin_with(launch.WITH_COMPILER)
+
+    def import_autograd(self) -> None:
+        """From now on ranks have what torch imports for backward with a gradient; those without it are replaced."""
+        self._begin_with(launch.WITH_AUTOGRAD)
+
+    def _begin_with(self, target: str) -> None:
+        if launch.TARGETS.index(target) > launch.TARGETS.index(self._target):
+            self._target = target
             self._discard(range(self.size))
 
     def start(self, ranks: int | None = None) -> None:
@@ -185,8 +193,7 @@ class Ranks:
                 missing.append(rank)
         if not missing:
             return
-        target = launch.WITH_COMPILER if self._with_compiler else launch.TARGET
-        start = launch.starter(self._spawner, self._launch, target)
+        start = launch.starter(self._spawner, self._launch, self._target)
         for rank in sorted(missing):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             output, printed = os.pipe()

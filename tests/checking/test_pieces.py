@@ -5,14 +5,16 @@ import torch
 from allranks.checking import pieces
 from allranks.checking.cases import Setup
 from allranks.checking.verdict import Reason
+from allranks.wire import Failure, FailureKind
 
 TOO_FEW = (Setup(2, 1), Setup(4, 9), Setup(5, 12))
 ENOUGH = (Setup(2, 5), Setup(3, 7), Setup(4, 10))
+FAILURE = Failure(FailureKind.EXCEPTION, "", error="IndexError")
 SEEN = Reason("Rank 1 raised IndexError.", (), "Rank 1 raised IndexError.")
 
 
 def _cause(failed, others, text="flat.chunk(p)", unit="element"):
-    return pieces.with_cause(SEEN, failed[0], failed, others, text, unit).cause
+    return pieces.with_cause(SEEN, FAILURE, failed[0], failed, others, text, unit).cause
 
 
 @pytest.mark.parametrize("setup", TOO_FEW)
@@ -40,3 +42,19 @@ def test_the_sizes_contradict_it():
     assert not _cause(TOO_FEW[:2], (*ENOUGH, Setup(5, 12)))  # a size that makes too few has another result
     assert not _cause(TOO_FEW, ())  # nothing else was run
     assert not _cause(TOO_FEW, ENOUGH, unit="token a rank")
+
+
+def test_pieces_of_pieces_are_only_asked_about():
+    reason = pieces.with_cause(
+        SEEN, FAILURE, TOO_FEW[0], (*TOO_FEW, Setup(4, 10)), ENOUGH[:2], "flat.chunk(p)", "element"
+    )
+    assert (reason.sentence, reason.cause) == (SEEN.sentence, "")
+    assert reason.question.startswith("How many pieces")
+
+
+@pytest.mark.parametrize(("text", "cause"), (("first, second = flat.chunk(2)", "Pieces of"), ("raise ValueError", "")))
+def test_a_value_error_needs_chunk_or_split_too(text, cause):
+    failure = Failure(FailureKind.EXCEPTION, "", error="ValueError")
+    told = pieces.with_cause(SEEN, failure, TOO_FEW[0], TOO_FEW, ENOUGH, text, "element")
+    assert told.cause[:9] == cause
+    assert bool(told.question) is bool(cause)

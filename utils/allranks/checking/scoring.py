@@ -179,11 +179,13 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
     exercise, reason, run = runner.exercise, case.reason, case.run
     if reason is None or run is None:
         return reason, run
-    if _index_error(case):
+    if run.failure is not None and pieces.lacks_item(run.failure):
         failed, others = (
-            [r.setup for r in results if r.run is not None and _index_error(r) is is_one] for is_one in (True, False)
+            [r.setup for r in results if r.run is not None and _lacks_item(r) is is_one] for is_one in (True, False)
         )
-        reason = pieces.with_cause(reason, case.setup, failed, others, text_of(runner.answer), exercise.unit)
+        reason = pieces.with_cause(
+            reason, run.failure, case.setup, failed, others, text_of(runner.answer), exercise.unit
+        )
     if case.faults:
         traced = _run_with_provenance(runner, run)
         distinct = _run_with_distinct(runner, run) if case.mistake is None else None
@@ -210,9 +212,8 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
     return replace(told_first, shared=shared.strip()), run
 
 
-def _index_error(case: CaseResult) -> bool:
-    """Whether a rank raised an IndexError."""
-    return case.run is not None and case.run.failure is not None and case.run.failure.error == "IndexError"
+def _lacks_item(case: CaseResult) -> bool:
+    return case.run is not None and pieces.lacks_item(case.run.failure)
 
 
 def _run_with_distinct(runner: CaseRunner, run: Run) -> Run | None:

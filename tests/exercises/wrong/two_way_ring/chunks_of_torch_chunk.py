@@ -1,7 +1,7 @@
 """torch.chunk may make fewer than p chunks of each half.
 
 Must get: raised IndexError
-Must get: can be fewer than p: 1 element gives 1 piece, but p is 2. torch.tensor_split makes p pieces of any size.
+Must get: can be fewer than p: 1 element gives 1 piece, but p is 2. torch.tensor_split always makes as many pieces as you ask for.
 """
 
 import torch

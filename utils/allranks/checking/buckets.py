@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Parameter, Setup, plain
+from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, plain
 from allranks.checking.exercise import About, Run
 
 SHAPES = ((4,), (2, 3), (5,), (3,), (2, 2))
@@ -78,10 +78,48 @@ def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return expect(setup, args, lambda i, rank: right[i] * setup.ranks)
 
 
-def last_left_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The last bucket is unchanged, all others are right."""
-    right, mine, last = means(args), own(args), buckets(args[0])[-1]
-    return expect(setup, args, lambda i, rank: mine[rank][i] if i in last else right[i])
+def last_left(divided: bool, late: bool) -> Oracle:
+    """The last bucket is as it was, or only divided by the number of ranks, and all others are right.
+
+    `late` buckets are closed only when they have reached the cap, and what is left at the end has not.
+    """
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        right, mine = means(args), own(args)
+        last = _below_the_cap(args[0]) if late else buckets(args[0])[-1]
+        left = setup.ranks if divided else 1
+        return expect(setup, args, lambda i, rank: mine[rank][i] / left if i in last else right[i])
+
+    return oracle
+
+
+def _below_the_cap(args: Args) -> list[int]:
+    """The parameters' indices in the last bucket, if the others are closed when they have reached the cap."""
+    left, filled = [], 0
+    for i, parameter in reversed(trainable(args).items()):
+        left.append(i)
+        filled += parameter.grad.tensor().nbytes
+        if filled >= args[1]:
+            left, filled = [], 0
+    if not left:
+        raise ValueError("nothing is left")
+    return left
+
+
+def left_out_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """A gradient that did not fit into a bucket is in none; the bucket that is left at the end is reduced."""
+    right, mine = means(args), own(args)
+    out, filled = set(), 0
+    for i, parameter in reversed(trainable(args[0]).items()):
+        nbytes = parameter.grad.tensor().nbytes
+        if filled and filled + nbytes > args[0][1]:
+            out.add(i)
+            filled = 0
+        else:
+            filled += nbytes
+    if not out:
+        raise ValueError("all fit")
+    return expect(setup, args, lambda i, rank: mine[rank][i] if i in out else right[i])
 
 
 def absent_advice(setup: Setup) -> str:

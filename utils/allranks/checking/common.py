@@ -9,7 +9,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, summed
-from allranks.checking.evidence import Holds
+from allranks.checking.evidence import Holds, travelled_as
 from allranks.checking.exercise import About, FaultKind, Group, Mistake, ResultFault, Run
 
 Make = Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]  # (all ranks' inputs, rank, setup)
@@ -70,6 +70,53 @@ def explain_sum(run: Run, fault: ResultFault) -> str | None:
     if fault.kind is not FaultKind.VALUES:
         return None
     return rules.first_wrong_step(run) or rules.wrong_end_state(run, fault.rank, fault.call)
+
+
+Passed = Callable[[float], float]  # a number as it arrives
+
+
+def lost_digits(
+    value: str, index: str, predict: Callable[[Setup, Sequence[Args], Passed, Passed], list[Expected]]
+) -> tuple[Mistake, ...]:
+    """The mistakes of functions that send values and indices in a dtype which can't hold one of them, or both.
+
+    `value` and `index` name the two. `predict(setup, args, value_passed, index_passed)` is what they then return.
+    """
+
+    def oracle(kind: torch.dtype, values: bool, indices: bool) -> Oracle:
+        def made(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+            lost: set[bool] = set()
+
+            def passing(of_value: bool) -> Passed:
+                def passed(number: float) -> float:
+                    kept = type(number)(torch.tensor(number, dtype=_wide(number)).to(kind).item())
+                    if kept != number and number == number:
+                        lost.add(of_value)
+                    return kept
+
+                return passed if (values if of_value else indices) else lambda number: number
+
+            predicted = predict(setup, args, passing(True), passing(False))
+            if lost != {of_value for of_value, sent in ((True, values), (False, indices)) if sent}:
+                raise ValueError("it holds them")
+            return predicted
+
+        return made
+
+    what = {(True, False): value, (False, True): index, (True, True): f"{value} and {index}"}
+    return tuple(
+        Mistake(
+            f"{named} travelled as {str(kind).removeprefix('torch.')} and lost digits: send each in its own dtype",
+            oracle(kind, *which),
+            travelled_as(kind),
+        )
+        for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+        for which, named in what.items()
+    )
+
+
+def _wide(number: float) -> torch.dtype:
+    return torch.int64 if isinstance(number, int) else torch.float64
 
 
 LAYOUTS = (

@@ -86,6 +86,12 @@ def narrower_dtype(run: Run, dtype: torch.dtype) -> LogEntry | None:
     return None
 
 
+def travelled_as(dtype: torch.dtype) -> Holds:
+    """Whether some message with numbers in it had this dtype."""
+    name = str(dtype).removeprefix("torch.")
+    return lambda run: any(e.numel and str(e.dtype) == name for e in run.outcome.log if e.kind is not OpKind.RECV)
+
+
 def _digits(dtype: torch.dtype) -> float:
     """How many bits of a number the dtype keeps."""
     if dtype.is_floating_point or dtype.is_complex:

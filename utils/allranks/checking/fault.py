@@ -136,6 +136,13 @@ def code_of(answer: Callable | Source) -> dict[str, Any] | None:
     }
 
 
+def text_of(answer: Callable | Source) -> str:
+    """The lines of the function; "" if they are not found."""
+    lines, _ = _lines_of(answer)
+    first, last = _span_of(answer, lines)
+    return "\n".join(lines[first - 1 : last]) if first else ""
+
+
 def _lines_of(answer: Callable | Source) -> tuple[Sequence[str], Callable[[int], tuple[int, str]]]:
     """The lines of the answer's text; and for a line the first one of its cell, and its place in words."""
     if isinstance(answer, Source):

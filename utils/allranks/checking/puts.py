@@ -12,16 +12,17 @@ from allranks.checking.exercise import About, Rule, Run
 from allranks.checking.rules import Needs, tensor_bytes
 from allranks.errors import name_ranks
 from allranks.wire import MemoryOp
-from allranks.wire.memory import Access
+from allranks.wire.memory import Access, Race
 
 _DOES = {Access.PUT: "puts into", Access.GET: "gets"}
 
 
 def race(run: Run) -> str | None:
     """Two ranks must not access an element, one of them with a put, unless fence, signal and wait order the two."""
-    if not run.outcome.races:
-        return None
-    found = run.outcome.races[0]
+    return _raced(run, run.outcome.races[0]) if run.outcome.races else None
+
+
+def _raced(run: Run, found: Race) -> About:
     before, after = found.before, found.after
     what = f"element {found.element} of the memory of rank {found.owner}"
     if before is None:
@@ -43,8 +44,20 @@ def race(run: Run) -> str | None:
 
 
 def cause(run: Run) -> str | None:
-    """Why a run in a shared memory may have ended with wrong values."""
-    return signals_left(run) or race(run)
+    """Why a run in a shared memory may have ended with wrong values.
+
+    A signal that is left over from one call may let the next one race. A race within the first call has another cause.
+    """
+    first_call = [r for r in run.outcome.races if all(op.call == 0 for op in (r.before, r.after) if op is not None)]
+    if not first_call:
+        return signals_left(run) or race(run)
+    for found in first_call:
+        for left in run.outcome.signals_left:
+            src, dst, _ = left
+            if found.after.rank == dst and (found.before is None or found.before.rank == src):
+                told = _raced(run, found)
+                return About(f"{told}; {_never_awaited(*left)}, and a signal without a wait orders nothing", told.entry)
+    return _raced(run, first_call[0])
 
 
 def no_races(weight: float) -> Rule:
@@ -57,12 +70,13 @@ def signals_left(run: Run) -> str | None:
     left = run.outcome.signals_left
     if not left:
         return None
-    src, dst, count = left[0]
-    many, they = ("a signal", "it") if count == 1 else (f"{count} signals", "them")
-    return (
-        f"rank {src} gives rank {dst} {many} for which rank {dst} never waits, so the next call takes {they} for its own: "
-        "as many waits as signals"
-    )
+    they = "it" if left[0][2] == 1 else "them"
+    return f"{_never_awaited(*left[0])}, so the next call takes {they} for its own: as many waits as signals"
+
+
+def _never_awaited(src: int, dst: int, count: int) -> str:
+    many = "a signal" if count == 1 else f"{count} signals"
+    return f"rank {src} gives rank {dst} {many} for which rank {dst} never waits"
 
 
 def signals_used_up(weight: float) -> Rule:

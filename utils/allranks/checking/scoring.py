@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from allranks.checking import causes, origin, provenance, speed
+from allranks.checking import causes, origin, pieces, provenance, speed
 from allranks.checking.cases import Setup
 from allranks.checking.exercise import About, Exercise, ResultFault, Rule, Run, kind_of
-from allranks.checking.fault import blame_of, code_of, fault_of
+from allranks.checking.fault import blame_of, code_of, fault_of, text_of
 from allranks.checking.running import ENDS_THE_CHECK, CaseResult, CaseRunner, result_faults
 from allranks.checking.verdict import Case, Reason, Verdict
 from allranks.trace import Trace
@@ -179,6 +179,13 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
     exercise, reason, run = runner.exercise, case.reason, case.run
     if reason is None or run is None:
         return reason, run
+    if run.failure is not None and pieces.lacks_item(run.failure):
+        failed, others = (
+            [r.setup for r in results if r.run is not None and _lacks_item(r) is is_one] for is_one in (True, False)
+        )
+        reason = pieces.with_cause(
+            reason, run.failure, case.setup, failed, others, text_of(runner.answer), exercise.unit
+        )
     if case.faults:
         traced = _run_with_provenance(runner, run)
         distinct = _run_with_distinct(runner, run) if case.mistake is None else None
@@ -203,6 +210,10 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
     shared = _confirmed_property(runner, found)
     told_first = _behind(f"{shared}{exercise.label(case.setup)}: ", reason)
     return replace(told_first, shared=shared.strip()), run
+
+
+def _lacks_item(case: CaseResult) -> bool:
+    return case.run is not None and pieces.lacks_item(case.run.failure)
 
 
 def _run_with_distinct(runner: CaseRunner, run: Run) -> Run | None:

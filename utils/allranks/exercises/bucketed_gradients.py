@@ -87,9 +87,17 @@ EXERCISE = Exercise(
     rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each),),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
+        *(
+            Mistake(
+                "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends",
+                buckets.last_left(divided, late),
+            )
+            for late in (False, True)
+            for divided in (False, True)
+        ),
         Mistake(
-            "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends",
-            buckets.last_left_oracle,
+            "a gradient that did not fit into a bucket was left out: it must be the first of the next bucket",
+            buckets.left_out_oracle,
         ),
         Mistake("a rank that did not use a parameter must get the mean too: give it a .grad", _others_only),
     ),

@@ -10,7 +10,7 @@ import torch
 
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
-from allranks.checking.common import LAYOUTS, many_ranks
+from allranks.checking.common import LAYOUTS, Passed, lost_digits, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
 
@@ -104,13 +104,15 @@ def _local_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(value, rank, before + index, setup)
 
 
-def _rounded_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The index passed through the values' dtype."""
-    value, rank, index = _best(args)
-    rounded = int(torch.tensor(index).to(args[0][0].base.dtype))
-    if rounded == index:
-        raise ValueError("it holds the index")
-    return _tuples(value, rank, rounded, setup)
+def _of_passed(setup: Setup, args: Sequence[Args], value_passed: Passed, index_passed: Passed) -> list[Expected]:
+    """Each rank's maximum is compared as it arrives."""
+    best = None
+    for rank, a in enumerate(args):
+        value, _, index = _best([a])
+        value = value_passed(value)
+        if best is None or (value != value and best[0] == best[0]) or value > best[0]:
+            best = (value, rank, int(index_passed(index)))
+    return _tuples(*best, setup)
 
 
 def _last_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -251,9 +253,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("each rank's own maximum: compare over all ranks", _own),
         Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),
-        Mistake(
-            "the index was sent in the value's dtype, which can't hold it: send it in its own dtype", _rounded_index
-        ),
+        *lost_digits("the value", "the index", _of_passed),
         Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
         Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
         Mistake(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
+from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
 from allranks.checking.common import LAYOUTS, many_ranks, returning
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
@@ -33,9 +33,22 @@ def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(wide.mean(0).to(kind), {}, atol) for _ in args]
 
 
-def _scalar(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    total = torch.stack([plain(a[0]) for a in args])
-    return [Expected(total.mean(), {}, 1e-3) for _ in args]
+def _over_elements(own: bool, shape: str) -> Oracle:
+    """The mean over all elements, of all ranks or of each rank's own tensor, as one number or in every place."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        if setup.ranks == 1 or setup.size < 2:
+            raise ValueError("it looks like another mistake")
+        kind, made = plain(args[0][0]).dtype, []
+        tensors = [plain(a[0]).to(torch.complex128 if kind.is_complex else torch.float64) for a in args]
+        atol = 1e-6 + 4 * torch.finfo(kind).eps * float(torch.stack(tensors).abs().max())
+        for tensor in tensors:
+            mean = (tensor if own else torch.stack(tensors)).mean()
+            found = {"one number": mean, "one element": mean.reshape(1), "every place": mean.expand(tensor.shape)}
+            made.append(Expected(found[shape].to(kind), {}, atol))
+        return made
+
+    return oracle
 
 
 def _one_all_reduce(run: Run) -> str | None:
@@ -108,7 +121,22 @@ EXERCISE = Exercise(
         returning(
             "divided by 4, whatever the number of ranks: use dist.get_world_size()", lambda t, r, s: summed(t)[0] / 4
         ),
-        Mistake("the mean over the elements too: it must be elementwise, over the ranks only", _scalar),
+        *(
+            Mistake(cause, _over_elements(own, shape))
+            for shape in ("one number", "one element", "every place")
+            for own, cause in (
+                (False, "the mean over the elements too: it must be elementwise, over the ranks only"),
+                (
+                    True,
+                    "the mean of the elements of the rank's own tensor: it must be elementwise, the sum over the ranks divided by "
+                    "their number",
+                ),
+            )
+        ),
+        returning(
+            "divided by the number of elements instead of the number of ranks: use dist.get_world_size()",
+            lambda t, r, s: summed(t)[0] / t[0].numel(),
+        ),
     ),
     collective="all_reduce",
     chunking="none",

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
-from allranks.checking.common import LAYOUTS, RING_RANKS, SIZES, many_ranks
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
+from allranks.checking.common import LAYOUTS, RING_RANKS, SIZES, Passed, lost_digits, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
@@ -68,13 +68,31 @@ def _joined_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _made(places, args[0][0].base.dtype, setup)
 
 
-def _rounded_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Indices that passed through the values' dtype."""
-    kind, right = args[0][0].base.dtype, _ranked(args)[: args[0][1]]
-    places = [(v, r, int(torch.tensor(i).to(kind))) for v, r, i in right]
-    if places == right:
-        raise ValueError("it holds them")
-    return _made(places, kind, setup)
+def _of_passed(setup: Setup, args: Sequence[Args], value_passed: Passed, index_passed: Passed) -> list[Expected]:
+    """Each rank's largest are compared as they arrive."""
+    k, kind = args[0][1], args[0][0].base.dtype
+    passed = [(value_passed(v), r, i) for r, a in enumerate(args) for v, _, i in _ranked([a])[:k]]
+    places = sorted(passed, key=lambda x: (x[0] == x[0], -x[0] if x[0] == x[0] else 0, x[1]))[:k]
+    return _made([(v, r, int(index_passed(i))) for v, r, i in places], kind, setup)
+
+
+def _place(among_all: bool) -> Oracle:
+    """The place of each candidate among all that were gathered, k of each rank or as many as it has, or among those of its rank."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        k, kind = args[0][1], args[0][0].base.dtype
+        each = min(k, setup.size)
+        order = [{i: place for place, (_, _, i) in enumerate(_ranked([a])[:k])} for a in args]
+        places = [(v, r, order[r][i] + (r * each if among_all else 0)) for v, r, i in _ranked(args)[:k]]
+        return _made(places, kind, setup)
+
+    return oracle
+
+
+def _place_of_padded(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The place among all candidates, where a rank with fewer than k fills up."""
+    k = args[0][1]
+    return [Expected((*w.returns[:2], w.returns[2] + w.returns[1] * k)) for w in _place(among_all=False)(setup, args)]
 
 
 def _one_from_each(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -183,9 +201,18 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("each rank's own top k: compare over all ranks", _own),
         Mistake("the indices count through all ranks' tensors: each must be the flat index on its rank", _joined_index),
+        *lost_digits("the values", "the indices", _of_passed),
+        *(
+            Mistake(
+                "the indices are places among the gathered candidates: send each value's flat index on its rank too, and take "
+                "that one",
+                oracle,
+            )
+            for oracle in (_place(among_all=True), _place_of_padded)
+        ),
         Mistake(
-            "the indices were sent in the values' dtype, which can't hold them: send them in their own dtype",
-            _rounded_index,
+            "the indices are places in each rank's own top k: take the flat index in the rank's tensor",
+            _place(among_all=False),
         ),
         Mistake("only the best of each rank took part: several of the top k may be on one rank", _one_from_each),
         Mistake("the k smallest instead of the largest", _smallest),

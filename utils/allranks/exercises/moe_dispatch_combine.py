@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from allranks.checking import provenance, rules
-from allranks.checking.cases import Args, Expected, Function, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
 from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
@@ -88,11 +88,26 @@ def _untouched(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(plain(a[0])) for a in args]
 
 
-def _twice(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    made = []
-    for rank, wanted in enumerate(_oracle(setup, args)):
-        made.append(Expected(args[rank][2](wanted.returns).to(wanted.returns.dtype), {}, wanted.atol))
-    return made
+def _then(second: Callable[[int, int], int], first: Callable[[int, int], int]) -> Oracle:
+    """Each token is computed by two experts, one after the other: those of ranks `first(own, expert)` and `second(own, expert)`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for rank, (once, a) in enumerate(zip(_through(setup, args, first), args, strict=True)):
+            kind, experts = once.returns.dtype, plain(a[1]).tolist()
+            rows = [args[second(rank, e)][2](row) for row, e in zip(once.returns, experts, strict=True)]
+            made.append(Expected(torch.stack(rows).to(kind) if rows else once.returns, {}, once.atol))
+        return made
+
+    return oracle
+
+
+def _own(rank: int, expert: int) -> int:
+    return rank
+
+
+def _of_expert(rank: int, expert: int) -> int:
+    return expert
 
 
 MOST_CALLS = 6  # counts, tokens and tokens back, each with something beside it
@@ -209,7 +224,12 @@ EXERCISE = Exercise(
             "the tokens came back as they were: expert_fn was never applied, or what it returned was not used",
             _untouched,
         ),
-        Mistake("expert_fn was applied again after the tokens came back", _twice),
+        Mistake("expert_fn was applied again after the tokens came back", _then(_own, _of_expert)),
+        Mistake("expert_fn was applied twice on the rank of the expert", _then(_of_expert, _of_expert)),
+        Mistake(
+            "expert_fn was applied twice: to the tokens before they left, and on the rank of their expert",
+            _then(_of_expert, _own),
+        ),
     ),
     unit="token a rank",
     collective="all_to_all",

@@ -175,9 +175,17 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
+        *(
+            Mistake(
+                "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns",
+                buckets.last_left(divided, late),
+            )
+            for late in (False, True)
+            for divided in (False, True)
+        ),
         Mistake(
-            "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns",
-            buckets.last_left_oracle,
+            "a gradient that did not fit into a bucket was left out: it must be the first of the next bucket",
+            buckets.left_out_oracle,
         ),
         Mistake(
             "each rank's own gradients: nothing was reduced, or what the all_reduce brought was never copied back", _own

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
@@ -106,6 +106,24 @@ def _as_they_came(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]
         return made
 
     return oracle
+
+
+def _positions_of(behind: Callable[[int, int, int], int]) -> Oracle:
+    """On rank r, the block of each other rank is masked with the positions of rank `behind(r, other, p)`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for rank, own in enumerate(args):
+            placed = [(*a[:3], args[behind(rank, other, setup.ranks)][3]) for other, a in enumerate(args)]
+            made += attention(setup, [own, *placed], keep=lambda _, other: other > 0)[:1]
+        return made
+
+    return oracle
+
+
+def _one_late(step: int) -> Oracle:
+    """Each block but the own one is masked with the positions of the block that came before it, in a ring with this step."""
+    return _positions_of(lambda rank, other, p: other if other == rank else (other + step) % p)
 
 
 def _not_scaled_again(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -255,6 +273,18 @@ EXERCISE = Exercise(
                 _as_they_came(step),
             )
             for step in (-1, 1)
+        ),
+        Mistake(
+            "every block was masked as if it were at this rank's own positions: those of a block must travel with its keys",
+            _positions_of(lambda rank, other, p: rank),
+        ),
+        *(
+            Mistake(
+                "each block was masked with the positions of the block that came before it: exchange keys, values and positions in the "
+                "same step",
+                _one_late(step),
+            )
+            for step in (1, -1)
         ),
         Mistake(
             "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others",

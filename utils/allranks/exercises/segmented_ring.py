@@ -9,19 +9,20 @@ from dataclasses import replace
 
 from allranks import topology
 from allranks.checking import provenance, rules, speed
-from allranks.checking.cases import Add, Args, Setup, vectors
+from allranks.checking.cases import Add, Args, Setup, plain, vectors
 from allranks.checking.common import explain_sum, sum_oracle
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Rule, Run
 from allranks.exercises.ring_all_reduce import MISTAKES
 from allranks.simulator import lower_bound_seconds
 from allranks.wire import LogEntry
+from allranks.wire.messages import OpKind as Op
 
 NODE = topology.preset("dgx-h100")
 MACHINE = speed.Machine("one node of 8 H100s", NODE, 1 << 30)
 GAMMA = NODE.inside.beta_s_per_byte  # seconds to add a byte: as long as it travels
 ELEMENT_S = 0.25  # where there is no machine
-Sum = tuple[int | None, tuple[int, ...]]
+Number = int | float
 
 
 def _element_s(setup: Setup) -> float:
@@ -45,39 +46,86 @@ def _through_add(run: Run) -> str | None:
 
 
 def _added_before_sent(run: Run) -> str | None:
-    """With provenance values: a sum that a rank sends must have been made by add() before, each element of it.
+    """A sum that a rank sends, or ends with, must have been made by add() before, from an element that had come by then.
 
-    So nobody adds in another way and calls add() later, on numbers of no use, where it costs no time.
+    So nobody adds in another way and calls add() earlier or later, on numbers of no use, where it costs no time. A number counts as a sum
+    if the rank had none like it before: of inputs that are small whole numbers some sums are not seen, but none too many.
     """
-    if run.setup.values != "provenance":
-        return None
-    starts = {event.match: event.start for event in run.outcome.trace if event.op == "send"}
-    came: list[set[Sum]] = [set() for _ in range(run.ranks)]
+    came: list[list[tuple[float, list[Number]]]] = [[] for _ in range(run.ranks)]
+    sent: list[list[tuple[float, LogEntry, list[Number]]]] = [[] for _ in range(run.ranks)]
+    times = {(e.op, e.match): e for e in run.outcome.trace if e.match is not None}
     for entry in run.sends:
-        came[entry.peer or 0] |= _sums(entry)
-    made: list[set[Sum]] = [set() for _ in range(run.ranks)]
-    for entry in run.sends:
-        rank, start = entry.rank, starts.get(entry.match)
-        made[rank] |= _sums(entry) - came[rank]
-        if start is None:
-            continue
-        worked = sum(
-            work.end - work.start for work in run.outcome.timeline.work if work.rank == rank and work.end <= start
-        )
-        added = round(float(worked) / _element_s(run.setup))
-        if added < len(made[rank]):
-            return About(
-                f"rank {rank} sends sums of {len(made[rank])} elements{run.at(entry.line)} when it has added only {added} with "
-                "add(): make every sum with add(into, part), before it is sent",
-                entry,
-            )
+        numbers = provenance.numbers(entry)
+        start, end = times.get((Op.SEND, entry.match)), times.get((Op.RECV, entry.match))
+        if numbers is None or start is None or end is None or entry.peer is None:
+            return None  # too large to be kept
+        carried = numbers.tolist()
+        sent[entry.rank].append((start.start or 0.0, entry, carried))
+        came[entry.peer].append((end.end or 0.0, carried))
+    for rank in range(run.ranks):
+        came[rank].sort(key=lambda one: one[0])
+        sent[rank].sort(key=lambda one: one[0])
+        broken = _sums_without_work(run, rank, sent[rank], came[rank])
+        if broken:
+            return broken
     return None
 
 
-def _sums(entry: LogEntry) -> set[Sum]:
-    """The elements of a message that hold several contributions: the position, and whose."""
-    found = provenance.elements_of(entry) or ()
-    return {(e.position, tuple(sorted(e.contributors))) for e in found if len(e.contributors) > 1}
+def _sums_without_work(
+    run: Run, rank: int, sent: list[tuple[float, LogEntry, list[Number]]], came: list[tuple[float, list[Number]]]
+) -> str | None:
+    """The first message of a rank, else its result, with more sums than the rank had made from what had come."""
+    had: set[Number] = {0}
+    for args in run.args:
+        had.update(plain(args[rank][0]).reshape(-1).tolist())
+    made: set[Number] = set()
+    seen = done = added = 0
+    work = _added(run, rank, came)
+    advice = "make every sum with add(into, part), when the part is there and before the sum is sent"
+    for start, entry, carried in sent:
+        while seen < len(came) and came[seen][0] <= start:
+            had.update(came[seen][1])
+            seen += 1
+        while done < len(work) and work[done][0] <= start:
+            added += work[done][1]
+            done += 1
+        made.update(number for number in carried if number not in had)
+        if added < len(made):
+            return About(
+                f"rank {rank} has sent {_sums(made)}{run.at(entry.line)}, but of the elements that had come by then add() has added "
+                f"only {added}: {advice}",
+                entry,
+            )
+    for _, carried in came[seen:]:
+        had.update(carried)
+    for results in run.results:
+        result = results[rank]
+        now = result.tensors[0][0] if result is not None else None
+        made.update(number for number in (now.reshape(-1).tolist() if now is not None else ()) if number not in had)
+    added = sum(elements for _, elements in work)
+    if added < len(made):
+        return (
+            f"rank {rank} has made {_sums(made)}, but of the elements that came add() has added only {added}: {advice}"
+        )
+    return None
+
+
+def _sums(made: set[Number]) -> str:
+    return f"{len(made)} sum{'' if len(made) == 1 else 's'}"
+
+
+def _added(run: Run, rank: int, came: list[tuple[float, list[Number]]]) -> list[tuple[float, int]]:
+    """When each add() of a rank ended, and how many elements it added; in all never more than had come when it began."""
+    found: list[tuple[float, int]] = []
+    here = arrived = total = 0
+    for work in sorted((w for w in run.outcome.timeline.work if w.rank == rank), key=lambda w: w.start):
+        while arrived < len(came) and came[arrived][0] <= work.start:
+            here += len(came[arrived][1])
+            arrived += 1
+        elements = min(round(float(work.end - work.start) / _element_s(run.setup)), here - total)
+        total += elements
+        found.append((float(work.end), elements))
+    return found
 
 
 def _bound(run: Run) -> float:

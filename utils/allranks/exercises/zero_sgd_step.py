@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -86,6 +86,43 @@ def _owners_gradient(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         [values[shard] for values, shard in zip(by_rank, _shards(setup, len(by_rank[0])), strict=True)]
     )
     return [_flat_step(gathered, before, wanted.atol) for wanted in alone]
+
+
+def _misplaced(shard_of: Callable[[int, int], int], each: bool) -> Oracle:
+    """On rank r, every place holds the new shard of rank `shard_of(r, p)`; `each` parameter is cut by itself, or all as one vector."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        if setup.ranks == 1:
+            raise ValueError("there is one shard")
+        made = []
+        for rank, wanted in enumerate(_step()(setup, args)):
+            like = [data for data, _ in plain(args[rank][0])]
+            new = [wanted.changed[0, i, "data"].reshape(-1) for i in range(len(like))]
+            shard = shard_of(rank, setup.ranks)
+            filled = [_filled(values, shard, setup) for values in (new if each else [_flat(new)])]
+            made.append(_flat_step(torch.cat(filled), like, wanted.atol))
+        return made
+
+    return oracle
+
+
+def _first_shards_data(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each shard's step was taken from the numbers of shard 0."""
+    if setup.ranks == 1:
+        raise ValueError("there is one shard")
+    made = []
+    for rank, wanted in enumerate(_step()(setup, args)):
+        like = [data for data, _ in plain(args[rank][0])]
+        before, after = _flat(like), _flat([wanted.changed[0, i, "data"] for i in range(len(like))])
+        made.append(_flat_step(_filled(before, 0, setup) + after - before, like, wanted.atol))
+    return made
+
+
+def _filled(values: torch.Tensor, shard: int, setup: Setup) -> torch.Tensor:
+    """As many numbers, of one shard again and again; the last shards may be filled up with zeros."""
+    length = -(-values.numel() // setup.ranks)
+    padded = torch.cat([values, values.new_zeros(length * setup.ranks - values.numel())])
+    return padded[shard * length : (shard + 1) * length].repeat(setup.ranks)[: values.numel()]
 
 
 def _volume(run: Run) -> str | None:
@@ -194,6 +231,19 @@ EXERCISE = Exercise(
         Mistake(
             "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is not used",
             _first_shard_only,
+        ),
+        *(
+            Mistake(f"{what} is in every place: place i must hold the new shard of rank i", _misplaced(shard_of, each))
+            for what, shard_of in (
+                ("rank 0's new shard", lambda rank, p: 0),
+                ("the last rank's new shard", lambda rank, p: p - 1),
+                ("each rank's own new shard", lambda rank, p: rank),
+            )
+            for each in (False, True)
+        ),
+        Mistake(
+            "every rank took its step from the first shard's numbers: cut parameters and gradients at the same place",
+            _first_shards_data,
         ),
     ),
     unit="parameter",

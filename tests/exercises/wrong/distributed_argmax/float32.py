@@ -1,6 +1,6 @@
 """Sends values as float32.
 
-Must get: number
+Must get: the value travelled as float32 and lost digits
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Value and index travel as two numbers of the tensor's dtype.
 
-Must get: the index was sent in the value's dtype, which can't hold it
+Must get: the index travelled as bfloat16 and lost digits: send each in its own dtype
 """
 
 import torch

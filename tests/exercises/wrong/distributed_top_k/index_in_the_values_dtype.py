@@ -1,6 +1,6 @@
 """Values and indices travel in the tensor's dtype, and padding is the least finite number.
 
-Must get: the indices were sent in the values' dtype, which can't hold them
+Must get: the indices travelled as bfloat16 and lost digits: send each in its own dtype
 """
 
 import torch

@@ -1,6 +1,6 @@
 """torch.chunk may make fewer than p chunks.
 
-Must get: IndexError: list index out of range.
+Must get: IndexError: list index out of range. Pieces of ceil(size / p) elements, as torch.chunk makes them, can be fewer than p: 1 element gives 1 piece, but p is 2. torch.tensor_split always makes as many pieces as you ask for.
 Must not get: Take the peer's number modulo the number of ranks
 """
 

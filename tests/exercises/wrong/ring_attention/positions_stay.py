@@ -1,6 +1,6 @@
 """Sends keys and values, and compares with its own positions.
 
-Must get: rank 0
+Must get: every block was masked as if it were at this rank's own positions: those of a block must travel with its keys
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Adds with +=, at no cost, and calls add() later on zeros, while messages travel.
 
-Must get: make every sum with add(into, part), before it is sent
+Must get: make every sum with add(into, part), when the part is there and before the sum is sent
 """
 
 import torch

@@ -1,6 +1,8 @@
-"""Cuts a chunk in pieces of eight elements and forgets that the last one is shorter on some ranks.
+"""Cuts pieces of floor(size / p) elements: the rest is left out, and of a small vector there are too few.
 
 Must get: only right if
+Must get: 1 element gives at most 1 piece that is not empty, but p is 2
+Must not get: as torch.chunk makes them
 """
 
 import torch

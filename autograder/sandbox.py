@@ -160,7 +160,8 @@ def command() -> list[str]:
     # Not --dev: with its terminals the fork server could not make process namespaces.
     for device in ("null", "zero", "full", "random", "urandom"):
         line += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
-    line += "--proc /proc --dir /dev/shm --dir /scratch --remount-ro / --chdir /".split()
+    # the fork server's own scratch: torch's compiler makes a folder when it is imported. Each rank mounts another one over it
+    line += "--proc /proc --dir /dev/shm --tmpfs /scratch --remount-ro / --chdir /".split()
     for name, value in ENVIRONMENT.items():
         line += ["--setenv", name, value]
     # Isolated mode (-I): neither the user's packages nor the script's folder are on the path.

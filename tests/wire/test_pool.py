@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from allranks.wire import FailureKind, Program, Ranks, Rules, WireError, run
+from allranks.wire import FailureKind, Program, Ranks, Rules, WireError, launch, run
 from allranks.wire.values import whole
 
 
@@ -324,6 +324,22 @@ def test_a_spawner_of_the_callers_own():
     outcome = run(identity, 1, (torch.ones(3),), spawner=Fresh())
     assert outcome.failure is None
     assert outcome.results[0].tolist() == [1, 1, 1]
+
+
+def test_a_rank_starts_where_the_process_that_forks_can_not_import_the_compiler():
+    class Poor:
+        asked = []  # noqa: RUF012 - one test's own
+
+        def spawn(self, target, *, args=None, env=None, fds=()):
+            self.asked.append(target)
+            if target != launch.TARGET:
+                raise ImportError("no folder can be made here")
+            return launch.fork(list(fds))
+
+    with Ranks(2, spawner=Poor()) as pool:
+        pool.import_compiler()
+        assert pool.run(identity, 2, (1,)).results == [1, 1]
+    assert Poor.asked == [launch.WITH_COMPILER, launch.TARGET, launch.TARGET]
 
 
 def test_a_rank_that_does_not_start_is_named():

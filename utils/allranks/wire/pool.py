@@ -193,13 +193,12 @@ class Ranks:
                 missing.append(rank)
         if not missing:
             return
-        start = launch.starter(self._spawner, self._launch, self._target)
         for rank in sorted(missing):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             output, printed = os.pipe()
             os.set_blocking(output, False)
             try:
-                process = start([theirs.fileno(), printed])
+                process = self._start([theirs.fileno(), printed])
             except Exception as error:
                 ours.close()
                 os.close(output)
@@ -209,6 +208,16 @@ class Ranks:
                 os.close(printed)
             self._members[rank] = Member(process, Channel(ours, blocking=False), output)
         self._greet([self._members[r] for r in missing])
+
+    def _start(self, fds: list[int]) -> launch.Process:
+        """A new rank; one that imports for itself what the process that forks can't."""
+        try:
+            return launch.starter(self._spawner, self._launch, self._target)(fds)
+        except Exception:
+            if self._target == launch.TARGET:
+                raise
+            self._target = launch.TARGET
+            return self._start(fds)
 
     def _greet(self, members: list[Member]) -> None:
         deadline = time.monotonic() + _START_S

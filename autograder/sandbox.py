@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from allranks.engines import forkserver
+from allranks.engines.alone import SHOWN as IN_A_RANK
 from allranks.errors import CourseError
 
 from autograder import seccomp
@@ -39,9 +40,8 @@ LIMITS = {"CPU": 600, "NPROC": 128, "NOFILE": 64, "CORE": 0, "FSIZE": 8 << 20, "
 LIMITS |= {"SIGPENDING": 0, "MEMLOCK": 0}
 
 
-# parts of the package that know right answers; `checking/in_rank`, which calls the student's answer, knows none
-HIDDEN = ("exercises", "checking", "bench", "profiles", "pipelines")
-SHOWN = ("checking/__init__.py", "checking/in_rank")
+# what a rank has of the package, beside the files that its folders need; the rest knows right answers, or schedules that are some
+SHOWN = ("__init__", *IN_A_RANK)
 
 
 class SandboxError(CourseError, RuntimeError):
@@ -205,21 +205,24 @@ def _folders() -> list[Path]:
 
 
 def _without_oracles() -> list[str]:
-    """bubblewrap's arguments that hide the folders of `HIDDEN`, which know the right answers, except `SHOWN`."""
+    """bubblewrap's arguments that hide the package, except `SHOWN`."""
     import allranks
 
     package = Path(allranks.__file__).parent
-    arguments = []
-    for room in HIDDEN:
-        if not (package / room).is_dir():
-            raise SandboxError(f"There is no folder {room!r} in the package: what must be hidden has moved.")
-        shown = [path for path in SHOWN if Path(path).parts[0] == room]
-        arguments += ["--tmpfs", str(package / room)]
-        for path in shown:
-            if (package / path).is_dir():
-                arguments += ["--perms", "0755", "--dir", str(package / path)]
-            arguments += ["--ro-bind", str(package / path), str(package / path)]
-        arguments += ["--remount-ro", str(package / room)]
+    shown: list[Path] = []
+    for name in SHOWN:
+        path = package.joinpath(*name.split("."))
+        path = path if path.is_dir() else path.with_suffix(".py")
+        if not path.exists():
+            raise SandboxError(f"There is no {name!r} in the package: what a rank needs has moved.")
+        on_the_way = [parent / "__init__.py" for parent in path.parents if package in parent.parents]
+        shown += [path, *(file for file in on_the_way if file.exists())]
+    arguments = ["--tmpfs", str(package)]
+    for folder in sorted({path.parent for path in shown} - {package}):
+        arguments += ["--perms", "0755", "--dir", str(folder)]
+    for path in shown:
+        arguments += ["--ro-bind", str(path), str(path)]
+    arguments += ["--remount-ro", str(package)]
     return arguments + [word for path in _oracles_elsewhere() for word in ("--ro-bind", "/dev/null", str(path))]
 
 

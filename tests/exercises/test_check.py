@@ -13,15 +13,15 @@ from types import ModuleType
 import pytest
 import torch
 import torch.distributed as dist
-from allranks import check
+from allranks import check, pipelines
 from allranks.checking import running
 from allranks.checking.cases import Setup, plain, vectors
 from allranks.checking.drawing import Draws
-from allranks.checking.judging import MAX_RANKS, judge_text
+from allranks.checking.judging import MAX_RANKS, judge, judge_text
 from allranks.checking.source import from_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
-from allranks.wire import Ranks
+from allranks.wire import Program, Ranks
 
 ROOT = Path(__file__).parents[2]
 RIGHT = ROOT / "tests/exercises/right/ring_all_reduce/isend_recv.py"
@@ -436,6 +436,48 @@ def test_what_ranks_would_import_is_imported_once_and_only_for_answers_that_use_
     with Ranks(1) as pool:
         running.CaseRunner(get(exercise), answer, pool, secret=0, wall_s=60)
     assert asked == ([imported] if imported else [])
+
+
+def by_the_course(rank, stages, micro_batches):
+    return pipelines.order("1f1b", rank, stages, micro_batches)
+
+
+ITS_OWN = "The course's own tools are not available when your function is checked: write this part yourself."
+IN_PIPELINE = "def pipeline_order(rank, stages, micro_batches):\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            by_the_course,
+            f"The program imports the course's own package, which is not there when an answer is checked. {ITS_OWN}",
+        ),
+        (
+            IN_PIPELINE.format("from allranks import pipelines"),
+            f"The program imports the course's own package in line 2, which is not there when an answer is checked. {ITS_OWN}",
+        ),
+        (IN_PIPELINE.format("import allranks\n    allranks.pipelines"), "in line 3, which is not there"),
+        (IN_PIPELINE.format("import allranks.schedules.ring"), "in line 2, which is not there"),
+        (IN_PIPELINE.format("from allranks.checking.judging import judge"), "in line 2, which is not there"),
+        (IN_PIPELINE.format("import sys\n    sys.modules['allranks.pipelines']"), "KeyError: 'allranks.pipelines'"),
+    ],
+)
+def test_the_courses_own_package_is_not_there_when_an_answer_is_checked(answer, said):
+    exercise = get("pipeline_order")
+    if isinstance(answer, str):
+        answer = from_text(answer, "pipeline_order", "answer.py")
+    with Ranks(MAX_RANKS) as pool:
+        verdict = judge(exercise, answer, pool=pool)
+        assert said in verdict.reason
+        assert verdict.score == 0.0
+        # it is there again for programs that are no answers
+        assert (
+            pool.run(
+                Program("def f():\n    from allranks import pipelines\n    return pipelines.__name__", "f"), 2
+            ).results
+            == ["allranks.pipelines"] * 2
+        )
 
 
 def test_ranks_are_started_only_as_many_as_a_case_needs(monkeypatch):

@@ -76,25 +76,26 @@ def said(sandbox: Sandbox, body: str) -> list[str]:
 
 
 def test_can_not_ask_an_oracle(sandbox):
-    """Of the checking a rank sees what calls the answer, and no file that knows a right one."""
+    """Of the package a rank sees what carries messages and calls the answer; no file that knows a right one, and no schedule."""
     body = """
 import allranks, allranks.checking.in_rank.driver, importlib, pathlib
 package = pathlib.Path(allranks.__file__).parent
-rooms = ("bench", "checking", "exercises", "pipelines")
-say(*sorted(str(p.relative_to(package)) for room in rooms for p in (package / room).rglob("*.py")))
-for room in rooms:
+say(*sorted(p.name for p in package.iterdir()))
+say(*sorted(str(p.relative_to(package)) for p in (package / "checking").rglob("*.py")))
+for room in (".", "checking", "checking/in_rank", "wire"):
     try:
         (package / room / "mine.py").write_text("x = 1")
     except OSError as error:
         say(type(error).__name__)
-for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "bench.execute", "pipelines.orders"):
+for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "schedules.ring", "pipelines.orders"):
     try:
         importlib.import_module(f"allranks.{name}")
         say("imported")
     except ModuleNotFoundError:
         say("ModuleNotFoundError")
 """
-    seen, *refused = said(sandbox, body)
+    package, seen, *refused = said(sandbox, body)
+    assert package.split() == ["__init__.py", "checking", "engines", "errors.py", "memory", "notebook.py", "wire"]
     shown = ("__init__.py", "in_rank/__init__.py", "in_rank/driver.py", "in_rank/rehearsal.py")
     assert seen.split() == [f"checking/{name}" for name in shown]
     assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 5
@@ -115,8 +116,8 @@ def test_a_first_run_imports_nothing(sandbox):
     assert {name for name in set(used) - set(forked) if not name.startswith("_")} <= own
 
 
-def test_refuses_to_start_where_a_hidden_room_has_moved(monkeypatch):
-    monkeypatch.setattr(sandbox_module, "HIDDEN", ("exercises", "moved_away"))
+def test_refuses_to_start_where_what_a_rank_needs_has_moved(monkeypatch):
+    monkeypatch.setattr(sandbox_module, "SHOWN", ("errors", "moved_away"))
     with pytest.raises(SandboxError, match="moved_away"):
         sandbox_module.command()
 
@@ -239,11 +240,9 @@ resource.setrlimit(resource.RLIMIT_CPU, (-1, -1))
     assert said(sandbox, body) == ["600 600", "ValueError"]
 
 
-def test_has_nothing_that_runs_whole_algorithms(sandbox):
-    assert said(sandbox, "import allranks.schedules\nsay('there')\nimport allranks.bench.executor") == [
-        "there",
-        "ModuleNotFoundError",
-    ]
+@pytest.mark.parametrize("name", ["schedules", "bench.executor", "simulator", "race"])
+def test_has_nothing_that_knows_or_runs_whole_algorithms(sandbox, name):
+    assert said(sandbox, f"import allranks.{name}") == ["ModuleNotFoundError"]
 
 
 def test_starts_no_process_and_no_program(sandbox):

@@ -16,6 +16,7 @@ from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
 from allranks.checking.fault import blame_of, blame_of_failure
 from allranks.checking.mistake import UNWRITTEN
 from allranks.checking.verdict import Reason
+from allranks.engines.alone import PACKAGE
 from allranks.errors import capital, name_ranks
 from allranks.wire import Failure, FailureKind, Wait
 from allranks.wire.buffers import holds_poison
@@ -144,7 +145,7 @@ def _advice_on_peer(run: Run, failure: Failure) -> str:
 def _advice_on_missing_name(failure: Failure) -> str:
     """A sentence for students who use the course's own tools, which ranks don't have."""
     name = failure.missing_name
-    if name is None or importlib.util.find_spec(f"allranks.{name}") is None:
+    if name is None or (name != PACKAGE and importlib.util.find_spec(f"{PACKAGE}.{name}") is None):
         return ""
     return " The course's own tools are not available when your function is checked: write this part yourself."
 

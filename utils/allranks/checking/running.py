@@ -190,7 +190,7 @@ class CaseRunner:
             calls=setup.times,
             final_args=False,
             # gloo and NCCL refuse a view with gaps
-            rules=Rules(allow=self.exercise.allow, contiguous=True, nccl=self.nccl),
+            rules=Rules(allow=self.exercise.allow, contiguous=True, nccl=self.nccl, alone=True),
             delivery=delivery,
             seed=setup.order_seed(self.secret),
             alpha=setup.option("_alpha", 1.0),

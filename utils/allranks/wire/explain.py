@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from allranks.engines.alone import PACKAGE
 from allranks.errors import capital, name_ranks
 from allranks.wire import collectives
 from allranks.wire.deadlock import awaited, find_deadlock, unmet, waits, with_other_tag
@@ -226,6 +227,8 @@ def _not_imported(router: Router, fault: WireFault, lines: Lines, place: str, li
     if fault.missing_name is None:
         return f"The program could not be imported{place}: {clean(fault.message)}."
     here = f" in {lines.place(fault.line)}" if fault.line else ""
+    if fault.missing_name == PACKAGE:
+        return f"The program imports the course's own package{here}, which is not there when an answer is checked."
     return (
         f"The program needs the package {fault.missing_name}{here}, which is not installed where answers are checked. "
         "If it is a file of yours, put what you use of it into this one: only one file is handed in."

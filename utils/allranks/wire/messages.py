@@ -71,7 +71,7 @@ class Rules:
     function (rank, peer, world_size) -> bool, or None; `contiguous` refuses other tensors, as gloo and NCCL do, and
     what only gloo refuses: messages to oneself, lists of tensors of different sizes in all_to_all, a receive of no elements from
     any rank; `nccl` applies NCCL's rules (docs/nccl_rules.md): what NCCL refuses is refused, and each
-    rank's operations run one after the other.
+    rank's operations run one after the other. With `alone` the program can't import the course's own modules, as an answer can't.
 
     Raises ValueError for an unknown operation and for another `peers`.
 
@@ -85,6 +85,7 @@ class Rules:
     peers: str | Callable[[int, int, int], bool] | None = None
     contiguous: bool = False
     nccl: bool = False
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if self.allow is not None:

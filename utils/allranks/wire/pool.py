@@ -154,6 +154,7 @@ class Ranks:
             "seed": derive_rank_seed(seed),
             "contiguous": rules.contiguous,
             "nccl": rules.nccl,
+            "alone": rules.alone,
             "ahead": ahead and not rules.nccl,
             "guard": guard,
             "final_args": final_args,

@@ -24,6 +24,7 @@ import numpy.random  # not at the first draw: then each rank would import it
 import torch
 import torch.distributed as dist
 
+from allranks.engines.alone import PACKAGE, without_the_course
 from allranks.wire import backend, values
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
@@ -65,7 +66,8 @@ class Rank:
             except (EOFError, OSError):
                 return
             if "stop" not in message:
-                self.run(message, body)
+                with without_the_course() if message["alone"] else contextlib.nullcontext():
+                    self.run(message, body)
                 if not self.endpoint.stopped:
                     continue
             self.endpoint.posted.clear()
@@ -221,11 +223,15 @@ def _compiled(source: str, filename: str) -> CodeType:
 
 
 def _missing_package(error: BaseException) -> str | None:
-    """The package that an import did not find; None for other errors, also for a module that a package lacks."""
+    """The package that an import did not find; None for other errors, also for a module that a package lacks.
+
+    The course's own is named too: an answer can't have its modules.
+    """
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     package = name.partition(".")[0][:80] if isinstance(name, str) else None
     try:
-        return package if package and importlib.util.find_spec(package) is None else None
+        gone = package is not None and (package == PACKAGE or importlib.util.find_spec(package) is None)
+        return package if gone else None
     except (ImportError, ValueError):
         return None
 

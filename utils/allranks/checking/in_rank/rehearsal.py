@@ -50,6 +50,7 @@ def rehearse() -> None:
         "seed": 0,
         "contiguous": True,
         "nccl": False,
+        "alone": True,
         "ahead": True,
         "guard": False,
         "final_args": False,

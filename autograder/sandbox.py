@@ -1,4 +1,4 @@
-"""A sandbox for ranks, by bubblewrap: no network, a read-only view of Python and of the package, and nothing else.
+"""A sandbox for ranks, by bubblewrap: no network, a read-only view of Python and of what a rank needs of the package.
 
     with Sandbox() as sandbox:
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])

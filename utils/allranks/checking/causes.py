@@ -199,7 +199,7 @@ def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: in
     """
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
-    right = sorted(set(range(ranks)) - {f.rank for f in faults})
+    right = [] if first.kind is FaultKind.COMPUTED else sorted(set(range(ranks)) - {f.rank for f in faults})
     others = f" ({name_ranks(right)} {'is' if len(right) == 1 else 'are'} right)" if right else ""
     seen = f"{first.sentence}{again}{others}."
     code = ("result", mistake, first.kind, first.call > 0)
@@ -207,7 +207,7 @@ def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: in
     cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
     about_messages = first.kind is FaultKind.VALUES
     question = "" if about_messages and not messages else _QUESTIONS_OF_RESULTS.get(first.kind, "")
-    return Reason(sentence, code, capital(seen), question, cause, blame=blame_of(mistake))
+    return Reason(sentence, code, capital(seen), question, cause, blame=blame_of(mistake or first.sentence))
 
 
 _QUESTIONS_OF_RESULTS = {
@@ -217,6 +217,7 @@ _QUESTIONS_OF_RESULTS = {
     FaultKind.RETURNED: "What does your function return, on every path and on every rank?",
     FaultKind.INPUT_CHANGED: "Which of your lines writes into memory that is the caller's?",
     FaultKind.OTHER_MEMORY: "Which of your lines writes into the caller's memory?",
+    FaultKind.COMPUTED: "What is in this tensor when the block computes?",
     FaultKind.WROTE_BESIDE: "Which of your lines writes into more than the tensor itself?",
 }
 _ABOUT_GAPS = "Which line made this tensor, and does it keep the layout of another one, as empty_like does?"
@@ -386,11 +387,12 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
         pairs.append((got.returned, expected.returns))
     # of several outputs the first may be right
     pairs = [pair for pair in pairs if not torch.equal(*pair)]
+    items = got.returned if isinstance(got.returned, list | tuple) else []
+    if any(isinstance(one, torch.Tensor) and holds_poison(one) for one in [*(one for one, _ in pairs), *items]):
+        return CommonMistake.READ_EARLY
     if not pairs:
         return None
     found, right = pairs[0]
-    if any(holds_poison(one) for one, _ in pairs):
-        return CommonMistake.READ_EARLY
     if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)

@@ -181,6 +181,7 @@ class FaultKind(StrEnum):
     INPUT_CHANGED = "input changed"
     OTHER_MEMORY = "other memory"  # the tensor was given other memory than the caller's
     WROTE_BESIDE = "wrote beside"  # the window, in the same memory
+    COMPUTED = "computed"  # with other weights than the block's
     CHANGED_LATER = "changed later"  # a right result, by the next call
 
 

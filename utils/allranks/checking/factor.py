@@ -46,6 +46,11 @@ def factor(run: Run, faults: Sequence[ResultFault]) -> tuple[float, bool] | None
             return None
         if isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
             whole.append((got.returned, expected.returns))
+        if isinstance(expected.returns, list) and isinstance(got.returned, list | tuple):
+            items = list(zip(got.returned, expected.returns, strict=False))
+            if not all(isinstance(item, torch.Tensor) for pair in items for item in pair):
+                return None
+            whole += items
         for (path, view), (now, _) in zip(views(run.args[faults[0].call][rank]), got.tensors, strict=True):
             if path in expected.changed and now is not None:
                 before, wanted = plain(view), expected.changed[path]

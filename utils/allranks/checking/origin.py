@@ -288,6 +288,9 @@ def _elsewhere(
     for rank, expected in enumerate(run.expected[fault.call]):
         if rank != fault.rank and isinstance(expected.returns, torch.Tensor):
             places.append((f"what rank {rank} must return", expected.returns))
+        elif rank != fault.rank and isinstance(expected.returns, list):
+            items = [(i, item) for i, item in enumerate(expected.returns) if isinstance(item, torch.Tensor)]
+            places += [(f"item {i} of what rank {rank} must return", item) for i, item in items]
     for name, wanted in places:
         flat = wanted.reshape(-1).double()
         same = torch.nonzero((flat - value).abs() <= _near(wanted) * (1 + abs(value))).reshape(-1).tolist()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from allranks.checking import causes, compare, factor, puts, rules, speed
+from allranks.checking import causes, compare, computed, factor, puts, rules, speed
 from allranks.checking.cases import (
     Add,
     Arg,
@@ -399,7 +399,9 @@ def _run_case(runner: CaseRunner, setup: Setup) -> Run:
 
 
 def result_faults(run: Run) -> list[ResultFault]:
-    """The faults of the first call that has any, at most one for each rank."""
+    """The faults of the first call that has any, at most one for each rank. Wrong weights are told before what came of them."""
+    if computed_with := computed.faults(run):
+        return computed_with
     for call, (args, expected, results) in enumerate(zip(run.args, run.expected, run.results, strict=True)):
         found = compare.faults(run.exercise.name, args, expected, results, call)
         if found:

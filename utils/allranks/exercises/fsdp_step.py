@@ -16,13 +16,14 @@ from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Ru
 from allranks.checking.in_rank.driver import MOST_WHOLE
 from allranks.trace import Event
 
+Life = tuple[float, float, int, Event, int]  # of a whole block: from, to, its number, its all_gather, how many that has
 BLOCK_S = 64.0  # of virtual time; with alpha = 1 a gather among p ranks takes p-1
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    sizes = setup.option("_sizes")  # of each block's shard, no two alike: so one sees which block a message is of
+    sizes = setup.option("_sizes")  # of each block's shard
     made: list[Args] = []
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
@@ -32,20 +33,21 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _gradients(divide: int = 1, own: bool = False) -> Oracle:
-    """Each rank's shards of the gradients, summed over the ranks and divided by p^`divide`."""
+def _gradients(divide: int = 1, own: bool = False, by_blocks: bool = False) -> Oracle:
+    """Each rank's shards of the gradients, summed over the ranks and divided by p^`divide`, or by the number of blocks."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         p, made = setup.ranks, []
+        by = setup.size if by_blocks else p**divide
         totals = []
         for block in range(len(args[0][0])):
             whole = torch.cat([plain(a[0][block]).double() for a in args])
             parts = [whole * a[1].gradients[block].tensor().double() for a in args]
-            totals.append((parts, torch.stack(parts).sum(0) / p**divide))
+            totals.append((parts, torch.stack(parts).sum(0) / by))
         kind = args[0][0][0].base.dtype
         atol = 64 * torch.finfo(kind).eps * p if setup.values != "small" else 1e-3
         for rank in range(p):
-            shards = [(parts[rank] / p**divide if own else total).chunk(p)[rank].to(kind) for parts, total in totals]
+            shards = [(parts[rank] / by if own else total).chunk(p)[rank].to(kind) for parts, total in totals]
             made.append(Expected(shards, {}, (atol,) * len(shards)))
         return made
 
@@ -120,23 +122,36 @@ def _whole_blocks(run: Run) -> str | None:
                 # gathered twice: the first copy is for forward, the second for backward
                 last = uses[0] if len(again) == 2 and event is again[0] else uses[-1]
                 lives.append((event.start, last, block, event, len(again)))
-            for start, _, _, event, _ in lives:
-                alive = [life for life in lives if life[0] <= start < life[1]]
+            for launched, (start, _, _, event, _) in enumerate(lives):
+                alive = [life[2] for life in lives[: launched + 1] if start < life[1]]
                 if len(alive) <= MOST_WHOLE:
                     continue
-                names = ", ".join(str(life[2]) for life in alive)
-                kept = next((life[2] for life in alive if life[4] == 1 and life[2] != len(known) - 1), None)
-                why = (
-                    "launch the next all_gather when the block before it begins to compute, not earlier"
-                    if kept is None
-                    else f"block {kept} is gathered only once, so it stays from forward to backward; free it, and gather it again"
-                )
+                names = ", ".join(f"{b}{' twice' if n > 1 else ''}" for b, n in Counter(alive).items())
                 return About(
-                    f"rank {rank} has {len(alive)} whole blocks at a time, {names}{run.at(event.line)}, but {MOST_WHOLE} are "
-                    f"enough, the one that computes and the next: {why}",
+                    f"rank {rank} has {len(alive)} whole blocks at a time, {names}, but {MOST_WHOLE} are "
+                    f"enough, the one that computes and the next: {_why_alive(run, lives[: launched + 1], turns, order)}",
                     event,
                 )
     return None
+
+
+def _why_alive(run: Run, lives: Sequence[Life], turns: Sequence[Event], order: Sequence[int]) -> str:
+    """Why there are too many whole blocks when the last of these is launched."""
+    start, _, block, event, _ = lives[-1]
+    again = sum(life[2] == block for life in lives) > 1
+    turn = len(order) - 1 - block if again else block
+    at = run.at(event.line)
+    if turn >= MOST_WHOLE and start < turns[turn - MOST_WHOLE].end:
+        before = order[turn - MOST_WHOLE]
+        return f"the all_gather of block {block}{at} was launched before the pass of block {before} was over"
+    alive = [life for life in lives[:-1] if start < life[1]]
+    if any(life[2] == block for life in alive):
+        return f"block {block} is gathered again{at} while it is still whole: use it as it is"
+    count = len(order) // 2
+    kept = next((life[2] for life in alive if life[4] == 1 and life[2] < count - MOST_WHOLE), None)
+    if kept is None:
+        return f"launch the all_gather of block {block}{at} later"
+    return f"block {kept} is gathered only once, so it stays from forward to backward; free it, and gather it again"
 
 
 def _no_pause(run: Run) -> str | None:
@@ -166,6 +181,12 @@ def _no_pause(run: Run) -> str | None:
     return None
 
 
+def _tells_blocks(setup: Setup) -> bool:
+    """Whether one sees from its bytes which block a message is of."""
+    sizes = setup.option("_sizes")
+    return setup.ranks > 1 and len(set(sizes)) == len(sizes)
+
+
 def _if_blocks_right(rule: Callable[[Run], str | None]) -> Callable[[Run], str | None]:
     """The rule, for runs whose messages are one block's each; the rule on those tells of the others."""
     return lambda run: None if _each_block(run) else rule(run)
@@ -181,8 +202,8 @@ def _given(run: Run, call: int, rank: int) -> int:
     return _needed(run, call, rank) // max(run.ranks - 1, 1)
 
 
-def _case(ranks: int, sizes: tuple[int, ...], dtype: str = "float32", **more: object) -> Setup:
-    note = "shards of " + ", ".join(map(str, sizes))
+def _case(ranks: int, sizes: tuple[int, ...], dtype: str = "float32", note: str = "", **more: object) -> Setup:
+    note = note or "shards of " + ", ".join(map(str, sizes))
     return Setup(ranks, len(sizes), dtype, note=note, **more).with_options(_sizes=sizes)  # type: ignore[arg-type]
 
 
@@ -197,7 +218,21 @@ EXERCISE = Exercise(
         Group(
             "many ranks",
             2,
-            (_case(9, FOUR).with_choices(ranks=MANY_RANKS, _sizes=((3, 2, 5, 4), (1, 4, 3, 2, 6), (2, 5, 1, 3))),),
+            (
+                _case(9, FOUR, note="shards of several sizes").with_choices(
+                    ranks=MANY_RANKS, _sizes=((3, 2, 5, 4), (1, 4, 3, 2), (2, 5, 1, 3))
+                ),
+            ),
+        ),
+        Group(
+            "blocks of equal size",
+            1,
+            (
+                _case(2, (3, 3, 3, 3)),
+                _case(3, (3, 3, 3, 3), note="shards of which some are equal").with_choices(
+                    _sizes=((2, 2, 4, 4), (4, 2, 2, 4), (5, 3, 5, 5), (2, 3, 2, 3))
+                ),
+            ),
         ),
         Group("any dtype", 1, (_case(3, FOUR, "float64", values="random"), _case(2, FOUR, values="random"))),
         Group("any circumstances", 1, (_case(3, FOUR, times=2), _case(3, FOUR, outer_world=True))),
@@ -206,15 +241,16 @@ EXERCISE = Exercise(
     oracle=_gradients(),
     allow=GATHERS | SCATTERS,
     rules=(
-        Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block),
-        Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks)),
-        Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause)),
+        Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block, _tells_blocks),
+        Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks), _tells_blocks),
+        Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause), _tells_blocks),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),
     ),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", _gradients(divide=0)),
         Mistake("divided by the number of ranks twice", _gradients(divide=2)),
+        Mistake("divided by the number of blocks instead of the number of ranks", _gradients(divide=0, by_blocks=True)),
         Mistake("each rank's own gradients: nothing was added over the ranks", _gradients(own=True, divide=0)),
         Mistake("each rank's own gradients, divided by p: nothing was added over the ranks", _gradients(own=True)),
     ),

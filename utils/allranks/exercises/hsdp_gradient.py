@@ -44,6 +44,20 @@ def _mean(everywhere: bool = True, divide: str = "p") -> Oracle:
     return oracle
 
 
+def _of_all(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The sum of all ranks' chunks of their nodes' sums, divided by p."""
+    p, g = setup.ranks, _per_node(setup)
+    tensors = [plain(a[0]).double() for a in args]
+    chunks = [torch.stack(tensors[r // g * g :][:g]).sum(0).chunk(g)[r % g] for r in range(p)]
+    kind = args[0][0].base.dtype
+    total = (torch.stack(chunks).sum(0) / p).to(kind)
+    return [Expected(total, {}, p * 64 * torch.finfo(kind).eps) for _ in range(p)]
+
+
+def _all_reduced_by_all(run: Run) -> bool:
+    return any(e.op == "all_reduce" and len(e.group or ()) == run.ranks for e in run.collectives)
+
+
 def _inside_then_between(run: Run) -> str | None:
     """A reduce_scatter of all inside the node, then an all_reduce of the chunk with the same rank of each other node."""
     g, p = _per_node(run.setup), run.ranks
@@ -137,6 +151,11 @@ EXERCISE = Exercise(
         Mistake("divided by the number of nodes instead of all ranks", _mean(divide="m")),
         Mistake("the mean of this node's ranks only: the nodes never exchanged their chunks", _mean(False, "g")),
         Mistake("the sum of this node's ranks only, divided by p", _mean(False, "p")),
+        Mistake(
+            "all_reduce ran over all ranks, which added different chunks: give it the group of the ranks with the same chunk",
+            _of_all,
+            _all_reduced_by_all,
+        ),
     ),
     unit="element a chunk",
     chunking="none",

@@ -304,6 +304,11 @@ class WireGroup(PythonGroup):
         op = self._describe(OpKind.COLLECTIVE, name, None)
         self._check(name, *outputs, into=True)
         self._check(name, *inputs)
+        kinds = [dtype_name(tensors[0].dtype) for tensors in (outputs, inputs) if tensors]
+        if len(set(kinds)) > 1:
+            raise ValueError(
+                f"{name} takes tensors of one dtype, but its output is {kinds[0]} and its input is {kinds[1]}"
+            )
         there = [t.data_ptr() for t in outputs if t.numel()]
         if len(set(there)) < len(there):
             raise ValueError(

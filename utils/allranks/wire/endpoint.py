@@ -41,9 +41,12 @@ def compute(seconds: float) -> None:
     endpoint.compute(seconds)
 
 
-def take_piece(count: int = 1) -> Body:
-    """Works on the next piece that the router hands out, or on so many of them, in virtual time; the bytes of the last one."""
-    return _endpoint.get().take_piece(count)
+def take_piece(count: int = 1, used: bytes | None = None) -> Body:
+    """Works on the next piece that the router hands out, or on so many of them, in virtual time; the bytes of the last one.
+
+    `used` are the bytes that the work is done with: the router keeps them, and whoever judges the run compares them.
+    """
+    return _endpoint.get().take_piece(count, used)
 
 
 def do_piece(count: int = 1) -> None:
@@ -168,9 +171,17 @@ class Endpoint:
         if len(self.posted) >= MAX_POSTED:
             self.flush()
 
-    def take_piece(self, count: int = 1) -> Body:
+    def take_piece(self, count: int = 1, used: bytes | None = None) -> Body:
         """Asks the router for the next pieces of work, which it hands out when the rank has computed so long."""
-        return self.ask({"do": FrameKind.PIECE, "count": count})[1]
+        op: Operation = {"do": FrameKind.PIECE, "count": count}  # type: ignore[typeddict-item]  # it has no name
+        if used is not None:
+            _, *where = self.call_sites.here(3)
+            op["where"], op["nbytes"] = where, len(used)
+            if self.held_nbytes + len(used) > INLINE_NBYTES:
+                self.flush()
+            self.held_nbytes += len(used)
+            self.buffers.append(used)
+        return self.ask(op)[1]
 
     def do_piece(self, count: int) -> None:
         """Works on the next pieces of work, which make nothing."""

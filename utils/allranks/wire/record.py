@@ -10,7 +10,7 @@ from allranks.wire.collectives import ITEMSIZES
 from allranks.wire.memory import Access, MemoryOp
 from allranks.wire.messages import FileWritten, LogEntry, OpKind
 from allranks.wire.router import Router
-from allranks.wire.state import Op
+from allranks.wire.state import Op, Used
 from allranks.wire.wait import outermost
 
 TextOf = Callable[[str | None, int | None], str | None]
@@ -51,6 +51,19 @@ def files(router: Router, text_of: TextOf) -> list[FileWritten]:
     """The files that ranks opened for writing, rank by rank."""
     ordered = sorted(router.written, key=lambda written: written[0])
     return [FileWritten(rank, path, line, text_of(file, line)) for rank, path, file, line in ordered]
+
+
+def used(router: Router, rank: int, call: int) -> dict[int, Used]:
+    """What this rank said that its pieces of work were done with in one call, by their number."""
+    return {used.piece: used for used in router.ranks[rank].used if used.call == call}
+
+
+def collectives_before(router: Router, rank: int, work: Used) -> list[tuple[Op, bool]]:
+    """The collectives that the rank had launched in the call before this piece of work, and whether it had waited for each."""
+    done = router.ranks[rank].program[: work.at]
+    waited = {id(op) for what, op, _ in done if what == "wait"}
+    posted = (op for what, op, _ in done if op is not None and what == "post" and op.call == work.call)
+    return [(op, id(op) in waited) for op in posted if op.kind is OpKind.COLLECTIVE]
 
 
 def joined(op: Op) -> bool:

@@ -17,7 +17,7 @@ from allranks.wire.failures import FailureKind
 from allranks.wire.frames import Answer, FrameKind
 from allranks.wire.memory import Access, Memory, MemoryModel, MemoryOp
 from allranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
-from allranks.wire.state import BLOCKED, Frame, Op, Phase, RankState, WireFault
+from allranks.wire.state import BLOCKED, Frame, Op, Phase, RankState, Used, WireFault
 
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
@@ -188,6 +188,9 @@ class Router:
                 state.work[len(state.program)] = seconds
                 state.program.append(("compute", None, None))
             case FrameKind.PIECE:
+                data, at = requests.read_payload(op, body, at, single)
+                if data is not None:
+                    self._keep_used(state, data, line)
                 self._hand_out(rank, state, requests.read_count(op), quiet=op.get("quiet") is True)
             case FrameKind.MEMORY:
                 at = self._access(rank, state, op, body, at, single)
@@ -221,6 +224,13 @@ class Router:
         state.program.append(("compute", None, None))
         if not quiet:
             self.outbox.append((rank, {}, Body.of([result])))
+
+    def _keep_used(self, state: RankState, data: Body, line: int | None) -> None:
+        """Keeps what a rank says that it computes with; nothing of it, if there is much."""
+        fits = data.nbytes <= PAYLOAD_LOGGED_NBYTES and self.logged_nbytes + data.nbytes <= _LOGGED_NBYTES
+        self.logged_nbytes += data.nbytes if fits else 0
+        kept = bytes(data.read()) if fits else b""
+        state.used.append(Used(state.call, state.taken.get(state.call, 0), kept, line, len(state.program)))
 
     def _access(self, rank: int, state: RankState, op: dict, body: Body, at: int, single: bool) -> int:
         """Queues what the rank does with the memory: its turn comes when every rank has stopped."""

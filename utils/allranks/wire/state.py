@@ -62,6 +62,20 @@ class Op:
         return self.numel // 2 if self.pairs else self.numel
 
 
+@dataclass(frozen=True)
+class Used:
+    """What a rank says that a piece of work was done with, and in which line.
+
+    `piece` counts the pieces of the call before it, `at` what the rank had done before, in its program.
+    """
+
+    call: int
+    piece: int
+    data: bytes
+    line: int | None
+    at: int
+
+
 @dataclass(slots=True)
 class Frame:
     """What a rank said at once, and how far it was taken."""
@@ -99,6 +113,7 @@ class RankState:
     program: list[tuple[str, Op | None, int | None]] = field(default_factory=list)
     work: dict[int, float] = field(default_factory=dict)  # seconds of the program's entries that compute
     taken: dict[int, int] = field(default_factory=dict)  # pieces of work, by call
+    used: list[Used] = field(default_factory=list)  # what its pieces of work were done with, where it says so
     groups: dict[str, tuple] = field(default_factory=dict)
     sequences: dict[tuple, int] = field(default_factory=dict)
     tell: list[int] = field(default_factory=list)  # complete sends that the rank's next answer will name

@@ -1,6 +1,7 @@
 """Never waits for the gather.
 
 Must get: wait()
+Must not get: let go of
 """
 
 import torch

@@ -1,7 +1,8 @@
 """Gathers two blocks ahead.
 
 Must get: has 3 whole blocks at a time
-Must get: not earlier
+Must get: the all_gather of block 2 (line 29) was launched before the pass of block 0 was over
+Must not get: gathered only once
 """
 
 import torch

@@ -5,6 +5,7 @@ A rank may hand back anything; the trusted process checks and compares it.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import numbers
@@ -16,13 +17,15 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from allranks.wire.buffers import holds_poison
 from allranks.wire.endpoint import do_piece, take_piece
-from allranks.wire.values import from_raw
+from allranks.wire.values import from_raw, raw
 from allranks.wire.window import memory
 
 WRAPPER = "__allranks_call__"
 LONGEST_TEXT = 40  # more of a returned text is not read
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
+_NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 _TAIL = "__import__('allranks.checking.in_rank.driver', fromlist=['at_end']).at_end(globals(), {function!r})"
 _END = """
 def {wrapper}(case):
@@ -115,7 +118,7 @@ def _build(spec: list, handles: list, before: list) -> Any:
         gradients = [window for _, which, _, window in handles if which == "grad"]
         return _backward(before[0], gradients, *rest)
     if kind == "blocks":
-        return _blocks(*rest)
+        return _blocks(rest[0], rest[1], [window for _, _, _, window in handles])
     if kind == "memory":
         return memory()
     if kind == "multiply":
@@ -148,10 +151,15 @@ def _backward(parameters: list, gradients: list, order: list[int]) -> Callable:
     return backward
 
 
-def _blocks(order: list[int], sizes: list[int]) -> Callable:
-    """The function that computes one block after the other, in virtual time: forward, then backward with its gradient."""
+def _blocks(order: list[int], sizes: list[int], shards: list[torch.Tensor]) -> Callable:
+    """The function that computes one block after the other, in virtual time: forward, then backward with its gradient.
+
+    The weights that it gets go to the trusted process, which compares them.
+    """
     turns = iter(enumerate(order))
     used: list[StorageWeakRef] = []  # the memory of whole blocks that may still be there
+    known: dict[bytes, int] = {}  # the weights that blocks computed with
+    late: list[bool] = []  # whether weights had not arrived: who never waits for a gather keeps its memory too
 
     def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
         turn, wanted = next(turns, (0, None))
@@ -162,24 +170,59 @@ def _blocks(order: list[int], sizes: list[int]) -> Callable:
             raise ValueError(f"compute({block}, ...) was called, but block {wanted} is next, {way}")
         if whole.numel() != sizes[wanted]:
             raise ValueError(f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}")
+        if whole.dtype != shards[wanted].dtype:
+            right, got = (str(tensor.dtype).removeprefix("torch.") for tensor in (shards[wanted], whole))
+            raise ValueError(f"the shards of block {wanted} are {right}, but compute got {got}")
+        late.append(holds_poison(whole.detach().cpu()))
         mine = StorageWeakRef(whole.untyped_storage())
         if mine not in used:
             used.append(mine)
-        used[:] = [memory for memory in used if not memory.expired()]
-        if len(used) > MOST_WHOLE:
+        weights = _bytes(whole)
+        if len(weights) >= _NO_CHANCE and whole.numel() > shards[wanted].numel():
+            known[weights] = wanted
+        count = _count(used, known, whole.dtype)
+        if count > MOST_WHOLE:
             gc.collect()  # a circle of references lives for as long as the collector pleases
-            used[:] = [memory for memory in used if not memory.expired()]
-        if len(used) > MOST_WHOLE:
+            count = _count(used, known, whole.dtype)
+        if count > MOST_WHOLE and not any(late):
             raise ValueError(
-                f"{len(used)} whole blocks are still in memory when block {wanted} computes, but {MOST_WHOLE} are enough: let go of "
+                f"{count} whole blocks are still in memory when block {wanted} computes, but {MOST_WHOLE} are enough: let go of "
                 "a block behind its pass, and use what was gathered last"
             )
-        result = take_piece().read()
+        result = take_piece(used=weights).read()
         if turn < len(sizes):
             return None
         return whole * from_raw(result, whole.dtype, (sizes[wanted],)).to(whole.device)
 
     return compute
+
+
+def _count(used: list[StorageWeakRef], known: dict[bytes, int], dtype: torch.dtype) -> int:
+    """How many whole blocks there are: pieces of memory that blocks computed with, or blocks of which there is a copy."""
+    used[:] = [memory for memory in used if not memory.expired()]
+    return max(len(used), len(_copied(known, dtype)))
+
+
+def _copied(known: dict[bytes, int], dtype: torch.dtype) -> set[int]:
+    """The blocks whose weights are in some tensor of this process."""
+    sizes = {len(weights) // dtype.itemsize for weights in known}
+    found = (thing for thing in gc.get_objects() if type(thing) is torch.Tensor and thing.dtype == dtype)
+    fitting = (tensor for tensor in found if tensor.numel() in sizes and _has_memory(tensor))
+    # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
+    return {
+        known[data] for t in fitting if (data := ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())) in known
+    }
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's elements lie in this process, one behind the other; a storage may have been given back."""
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return False
+    return tensor.untyped_storage().nbytes() >= (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return bytes(raw(tensor.detach().cpu().contiguous()))
 
 
 def _multiply(weight: torch.Tensor) -> Callable:

@@ -191,22 +191,28 @@ def _held_by(run: Run, wait: Wait) -> str:
 # -------------------------------------------------------------------------------------------------- wrong results
 
 
-def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: int, *, messages: bool) -> Reason:
-    """The mistake, if it is known, what differs on the first rank that is wrong, and which of the `ranks` are right.
+def explain_faults(run: Run, faults: Sequence[ResultFault], mistake: str | None, *, messages: bool) -> Reason:
+    """The mistake, if it is known, what differs on the first rank that is wrong, and which ranks are right.
 
     `messages` says whether the exercise has any: else no question is asked about them.
     """
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
-    right = sorted(set(range(ranks)) - {f.rank for f in faults})
+    whole = all(compare.is_compared(e.returns) for e in run.expected[first.call])  # what was not compared may be wrong
+    right = sorted(set(range(run.ranks)) - {f.rank for f in faults}) if whole else []
     others = f" ({name_ranks(right)} {'is' if len(right) == 1 else 'are'} right)" if right else ""
     seen = f"{first.sentence}{again}{others}."
     code = ("result", mistake, first.kind, first.call > 0)
-    sentence = f"{mistake}: {seen}" if mistake else capital(seen)
+    sentence = f"{mistake}: {seen}" if mistake else begun(run, seen)
     cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
     about_messages = first.kind is FaultKind.VALUES
     question = "" if about_messages and not messages else _QUESTIONS_OF_RESULTS.get(first.kind, "")
-    return Reason(sentence, code, capital(seen), question, cause, blame=blame_of(mistake))
+    return Reason(sentence, code, begun(run, seen), question, cause, blame=blame_of(mistake))
+
+
+def begun(run: Run, words: str) -> str:
+    """The words as the beginning of a sentence: a capital letter, but not in the name of an argument."""
+    return words if re.split(r"\W", words, maxsplit=1)[0] in run.exercise.arguments else words[:1].upper() + words[1:]
 
 
 _QUESTIONS_OF_RESULTS = {

@@ -4,7 +4,6 @@ Must get: but are not at right angles
 Must not get: is right
 """
 
-import torch
 import torch.distributed as dist
 
 

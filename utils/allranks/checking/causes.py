@@ -243,7 +243,7 @@ def begun(run: Run, words: str) -> str:
 
 
 _QUESTIONS_OF_RESULTS = {
-    FaultKind.VALUES: "Which message should have brought the right values, and what does your function do with it?",
+    FaultKind.VALUES: "Which of your lines computes these values, and did the messages bring what it needs?",
     FaultKind.SHAPE: "How many elements does each rank need, and how many does your function put together?",
     FaultKind.DTYPE: "Which of your lines makes a tensor of another dtype?",
     FaultKind.RETURNED: "What does your function return, on every path and on every rank?",

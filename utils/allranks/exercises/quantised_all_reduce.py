@@ -154,7 +154,8 @@ def _about_right(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     block, shape = args[0][1], args[0][0].size
     rows = _blocks(_sum(args), block)
     near = (rows.abs().amax(1, keepdim=True) / 4).expand_as(rows).reshape(-1)[: _sum(args).numel()].reshape(shape)
-    return [Expected(e.returns, {}, torch.minimum(100 * e.atol, near)) for e in _oracle(setup, args)]
+    limit = torch.minimum(100 * bound(args, block), near)
+    return [Expected(e.returns, {}, limit) for e in _oracle(setup, args)]
 
 
 def _whole_blocks_only(setup: Setup, tensors: list[torch.Tensor], rank: int) -> torch.Tensor:

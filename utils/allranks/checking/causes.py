@@ -438,13 +438,12 @@ def _never_received(run: Run, faults: Sequence[ResultFault]) -> str | None:
     """Whether all that is wrong are zeros in place of other ranks' elements, and no message brought those."""
     for fault in faults:
         lacked, brought = _zero_for(run, fault), evidence.brought(run, fault.call, fault.rank)
-        others = [
-            plain(view) for r, args in enumerate(run.args[fault.call]) if r != fault.rank for _, view in views(args)
-        ]
-        if lacked is None or brought is None or not others:
+        if lacked is None or brought is None:
             return None
-        given = torch.cat([values.reshape(-1).double() for values in others if not values.is_complex()])
-        if not bool(torch.isin(lacked, given).all()) or bool(torch.isin(lacked, brought).any()):
+        others = [a for rank, a in enumerate(run.args[fault.call]) if rank != fault.rank]
+        values = [plain(view).reshape(-1) for args in others for _, view in views(args)]
+        given = [v.double() for v in values if not v.is_complex()]
+        if not given or not bool(torch.isin(lacked, torch.cat(given)).all()) or bool(torch.isin(lacked, brought).any()):
             return None
     return CommonMistake.SOME_ZERO
 

@@ -196,3 +196,19 @@ def test_a_parameter_may_be_given_other_data():
     kept = [(view.tensor().clone(), view.base.clone()) for _, view in views(given)]
     kept[0] = (VECTOR * 2, kept[0][1])
     assert one_rank(given, Expected(None, {(0, 0, "data"): VECTOR * 2}), Result(None, tuple(kept))) == []
+
+
+def test_an_item_that_was_not_compared_is_not_called_right():
+    found = difference((VECTOR, VECTOR), (VECTOR + 1, None), None)
+    assert found is not None and found.sentence("it") == "item 0 of it has 3 of 3 elements wrong, the first at index 0"
+
+
+@pytest.mark.parametrize(("which", "named"), [(0, "start[0]"), (1, "moved[0]"), (2, "scale")])
+def test_of_several_arguments_each_is_named_as_the_contract_names_it(which, named):
+    given = ([View.of(VECTOR)], [View.of(VECTOR)], View.of(VECTOR), View.of(VECTOR))
+    kept = [(view.tensor().clone(), view.base.clone()) for _, view in views(given)]
+    kept[which] = (VECTOR + 1, kept[which][1])
+    (found,) = faults(
+        "f", [given], [Expected(None, {})], [Result(None, tuple(kept))], 0, ("start", "moved", "scale", "rest")
+    )
+    assert found.sentence == f"rank 0 changed {named}, which is an input and not an output of f"

@@ -52,7 +52,7 @@ print(f"{times_fewer_bytes(1e6, 1e4, 64):.2f} times fewer")
 # ## 1. DiLoCo's outer step
 #
 # Every rank has taken $H$ steps alone. `parameters`, `anchor` and `momentum` are lists of tensors with the same shapes: where this rank is now, where all ranks began, and the outer momentum (the
-# last two are the same on all ranks). Change all three in place:
+# last two are the same on all ranks). Change the tensors of all three in place (`copy_`); other tensors in the lists don't count:
 #
 # $$\Delta = \text{anchor} - \text{mean over the ranks of parameters}, \qquad m \leftarrow \beta m + \Delta, \qquad \text{anchor} \leftarrow \text{anchor} - \text{lr}\,(\Delta + \beta m),$$
 #
@@ -109,6 +109,7 @@ print("near the mean of the goals:", max(world.run(diloco_of_ranks, 150)) < 0.05
 #
 # - `tensor` and `error` have the same shape and dtype; $k$ may be larger than the number of elements, then all are sent. No two absolute values that matter are equal.
 # - Two ranks may choose the same place, and then both count.
+# - With collectives only, such as `all_gather`: `isend` and `irecv` are not allowed.
 # - A rank receives $k$ values and $k$ indices of each other rank, and no more: at most $(p-1)\,k\,(e+8)$ bytes, with $e$ bytes a value. A vector that is mostly zeros is as long as any other.
 # - Can every dtype of `tensor` hold an index?
 

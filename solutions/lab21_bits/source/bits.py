@@ -56,8 +56,8 @@ print([int(n) for n in (row / scale).round()], f"a step is {scale:.3f}, the larg
 #   $\frac12\sum_r s_{r,j} + \frac12 s_j$, and by no more.
 # - **Bytes.** Each rank receives $2(p-1)$ chunks: a byte for each number, and 4 bytes for each scale. A chunk has $\lceil \text{blocks}/p \rceil$ blocks.
 # - **Bits.** All ranks end with the *same* bits. Which rank is in danger of having better ones?
-# - Two steps: an all-to-all, after which each rank has everybody's numbers of one chunk and adds them; then an all-gather of the sums. Compute in float32. A block of zeros has the
-#   scale 0.
+# - Two steps: an all-to-all, after which each rank has everybody's numbers of one chunk and adds them; then an all-gather of the sums. Only these two collectives are allowed, in any number of
+#   calls: no `isend`, `irecv` or `broadcast`. Compute in float32. A block of zeros has the scale 0.
 
 
 # %% nbgrader={"grade_id": "quantised_all_reduce", "solution": true}

@@ -25,6 +25,9 @@ from allranks.wire.messages import OpKind
 from allranks.wire.wait import rows_of
 
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
+_NARROW_INDEX = {
+    str(kind).removeprefix("torch."): torch.iinfo(kind).max for kind in (torch.int8, torch.uint8, torch.int16)
+}
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
 _SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 
@@ -60,7 +63,7 @@ class CommonMistake(StrEnum):
         "there was a cast before or after, such as to float32"
     )
     READ_EARLY = "a buffer was read before wait(): what is to be received is not in it until then, so wait first and use it afterwards"
-    SOME_ZERO = "some elements are still zero: that part was never received, or not stored"
+    SOME_ZERO = "some elements are still zero: that part was never received"
     WHOLE_NUMBERS = "rounded down to whole numbers: divide with /, and keep the tensor's dtype on the way"
     NO_MESSAGE = "no rank sent a message"
 
@@ -122,11 +125,12 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
         return (
             f"rank {failure.rank} raised {name}{at}.{_advice_on_missing_name(failure)}{_advice_on_peer(run, failure)}"
+            f"{_advice_on_index(run, failure)}"
         )
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
         return f"rank {failure.rank} ended its process{at}. Return from the function instead."
     sentence = failure.message + _advice_on_missing_name(failure)
-    sentence += _advice_on_peer(run, failure)
+    sentence += _advice_on_peer(run, failure) + _advice_on_index(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
         sentence += f" {run.exercise.call_advice(run.setup)}".rstrip()
     # torch raises a plain RuntimeError for this: only its text tells
@@ -140,6 +144,29 @@ def _advice_on_peer(run: Run, failure: Failure) -> str:
     if failure.misuse is Misuse.NO_SUCH_PEER:
         return f" {run.exercise.peer_advice}".rstrip()
     return f" {run.exercise.own_rank_advice}" if failure.misuse is Misuse.OWN_RANK else ""
+
+
+def _advice_on_index(run: Run, failure: Failure) -> str:
+    """Where an index is out of range: what the rank has not waited for, or a dtype on the wire that holds no index of this size."""
+    if failure.kind is not FailureKind.EXCEPTION or failure.error != "IndexError":
+        return ""
+    mine = [
+        e for e in run.outcome.log if e.rank == failure.rank and e.call == failure.call and e.kind is not OpKind.SEND
+    ]
+    under_way = next((e for e in mine if not e.waited), None)
+    if under_way is not None:
+        return (
+            f" Its {under_way.op}{run.at(under_way.line)} was not waited for before that: what it brings is not in the buffer until "
+            "wait(), so probably the index was read too early."
+        )
+    for entry in mine:
+        most = _NARROW_INDEX.get(str(entry.dtype))
+        if most is not None and entry.nbytes and most < run.setup.size - 1:
+            return (
+                f" {capital(str(entry.dtype))} on the wire{run.at(entry.line)} holds no number above {most}: if these are indices, "
+                "send them in a dtype that holds them."
+            )
+    return ""
 
 
 def _advice_on_missing_name(failure: Failure) -> str:
@@ -192,26 +219,35 @@ def _held_by(run: Run, wait: Wait) -> str:
 # -------------------------------------------------------------------------------------------------- wrong results
 
 
-def explain_faults(faults: Sequence[ResultFault], mistake: str | None, ranks: int, *, messages: bool) -> Reason:
-    """The mistake, if it is known, what differs on the first rank that is wrong, and which of the `ranks` are right.
+def explain_faults(run: Run, faults: Sequence[ResultFault], mistake: str | None, *, messages: bool) -> Reason:
+    """The mistake, if it is known, what differs on the first rank that is wrong, and which ranks are right.
 
     `messages` says whether the exercise has any: else no question is asked about them.
     """
     first = faults[0]
     again = " in the second call, though the first was right" if first.call else ""
-    right = [] if first.kind is FaultKind.COMPUTED else sorted(set(range(ranks)) - {f.rank for f in faults})
+    # what was not compared may be wrong
+    whole = first.kind is not FaultKind.COMPUTED and all(
+        compare.is_compared(e.returns) for e in run.expected[first.call]
+    )
+    right = sorted(set(range(run.ranks)) - {f.rank for f in faults}) if whole else []
     others = f" ({name_ranks(right)} {'is' if len(right) == 1 else 'are'} right)" if right else ""
     seen = f"{first.sentence}{again}{others}."
     code = ("result", mistake, first.kind, first.call > 0)
-    sentence = f"{mistake}: {seen}" if mistake else capital(seen)
+    sentence = f"{mistake}: {seen}" if mistake else begun(run, seen)
     cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
     about_messages = first.kind is FaultKind.VALUES
     question = "" if about_messages and not messages else _QUESTIONS_OF_RESULTS.get(first.kind, "")
-    return Reason(sentence, code, capital(seen), question, cause, blame=blame_of(mistake or first.sentence))
+    return Reason(sentence, code, begun(run, seen), question, cause, blame=blame_of(mistake or first.sentence))
+
+
+def begun(run: Run, words: str) -> str:
+    """The words as the beginning of a sentence: a capital letter, but not in the name of an argument."""
+    return words if re.split(r"\W", words, maxsplit=1)[0] in run.exercise.arguments else words[:1].upper() + words[1:]
 
 
 _QUESTIONS_OF_RESULTS = {
-    FaultKind.VALUES: "Which message should have brought the right values, and what does your function do with it?",
+    FaultKind.VALUES: "Which of your lines computes these values, and did the messages bring what it needs?",
     FaultKind.SHAPE: "How many elements does each rank need, and how many does your function put together?",
     FaultKind.DTYPE: "Which of your lines makes a tensor of another dtype?",
     FaultKind.RETURNED: "What does your function return, on every path and on every rank?",
@@ -340,7 +376,7 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
             if not any(_differs(now, expected, path) for path, _, now in outputs):
                 outputs = []  # what it wrote is right, and what it returned is wrong
             not_written = _result_not_written(run, faults, got, expected, outputs) if outputs else None
-            return not_written or _value_mistake(run, got, expected, outputs)
+            return not_written or _value_mistake(run, got, expected, outputs) or _never_received(run, faults)
     return None
 
 
@@ -401,10 +437,44 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     if _right_to_half_the_bits(found, right):
         single = found.dtype in (torch.float32, torch.complex64)
         return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
-    zeros = (found == 0) & (right != 0)
-    if found.numel() > 1 and bool(zeros.any()) and bool(((found == right) | zeros).all()):
-        return CommonMistake.SOME_ZERO
     return None
+
+
+def _never_received(run: Run, faults: Sequence[ResultFault]) -> str | None:
+    """Whether all that is wrong are zeros in place of other ranks' elements, and no message brought those."""
+    for fault in faults:
+        lacked, brought = _zero_for(run, fault), evidence.brought(run, fault.call, fault.rank)
+        if lacked is None or brought is None:
+            return None
+        others = [a for rank, a in enumerate(run.args[fault.call]) if rank != fault.rank]
+        values = [plain(view).reshape(-1) for args in others for _, view in views(args)]
+        given = [v.double() for v in values if not v.is_complex()]
+        if not given or not bool(torch.isin(lacked, torch.cat(given)).all()) or bool(torch.isin(lacked, brought).any()):
+            return None
+    return CommonMistake.SOME_ZERO
+
+
+def _zero_for(run: Run, fault: ResultFault) -> torch.Tensor | None:
+    """What the rank's wrong elements must hold, if all of them are zero; None if one is wrong in another way."""
+    got, expected = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
+    if got is None or fault.kind is not FaultKind.VALUES or isinstance(expected.returns, tuple | list):
+        return None
+    pairs = [] if expected.returns is None else [(got.returned, expected.returns)]
+    for (path, _), (now, _) in zip(views(run.args[fault.call][fault.rank]), got.tensors, strict=True):
+        if path in expected.changed:
+            pairs.append((now, expected.changed[path]))
+    lacked = []
+    for found, right in pairs:
+        differs = compare.difference(found, right, expected.atol)
+        if differs is None:
+            continue
+        if differs.kind is not FaultKind.VALUES or not isinstance(found, torch.Tensor) or found.is_complex():
+            return None
+        wrong = torch.tensor(differs.wrong)
+        if found.numel() < 2 or bool(found.reshape(-1)[wrong].any()):
+            return None
+        lacked.append(right.reshape(-1)[wrong].double())
+    return torch.cat(lacked) if lacked else None
 
 
 def _result_equals_input(run: Run, call: int, rank: int) -> bool:

@@ -43,19 +43,32 @@ class Difference:
 
 
 def faults(
-    name: str, args: Sequence[Args], expected: Sequence[Expected], results: Sequence[Result | None], call: int
+    name: str,
+    args: Sequence[Args],
+    expected: Sequence[Expected],
+    results: Sequence[Result | None],
+    call: int,
+    arguments: Sequence[str] = (),
 ) -> list[ResultFault]:
-    """One fault for each rank that ended wrong, lowest rank first. `name` is the student's function."""
+    """One fault for each rank that ended wrong, lowest rank first.
+
+    `name` is the student's function, and `arguments` are the names of its arguments, if they are known.
+    """
     found = []
     for rank, (given, wanted, got) in enumerate(zip(args, expected, results, strict=True)):
-        fault = _rank_fault(name, rank, given, wanted, got, call)
+        fault = _rank_fault(name, rank, given, wanted, got, call, arguments)
         if fault is not None:
             found.append(fault)
     return found
 
 
 def changed_later(
-    name: str, args: Sequence[Args], expected: Sequence[Expected], results: Sequence[Result | None], call: int
+    name: str,
+    args: Sequence[Args],
+    expected: Sequence[Expected],
+    results: Sequence[Result | None],
+    call: int,
+    arguments: Sequence[str] = (),
 ) -> list[ResultFault]:
     """One fault for each rank whose right result of call `call` is not right any more after the calls that follow."""
     which = "the first call was changed by the second" if call == 0 else f"call {call + 1} was changed by a later one"
@@ -71,7 +84,7 @@ def changed_later(
 
 
 def _rank_fault(
-    name: str, rank: int, given: Args, wanted: Expected, got: Result | None, call: int
+    name: str, rank: int, given: Args, wanted: Expected, got: Result | None, call: int, arguments: Sequence[str]
 ) -> ResultFault | None:
     if got is None:
         return ResultFault(FaultKind.RETURNED, rank, call, f"rank {rank} returned nothing that can be read")
@@ -79,7 +92,7 @@ def _rank_fault(
     if found:
         return _as_fault(found, rank, call, f"what rank {rank} returned")
     for (path, view), (now, base) in zip(views(given), got.tensors, strict=True):
-        thing = name_of(path, given)
+        thing = name_of(path, given, arguments)
         if path in wanted.changed:
             found = difference(now, wanted.changed[path], wanted.atol)
             if found:
@@ -103,17 +116,24 @@ def _as_fault(found: Difference, rank: int, call: int, thing: str) -> ResultFaul
     )
 
 
-def name_of(path: tuple, given: Args) -> str:
-    """A tensor argument in words: "the gradient of x", "parameter 2", "the tensor"."""
+def name_of(path: tuple, given: Args, arguments: Sequence[str] = ()) -> str:
+    """A tensor argument in words: "the gradient of x", "parameter 2", "error", "anchor[0]", "the tensor".
+
+    `arguments` are the names of the function's arguments, if they are known.
+    """
+    name = arguments[path[0]] if path[0] < len(arguments) else ""
     if path[-1] in ("grad", "data"):
         owner = given[path[0]]
         if isinstance(owner, Parameter) and owner.name:
             return f"the gradient of {owner.name}" if path[-1] == "grad" else owner.name
-        return f"parameter {path[-2]}'s gradient" if path[-1] == "grad" else f"parameter {path[-2]}"
+        lists = sum(isinstance(a, list) and any(isinstance(item, Parameter) for item in a) for a in given)
+        one = f"{name}[{path[-2]}]" if name and lists > 1 else f"parameter {path[-2]}"
+        return f"{one}'s gradient" if path[-1] == "grad" else one
     if len(path) > 1:
-        return f"tensor {path[-1]} of the list"
-    several = sum(isinstance(a, View) for a in given) > 1
-    return f"tensor argument {path[0] + 1}" if several else "the tensor"
+        return name + "".join(f"[{place}]" for place in path[1:]) if name else f"tensor {path[-1]} of the list"
+    if sum(isinstance(a, View) for a in given) == 1:
+        return "the tensor"
+    return name or f"tensor argument {path[0] + 1}"
 
 
 def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:
@@ -189,13 +209,22 @@ def _items_right(got: Sequence, wanted: tuple, atol: Any) -> str:
     """Which items of a tuple are right: ", but items 0 and 1 are right"."""
     names = getattr(wanted, "_fields", [str(i) for i in range(len(wanted))])
     limits = atol if isinstance(atol, tuple | list) else [atol] * len(wanted)
-    right = [n for n, a, b, limit in zip(names, got, wanted, limits, strict=True) if difference(a, b, limit) is None]
+    right = [
+        name
+        for name, a, b, limit in zip(names, got, wanted, limits, strict=True)
+        if b is not None and is_compared(b) and difference(a, b, limit) is None
+    ]
     if not right:
         return ""
     what = "" if hasattr(wanted, "_fields") else "item"
     if len(right) == 1:
         return f", but {what} {right[0]} is right".replace("  ", " ")
     return f", but {what + 's' if what else ''} {', '.join(right[:-1])} and {right[-1]} are right".replace("  ", " ")
+
+
+def is_compared(wanted: Any) -> bool:
+    """Whether all of a returned value is compared. An item of a tuple that may be anything is not, so it must not be called right."""
+    return not isinstance(wanted, tuple | list) or all(w is not None and is_compared(w) for w in wanted)
 
 
 def _near(got: float, wanted: float, atol: Any) -> bool:

@@ -20,6 +20,21 @@ def received_by(run: Run, rank: int) -> list[LogEntry]:
     return [e for e in run.sends if e.peer == rank and e.match is not None and e.nbytes]
 
 
+def brought(run: Run, call: int, rank: int) -> torch.Tensor | None:
+    """All numbers that messages brought the rank in this call, or may have brought it; None if that can't be told, as of a sum."""
+    mine = {e.match for e in run.operations(call, rank) if e.match is not None and e.kind is OpKind.COLLECTIVE}
+    came = [e for e in received_by(run, rank) if e.call == call]
+    came += [e for e in run.collectives if e.rank != rank and e.match in mine and e.nbytes]
+    read = [provenance.numbers(e) for e in came]
+    if (
+        run.outcome.accesses
+        or any(e.reduce_op is not None for e in came)
+        or any(r is None or r.is_complex() for r in read)
+    ):
+        return None
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *(r.double() for r in read if r is not None)])
+
+
 def rank_zero_sent(run: Run) -> bool:
     """Whether rank 0 sent, and every other rank received something."""
     others = range(1, run.ranks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,6 +114,13 @@ class Exercise:
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
     variants: Variants | None = None  # what a course may draw for each student
     variant: Variant | None = None  # what was drawn; None: the exercise as it is for everybody
+
+    @functools.cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the function's arguments, from the head of the exercise's file; () where that does not begin with the call."""
+        head = getattr(sys.modules.get(self.inputs.__module__), "__doc__", None) or ""
+        found = re.match(rf"{re.escape(self.name)}\(([\w, ]*)\)", head)
+        return tuple(found[1].split(", ")) if found else ()
 
     def schedule(self, setup: Setup) -> Schedule | None:
         """How the messages of a right answer may go, as a schedule; None where the course has none."""

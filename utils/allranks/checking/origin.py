@@ -94,7 +94,12 @@ def _outputs(run: Run, fault: ResultFault) -> list[_Output]:
     for (path, view), (now, _) in zip(views(given), got.tensors, strict=True):
         if path in expected.changed and isinstance(now, torch.Tensor):
             found.append(
-                _Output(f"{name_of(path, given)} on rank {fault.rank}", now, expected.changed[path], plain(view))
+                _Output(
+                    f"{name_of(path, given, run.exercise.arguments)} on rank {fault.rank}",
+                    now,
+                    expected.changed[path],
+                    plain(view),
+                )
             )
     return [o for o in found if o.found.dtype == o.wanted.dtype and not o.found.dtype.is_complex]
 
@@ -190,17 +195,20 @@ def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> s
     if len(source.path) > 1 and source.path[-1] in ("grad", "data"):
         what = "gradient" if source.path[-1] == "grad" else "data"
         return f"{whose} {what} of parameter {source.path[-2]}"
-    several = sum(v.base.dtype.is_floating_point for _, v in views(run.args[fault.call][source.rank])) > 1
-    if len(source.path) > 1:
+    given = run.args[fault.call][source.rank]
+    floating = [path for path, v in views(given) if v.base.dtype.is_floating_point]
+    named = len({path[0] for path in floating}) > 1 and bool(run.exercise.arguments)
+    if len(source.path) > 1 and not named:
         return f"chunk {source.path[-1]} of rank {source.rank}"
-    if len(shape) == 2 and shape[1] > 1 and not several and source.index % shape[1] == 0 and count <= shape[1]:
+    what = name_of(source.path, given, run.exercise.arguments).removeprefix("the ") if named else "tensor"
+    if len(shape) == 2 and shape[1] > 1 and len(floating) == 1 and source.index % shape[1] == 0 and count <= shape[1]:
         return f"row {source.index // shape[1]} of {whose} tensor"
     total = view.tensor().numel()
     if source.index == 0 and count >= total:
-        return f"{whose} tensor"
+        return f"{whose} {what}"
     if count == 1:
-        return f"element {source.index} of {whose} tensor"
-    return f"elements {source.index} to {source.index + count - 1} of {whose} tensor"
+        return f"element {source.index} of {whose} {what}"
+    return f"elements {source.index} to {source.index + count - 1} of {whose} {what}"
 
 
 def _whether_it_came(run: Run, fault: ResultFault, value: float, source: Source | None) -> str:

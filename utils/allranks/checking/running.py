@@ -403,7 +403,7 @@ def result_faults(run: Run) -> list[ResultFault]:
     if computed_with := computed.faults(run):
         return computed_with
     for call, (args, expected, results) in enumerate(zip(run.args, run.expected, run.results, strict=True)):
-        found = compare.faults(run.exercise.name, args, expected, results, call)
+        found = compare.faults(run.exercise.name, args, expected, results, call, run.exercise.arguments)
         if found:
             return found
     for call, results in enumerate(run.later):
@@ -424,11 +424,11 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
         case.faults = result_faults(run)
         if case.faults and (raced := puts.cause(run)):
             case.mistake = raced
-            case.reason = causes.explain_faults(case.faults, raced, run.ranks, messages=False)
+            case.reason = causes.explain_faults(run, case.faults, raced, messages=False)
         elif case.faults:
             case.mistakes = causes.fitting_mistakes(run, case.faults)
             case.factor = factor.factor(run, case.faults) if run.setup.earns_credit else None
-            case.reason = causes.explain_faults(case.faults, None, run.ranks, messages=bool(run.exercise.allow))
+            case.reason = causes.explain_faults(run, case.faults, None, messages=bool(run.exercise.allow))
     # the results of a failed run are not needed any more, and may be large
     case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results), later=())
     return case
@@ -459,9 +459,8 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
             c.mistake = f"probably {'; or '.join(equal[:2])}" if len(equal) > 1 else best
     _name_factors(cases)
     for c in cases:
-        if c.mistake:
-            messages = c.run is None or bool(c.run.exercise.allow)
-            c.reason = causes.explain_faults(c.faults, c.mistake, c.setup.ranks, messages=messages)
+        if c.mistake and c.run is not None:
+            c.reason = causes.explain_faults(c.run, c.faults, c.mistake, messages=bool(c.run.exercise.allow))
 
 
 def _own_causes(case: CaseResult) -> set[str]:

@@ -191,7 +191,7 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
         distinct = _run_with_distinct(runner, run) if case.mistake is None else None
         told = _not_added(distinct, result_faults(distinct)) if distinct is not None else None
         if told:
-            reason = _as_origin(reason, told)
+            reason = _as_origin(run, reason, told)
         if traced is not None:
             run = traced
             if case.mistake is None and told is None and exercise.explain is not None:
@@ -204,7 +204,7 @@ def _failed_case(runner: CaseRunner, results: list[CaseResult], case: CaseResult
                     )
         if distinct is not None and reason is case.reason:
             told = origin.explain(distinct, result_faults(distinct))
-            reason = _as_origin(reason, told) if told else reason
+            reason = _as_origin(run, reason, told) if told else reason
     # without messages the cases differ in their inputs only
     found = [(r.setup, r.passed) for r in results if r.run is not None] if exercise.allow else []
     shared = _confirmed_property(runner, found)
@@ -244,9 +244,9 @@ def _adds(run: Run) -> bool:
     return run.exercise.collective in ("all_reduce", "reduce", "reduce_scatter") and not run.collectives
 
 
-def _as_origin(reason: Reason, told: str) -> Reason:
+def _as_origin(run: Run, reason: Reason, told: str) -> Reason:
     """The reason with where the wrong values came from."""
-    sentence = f"{told[:1].upper()}{told[1:]}."
+    sentence = f"{causes.begun(run, told)}."
     return replace(
         reason, sentence=sentence, code=("origin", kind_of(told)), seen=sentence, cause="", blame=blame_of(told)
     )

@@ -26,6 +26,8 @@ class Before(NamedTuple):
     momentum: torch.Tensor
     lr: float
     beta: float
+    rank: int
+    ranks: int
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -54,12 +56,12 @@ def _taking(
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         kind, (lr, beta) = args[0][0][0].base.dtype, args[0][3:]
         made = []
-        for own in args:
+        for rank, own in enumerate(args):
             changed: dict[tuple, torch.Tensor] = {}
             for i, (mine, anchor, momentum) in enumerate(zip(*own[:3], strict=True)):
                 joined = total(torch.stack([plain(a[0][i]).double() for a in args]))
                 own_now, anchored, moving = (plain(t).double() for t in (mine, anchor, momentum))
-                state = step(Before(own_now, joined, anchored, moving, lr, beta))
+                state = step(Before(own_now, joined, anchored, moving, lr, beta, rank, len(args)))
                 changed |= {(which, i): value.to(kind) for which, value in enumerate(state)}
             made.append(Expected(None, changed, 500 * torch.finfo(kind).eps * 10))
         return made
@@ -71,27 +73,23 @@ def _no_outer(b: Before) -> State:
     return b.mean, b.mean, b.momentum
 
 
-def _plain_momentum(b: Before) -> State:
-    momentum = b.beta * b.momentum + b.anchor - b.mean
-    anchor = b.anchor - b.lr * momentum
-    return anchor, anchor, momentum
+def _stepping(
+    way: Callable[[Before, torch.Tensor, torch.Tensor], torch.Tensor],
+    momentum: Callable[[Before, torch.Tensor], torch.Tensor] = lambda b, delta: b.beta * b.momentum + delta,
+) -> Oracle:
+    """Another step: the new `momentum(before, difference)`, and the `way(before, difference, new momentum)` that is subtracted."""
+
+    def step(b: Before) -> State:
+        delta = b.anchor - b.mean
+        new = momentum(b, delta)
+        anchor = b.anchor - way(b, delta, new)
+        return anchor, anchor, new
+
+    return _taking(step)
 
 
-def _no_momentum(b: Before) -> State:
-    anchor = b.anchor - b.lr * (b.anchor - b.mean)
-    return anchor, anchor, b.momentum
-
-
-def _old_momentum(b: Before) -> State:
-    anchor = b.anchor - b.lr * (b.anchor - b.mean + b.beta * b.momentum)
-    return anchor, anchor, b.beta * b.momentum + b.anchor - b.mean
-
-
-def _damped(b: Before) -> State:
-    delta = b.anchor - b.mean
-    momentum = b.beta * b.momentum + (1 - b.beta) * delta
-    anchor = b.anchor - b.lr * (delta + b.beta * momentum)
-    return anchor, anchor, momentum
+def _right_way(b: Before, delta: torch.Tensor, momentum: torch.Tensor) -> torch.Tensor:
+    return b.lr * (delta + b.beta * momentum)
 
 
 def _turned(b: Before) -> State:
@@ -102,6 +100,10 @@ def _uphill(b: Before) -> State:
     _, after, momentum = _nesterov(b)
     anchor = 2 * b.anchor - after
     return anchor, anchor, momentum
+
+
+def _divided_by_rank(b: Before) -> State:
+    return _nesterov(b._replace(mean=b.mean * b.ranks / max(b.rank, 1)))
 
 
 def _own_difference(b: Before) -> State:
@@ -118,9 +120,19 @@ def _but(**left: str) -> Callable[[Before], State]:
     return step
 
 
-def _summed_differences(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
+def _summed_differences(b: Before) -> State:
     """The ranks' differences were added, and not divided."""
-    return _taking(lambda b: _nesterov(b._replace(mean=b.anchor - setup.ranks * (b.anchor - b.mean))))(setup, args)
+    return _nesterov(b._replace(mean=b.anchor - b.ranks * (b.anchor - b.mean)))
+
+
+def _same_piece(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
+    """Every tensor took its mean from the beginning of the flat vector."""
+    flat = torch.stack([torch.cat([plain(t).reshape(-1) for t in a[0]]) for a in args]).double().mean(0)
+    made = []
+    for own in args:
+        own_first = [View.of(flat[: plain(t).numel()].reshape(t.size).to(t.base.dtype)) for t in own[0]]
+        made.append((own_first, *own[1:]))
+    return _taking(_nesterov)(setup, made)
 
 
 def _count(run: Run, call: int = 0) -> int:
@@ -141,11 +153,22 @@ def _once(run: Run) -> str | None:
             )
         if entry.numel > total:
             return About(
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but only the P = {total} differences "
-                "are unlike on the ranks: anchor and momentum are",
+                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the parameters have P = {total}"
+                f"{_too_many(run, entry.numel)}",
                 entry,
             )
     return rules.calls(run, "all_reduce", "put all tensors into one flat vector, then one is enough", least=1, most=1)
+
+
+def _too_many(run: Run, numel: int) -> str:
+    """What more than the parameters' elements was probably sent; nothing if that can't be read from how many they are."""
+    total, sizes = _count(run), [view.tensor().numel() for view in run.args[0][0][0]]
+    lists, padded = numel in (2 * total, 3 * total), numel == len(sizes) * max(sizes)
+    if lists and not padded:
+        return ": only the parameters differ between ranks; anchor and momentum are the same everywhere"
+    return (
+        ": put them one behind the other, without padding" if padded and not lists else ", and nothing else is needed"
+    )
 
 
 def _needed(run: Run, call: int, rank: int) -> int:
@@ -179,7 +202,7 @@ EXERCISE = Exercise(
         Group("many ranks", 2, (_case(9, ((19,), (2, 5))).with_choices(ranks=MANY_RANKS, lr=(0.25, 0.75)),)),
         Group("any size", 1, (_case(2, ((1,),)), _case(3, ((7,), (1,), (2, 2, 2))))),
         Group("any dtype", 1, (_case(3, SHAPES, "float64", values="random"), _case(3, SHAPES, values="random"))),
-        Group("any layout", 1, (_case(3, SHAPES, layout="offset"), _case(3, SHAPES, layout="strided"))),
+        Group("any layout", 1, (_case(3, SHAPES, layout="offset"), _case(3, SHAPES, layout="transposed"))),
         Group("any circumstances", 1, (_case(3, SHAPES, times=2), _case(3, SHAPES, outer_world=True))),
     ),
     inputs=_inputs,
@@ -192,11 +215,75 @@ EXERCISE = Exercise(
             _taking(_no_outer),
         ),
         Mistake(
-            "plain momentum: Nesterov's step is difference + beta times the *new* momentum", _taking(_plain_momentum)
+            "plain momentum: Nesterov's step is difference + beta times the *new* momentum",
+            _stepping(lambda b, delta, m: b.lr * m),
         ),
-        Mistake("momentum is not used: it must be updated, and the step takes it in", _taking(_no_momentum)),
-        Mistake("the step used the old momentum: update the momentum first", _taking(_old_momentum)),
-        Mistake("momentum takes the whole difference: beta momentum + difference, without 1 - beta", _taking(_damped)),
+        Mistake(
+            "momentum is not used: it must be updated, and the step takes it in",
+            _stepping(lambda b, delta, m: b.lr * delta, lambda b, delta: b.momentum),
+        ),
+        Mistake(
+            "the step used the old momentum: update the momentum first",
+            _stepping(lambda b, delta, m: b.lr * (delta + b.beta * b.momentum)),
+        ),
+        Mistake(
+            "momentum takes the whole difference: beta momentum + difference, without 1 - beta",
+            _stepping(_right_way, lambda b, delta: b.beta * b.momentum + (1 - b.beta) * delta),
+        ),
+        Mistake(
+            "the old momentum is not used: the new one is beta times the old one + difference",
+            _stepping(_right_way, lambda b, delta: delta),
+        ),
+        Mistake(
+            "beta is missing in the momentum: the new one is beta times the old one + difference",
+            _stepping(_right_way, lambda b, delta: b.momentum + delta),
+        ),
+        Mistake(
+            "the difference was multiplied by lr before it went into momentum: lr belongs into the step of anchor only",
+            _stepping(_right_way, lambda b, delta: b.beta * b.momentum + b.lr * delta),
+        ),
+        Mistake(
+            "lr is missing: anchor moves by lr times (difference + beta momentum)",
+            _stepping(lambda b, delta, m: delta + b.beta * m),
+        ),
+        Mistake(
+            "beta is missing in the step: it is difference + beta times the new momentum",
+            _stepping(lambda b, delta, m: b.lr * (delta + m)),
+        ),
+        Mistake(
+            "the momentum has the wrong sign in the step: it is difference + beta times the new momentum",
+            _stepping(lambda b, delta, m: b.lr * (delta - b.beta * m)),
+        ),
+        Mistake(
+            "beta is at the wrong place in the step: it belongs to the momentum, not to the difference",
+            _stepping(lambda b, delta, m: b.lr * (b.beta * delta + m)),
+        ),
+        Mistake(
+            "momentum was updated twice for the step: use the new momentum as it is",
+            _stepping(lambda b, delta, m: b.lr * (delta + b.beta * (b.beta * m + delta))),
+        ),
+        Mistake(
+            "the difference is zero: take the mean of the *parameters*, for anchor is the same on all ranks",
+            _stepping(
+                lambda b, delta, m: b.lr * b.beta * m,
+                lambda b, delta: b.beta * b.momentum,
+            ),
+        ),
+        Mistake(
+            "anchor was multiplied by the number of ranks in the difference: the sum of the parameters is a mean already",
+            _taking(lambda b: _nesterov(b._replace(mean=b.mean - (b.ranks - 1) * b.anchor))),
+        ),
+        Mistake(
+            "the sum was divided by this rank's own number: divide by the number of ranks", _taking(_divided_by_rank)
+        ),
+        Mistake(
+            "every tensor took its mean from the beginning of the flat vector: move on by the elements of each tensor",
+            _same_piece,
+        ),
+        Mistake(
+            "anchor did not change, and so the parameters went back to the old one",
+            _taking(_but(parameters="anchor", anchor="anchor")),
+        ),
         Mistake("the difference has the wrong sign: it is anchor minus the mean of the parameters", _taking(_turned)),
         Mistake("the step went away from the ranks' mean: subtract lr times it from anchor", _taking(_uphill)),
         Mistake(
@@ -211,7 +298,9 @@ EXERCISE = Exercise(
         Mistake(
             "each rank took the step with its own difference: average over the ranks first", _taking(_own_difference)
         ),
-        Mistake("the differences were summed, not averaged: divide by the number of ranks", _summed_differences),
+        Mistake(
+            "the differences were summed, not averaged: divide by the number of ranks", _taking(_summed_differences)
+        ),
         Mistake(
             "the parameters were summed, not averaged: divide by the number of ranks",
             _taking(_nesterov, lambda stack: stack.sum(0)),

@@ -67,19 +67,26 @@ def _oracle(
     first: bool = True,
     second: bool = True,
     scale: int = 1,
+    divided: bool = True,
+    error_in: str = "PQ",
+    own_p: bool = False,
+    of_q: Callable[[torch.Tensor], torch.Tensor] = lambda q: q,
 ) -> list[Expected]:
-    """`early`: P made orthonormal before it is averaged. `first`, `second`: whether P and Q are averaged at all."""
+    """`early`: P made orthonormal before it is averaged. `first`, `second`: whether P and Q are averaged at all. `divided`: whether
+    the sum that becomes P is. `error_in`: which of the two have the error in them. `own_p`: whether Q is made of the rank's own P."""
     wanted, q = _read(args, with_error)
+    in_p, in_q = (wanted if name in error_in else _read(args, False)[0] for name in "PQ")
+    ranks = 1 if divided else len(args)
     if early:
-        ps = [_mean([orthonormal(w @ q) for w in wanted])] * len(args)
+        ps = [ranks * _mean([orthonormal(w @ q) for w in in_p])] * len(args)
     elif first:
-        ps = [orthonormal(_mean([w @ q for w in wanted]))] * len(args)
+        ps = [orthonormal(ranks * _mean([w @ q for w in in_p]))] * len(args)
     else:
-        ps = [orthonormal(w @ q) for w in wanted]
-    qs = [w.T @ p for w, p in zip(wanted, ps, strict=True)]
+        ps = [orthonormal(w @ q) for w in in_p]
+    qs = [w.T @ (orthonormal(w @ q) if own_p else p) for w, p in zip(in_q, ps, strict=True)]
     if second:
         qs = [_mean(qs)] * len(args)
-    made = [scale * p @ new.T for p, new in zip(ps, qs, strict=True)]
+    made = [scale * p @ of_q(new).T for p, new in zip(ps, qs, strict=True)]
     return _ended(args, made, [w - x for w, x in zip(wanted, made, strict=True)])
 
 
@@ -94,6 +101,18 @@ def _with_error(new: Callable[[torch.Tensor, torch.Tensor, Args], torch.Tensor |
         right, (wanted, _) = _oracle(setup, args), _read(args)
         made = [e.returns[0].double() for e in right]
         return _ended(args, made, [new(w, x, a) for w, x, a in zip(wanted, made, args, strict=True)])
+
+    return oracle
+
+
+def _returning(other: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
+    """The right error with another result: `other(what the rank wanted, approximation, P)`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        right, (wanted, q) = _oracle(setup, args), _read(args)
+        p = _orthonormal(_mean([w @ q for w in wanted]))
+        made = [other(w, e.returns[0].double(), p) for w, e in zip(wanted, right, strict=True)]
+        return _ended(args, made, [e.changed[2,] for e in right])
 
     return oracle
 
@@ -116,6 +135,11 @@ def _exact(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     wanted, _ = _read(args)
     mean = _mean(wanted)
     return _ended(args, [mean] * len(args), [w - mean for w in wanted])
+
+
+def _reduces_it_whole(run: Run) -> bool:
+    """Whether an all_reduce had as many elements as the matrix."""
+    return any(e.numel >= run.setup.size * run.setup.option("columns") for e in run.collectives)
 
 
 def _two_thin(run: Run) -> str | None:
@@ -215,8 +239,37 @@ EXERCISE = Exercise(
             _differs(orthonormal=lambda p: p),
         ),
         Mistake(
+            "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are",
+            _differs(orthonormal=lambda p: p, divided=False),
+        ),
+        Mistake(
+            "the columns of P have length 1, but are not at right angles: first subtract from each what it has in common with the "
+            "columns before it, or take torch.linalg.qr",
+            _differs(orthonormal=lambda p: p / p.norm(dim=0)),
+        ),
+        Mistake(
+            "the rows of P were divided by their lengths: its columns must be orthonormal",
+            _differs(orthonormal=lambda p: p / p.norm(dim=1, keepdim=True)),
+        ),
+        Mistake(
             "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so reduce first",
             _differs(early=True),
+        ),
+        Mistake(
+            "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so reduce first",
+            _differs(early=True, divided=False),
+        ),
+        Mistake("the error of earlier rounds is missing in P: P = M q with M = matrix + error", _differs(error_in="Q")),
+        Mistake(
+            "the error of earlier rounds is missing in Q: Q = M^T P with M = matrix + error", _differs(error_in="P")
+        ),
+        Mistake(
+            "Q was made with this rank's own P: it takes the P that all ranks have after the first all_reduce",
+            _differs(own_p=True),
+        ),
+        Mistake(
+            "Q was made orthonormal too: only the columns of P must be, and Q keeps the lengths",
+            _differs(of_q=_orthonormal),
         ),
         Mistake(
             "the first all_reduce is missing: each rank has a P of its own, and Q belongs to no common P",
@@ -230,6 +283,14 @@ EXERCISE = Exercise(
         Mistake(
             "error did not change: it must keep what the approximation lacks",
             _with_error(lambda w, x, a: plain(a[2]).double()),
+        ),
+        Mistake(
+            "error was set to zero: it must keep what the approximation lacks",
+            _with_error(lambda w, x, a: torch.zeros_like(x)),
+        ),
+        Mistake(
+            "the old error is in error twice: M = matrix + error has it already, and error becomes M minus the approximation",
+            _with_error(lambda w, x, a: w - x + plain(a[2]).double()),
         ),
         Mistake(
             "error has the wrong sign: it is what this rank wanted minus the approximation",
@@ -247,7 +308,20 @@ EXERCISE = Exercise(
             "error is what this rank's own P Q^T lacks: subtract the approximation that all ranks apply",
             _own_projection,
         ),
-        Mistake("the whole mean was reduced and returned: nothing is compressed", _exact),
+        Mistake("the whole mean was reduced and returned: nothing is compressed", _exact, _reduces_it_whole),
+        Mistake(
+            "the exact mean was returned: on one rank, too, it is the approximation with r columns",
+            _exact,
+            lambda run: not _reduces_it_whole(run),
+        ),
+        Mistake(
+            "what was returned is the approximation times the number of ranks: Q is a mean already",
+            lambda s, a: _returning(lambda w, x, p: s.ranks * x)(s, a),
+        ),
+        Mistake(
+            "what was returned is P P^T M of this rank's own M: all ranks return P Q^T with the mean Q",
+            _returning(lambda w, x, p: p @ p.T @ w),
+        ),
         Mistake(
             "the sum instead of the mean: divide Q by the number of ranks",
             lambda s, a: _oracle(s, a, scale=s.ranks),

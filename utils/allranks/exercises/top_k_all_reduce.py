@@ -116,6 +116,68 @@ def _less_the_total(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _zero_wherever_sent(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The error is zero where any rank sent."""
+    right = _oracle(setup, args)
+    anywhere = torch.stack([plain(a[0]) + plain(a[2]) - e.changed[2,] for a, e in zip(args, right, strict=True)]).any(0)
+    return [Expected(e.returns, {(2,): e.changed[2,].masked_fill(anywhere, 0)}, e.atol) for e in right]
+
+
+def _of_each_row(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The k largest of each row of the last dimension."""
+    width = args[0][0].size[-1]
+    if len(args[0][0].size) < 2:
+        raise ValueError("it has no rows")
+
+    def choose(v: Vectors, k: int) -> torch.Tensor:
+        rows = (v[0] + v[1]).double().abs().reshape(-1, width)
+        first = torch.arange(len(rows))[:, None] * width
+        return (rows.topk(min(k, width)).indices + first).reshape(-1)
+
+    return _oracle(setup, args, choose=choose)
+
+
+def _of_the_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The k largest of the sum over the ranks."""
+    total = torch.stack([plain(a[0]).double() + plain(a[2]).double() for a in args]).sum(0).reshape(-1)
+    place, (_, atol) = _largest(total, args[0][1]), summed([plain(a[i]).reshape(-1) for a in args for i in (0, 2)])
+    returned, shape, kind = torch.zeros_like(total), args[0][0].size, args[0][0].base.dtype
+    returned[place] = total[place]
+    made = []
+    for own in args:
+        kept = (plain(own[0]) + plain(own[2])).reshape(-1)
+        kept[place] = 0
+        made.append(Expected(returned.to(kind).reshape(shape), {(2,): kept.reshape(shape)}, atol))
+    return made
+
+
+def _misplaced(
+    places: Callable[[list[torch.Tensor], int, int], torch.Tensor],
+    order: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
+) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The right error, but values at other places: `places(all ranks' indices, sender, receiver)`, in the `order` of the values."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        wanted = [(plain(a[0]) + plain(a[2])).reshape(-1) for a in args]
+        chosen = [_largest(w, args[0][1]) for w in wanted]
+        made = []
+        for rank, right in enumerate(_oracle(setup, args)):
+            total = torch.zeros(len(wanted[0]), dtype=torch.float64)
+            for sender, vector in enumerate(wanted):
+                total.index_add_(0, places(chosen, sender, rank), order(vector[chosen[sender]].double()))
+            made.append(Expected(total.to(wanted[0].dtype).reshape(args[0][0].size), right.changed, right.atol))
+        return made
+
+    return oracle
+
+
+def _wraps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Indices in one byte."""
+    if setup.size <= 1 << 8:
+        raise ValueError("it holds them")
+    return _misplaced(lambda chosen, sender, rank: chosen[sender] % (1 << 8))(setup, args)
+
+
 def _count(run: Run, call: int) -> int:
     return min(run.args[call][0][1], run.setup.size)
 
@@ -173,6 +235,7 @@ EXERCISE = Exercise(
                 _case(2, 30, 3, values="random"),
                 _case(2, 30, 3, "bfloat16"),
                 _case(2, 700, 8, "bfloat16"),  # indices that bfloat16 can't hold
+                _case(2, 40000, 3),  # and such that int16 can't
             ),
         ),
         Group(
@@ -237,6 +300,37 @@ EXERCISE = Exercise(
         Mistake(
             "chosen by value: a large negative element is large too, so compare absolute values",
             _differs(choose=lambda v, k: (v[0] + v[1]).double().topk(min(k, len(v[0]))).indices),
+        ),
+        Mistake(
+            "the absolute values were sent: choose by absolute value, but send tensor + error with its sign",
+            _differs(sends=lambda v: (v[0] + v[1]).abs(), keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])),
+        ),
+        Mistake(
+            "chosen by the error alone: choose from tensor + error", _differs(choose=lambda v, k: _largest(v[1], k))
+        ),
+        Mistake("k + 1 elements were chosen, not k", _differs(choose=lambda v, k: _largest(v[0] + v[1], k + 1))),
+        Mistake("k - 1 elements were chosen, not k", _differs(choose=lambda v, k: _largest(v[0] + v[1], k - 1))),
+        Mistake(
+            "the k largest of each row were chosen: k counts for the whole tensor, so flatten it first", _of_each_row
+        ),
+        Mistake(
+            "the k largest of the sum over the ranks were chosen: each rank chooses the k largest of its own",
+            _of_the_sum,
+        ),
+        Mistake(
+            "error is 0 where *any* rank sent: it is 0 only where *this* rank sent, and keeps its own element elsewhere",
+            _zero_wherever_sent,
+        ),
+        Mistake(
+            "every rank's values were added at this rank's own indices: they belong where their sender's indices say",
+            _misplaced(lambda chosen, sender, rank: chosen[rank]),
+        ),
+        Mistake(
+            "values and indices are in different orders: each value must stay with its index, so sort both or none",
+            _misplaced(lambda chosen, sender, rank: chosen[sender], lambda values: values.sort(descending=True).values),
+        ),
+        Mistake(
+            "the indices were sent in one byte, which holds no index above 255: send them in a dtype that does", _wraps
         ),
         Mistake(
             "the smallest were chosen, not the largest",

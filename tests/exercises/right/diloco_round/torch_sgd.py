@@ -4,7 +4,7 @@ import torch.distributed as dist
 
 def diloco_round(parameters, anchor, momentum, lr, beta):
     """The outer step is torch.optim.SGD with nesterov=True, whose momentum is set by hand."""
-    flat = torch.nn.utils.parameters_to_vector([a - x for a, x in zip(anchor, parameters, strict=True)])
+    flat = torch.nn.utils.parameters_to_vector([(a - x).contiguous() for a, x in zip(anchor, parameters, strict=True)])
     dist.all_reduce(flat)
     flat /= dist.get_world_size()
     outer = [torch.nn.Parameter(a.clone()) for a in anchor]

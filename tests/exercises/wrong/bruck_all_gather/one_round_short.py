@@ -1,6 +1,6 @@
 """Stops a round too early.
 
-Must get: that part was never received, or not stored
+Must get: that part was never received
 """
 
 import torch

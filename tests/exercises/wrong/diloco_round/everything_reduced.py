@@ -1,6 +1,6 @@
 """Averages anchor and momentum too.
 
-Must get: only the P
+Must get: only the parameters differ between ranks; anchor and momentum are the same everywhere
 """
 
 import torch

@@ -1,6 +1,7 @@
 """Ignores the error of earlier rounds.
 
 Must get: the error of earlier rounds is not used
+Must not get: is right
 """
 
 import torch

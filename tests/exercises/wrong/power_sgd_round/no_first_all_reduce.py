@@ -1,6 +1,7 @@
 """Each rank has a P of its own.
 
 Must get: the first all_reduce is missing
+Must not get: is right
 """
 
 import torch

@@ -1,6 +1,7 @@
 """Each rank uses a Q of its own.
 
 Must get: the second all_reduce is missing
+Must not get: is right
 """
 
 import torch

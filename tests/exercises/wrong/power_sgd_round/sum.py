@@ -1,6 +1,7 @@
 """Forgets to divide.
 
 Must get: the sum instead of the mean
+Must not get: is right
 """
 
 import torch

@@ -7,6 +7,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Hashable, Sequence
 from enum import StrEnum
+from typing import Any
 
 import torch
 
@@ -23,6 +24,7 @@ from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
 from allranks.wire.wait import rows_of
 
+_SOME_RANKS = "on some ranks only: "  # in front of a cause that fits the wrong ranks
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
 _SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
@@ -258,10 +260,21 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
         fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
         right = set(range(run.ranks)) - {f.rank for f in faults}
         everywhere = all(_matches(run, call, r, predicted[r]) or not _says_something(predicted[r]) for r in right)
-        cause = mistake.cause if everywhere else f"on some ranks only: {mistake.cause}"
+        if fits and not everywhere and all(_is_zero(predicted[f.rank].returns) for f in faults):
+            continue  # zeros alone name no cause
+        cause = mistake.cause if everywhere else f"{_SOME_RANKS}{mistake.cause}"
         if fits and cause not in found:  # one vote for each cause, however many oracles it has
             found.append(cause)
     return found
+
+
+def on_some_ranks(cause: str) -> bool:
+    """Whether the cause fits the wrong ranks only: it would have made others wrong too."""
+    return cause.startswith(_SOME_RANKS)
+
+
+def _is_zero(returned: Any) -> bool:
+    return isinstance(returned, torch.Tensor) and not bool(returned.any())
 
 
 def would_show(run: Run, cause: str) -> bool:

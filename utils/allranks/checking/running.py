@@ -450,10 +450,10 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
     fits = {mistake: [c.name for c in cases if mistake in c.mistakes] for mistake in votes}
     for c in cases:
         if c.mistakes:
-            best = max(c.mistakes, key=lambda mistake: votes[mistake])
-            # where the results can't tell two apart, both are said
-            own = _own_causes(c)
-            equal = [m for m in c.mistakes if fits[m] == fits[best] and m in own] if best in own else []
+            best = max(c.mistakes, key=lambda mistake: (votes[mistake], not causes.on_some_ranks(mistake)))
+            # where the results can't tell two apart, both are said, but what fits every rank says more than what fits some
+            own = [m for m in c.mistakes if m in _own_causes(c) and causes.on_some_ranks(m) is causes.on_some_ranks(best)]
+            equal = [m for m in own if fits[m] == fits[best]] if best in own else []
             c.mistake = f"probably {'; or '.join(equal[:2])}" if len(equal) > 1 else best
     _name_factors(cases)
     for c in cases:

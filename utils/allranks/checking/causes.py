@@ -38,6 +38,7 @@ class CommonMistake(StrEnum):
         "pairs of reals came back: take the complex tensor itself, not the tensor in a future, or use view_as_complex"
     )
     OTHER_DTYPE = "the dtype was promoted or narrowed: results keep the dtype of the input"
+    OTHER_SHAPE = "the elements are right, and in the right order, but not their shape: reshape them"
     INPUT_CHANGED = "an input was overwritten: work on a copy (tensor.clone())"
     OTHER_MEMORY = (
         "this function works in place: write into the tensor (copy_); .data = and set_ give it other memory instead"
@@ -244,7 +245,7 @@ def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
 
 def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
     result_kinds = (FaultKind.VALUES, FaultKind.SHAPE, FaultKind.DTYPE, FaultKind.RETURNED)
-    if any(f.kind not in result_kinds for f in faults):
+    if any(f.kind not in result_kinds for f in faults) or any(_only_the_shape(run, f) for f in faults):
         return []
     call, found = faults[0].call, []
     for mistake in run.exercise.mistakes:
@@ -318,6 +319,17 @@ def _says_something(expected: Expected | None) -> bool:
     return expected is not None and (expected.returns is not None or bool(expected.changed))
 
 
+def _only_the_shape(run: Run, fault: ResultFault) -> bool:
+    """Whether the rank returned the right elements in their order, in another shape."""
+    got, expected = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
+    if fault.kind is not FaultKind.SHAPE or got is None or not isinstance(got.returned, torch.Tensor):
+        return False
+    right = expected.returns
+    if not isinstance(right, torch.Tensor) or got.returned.numel() != right.numel():
+        return False
+    return compare.difference(got.returned.reshape(right.shape), right, expected.atol) is None
+
+
 def _accepts_any_item(expected: Expected | None) -> bool:
     """Whether the expected tuple accepts any value somewhere."""
     return (
@@ -334,6 +346,8 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
     match first.kind:
         case FaultKind.RETURNED if got.returned is None:
             return CommonMistake.NOTHING_RETURNED
+        case FaultKind.SHAPE if all(_only_the_shape(run, fault) for fault in faults):
+            return CommonMistake.OTHER_SHAPE
         case FaultKind.DTYPE:
             return _dtype_mistake(first, [view for _, view in views(given)])
         case FaultKind.INPUT_CHANGED:

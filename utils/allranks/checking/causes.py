@@ -131,10 +131,26 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     sentence += _advice_on_peer(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
         sentence += f" {run.exercise.call_advice(run.setup)}".rstrip()
+    if meets_an_empty_message(failure) or _left_an_empty_message(failure):
+        sentence += f" {run.exercise.empty_advice}".rstrip()
     # torch raises a plain RuntimeError for this: only its text tells
     if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
         sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return sentence
+
+
+def meets_an_empty_message(failure: Failure) -> bool:
+    """Whether of the two ends of a message just one has no elements."""
+    if failure.kind is not FailureKind.SIZE_MISMATCH or failure.between is None:
+        return False
+    return sum(amount.startswith("0 ") for amount in failure.between[2:]) == 1
+
+
+def _left_an_empty_message(failure: Failure) -> bool:
+    """Whether all messages that found no partner were without elements."""
+    return (
+        failure.kind is FailureKind.UNMATCHED and bool(failure.unmet) and not any(left.nbytes for left in failure.unmet)
+    )
 
 
 def _advice_on_peer(run: Run, failure: Failure) -> str:

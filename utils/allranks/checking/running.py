@@ -392,6 +392,8 @@ def _run_case(runner: CaseRunner, setup: Setup) -> Run:
         again = runner.run(setup, delivery="buffered")
         if again.failure is not None and again.failure.kind is FailureKind.UNMATCHED:
             return again  # the circle would open, but a receive is missing: that is the cause
+        if again.failure is not None and causes.meets_an_empty_message(again.failure):
+            return again  # the circle would open, but a message without elements would be taken for another one
         if again.failure is None and not result_faults(again):
             runner.blocked, runner.delivery = run, "buffered"
             return again
@@ -452,7 +454,9 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
         if c.mistakes:
             best = max(c.mistakes, key=lambda mistake: (votes[mistake], not causes.on_some_ranks(mistake)))
             # where the results can't tell two apart, both are said, but what fits every rank says more than what fits some
-            own = [m for m in c.mistakes if m in _own_causes(c) and causes.on_some_ranks(m) is causes.on_some_ranks(best)]
+            own = [
+                m for m in c.mistakes if m in _own_causes(c) and causes.on_some_ranks(m) is causes.on_some_ranks(best)
+            ]
             equal = [m for m in own if fits[m] == fits[best]] if best in own else []
             c.mistake = f"probably {'; or '.join(equal[:2])}" if len(equal) > 1 else best
     _name_factors(cases)

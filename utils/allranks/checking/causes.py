@@ -18,12 +18,13 @@ from allranks.checking.fault import blame_of, blame_of_failure
 from allranks.checking.mistake import UNWRITTEN
 from allranks.checking.verdict import Reason
 from allranks.errors import capital, name_ranks
-from allranks.wire import Failure, FailureKind, Wait
+from allranks.wire import Failure, FailureKind, LogEntry, Wait
 from allranks.wire.buffers import holds_poison
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
 from allranks.wire.wait import rows_of
 
+NARROWER = "right only to the precision of a narrower dtype"
 _SOME_RANKS = "on some ranks only: "  # in front of a cause that fits the wrong ranks
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
@@ -436,8 +437,8 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)
-    if narrow is not None and _near_enough(found, right, _NARROW):
-        return f"right only to the precision of a narrower dtype: {narrow.dtype} on the wire{run.at(narrow.line)}"
+    if narrow is not None and _near_enough(found, right, _error_of(narrow)):
+        return f"{NARROWER}: {narrow.dtype} on the wire{run.at(narrow.line)}"
     if _right_to_half_the_bits(found, right):
         single = found.dtype in (torch.float32, torch.complex64)
         return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
@@ -480,6 +481,12 @@ def _right_to_half_the_bits(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     if eps is None or not got.numel() or (got.dtype == torch.int64 and int(wanted.abs().max()) < 1 << 24):
         return False
     return _near_enough(got, wanted, eps)
+
+
+def _error_of(sent: LogEntry) -> float:
+    """How far a result may be off that some additions in the message's dtype have rounded, relative to the largest value."""
+    kind = getattr(torch, str(sent.dtype))
+    return min(_NARROW, 1000 * torch.finfo(kind).eps) if kind.is_floating_point or kind.is_complex else _NARROW
 
 
 def _near_enough(got: torch.Tensor, wanted: torch.Tensor, eps: float) -> bool:

@@ -495,11 +495,10 @@ def _would_show(case: CaseResult, mistake: str) -> bool:
 
 def _drop_lost_digits(cases: list[CaseResult]) -> None:
     """Drops the cause that digits were lost, if a like case is wrong by more than that."""
-    lost = (causes.CommonMistake.LESS_PRECISE_SINGLE, causes.CommonMistake.LESS_PRECISE_DOUBLE)
     whole = [c for c in cases if c.faults and c.setup.dtype in ("float32", "float64")]
     if any(not c.mistakes for c in whole):
         for c in cases:
-            c.mistakes = [mistake for mistake in c.mistakes if mistake not in lost]
+            c.mistakes = [mistake for mistake in c.mistakes if not mistake.startswith(causes.NARROWER)]
 
 
 def _is_whole(case: CaseResult) -> bool:

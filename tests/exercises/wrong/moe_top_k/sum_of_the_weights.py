@@ -26,7 +26,7 @@ def moe_top_k(tokens, experts, weights, expert_fns):
     wide = torch.promote_types(tokens.dtype, torch.float32)
     total = torch.zeros(x.shape, dtype=wide)
     for i, fn in enumerate(expert_fns):
-        at, choice = (numbers == rank * local + i).nonzero(as_tuple=True)
+        at = (numbers == rank * local + i).any(1).nonzero().flatten()
         total[at] += scale[at].sum(1)[:, None] * fn(x[at])
     back = exchanged(total.to(tokens.dtype), here, there)
     result = torch.zeros(tokens.shape, dtype=wide)

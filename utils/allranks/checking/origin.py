@@ -82,7 +82,9 @@ def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[
     wanted = [table.get(v) for v in output.wanted.reshape(-1).tolist()]
     if all(source is not None for source in wanted):
         return _moved(run, fault, output, table, wanted)
-    stored = _stored(run, fault, output) if _own_is_needed(run, fault, output) else None
+    came = [e for e in received_by(run, fault.rank) if e.call == fault.call]
+    must_add = len(came) > 1 or _own_is_needed(run, fault, output)
+    stored = _stored(run, fault, output) if must_add else None
     return stored or _added(run, fault, output, table, outputs)
 
 

@@ -106,7 +106,7 @@ print("rank 1 puts into each call:", [e.nbytes for e in trace if e.rank == 1 and
 # %% [markdown] name="top_k_task"
 # ## 2. k experts, one copy a rank
 #
-# Now nothing is dropped, and `experts` and `weights` have the shape (tokens, $k$). A token's $k$ experts are different. `weights` are float32, whatever the dtype of `tokens`; use them as they are. Return
+# Now nothing is dropped, and `experts` and `weights` have the shape (tokens, $k$). A token's $k$ experts are different. `weights` are float32, whatever the dtype of `tokens`; use them as they are, and send them so. Return
 #
 # $$y_i = \sum_j w_{ij}\, E_{e_{ij}}(x_i)$$
 #

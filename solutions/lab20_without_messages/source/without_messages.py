@@ -74,6 +74,7 @@ for race in wire.run(no_fence, ranks=2, memory=wire.Memory(2)).races:
 # tensor may be much longer. Cut it into pieces. Piece $i$ goes through slot $i \bmod$ `slots`, as in the FIFO of a library.
 #
 # - Data goes from rank $r$ to rank $r+1$ only, each byte once. Signals may go both ways.
+# - Whose slots they are is up to you: rank $r$ puts pieces into those of rank $r+1$, or into its own, and rank $r+1$ gets them from there.
 # - Before you fill a slot again, its reader must be done with it. Before you read, the piece must be there.
 # - Use the slots: with two or more, several pieces are under way. At most (pieces + 2) signals one after the other.
 # - As many waits as signals, also for the last pieces: the next call must find all slots free.
@@ -82,7 +83,7 @@ for race in wire.run(no_fence, ranks=2, memory=wire.Memory(2)).races:
 
 # %% nbgrader={"grade_id": "shift_through_slots", "solution": true}
 def shift_through_slots(tensor: torch.Tensor, memory, slots: int) -> torch.Tensor:
-    """Returns the left neighbour's tensor, which comes piece by piece through `slots` slots of this rank's memory."""
+    """Returns the left neighbour's tensor, which comes piece by piece through `slots` slots of memory."""
     ### BEGIN SOLUTION
     rank, p = memory.rank, memory.ranks
     if p == 1 or tensor.numel() == 0:

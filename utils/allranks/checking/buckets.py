@@ -87,8 +87,14 @@ def last_left(divided: bool, late: bool) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         right, mine = means(args), own(args)
         last = _below_the_cap(args[0]) if late else buckets(args[0])[-1]
-        left = setup.ranks if divided else 1
-        return expect(setup, args, lambda i, rank: mine[rank][i] / left if i in last else right[i])
+        left, here = setup.ranks if divided else 1, [trainable(a) for a in args]
+
+        def made(i: int, rank: int) -> torch.Tensor | None:
+            if i not in last:
+                return right[i]
+            return None if here[rank][i].absent else mine[rank][i] / left  # what is absent may still be, or be zero
+
+        return expect(setup, args, made)
 
     return oracle
 
@@ -157,6 +163,13 @@ def one_all_reduce_each(run: Run) -> str | None:
                     "the list twice, but it has one gradient",
                     first,
                 )
+            frozen = sum(p.data.tensor().numel() for p in args[0][0] if isinstance(p, Parameter) and p.grad is None)
+            if frozen and sum(counts) == sum(right) + frozen:
+                return About(
+                    f"rank {rank} sends {sum(counts)} elements{at}, but the gradients have {sum(right)}: a frozen parameter "
+                    "(requires_grad is False) takes part, but it has no gradient",
+                    first,
+                )
             # a single bucket may have other causes than a wrong element size
             mistaken = next(
                 (m for b, m in _WRONG_ITEMSIZES.items() if counts == numels(args[0], b) and len(counts) > 1), None
@@ -188,7 +201,7 @@ def one_all_reduce_each(run: Run) -> str | None:
             many = "more" if len(counts) > len(right) else "fewer" if len(counts) < len(right) else "other"
             alone = ", also if that gradient alone is larger than the cap" if many == "fewer" else ""
             return About(
-                f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} buckets: fill each "
+                f"rank {rank} calls all_reduce {len(counts)} times{at}, {many} than the {len(right)} bucket{'' if len(right) == 1 else 's'}: fill each "
                 f"from the last parameter on, and close it only when the next gradient would exceed the cap{alone}",
                 first,
             )

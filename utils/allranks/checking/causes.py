@@ -7,6 +7,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Hashable, Sequence
 from enum import StrEnum
+from typing import Any
 
 import torch
 
@@ -18,12 +19,14 @@ from allranks.checking.mistake import UNWRITTEN
 from allranks.checking.verdict import Reason
 from allranks.engines.alone import PACKAGE
 from allranks.errors import capital, name_ranks
-from allranks.wire import Failure, FailureKind, Wait
+from allranks.wire import Failure, FailureKind, LogEntry, Wait
 from allranks.wire.buffers import holds_poison
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
 from allranks.wire.wait import rows_of
 
+NARROWER = "right only to the precision of a narrower dtype"
+_SOME_RANKS = "on some ranks only: "  # in front of a cause that fits the wrong ranks
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
 _NARROW_INDEX = {
     str(kind).removeprefix("torch."): torch.iinfo(kind).max for kind in (torch.int8, torch.uint8, torch.int16)
@@ -40,6 +43,7 @@ class CommonMistake(StrEnum):
         "pairs of reals came back: take the complex tensor itself, not the tensor in a future, or use view_as_complex"
     )
     OTHER_DTYPE = "the dtype was promoted or narrowed: results keep the dtype of the input"
+    OTHER_SHAPE = "the elements are right, and in the right order, but not their shape: reshape them"
     INPUT_CHANGED = "an input was overwritten: work on a copy (tensor.clone())"
     OTHER_MEMORY = (
         "this function works in place: write into the tensor (copy_); .data = and set_ give it other memory instead"
@@ -133,10 +137,26 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     sentence += _advice_on_peer(run, failure) + _advice_on_index(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
         sentence += f" {run.exercise.call_advice(run.setup)}".rstrip()
+    if meets_an_empty_message(failure) or _left_an_empty_message(failure):
+        sentence += f" {run.exercise.empty_advice}".rstrip()
     # torch raises a plain RuntimeError for this: only its text tells
     if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
         sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return sentence
+
+
+def meets_an_empty_message(failure: Failure) -> bool:
+    """Whether of the two ends of a message just one has no elements."""
+    if failure.kind is not FailureKind.SIZE_MISMATCH or failure.between is None:
+        return False
+    return sum(amount.startswith("0 ") for amount in failure.between[2:]) == 1
+
+
+def _left_an_empty_message(failure: Failure) -> bool:
+    """Whether all messages that found no partner were without elements."""
+    return (
+        failure.kind is FailureKind.UNMATCHED and bool(failure.unmet) and not any(left.nbytes for left in failure.unmet)
+    )
 
 
 def _advice_on_peer(run: Run, failure: Failure) -> str:
@@ -280,7 +300,7 @@ def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
 
 def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
     result_kinds = (FaultKind.VALUES, FaultKind.SHAPE, FaultKind.DTYPE, FaultKind.RETURNED)
-    if any(f.kind not in result_kinds for f in faults):
+    if any(f.kind not in result_kinds for f in faults) or any(_only_the_shape(run, f) for f in faults):
         return []
     call, found = faults[0].call, []
     for mistake in run.exercise.mistakes:
@@ -296,10 +316,21 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
         fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
         right = set(range(run.ranks)) - {f.rank for f in faults}
         everywhere = all(_matches(run, call, r, predicted[r]) or not _says_something(predicted[r]) for r in right)
-        cause = mistake.cause if everywhere else f"on some ranks only: {mistake.cause}"
+        if fits and not everywhere and all(_is_zero(predicted[f.rank].returns) for f in faults):
+            continue  # zeros alone name no cause
+        cause = mistake.cause if everywhere else f"{_SOME_RANKS}{mistake.cause}"
         if fits and cause not in found:  # one vote for each cause, however many oracles it has
             found.append(cause)
     return found
+
+
+def on_some_ranks(cause: str) -> bool:
+    """Whether the cause fits the wrong ranks only: it would have made others wrong too."""
+    return cause.startswith(_SOME_RANKS)
+
+
+def _is_zero(returned: Any) -> bool:
+    return isinstance(returned, torch.Tensor) and not bool(returned.any())
 
 
 def would_show(run: Run, cause: str) -> bool:
@@ -343,6 +374,17 @@ def _says_something(expected: Expected | None) -> bool:
     return expected is not None and (expected.returns is not None or bool(expected.changed))
 
 
+def _only_the_shape(run: Run, fault: ResultFault) -> bool:
+    """Whether the rank returned the right elements in their order, in another shape."""
+    got, expected = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
+    if fault.kind is not FaultKind.SHAPE or got is None or not isinstance(got.returned, torch.Tensor):
+        return False
+    right = expected.returns
+    if not isinstance(right, torch.Tensor) or got.returned.numel() != right.numel():
+        return False
+    return compare.difference(got.returned.reshape(right.shape), right, expected.atol) is None
+
+
 def _accepts_any_item(expected: Expected | None) -> bool:
     """Whether the expected tuple accepts any value somewhere."""
     return (
@@ -359,6 +401,8 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
     match first.kind:
         case FaultKind.RETURNED if got.returned is None:
             return CommonMistake.NOTHING_RETURNED
+        case FaultKind.SHAPE if all(_only_the_shape(run, fault) for fault in faults):
+            return CommonMistake.OTHER_SHAPE
         case FaultKind.DTYPE:
             return _dtype_mistake(first, [view for _, view in views(given)])
         case FaultKind.INPUT_CHANGED:
@@ -432,8 +476,8 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)
-    if narrow is not None and _near_enough(found, right, _NARROW):
-        return f"right only to the precision of a narrower dtype: {narrow.dtype} on the wire{run.at(narrow.line)}"
+    if narrow is not None and _near_enough(found, right, _error_of(narrow)):
+        return f"{NARROWER}: {narrow.dtype} on the wire{run.at(narrow.line)}"
     if _right_to_half_the_bits(found, right):
         single = found.dtype in (torch.float32, torch.complex64)
         return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
@@ -510,6 +554,12 @@ def _right_to_half_the_bits(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     if eps is None or not got.numel() or (got.dtype == torch.int64 and int(wanted.abs().max()) < 1 << 24):
         return False
     return _near_enough(got, wanted, eps)
+
+
+def _error_of(sent: LogEntry) -> float:
+    """How far a result may be off that some additions in the message's dtype have rounded, relative to the largest value."""
+    kind = getattr(torch, str(sent.dtype))
+    return min(_NARROW, 1000 * torch.finfo(kind).eps) if kind.is_floating_point or kind.is_complex else _NARROW
 
 
 def _near_enough(got: torch.Tensor, wanted: torch.Tensor, eps: float) -> bool:

@@ -110,6 +110,7 @@ class Exercise:
     call_advice: Callable[[Setup], str] = lambda setup: (
         ""
     )  # where ranks call different collectives: what it may come from
+    empty_advice: str = ""  # what to do about a message without elements that one end has, and the other has not
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
     variants: Variants | None = None  # what a course may draw for each student

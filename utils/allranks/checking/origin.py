@@ -82,7 +82,16 @@ def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[
     wanted = [table.get(v) for v in output.wanted.reshape(-1).tolist()]
     if all(source is not None for source in wanted):
         return _moved(run, fault, output, table, wanted)
-    return _stored(run, fault, output) or _added(run, fault, output, table, outputs)
+    came = [e for e in received_by(run, fault.rank) if e.call == fault.call]
+    must_add = len(came) > 1 or _own_is_needed(run, fault, output)
+    stored = _stored(run, fault, output) if must_add else None
+    return stored or _added(run, fault, output, table, outputs)
+
+
+def _own_is_needed(run: Run, fault: ResultFault, output: _Output) -> bool:
+    """Whether the rank's own values are part of what it must end with: without them nothing need be there to add to."""
+    shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
+    return shares is None or bool(shares[fault.rank].any())
 
 
 def _outputs(run: Run, fault: ResultFault) -> list[_Output]:

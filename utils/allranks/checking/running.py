@@ -392,6 +392,8 @@ def _run_case(runner: CaseRunner, setup: Setup) -> Run:
         again = runner.run(setup, delivery="buffered")
         if again.failure is not None and again.failure.kind is FailureKind.UNMATCHED:
             return again  # the circle would open, but a receive is missing: that is the cause
+        if again.failure is not None and causes.meets_an_empty_message(again.failure):
+            return again  # the circle would open, but a message without elements would be taken for another one
         if again.failure is None and not result_faults(again):
             runner.blocked, runner.delivery = run, "buffered"
             return again
@@ -452,10 +454,12 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
     fits = {mistake: [c.name for c in cases if mistake in c.mistakes] for mistake in votes}
     for c in cases:
         if c.mistakes:
-            best = max(c.mistakes, key=lambda mistake: votes[mistake])
-            # where the results can't tell two apart, both are said
-            own = _own_causes(c)
-            equal = [m for m in c.mistakes if fits[m] == fits[best] and m in own] if best in own else []
+            best = max(c.mistakes, key=lambda mistake: (votes[mistake], not causes.on_some_ranks(mistake)))
+            # where the results can't tell two apart, both are said, but what fits every rank says more than what fits some
+            own = [
+                m for m in c.mistakes if m in _own_causes(c) and causes.on_some_ranks(m) is causes.on_some_ranks(best)
+            ]
+            equal = [m for m in own if fits[m] == fits[best]] if best in own else []
             c.mistake = f"probably {'; or '.join(equal[:2])}" if len(equal) > 1 else best
     _name_factors(cases)
     for c in cases:
@@ -492,11 +496,10 @@ def _would_show(case: CaseResult, mistake: str) -> bool:
 
 def _drop_lost_digits(cases: list[CaseResult]) -> None:
     """Drops the cause that digits were lost, if a like case is wrong by more than that."""
-    lost = (causes.CommonMistake.LESS_PRECISE_SINGLE, causes.CommonMistake.LESS_PRECISE_DOUBLE)
     whole = [c for c in cases if c.faults and c.setup.dtype in ("float32", "float64")]
     if any(not c.mistakes for c in whole):
         for c in cases:
-            c.mistakes = [mistake for mistake in c.mistakes if mistake not in lost]
+            c.mistakes = [mistake for mistake in c.mistakes if not mistake.startswith(causes.NARROWER)]
 
 
 def _is_whole(case: CaseResult) -> bool:

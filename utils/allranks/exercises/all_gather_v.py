@@ -10,9 +10,12 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.wire import LogEntry
 
 LENGTH_NBYTES = 8  # a number of rows, sent as int64
 COLUMNS = 3  # of a row in a layout of two dimensions
+_WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")  # dtypes of whole numbers
+_ONE_NUMBER = "one number is enough to say how long a part is"
 
 
 def _rows(setup: Setup, rng: Draws) -> list[int]:
@@ -88,6 +91,32 @@ def _lengths(run: Run) -> int:
     return LENGTH_NBYTES * run.ranks
 
 
+def _of_lengths(run: Run, sent: Sequence[LogEntry]) -> int:
+    """The bytes of the messages that carry whole numbers; 0 where the parts are whole numbers too."""
+    kind = _kind(run)
+    if kind in _WHOLE:
+        return 0
+    return sum(e.nbytes for e in sent if str(e.dtype) in _WHOLE)
+
+
+def _kind(run: Run) -> str:
+    return str(run.first_view.base.dtype).removeprefix("torch.")
+
+
+def _whole_lengths(run: Run) -> str | None:
+    """What is no part is a number of rows, or several: whole numbers."""
+    for entry in run.sends:
+        if entry.numel and str(entry.dtype) not in (_kind(run), *_WHOLE):
+            return About(
+                f"rank {entry.rank} sends {entry.dtype}{run.at(entry.line)}, but the tensor is {_kind(run)}: numbers of rows are "
+                "whole numbers, and a floating dtype can't hold all large ones, so send them in an integer dtype",
+                entry,
+                str(entry.dtype),
+                "int64",
+            )
+    return None
+
+
 def _no_padding(run: Run) -> str | None:
     """A rank may receive the others' parts and one number of each rank, and nothing else."""
     for call in range(run.setup.times):
@@ -101,11 +130,13 @@ def _no_padding(run: Run) -> str | None:
             most = max(mine, key=lambda e: e.received_nbytes)
             long = max(parts)
             padded = min(parts) < long and all(e.nbytes in (long, 0) or e.nbytes <= _lengths(run) for e in run.sends)
-            why = (
-                "that is what padding to the longest part costs; send each part at its own length"
-                if padded and got >= (run.ranks - 1) * long
-                else "each part must come once, and a rank's own part not at all"
-            )
+            whole = sum(e.nbytes == long for e in run.sends if e.peer == rank and e.call == call)
+            if _of_lengths(run, [e for e in run.sends if e.peer == rank and e.call == call]) > _lengths(run):
+                why = _ONE_NUMBER
+            elif padded and whole > sum(part == long for r, part in enumerate(parts) if r != rank):
+                why = "that is what padding to the longest part costs; send each part at its own length"
+            else:
+                why = "each part must come once, and a rank's own part not at all"
             return About(
                 f"rank {rank} receives {got} bytes{run.at(most.line)}, but the others' parts have {needs}, and one number of "
                 f"8 bytes for each rank's length is allowed: {why}",
@@ -123,9 +154,10 @@ def _shared_out(run: Run) -> str | None:
             sent = sum(e.nbytes for e in mine)
             if sent > limit:
                 longest = max(mine, key=lambda e: e.nbytes)
+                why = "send your part once, and let the receivers pass it on round the ring"
                 return About(
                     f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but all parts and their lengths together have "
-                    f"{limit}: send your part once, and let the receivers pass it on round the ring",
+                    f"{limit}: {_ONE_NUMBER if _of_lengths(run, mine) > _lengths(run) else why}",
                     longest,
                 )
     return None
@@ -201,6 +233,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=P2P,
     rules=(
+        Rule("lengths in an integer dtype", 1, _whole_lengths),
         Rule("no padding", 5, lambda run: rules.no_messages(run) or _no_padding(run)),
         Rule("at most all parts once from each rank", 4, lambda run: rules.no_messages(run) or _shared_out(run)),
         rules.in_rounds(lambda p: 2 * (p - 1), "2(p-1)", 3),
@@ -220,5 +253,6 @@ EXERCISE = Exercise(
     chunking="none",
     demo_setup=_case(4, 2),
     forbidden_advice=P2P_ONLY,
+    empty_advice="A part without rows may be sent or not, but both ends must agree: where one rank sends it, the other must receive it.",
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -11,7 +11,7 @@ import torch
 
 from allranks.checking import buckets
 from allranks.checking.buckets import SHAPES, absent_advice
-from allranks.checking.cases import Args, Expected, Parameter, Setup, Tied, View, draw
+from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Tied, View, draw
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule
@@ -20,6 +20,8 @@ from allranks.checking.exercise import Exercise, Group, Mistake, Rule
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     shapes, frozen, tied = setup.option("_shapes"), setup.option("_frozen", ()), setup.option("_tied", ())
     data = [draw(setup, rng, *shape) for shape in shapes]
+    for i in setup.option("_zero", ()):
+        data[i] = torch.zeros_like(data[i])
     made = []
     for rank in range(setup.ranks):
         grads = [
@@ -41,14 +43,29 @@ def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return buckets.expect(setup, args, lambda i, rank: None if here[rank][i].absent else right[i])
 
 
+def _equal_taken_for_tied(last: bool) -> Oracle:
+    """Of parameters with equal values only the first, or only the `last`, is reduced."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        equal = setup.option("_zero")
+        if not equal:
+            raise ValueError("all values differ")
+        right, mine, kept = buckets.means(args), buckets.own(args), equal[-1 if last else 0]
+        return buckets.expect(setup, args, lambda i, rank: mine[rank][i] if i in equal and i != kept else right[i])
+
+    return oracle
+
+
 def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more: Any) -> Setup:
-    own = {f"_{name}": more.pop(name) for name in ("frozen", "unused", "tied") if name in more}
+    own = {f"_{name}": more.pop(name) for name in ("frozen", "unused", "tied", "zero") if name in more}
     sizes = ", ".join(str(math.prod(s)) for s in shapes)
     words = [f"sizes {sizes}"]
     if "_unused" in own:
         words.append("; ".join(f"parameter {i[0]} unused on rank {r}" for r, i in own["_unused"].items()))
     if "_tied" in own:
         words.append(f"parameter {own['_tied'][0]} tied to the last place")
+    if "_zero" in own:
+        words.append(f"parameters {' and '.join(map(str, own['_zero']))} are zero, not tied")
     setup = Setup(ranks, len(shapes), dtype, note=", ".join(words), **more)
     return setup.with_options(bucket_bytes=cap, _shapes=shapes, **own)
 
@@ -76,7 +93,15 @@ EXERCISE = Exercise(
             2,
             (_case(3, SHAPES, 40, unused={1: (2,)}), _case(4, SHAPES, 24, unused={0: (4,), 3: (0,)})),
         ),
-        Group("tied parameters", 2, (_case(3, SHAPES, 40, tied=(0,)), _case(2, ((4,), (3,), (2,)), 24, tied=(0,)))),
+        Group(
+            "tied parameters",
+            2,
+            (
+                _case(3, SHAPES, 40, tied=(0,)),
+                _case(2, ((4,), (3,), (2,)), 24, tied=(0,)),
+                _case(3, ((3,), (2, 2), (3,)), 16, zero=(0, 2)),
+            ),
+        ),
         Group("many ranks", 2, (_case(9, SHAPES, 40).with_choices(ranks=MANY_RANKS, bucket_bytes=(28, 36, 44)),)),
         Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
         Group("any circumstances", 1, (_case(3, SHAPES, 40, times=2), _case(3, SHAPES, 40, outer_world=True))),
@@ -98,6 +123,13 @@ EXERCISE = Exercise(
         Mistake(
             "a gradient that did not fit into a bucket was left out: it must be the first of the next bucket",
             buckets.left_out_oracle,
+        ),
+        *(
+            Mistake(
+                "a parameter with the same values as another one was taken for a tied one: tied is only the same object, twice in the list",
+                _equal_taken_for_tied(last),
+            )
+            for last in (False, True)
         ),
         Mistake("a rank that did not use a parameter must get the mean too: give it a .grad", _others_only),
     ),

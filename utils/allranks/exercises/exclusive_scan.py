@@ -72,6 +72,16 @@ def _one_round_short(rank: int, p: int) -> range:
     return range(max(0, rank - (1 << max(ceil_lg(max(p - 1, 1)) - 1, 0))), rank)
 
 
+def _windows(rounds: Callable[[int], int]) -> Chosen:
+    """So many rounds of doubling from the left neighbour on: together they reach 2^rounds - 1 ranks back."""
+    return lambda rank, p: range(max(0, rank + 1 - (1 << rounds(p))), rank)
+
+
+def _round_a_ring(rank: int, p: int) -> list[int]:
+    """What all rounds bring if a rank below 0 is taken for one of the last."""
+    return [(rank - back) % p for back in range(1, 1 << ceil_lg(p))]
+
+
 def _one_vector_a_round(run: Run) -> str | None:
     """Each rank may send ceil(lg p) + 1 vectors in a call."""
     rounds = ceil_lg(run.ranks) + 1
@@ -154,7 +164,19 @@ EXERCISE = Exercise(
             "the tensors at distances 1, 2, 4 ... only: each round must send the sum so far, not the rank's own tensor",
             _no_doubling,
         ),
-        _adds("the last round is missing: the distance doubles until it reaches p", _one_round_short),
+        *(
+            _adds("the last round is missing: the distance doubles until it reaches p", chosen)
+            for chosen in (
+                _one_round_short,
+                _windows(lambda p: max(ceil_lg(p) - 1, 0)),
+                _windows(lambda p: p.bit_length() - 1),
+            )
+        ),
+        _adds(
+            "the rounds go round a ring, from rank 0 on to the last ranks: a rank with no partner at this distance neither sends "
+            "nor receives there",
+            _round_a_ring,
+        ),
         _adds("rank 0's tensor is missing from the sums", lambda rank, p: range(1, rank)),
         _adds("the left neighbour's tensor is missing from the sums", lambda rank, p: range(max(rank - 1, 0))),
         Mistake("rank 0 has no lower rank: its result is zeros", _first_keeps),

@@ -103,6 +103,24 @@ def _in_the_world(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _last_place_shared(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """All tokens of an expert from its last place on were put there, each over the one before, and all got what came back."""
+    made, local = [], len(args[0][3])
+    for rank, right in enumerate(_through(setup, args)):
+        wanted, capacity = plain(args[rank][1]).tolist(), args[rank][2]
+        at: dict[int, list[int]] = {}
+        for i, expert in enumerate(wanted):
+            at.setdefault(expert, []).append(i)
+        result = right.returns.clone()
+        for expert, rows in at.items():
+            where, which = divmod(expert, local)
+            result[rows[capacity - 1 :]] = args[where][3][which](plain(args[rank][0])[rows[-1]]).to(result.dtype)
+        made.append(Expected(result, {}, right.atol))
+    if all(torch.equal(m.returns, r.returns) for m, r in zip(made, _through(setup, args), strict=True)):
+        raise ValueError("all have room")
+    return made
+
+
 def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     right = _through(setup, args)
     return [
@@ -237,6 +255,16 @@ EXERCISE = Exercise(
         Mistake(
             "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)",
             lambda s, a: _through(s, a, of=lambda rank, e: e % s.ranks * len(a[0][3]) + e // s.ranks),
+        ),
+        Mistake(
+            "tokens without room were put into the last place of their expert, over the token that was there: they are not sent, and "
+            "pass through as they came",
+            _last_place_shared,
+        ),
+        Mistake(
+            "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, with "
+            "L = len(expert_fns)",
+            lambda s, a: _through(s, a, of=lambda rank, e: e // len(a[0][3]) * len(a[0][3])),
         ),
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(

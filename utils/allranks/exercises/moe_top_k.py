@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -17,6 +18,10 @@ WIDTH = 16  # of a token: a second copy of one must cost more than its experts' 
 MOST_CALLS = 8  # counts, tokens, experts, weights and results, each in a call of its own, and room for more
 _NUMBER_NBYTES = 8  # of an expert's number, or of a weight, in the widest dtype
 
+FINE_WEIGHTS = (
+    "weights with many digits"  # all else is exact in bfloat16, and a token has one expert: no sum is rounded
+)
+
 Weighting = Callable[[torch.Tensor], torch.Tensor]
 Made = Callable[[int, torch.Tensor, list[int], torch.Tensor], torch.Tensor]  # (rank, token, experts, weights)
 
@@ -28,9 +33,12 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
         count = setup.size + (rank * setup.option("spread", 0)) % 4
-        tokens = draw(replace(setup, values="random"), own, count, WIDTH)
+        exact = setup.option("case") == FINE_WEIGHTS
+        tokens = draw(replace(setup, values="small" if exact else "random"), own, count, WIDTH, most=3)
         experts = _routed(setup, count, own)
         weights = (0.1 + own.uniform(count, k)).float()  # not normalised: some routers' are not
+        if exact:  # nearly half a step above what bfloat16 holds
+            weights = weights.bfloat16().float() * (1 + 0.45 / 128)
         fns = [
             Function(1.5 + own.integer(0, 32) / 4, 4.0 * (places[rank * local + i] + 1) + own.integer(0, 8) / 4)
             for i in range(local)
@@ -67,8 +75,17 @@ def _per_token(setup: Setup, args: Sequence[Args], made: Made) -> list[Expected]
             sizes.append(torch.stack(parts).sum(0))
         result = torch.stack(rows).to(kind) if rows else tokens.clone()
         most = max((float(size.max()) for size in sizes), default=0.0)
-        expected.append(Expected(result, {}, most * torch.finfo(kind).eps * (2 + setup.option("k", 2))))
+        atol: Any = most * torch.finfo(kind).eps * (2 + setup.option("k", 2))
+        if rows and setup.option("case") == FINE_WEIGHTS:
+            atol = _one_rounding(torch.stack(rows), kind)
+        expected.append(Expected(result, {}, atol))
     return expected
+
+
+def _one_rounding(exact: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """How far right results in `kind` may be apart: not at all, but where `exact` is so near to a tie that either side is right."""
+    low, high = ((exact * (1 + off)).to(kind).double() for off in (-1e-6, 1e-6))
+    return (high - low).abs()
 
 
 def _computed(args: Sequence[Args], expert: int, token: torch.Tensor) -> torch.Tensor:
@@ -137,6 +154,84 @@ def _weighted_before(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         ).sum(0)
 
     return _per_token(setup, args, made)
+
+
+def _rounded_weights(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The weights in the tokens' dtype, which holds fewer digits."""
+    kind = args[0][0].base.dtype
+    if torch.finfo(kind).eps <= torch.finfo(torch.float32).eps:
+        raise ValueError("it holds them")
+    return _oracle(setup, args, lambda weights: weights.to(kind).double())
+
+
+def _with(
+    own: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The right sum as `own(sum, token)` changes it."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for right, a in zip(_oracle(setup, args), args, strict=True):
+            changed = own(right.returns.double(), plain(a[0]).double())
+            made.append(Expected(changed.to(right.returns.dtype), {}, right.atol))
+        return made
+
+    return oracle
+
+
+def _common_weight(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each expert's result with the sum of the token's weights."""
+    if setup.option("k", 2) < 2:
+        raise ValueError("there is one weight")
+    right = _oracle(setup, args, lambda weights: weights.sum().expand_as(weights))
+    atol = [(1 + setup.option("k", 2)) * r.atol for r in _oracle(setup, args)]
+    return [Expected(r.returns, {}, a) for r, a in zip(right, atol, strict=True)]
+
+
+def _as_often_as_chosen(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """A rank's sum counts as often as the rank has experts of the token."""
+    local = len(args[0][3])
+
+    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
+        homes = [e // local for e in experts]
+        parts = [w * _computed(args, e, token).double() for e, w in zip(experts, weights.double(), strict=True)]
+        return torch.stack([homes.count(home) * part for home, part in zip(homes, parts, strict=True)]).sum(0)
+
+    expected = _per_token(setup, args, made)
+    return [Expected(e.returns, {}, setup.option("k", 2) * e.atol) for e in expected]
+
+
+def _added_by_token(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The rows came back by rank, then by token, and were added to the tokens in their order."""
+    local, made = len(args[0][3]), []
+    for right, a, homes in zip(_oracle(setup, args), args, _copies(args), strict=True):
+        tokens, experts, weights = (plain(x) for x in a[:3])
+        total = torch.zeros(tokens.shape, dtype=torch.float64)
+        sent = [(peer, i) for peer, needed in enumerate(homes) for i in sorted(needed)]
+        for at, (peer, i) in zip(sorted(i for _, i in sent), sent, strict=True):
+            for e, w in zip(experts[i].tolist(), weights[i].double(), strict=True):
+                if e // local == peer:
+                    total[at] += w * _computed(args, e, tokens[i]).double()
+        made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
+    return made
+
+
+def _first_experts_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Only the first expert of each rank has computed."""
+    local = len(args[0][3])
+    if local < 2:
+        raise ValueError("there is one")
+
+    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
+        pairs = zip(experts, weights.double(), strict=True)
+        parts = [w * _computed(args, e, token).double() for e, w in pairs if e % local == 0]
+        return torch.stack([torch.zeros(len(token), dtype=torch.float64), *parts]).sum(0)
+
+    return _per_token(setup, args, made)
+
+
+def _first_of_its_rank(args: Sequence[Args], rank: int, expert: int, token: torch.Tensor) -> torch.Tensor:
+    return args[expert // len(args[rank][3])][3][0](token)
 
 
 def _turned_weights(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -288,7 +383,7 @@ def _too_much(run: Run, call: int, copies: list[list[set[int]]]) -> str | None:
 
 
 def _case(ranks: int, size: int, k: int = 2, local: int = 2, dtype: str = "float32", **more: object) -> Setup:
-    options = {name: more.pop(name) for name in ("all_on", "spread") if name in more}
+    options = {name: more.pop(name) for name in ("all_on", "spread", "case") if name in more}
     setup = Setup(ranks, size, dtype, **more)  # type: ignore[arg-type]
     return setup.with_options(k=k, experts_a_rank=local, **options)
 
@@ -313,7 +408,15 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any number of tokens", 2, (_case(3, 0), _case(3, 0, spread=2), _case(4, 1, spread=1), _case(3, 13))),
-        Group("any dtype", 1, (_case(3, 4, dtype="float64"), _case(3, 4, dtype="bfloat16"))),
+        Group(
+            "any dtype",
+            1,
+            (
+                _case(3, 4, dtype="float64"),
+                _case(3, 4, dtype="bfloat16"),
+                _case(3, 4, 1, 2, "bfloat16", case=FINE_WEIGHTS),
+            ),
+        ),
         Group("any layout", 1, (_case(3, 4, layout="strided"), _case(3, 4, layout="transposed"))),
         Group("any circumstances", 1, (_case(3, 4, times=2), _case(3, 4, outer_world=True))),
     ),
@@ -344,6 +447,35 @@ EXERCISE = Exercise(
         Mistake(
             "of two experts on one rank only one has computed the token: its one copy needs both experts' numbers and weights",
             _lost_mates(True),
+        ),
+        Mistake(
+            "the weights were rounded to the tokens' dtype: `weights` are float32, use them as they are, and send them as float32",
+            _rounded_weights,
+        ),
+        Mistake(
+            "the token itself was added: the result is only what its experts make of it",
+            _with(lambda total, token: total + token),
+        ),
+        Mistake(
+            "each result has the sum of all of the token's weights: multiply what an expert returns by its own weight",
+            _common_weight,
+        ),
+        Mistake(
+            "where several of a token's experts are on one rank, their sum was added that many times: one copy goes there, and one "
+            "sum comes back",
+            _as_often_as_chosen,
+        ),
+        Mistake(
+            "the sums were added to the tokens in their order: they come back by rank, in the order in which the tokens were sent",
+            _added_by_token,
+        ),
+        Mistake(
+            "only the first expert of each rank has computed: expert e is expert_fns[e % L] on rank e // L, where L = len(expert_fns)",
+            _first_experts_only,
+        ),
+        Mistake(
+            "every token was computed by the first expert of its experts' ranks: expert e is expert_fns[e % L] there",
+            _by(_first_of_its_rank),
         ),
         Mistake("a token's sums of several ranks were stored one over the other: add them", _one_rank_only),
         Mistake("a result has the weight of another of the token's experts", _turned_weights),

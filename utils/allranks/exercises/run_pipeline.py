@@ -8,7 +8,7 @@ import torch
 
 from allranks import pipelines
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
@@ -90,6 +90,50 @@ def _latest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
             total += x[latest] * g[int(action[1:])] if action[0] == "B" else 0
         made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
     return made
+
+
+def _oldest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every backward pass with the input that is kept for the longest time."""
+    made = []
+    for rank, right in enumerate(_gradients(setup, args)):
+        x, g = _passing(setup, args, rank)
+        pairs = zip(_numbers(setup, rank, "F"), _numbers(setup, rank, "B"), strict=True)
+        total = torch.stack([x[oldest] * g[i] for oldest, i in pairs]).sum(0)
+        made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
+    return made
+
+
+def _instead_of_input(by: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
+    """The weight's gradient with `by(input, weight)` in the input's place."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for rank, right in enumerate(_gradients(setup, args)):
+            x, g = _passing(setup, args, rank)
+            total = (by(x, plain(args[rank][2]).double()) * g).sum(0)
+            made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
+        return made
+
+    return oracle
+
+
+def _input_sent_back(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """What is sent back is the gradient times the stage's input."""
+    made = []
+    for rank, right in enumerate(_gradients(setup, args)):
+        x, _ = _passing(setup, args, rank)
+        g = plain(args[-1][1]).double()
+        for stage in range(rank + 1, setup.ranks):
+            g = g * _passing(setup, args, stage)[0]
+        total = (x * g).sum(0)  # of so many factors that float32 rounds them
+        made.append(Expected(total.to(right.returns.dtype), {}, 1e-5 * (1 + float((x * g).abs().sum(0).max()))))
+    return made
+
+
+def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The mean over the micro-batches."""
+    right = _gradients(setup, args)
+    return [Expected(r.returns / setup.size, {}, 1e-5 * (1 + float(r.returns.abs().max()))) for r in right]
 
 
 def _passing(setup: Setup, args: Sequence[Args], rank: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -245,6 +289,26 @@ EXERCISE = Exercise(
         Mistake(
             "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its own B",
             _latest_input,
+        ),
+        Mistake(
+            "the backward passes use the oldest input that is kept: B of micro-batch i needs the input of micro-batch i",
+            _oldest_input,
+        ),
+        Mistake(
+            "the gradient of the weight is the output's gradient times the stage's *input*: its output was taken instead",
+            _instead_of_input(lambda x, weight: x * weight),
+        ),
+        Mistake(
+            "the gradient of the weight is the output's gradient times the stage's *input*: the weight was taken instead",
+            _instead_of_input(lambda x, weight: weight.expand_as(x)),
+        ),
+        Mistake(
+            "what is sent back is times the stage's input: the gradient of the input is the output's gradient times the *weight*",
+            _input_sent_back,
+        ),
+        Mistake(
+            "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added",
+            _mean,
         ),
         Mistake(
             "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, which may be another one",

@@ -42,6 +42,11 @@ def _across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.T
     return summed(tensors[rank % g :: g])[0]
 
 
+def _stays_in_nodes(run: Run) -> bool:
+    g = run.setup.option("ranks_per_node")
+    return all(e.rank // g == e.peer // g for e in run.sends if e.numel)
+
+
 def _messages(run: Run) -> str | None:
     return rules.no_messages(run) or rules.wrong_dtype(run)
 
@@ -62,7 +67,13 @@ EXERCISE = Exercise(
     explain=explain_sum,
     mistakes=(
         *sum_mistakes(),
-        in_place("only the ranks of the same node were added: the other nodes are missing", _node_sum),
+        in_place("only the ranks of the same node were added: the other nodes are missing", _node_sum, _stays_in_nodes),
+        in_place(
+            "messages went between the nodes, but each element is the sum of one node only: what the rings between the nodes made "
+            "was not stored, or was replaced later. They must add the chunk that is complete in the node",
+            _node_sum,
+            lambda run: not _stays_in_nodes(run),
+        ),
         in_place("only the ranks with the same place in their node were added", _across_sum),
     ),
     collective="all_reduce",

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 
 from allranks.checking import puts, rules
 from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import LAYOUTS, SUM_DTYPES, in_place, sum_mistakes, sum_oracle
+from allranks.checking.common import LAYOUTS, SUM_DTYPES, Make, in_place, sum_mistakes, sum_oracle
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Exercise, Group, Rule, Run
 from allranks.checking.provenance import bounds
@@ -46,6 +47,25 @@ def _own_chunk_only(tensors: list[torch.Tensor], rank: int, setup: Setup) -> tor
     start, end = bounds(made.numel(), setup.ranks)[rank]
     made.view(-1)[start:end] = total[start:end]
     return made
+
+
+def _without_its_adder(cut: Callable[[int, int], Sequence[int]]) -> Make:
+    """In each chunk the tensor of the rank that adds it up is missing; `cut(n, p)` says where chunks begin and end."""
+
+    def make(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+        total, ends = summed(tensors)[0].clone(), cut(tensors[0].numel(), setup.ranks)
+        for adder, (start, end) in enumerate(itertools.pairwise(ends)):
+            total.view(-1)[start:end] -= tensors[adder].reshape(-1)[start:end]
+        return total
+
+    return make
+
+
+_CUTS: tuple[Callable[[int, int], Sequence[int]], ...] = (
+    lambda n, p: [0, *(end for _, end in bounds(n, p))],
+    lambda n, p: [n * i // p for i in range(p + 1)],
+    lambda n, p: [min(n, -(-n // p) * i) for i in range(p + 1)],
+)
 
 
 def _in(order: str, *setups: Setup) -> tuple[Setup, ...]:
@@ -93,6 +113,13 @@ EXERCISE = Exercise(
         in_place(
             "only this rank's own chunk has the sum: the second shot, the other ranks' chunks, is missing",
             _own_chunk_only,
+        ),
+        *(
+            in_place(
+                "each chunk lacks the tensor of the rank that adds it up: its own part must be added too",
+                _without_its_adder(cut),
+            )
+            for cut in _CUTS
         ),
     ),
     collective="all_reduce",

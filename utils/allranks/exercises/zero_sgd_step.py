@@ -118,6 +118,41 @@ def _first_shards_data(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _next_shards_data(step: int) -> Oracle:
+    """Each shard's step was taken from the numbers of the shard `step` places on."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        if setup.ranks == 1:
+            raise ValueError("there is one shard")
+        made = []
+        for rank, wanted in enumerate(_step()(setup, args)):
+            like = [data for data, _ in plain(args[rank][0])]
+            before, after = _flat(like), _flat([wanted.changed[0, i, "data"] for i in range(len(like))])
+            length = -(-before.numel() // setup.ranks)
+            padded = torch.nn.functional.pad(before, (0, length * setup.ranks - before.numel()))
+            other = padded.roll(-step * length)[: before.numel()]
+            made.append(_flat_step(other + after - before, like, wanted.atol))
+        return made
+
+    return oracle
+
+
+def _decayed(by: float) -> Oracle:
+    """The step, and each parameter less lr x `by` of itself."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for a, right in zip(args, _step()(setup, args), strict=True):
+            changed = {
+                (0, i, "data"): right.changed[0, i, "data"] - a[1] * by * data
+                for i, (data, _) in enumerate(plain(a[0]))
+            }
+            made.append(Expected(None, changed, right.atol))
+        return made
+
+    return oracle
+
+
 def _filled(values: torch.Tensor, shard: int, setup: Setup) -> torch.Tensor:
     """As many numbers, of one shard again and again; the last shards may be filled up with zeros."""
     length = -(-values.numel() // setup.ranks)
@@ -244,6 +279,17 @@ EXERCISE = Exercise(
         Mistake(
             "every rank took its step from the first shard's numbers: cut parameters and gradients at the same place",
             _first_shards_data,
+        ),
+        *(
+            Mistake(
+                f"each rank took its step from the numbers of the {neighbour} rank's shard: cut parameters and gradients at the same place",
+                _next_shards_data(step),
+            )
+            for neighbour, step in (("next", 1), ("previous", -1))
+        ),
+        *(
+            Mistake("the parameters also shrank by themselves: there is no weight decay in this step", _decayed(by))
+            for by in (0.1, 0.01, 1e-3, 5e-4, 1e-4)
         ),
     ),
     unit="parameter",

@@ -12,14 +12,17 @@ def moe_top_k(tokens, experts, weights, expert_fns):
         own = slice(peer * local, (peer + 1) * local)
         rows = chosen[:, own].any(1).nonzero().flatten()
         order.append(rows)
-        outbox.append(torch.cat([tokens[rows], gates[rows][:, own].to(tokens.dtype)], dim=1))
+        mine = gates[rows][:, own].contiguous()
+        mine = mine.view(tokens.dtype) if tokens.element_size() < 4 else mine.to(tokens.dtype)  # no bit is lost
+        outbox.append(torch.cat([tokens[rows], mine], dim=1))
     here = torch.tensor([len(rows) for rows in order])
     there = torch.empty_like(here)
     dist.all_to_all_single(there, here)
     here, there = here.tolist(), there.tolist()
-    inbox = tokens.new_empty(sum(there), width + local)
+    inbox = tokens.new_empty(sum(there), outbox[0].shape[1])
     dist.all_to_all_single(inbox, torch.cat(outbox), there, here)
-    x, scale = inbox[:, :width], inbox[:, width:]
+    x, scale = inbox[:, :width], inbox[:, width:].contiguous()
+    scale = scale.view(weights.dtype) if tokens.element_size() < 4 else scale
     parts = [scale[:, i : i + 1].double() * fn(x).double() for i, fn in enumerate(expert_fns)]
     back = tokens.new_empty(sum(here), width)
     dist.all_to_all_single(back, sum(parts).to(tokens.dtype), here, there)

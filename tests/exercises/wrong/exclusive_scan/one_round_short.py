@@ -1,6 +1,7 @@
 """Stops one round too early.
 
-Must get: it was not added to what was there
+Must get: the last round is missing
+Must not get: it was not added
 """
 
 import torch

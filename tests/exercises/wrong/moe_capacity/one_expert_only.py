@@ -1,6 +1,6 @@
 """Takes the first expert of each rank for all rows.
 
-Must get: experts_a_rank=3
+Must get: by the first expert of its expert's rank
 """
 
 import torch

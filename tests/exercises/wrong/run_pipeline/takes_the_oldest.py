@@ -1,6 +1,6 @@
 """Never reads the number of B: takes what was kept first.
 
-Must get: wrong
+Must get: the backward passes use the oldest input that is kept
 """
 
 import torch.distributed as dist

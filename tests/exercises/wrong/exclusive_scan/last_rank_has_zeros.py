@@ -1,0 +1,26 @@
+"""The last rank returns zeros.
+
+Must get: zero
+Must not get: the scan runs the other way
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def exclusive_scan(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    window = tensor.clone(memory_format=torch.contiguous_format)
+    below = torch.zeros_like(window)
+    distance = 1
+    while distance < p:
+        ops, arrived = [], torch.zeros_like(window)
+        if rank + distance < p:
+            ops.append(dist.P2POp(dist.isend, window, (rank + distance) % p))
+        if rank >= distance:
+            ops.append(dist.P2POp(dist.irecv, arrived, (rank - distance) % p))
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+        below, window = below + arrived, window + arrived
+        distance *= 2
+    return below if rank < p - 1 else torch.zeros_like(below)

@@ -301,7 +301,7 @@ def _small_calls(whole: list[dict[int, Plain]], total: float, rules: Rules) -> F
 def union(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The intervals without what lies in two of them, in order.
 
-    >>> planted_measure.union([(2, 4), (0, 1), (3, 5)])
+    >>> union([(2, 4), (0, 1), (3, 5)])
     [(0, 1), (2, 5)]
     """
     found: list[tuple[float, float]] = []
@@ -359,7 +359,7 @@ def _signature(call: Plain) -> tuple[Any, ...]:
 class Rules:
     """The contract's rules. A wrong reading has another one in the place of one of them.
 
-    >>> planted_measure.Rules().small_nbytes
+    >>> Rules().small_nbytes
     65536
     """
 

@@ -8,12 +8,25 @@ from copy import deepcopy
 import pytest
 from allranks.checking.cases import Setup
 from allranks.checking.running import _describe
-from allranks.exercises.diagnose_job import EXERCISE
+from allranks.exercises.diagnose_job import _JOBS, EXERCISE
 from allranks.profiles import planted
 from allranks.profiles.explaining import explain
 from allranks.profiles.planted import recorded, recordings, variant
 from allranks.profiles.planted_job import as_job
-from allranks.profiles.planted_measure import LIMITS, Kind, decide, is_clear, measure, pairs
+from allranks.profiles.planted_measure import (
+    LIMITS,
+    NEAR_OVERLAP,
+    NOBODY,
+    Kind,
+    accepts,
+    decide,
+    is_clear,
+    measure,
+    pairs,
+)
+from allranks.profiles.planted_plans import Trap
+from allranks.profiles.planted_readings import READINGS
+from allranks.profiles.planted_shape import NEAR, SHAPES
 
 SEEDS = range(20)
 HUNG = (Kind.DESYNC, Kind.MISSING_RANK)
@@ -77,6 +90,39 @@ def test_shortcuts_fail():
     assert any(len(job["files"]) == job["world_size"] - 2 for job in two_gone)
     by_place = [decide(measure(job.true, pairs(job.true, lambda call, place: (place,)))) for job in stragglers]
     assert sum(told[:2] == job.answer[:2] for told, job in zip(by_place, stragglers, strict=True)) < len(SEEDS) / 2
+
+
+TRAPPED = [(kind, job) for kind, cases in _JOBS.items() for jobs in cases for job in jobs if isinstance(job, Trap)]
+
+
+def test_each_trap_is_in_a_job():
+    assert {trap for _, trap in TRAPPED} == set(Trap) == set(SHAPES)
+
+
+@pytest.mark.parametrize(("kind", "trap"), TRAPPED, ids=lambda of: of.name.lower())
+def test_a_trap_makes_its_readings_fail_whatever_is_drawn(kind, trap):
+    for seed in range(4):
+        job = variant(kind, f"seed {seed}", trap)
+        assert job.answer.cause == kind and (job.answer.blamed == NOBODY or job.answer.blamed >= 0)
+        assert is_clear(measure(job.true), kind, NEAR, NEAR_OVERLAP)
+        for name in SHAPES[trap].fails:
+            assert not accepts(READINGS[name][1](job) or job.answer, job.answer), name
+        if SHAPES[trap].figure is not None:
+            which, (low, high) = SHAPES[trap].figure
+            assert low <= measure(job.true).figures[which].value <= high
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_each_wrong_reading_fails_on_some_job(name):
+    """Also those that no trap is made for, and with every secret that is tried."""
+    for secret in (0, 1):
+        jobs = [
+            job
+            for group in EXERCISE.groups
+            for setup in group.setups
+            for (job,) in EXERCISE.inputs(setup, setup.draws(secret))
+        ]
+        assert any(not accepts(READINGS[name][1](job) or job.answer, job.answer) for job in jobs)
 
 
 def test_a_rank_gets_the_job_and_not_the_answer():

@@ -11,9 +11,9 @@
 # CPU ok; no GPU is used. The chapter *Your own job* reads such files by hand; in this notebook you write the reader's rules as code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Your function gets jobs that it has never seen: other groups, other sizes, other clocks, and another rank to blame. They are
-# drawn for each answer anew, so an answer that you know by heart is wrong. Cause, rank and evidence must all be right. Your function sends no
-# messages; each rank is given a job of its own.
+# **How it is marked.** Your function gets jobs with other groups, other sizes, other clocks, and another rank to blame. `check` gives it the same jobs
+# each time. The grading draws other jobs, for each answer anew, so an answer that you know by heart earns nothing there. Cause, rank and evidence
+# must all be right. Your function sends no messages; each rank is given a job of its own.
 #
 # {{contract.md}}
 
@@ -50,6 +50,8 @@ NOBODY = -1  # instead of a rank, where no single rank is to blame
 # - `"calls"`: the rank's collectives, in order of their start. A call has `"op"`, `"group"` (the same name on all ranks), `"ranks"` (the group's
 #   members), `"seq"` (the number of the call within its group: the same on all its ranks), `"start_us"`, `"end_us"` (None: it never ended),
 #   `"in_bytes"` and `"out_bytes"` (what this rank put in and got out).
+#
+# Calls of one rank may overlap, and two groups may have the same members: their names differ.
 #
 # Times are microseconds **on the clock of the file's host**: the clocks of two hosts may be a tenth of a second apart. Files don't begin at the same call.
 #
@@ -130,8 +132,8 @@ print(f"the shortest call is rank {took.index(min(took))}'s; all of them, in ms:
 #
 # | the cause | holds if | rank | evidence | within |
 # |---|---|---|---|---|
-# | `DESYNC` | some calls never ended, and of matched calls one differs from most of the others: in its operation, or (all_to_all aside) in its bytes | whose call differs | the number (`seq`) of the first such call | exact |
-# | `MISSING_RANK` | some calls never ended, and matched calls don't differ | the member without a file of the group whose call began first, of those that never ended | that call's number | exact |
+# | `DESYNC` | some calls never ended, and of matched calls one differs from most of the others: in its operation, or (all_to_all aside) in its `in_bytes` or `out_bytes` | whose call differs | the number (`seq`) of the first such call, on one clock | exact |
+# | `MISSING_RANK` | some calls never ended, and matched calls don't differ | the member without a file of the group whose call began first, on one clock, of those that never ended | that call's number | exact |
 # | `SKEWED_ALL_TO_ALL` | over all its all_to_all calls one rank gets at least 2 times as many bytes as the mean of the files | that rank | how many times as many | 1 % |
 # | `WRONG_INTERFACE` | whole calls of at least 1,000,000 bytes *without* a rank move at least 2 times as many bytes a microsecond (all bytes over all time) as those *with* it | the one with the largest ratio | bytes a microsecond of the calls with it | 10 % |
 # | `STRAGGLER` | the time that others wait for the rank that starts last, summed over the whole calls in which it is the last, is at least 15 % of the total time | the one with the largest sum | that sum, in µs | 5 % |
@@ -139,7 +141,7 @@ print(f"the shortest call is rank {took.index(min(took))}'s; all of them, in ms:
 # | `NO_OVERLAP` | less than 10 % of the time in calls lies inside of compute, and the rest is at least 20 % of the total time (union of intervals, in each file, added) | `NOBODY` | that rest, in µs | 1 % |
 # | `HEALTHY` | nothing above does | `NOBODY` | 0 | exact |
 #
-# No job is near a limit. But a healthy job has small calls too, a rank that is often last by a little, one that is very late once, or a lost file. And in
+# Some jobs are near a limit, but no figure that decides is nearer to its limit than 8 % of it. A healthy job has small calls too, a rank that is often last by a little, one that is very late once, or a lost file. And in
 # a job that stands still, two files may be absent, of which one rank was alive.
 
 # %% [markdown] name="task"

@@ -13,7 +13,7 @@ import torch
 
 from allranks.checking import compare, evidence
 from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
-from allranks.checking.exercise import FaultKind, Result, ResultFault, Run
+from allranks.checking.exercise import FaultKind, Mistake, Result, ResultFault, Run
 from allranks.checking.fault import blame_of, blame_of_failure
 from allranks.checking.mistake import UNWRITTEN
 from allranks.checking.verdict import Reason
@@ -288,9 +288,13 @@ _QUESTIONS_OF_RUNS = {
 }
 
 
-def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
-    """Every known mistake that would have given just these results, the exercise's own first."""
-    found = _mistakes_of_exercise(run, faults)
+def fitting_mistakes(run: Run, faults: Sequence[ResultFault], right: Sequence[Run] = ()) -> list[str]:
+    """Every known mistake that would have given just these results, the exercise's own first.
+
+    Where ranks send no messages and put nothing, a result follows from the rank's own arguments alone: then a mistake that would have
+    shown on a rank that is right, or in a run of `right`, was not made.
+    """
+    found = _mistakes_of_exercise(run, faults, right)
     found += _remainders_left_out(run, faults)
     common = _common_mistake(run, faults)
     if not found and common is None and run.ranks > 1 and run.exercise.allow and not run.sends and not run.collectives:
@@ -298,7 +302,7 @@ def fitting_mistakes(run: Run, faults: Sequence[ResultFault]) -> list[str]:
     return [*found, common] if common else found
 
 
-def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
+def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault], right_runs: Sequence[Run]) -> list[str]:
     result_kinds = (FaultKind.VALUES, FaultKind.SHAPE, FaultKind.DTYPE, FaultKind.RETURNED)
     if any(f.kind not in result_kinds for f in faults) or any(_only_the_shape(run, f) for f in faults):
         return []
@@ -318,6 +322,10 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault]) -> list[str]:
         everywhere = all(_matches(run, call, r, predicted[r]) or not _says_something(predicted[r]) for r in right)
         if fits and not everywhere and all(_is_zero(predicted[f.rank].returns) for f in faults):
             continue  # zeros alone name no cause
+        if fits and not run.exercise.allow and not run.outcome.accesses:
+            exact = not any(_accepts_any_item(predicted[f.rank]) for f in faults)  # else it is a family of mistakes
+            if not everywhere or (exact and any(_shows(r, mistake) for r in right_runs)):
+                continue
         cause = mistake.cause if everywhere else f"{_SOME_RANKS}{mistake.cause}"
         if fits and cause not in found:  # one vote for each cause, however many oracles it has
             found.append(cause)
@@ -331,6 +339,20 @@ def on_some_ranks(cause: str) -> bool:
 
 def _is_zero(returned: Any) -> bool:
     return isinstance(returned, torch.Tensor) and not bool(returned.any())
+
+
+def _shows(run: Run, mistake: Mistake) -> bool:
+    """Whether the mistake would have made this run, which is right, wrong on some rank. Only numbers can be compared so."""
+    try:
+        predicted = mistake.oracle(run.setup, run.args[0])
+    except (RuntimeError, IndexError, ValueError):
+        return False
+    return any(
+        isinstance(told.returns, tuple)
+        and isinstance(want.returns, tuple)
+        and compare.difference(want.returns, told.returns, want.atol) is not None
+        for want, told in zip(run.expected[0], predicted, strict=True)
+    )
 
 
 def would_show(run: Run, cause: str) -> bool:

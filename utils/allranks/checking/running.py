@@ -381,6 +381,11 @@ def run_cases(runner: CaseRunner) -> list[CaseResult]:
             over_a_limit += 1
             if over_a_limit >= MAX_OVER_A_LIMIT:
                 not_run = Reason(f"not run, because of this: {result.reason.sentence}", ("not run",))
+    if not runner.exercise.allow:
+        right = [c.run for c in found if c.passed and c.run is not None]
+        for c in found:
+            if c.mistakes and c.run is not None:
+                c.mistakes = causes.fitting_mistakes(c.run, c.faults, right)
     choose_mistakes(found)
     return found
 
@@ -431,8 +436,12 @@ def _check_run(runner: CaseRunner, case: CaseResult, run: Run) -> CaseResult:
             case.mistakes = causes.fitting_mistakes(run, case.faults)
             case.factor = factor.factor(run, case.faults) if run.setup.earns_credit else None
             case.reason = causes.explain_faults(run, case.faults, None, messages=bool(run.exercise.allow))
-    # the results of a failed run are not needed any more, and may be large
-    case.run = run if case.passed else replace(run, results=tuple((None,) * run.ranks for _ in run.results), later=())
+    # the results of a failed run are not needed any more where they are tensors, and may be large
+    case.run = (
+        run
+        if case.passed or not run.exercise.allow
+        else replace(run, results=tuple((None,) * run.ranks for _ in run.results), later=())
+    )
     return case
 
 

@@ -6,22 +6,21 @@ answer can be known before. The ranks send no messages.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from allranks.checking import compare
 from allranks.checking.cases import Args, Expected, Oracle, Setup
 from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake
+from allranks.checking.exercise import Exercise, Group, Mistake, Run
 from allranks.profiles.planted import PlantedJob, Trap, variant
 from allranks.profiles.planted_measure import (
     LIMITS,
     NOBODY,
     SMALL_NBYTES,
+    WITHIN,
     Diagnosis,
     Kind,
-    Pairs,
     decide,
     measure,
     nbytes_of,
@@ -29,33 +28,36 @@ from allranks.profiles.planted_measure import (
     pairs,
     waits_for,
 )
-
-OFF = {  # how far the evidence may be off, as a share of it
-    Kind.STRAGGLER: 0.05,
-    Kind.WRONG_INTERFACE: 0.10,
-    Kind.SKEWED_ALL_TO_ALL: 0.01,
-    Kind.NO_OVERLAP: 0.01,
-}
-Tell = Callable[[PlantedJob], Diagnosis | None]  # what a mistake would tell of a job; None: what is right
+from allranks.profiles.planted_readings import READINGS, Tell
 
 # the order in which the lab's text asks
 _ORDER = (Kind.DESYNC, Kind.MISSING_RANK, *LIMITS, Kind.HEALTHY)
 
-# the second job of a healthy pair is not healthy: else an answer that calls every job healthy would be right
-_OTHERS = {Kind.HEALTHY: (Kind.STRAGGLER, Kind.NO_OVERLAP)}
-
-
-# in the first pair of jobs: whether a shortcut fails is not left to the draw
-_TRAPS = {
-    Kind.STRAGGLER: (Trap.OFTEN_LATE, None),
-    Kind.MISSING_RANK: (Trap.LOWER_LOST, Trap.HIGHER_LOST),
+# The jobs of each case. Whether a wrong reading of the contract fails is not left to the draw: a job with a trap shows it.
+# The last job of a healthy case is not healthy: else an answer that calls every job healthy would be right.
+_JOBS: dict[Kind, tuple[tuple[Trap | Kind | None, ...], ...]] = {
+    Kind.STRAGGLER: ((Trap.OFTEN_LATE, Trap.LATE_IN_WORLD), (Trap.WAITS_BEYOND, None)),
+    Kind.DESYNC: ((Trap.OTHER_OPERATION, Trap.OTHER_OUT), (Trap.TWO_DIFFER, Trap.OTHER_IN)),
+    Kind.MISSING_RANK: ((Trap.LOWER_LOST, Trap.HIGHER_LOST), (Trap.UNEVEN, None)),
+    Kind.TINY_CALLS: ((Trap.TWINS, Trap.SMALL_BEYOND), (None, Kind.HEALTHY)),
+    Kind.NO_OVERLAP: ((Trap.LITTLE_OVERLAP, Trap.NESTED), (Trap.REST_BEYOND, Trap.SMALL_SHORT)),
+    Kind.WRONG_INTERFACE: ((Trap.SIZES, Trap.LINK_BEYOND), (Trap.ONE_SIDE, None)),
+    Kind.SKEWED_ALL_TO_ALL: ((Trap.LOAD_BEYOND, Trap.LOAD_LOST), (None, None)),
+    Kind.HEALTHY: (
+        (Trap.WAITS_SHORT, Kind.STRAGGLER),
+        (Trap.REST_SHORT, Kind.NO_OVERLAP),
+        (Trap.SOME_OVERLAP, Kind.TINY_CALLS),
+        (Trap.LINK_SHORT, Kind.WRONG_INTERFACE),
+        (Trap.LOAD_SHORT, Kind.SKEWED_ALL_TO_ALL),
+    ),
 }
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kinds = [Kind[name] for name in setup.option("_kinds")]
     seeds = [" ".join(str(rng.of_rank(rank).integer(0, 1 << 62)) for _ in range(4)) for rank in range(setup.ranks)]
-    traps = setup.option("_traps", (None,) * setup.ranks)
+    traps = [Trap[name] if name else None for name in setup.option("_traps", (None,) * setup.ranks)]
     return [(variant(kind, seed, trap),) for kind, seed, trap in zip(kinds, seeds, traps, strict=True)]
 
 
@@ -74,7 +76,7 @@ def _told(tell: Tell, job: PlantedJob) -> Diagnosis | None:
 
 
 def _expected(told: Diagnosis) -> Expected:
-    off = OFF.get(Kind(told.cause), 0.0) * abs(told.evidence or 0.0)
+    off = WITHIN.get(Kind(told.cause), 0.0) * abs(told.evidence or 0.0)
     return Expected(told, {}, (0.0, 0.0, off))
 
 
@@ -87,35 +89,6 @@ def _row_of_the_table(job: PlantedJob) -> Diagnosis | None:
 def _row_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Each row's evidence may be as far off as the right cause's."""
     return [replace(_expected(job.answer), returns=_row_of_the_table(job) or job.answer) for (job,) in args]
-
-
-def _other_pairs(key: Callable[[Mapping[str, Any]], Pairs]) -> Tell:
-    """The first cause by calls that are paired in another way."""
-    return lambda job: _without_evidence(decide(measure(job.true, key(job.true))))
-
-
-def _without_evidence(told: Diagnosis) -> Diagnosis:
-    return told._replace(evidence=None)
-
-
-def _by_order(job: Mapping[str, Any]) -> Pairs:
-    """Pairs the first call of a group on one rank with the first on another."""
-    found: Pairs = {}
-    for file in job["files"]:
-        count: Counter[str] = Counter()
-        for call in file["calls"]:
-            found.setdefault((call["group"], count[call["group"]]), {})[file["rank"]] = call
-            count[call["group"]] += 1
-    return found
-
-
-def _by_place(job: Mapping[str, Any]) -> Pairs:
-    return pairs(job, lambda call, place: (place,))
-
-
-def _by_number(job: Mapping[str, Any]) -> Pairs:
-    """Pairs calls of one number, whatever their groups."""
-    return pairs(job, lambda call, place: (call["seq"],))
 
 
 def _file_is_absent(job: PlantedJob) -> Diagnosis | None:
@@ -176,15 +149,20 @@ def _small_calls_of_each_rank(job: PlantedJob) -> Diagnosis | None:
     return job.answer._replace(evidence=float(sum(map(len, whole))))
 
 
-def _scaled(factor: Callable[[PlantedJob], float], *kinds: Kind) -> Tell:
+def _scaled(factor: float, kind: Kind) -> Tell:
     """The right answer with its evidence times a factor."""
+    return lambda job: job.answer._replace(evidence=job.answer.evidence * factor) if job.answer.cause == kind else None
 
-    def tell(job: PlantedJob) -> Diagnosis | None:
-        if job.answer.cause not in kinds:
-            return None
-        return job.answer._replace(evidence=job.answer.evidence * factor(job))
 
-    return tell
+def _mean_of_files(job: PlantedJob) -> Diagnosis | None:
+    if job.answer.cause != Kind.NO_OVERLAP:
+        return None
+    return job.answer._replace(evidence=job.answer.evidence / len(job["files"]))
+
+
+def _not_found(cause: Kind) -> Tell:
+    """No rank is late enough, and this is what comes out instead."""
+    return lambda job: Diagnosis(cause, None, None) if job.answer.cause == Kind.STRAGGLER else None
 
 
 def _of_other_hang(job: PlantedJob) -> Diagnosis | None:
@@ -193,17 +171,50 @@ def _of_other_hang(job: PlantedJob) -> Diagnosis | None:
 
 
 def _group(kind: Kind) -> Group:
-    others = _OTHERS.get(kind, (kind, kind))
-    setups = tuple(
-        Setup(2, 1).with_options(case=f"{which} pair of jobs", _kinds=(kind.name, other.name))
-        for which, other in zip(("first", "second"), others, strict=True)
+    return Group(
+        kind.name.lower().replace("_", " "),
+        1,
+        tuple(
+            Setup(len(jobs), 1).with_options(
+                case=f"{which} pair of jobs",
+                _kinds=tuple((job if isinstance(job, Kind) else kind).name for job in jobs),
+                _traps=tuple(job.name if isinstance(job, Trap) else "" for job in jobs),
+            )
+            for which, jobs in zip(_ORDINALS, _JOBS[kind], strict=False)
+        ),
     )
-    if kind in _TRAPS:
-        setups = (setups[0].with_options(_traps=_TRAPS[kind]), *setups[1:])
-    return Group(kind.name.lower().replace("_", " "), 1, setups)
 
 
-_MICROSECONDS = (Kind.STRAGGLER, Kind.NO_OVERLAP)
+_EVIDENCE = {  # what it must be
+    Kind.STRAGGLER: "the time, in µs, that others wait for the rank in the whole calls in which it starts last, summed",
+    Kind.DESYNC: "the number (seq) of the first call that differs",
+    Kind.MISSING_RANK: "the number (seq) of the call that began first, of those that never ended",
+    Kind.TINY_CALLS: "how many whole calls have less than 65,536 bytes, a matched call counted once",
+    Kind.NO_OVERLAP: "the time in calls outside of compute, in µs, of all files",
+    Kind.WRONG_INTERFACE: "the bytes a microsecond of the whole calls of at least 1,000,000 bytes with the rank",
+    Kind.SKEWED_ALL_TO_ALL: "how many times as many bytes the rank gets as the mean of the files",
+    Kind.HEALTHY: "0 where nothing is wrong",
+}
+
+
+def _no_exact_one(run: Run) -> bool:
+    """Whether no mistake that is known to the last digit gives what the ranks returned."""
+    got = [result.returned if result is not None else None for result in run.results[0]]
+    right = EXERCISE.oracle(run.setup, run.args[0])
+    wrong = [rank for rank, want in enumerate(right) if compare.difference(got[rank], want.returns, want.atol)]
+    for mistake in EXERCISE.mistakes[: -len(_EVIDENCE) - 3]:
+        told = mistake.oracle(run.setup, run.args[0])
+        if not any(compare.difference(got[rank], told[rank].returns, told[rank].atol) for rank in wrong):
+            return False
+    return True
+
+
+def _wrong_evidence(kind: Kind) -> Mistake:
+    def tell(job: PlantedJob) -> Diagnosis | None:
+        return job.answer._replace(evidence=None) if job.answer.cause == kind else None
+
+    return Mistake(f"the evidence is wrong: it must be {_EVIDENCE[kind]}", _oracle_from(tell), _no_exact_one)
+
 
 EXERCISE = Exercise(
     name="diagnose_job",
@@ -217,22 +228,6 @@ EXERCISE = Exercise(
         Mistake(
             "the rank with the longest collectives waits for the others: the straggler's are the shortest",
             _oracle_from(_longest),
-        ),
-        Mistake(
-            "the hosts' clocks differ: align them first, by the ends of calls that all ranks left together",
-            _oracle_from(lambda job: _without_evidence(decide(measure(job)))),
-        ),
-        Mistake(
-            "calls were paired by their place in the file: pair those of one group and one number (seq)",
-            _oracle_from(_other_pairs(_by_place)),
-        ),
-        Mistake(
-            "calls were paired by their order in the group, but files begin at different calls: pair them by seq",
-            _oracle_from(_other_pairs(_by_order)),
-        ),
-        Mistake(
-            "calls of different groups were paired: a number (seq) counts within its group",
-            _oracle_from(_other_pairs(_by_number)),
         ),
         Mistake(
             "an absent file alone says little, a file can be lost: a rank is missing if calls with it never ended",
@@ -266,7 +261,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "a job is healthy only if all calls ended and no figure reaches its limit",
-            _oracle_from(lambda job: Diagnosis(Kind.HEALTHY, NOBODY, None)),
+            _oracle_from(lambda job: Diagnosis(Kind.HEALTHY, NOBODY, 0.0)),
         ),
         Mistake(
             "a small call was counted once for each of its ranks: the evidence counts each matched call once",
@@ -274,20 +269,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the evidence is the mean of the files: it must be their sum",
-            _oracle_from(_scaled(lambda job: 1 / len(job["files"]), Kind.NO_OVERLAP)),
+            _oracle_from(_mean_of_files),
         ),
-        Mistake(
-            "the evidence is in milliseconds or seconds: it must be in microseconds",
-            _oracle_from(_scaled(lambda job: 1e-3, *_MICROSECONDS)),
+        *(
+            Mistake(
+                "the evidence is in milliseconds or seconds: it must be in microseconds",
+                _oracle_from(_scaled(factor, kind)),
+            )
+            for kind in (Kind.STRAGGLER, Kind.NO_OVERLAP)
+            for factor in (1e-3, 1e-6)
         ),
-        Mistake(
-            "the evidence is in milliseconds or seconds: it must be in microseconds",
-            _oracle_from(_scaled(lambda job: 1e-6, *_MICROSECONDS)),
+        *(Mistake(cause, _oracle_from(tell)) for cause, tell in READINGS.values()),
+        *(
+            Mistake(
+                "a cause before this one in the list holds: the time that others wait for the rank that starts last, summed over "
+                "the whole calls of all groups in which it is the last, reaches 15 % of the total time",
+                _oracle_from(_not_found(kind)),
+                _no_exact_one,
+            )
+            for kind in (Kind.TINY_CALLS, Kind.NO_OVERLAP, Kind.HEALTHY)
         ),
-        Mistake(
-            "cause and rank are right, but the evidence was not computed from this job",
-            _oracle_from(lambda job: None if job.answer.cause == Kind.HEALTHY else _without_evidence(job.answer)),
-        ),
+        *(_wrong_evidence(kind) for kind in _EVIDENCE),
     ),
     unit="job",
     chunking="none",

@@ -13,14 +13,17 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections import Counter
 from copy import deepcopy
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from allranks.profiles.job import ProfileError
-from allranks.profiles.planted_measure import Diagnosis, Kind, decide, is_clear, measure, often_last
+from allranks.profiles.planted_job import PlantedJob
+from allranks.profiles.planted_measure import NOBODY, Kind, decide, how_often_last, is_clear, measure
 from allranks.profiles.planted_plans import Trap, plan_of
+from allranks.profiles.planted_shape import SHAPES, shaped
 from allranks.profiles.planted_steps import Draw, Plan, simulate
 
 __all__ = ["RECORDED", "PlantedJob", "Trap", "recorded", "recordings", "variant"]
@@ -29,20 +32,7 @@ __all__ = ["RECORDED", "PlantedJob", "Trap", "recorded", "recordings", "variant"
 RECORDED = tuple(kind.name.lower() for kind in Kind)
 RECORDINGS = Path(__file__).with_name("static") / "planted_jobs.json.gz"
 NOISE_WITHIN = (0.9, 1.15)  # more than this is the recording machine's other work
-TRIES = 60  # a variant that is too near a limit is drawn again
-
-
-class PlantedJob(dict[str, Any]):
-    """A job as lab 11 gives it, and what only the marking knows: the `answer`, and the job with one `true` clock.
-
-    >>> PlantedJob({"files": []}, Diagnosis(Kind.HEALTHY, -1, 0.0), {}).answer.blamed
-    -1
-    """
-
-    def __init__(self, job: dict[str, Any], answer: Diagnosis, true: dict[str, Any]) -> None:
-        super().__init__(job)
-        self.answer, self.true = answer, true
-        self.told: dict[Any, Diagnosis | None] = {}  # what each mistake would tell, once it is known
+TRIES = 200  # a variant that is too near a limit is drawn again
 
 
 @cache
@@ -75,22 +65,36 @@ def recorded(name: str) -> PlantedJob:
 @lru_cache(maxsize=128)  # a check of many answers draws the same jobs again and again
 def variant(kind: Kind, seed: str, trap: Trap | None = None) -> PlantedJob:
     """A job with this fault, drawn from the seed: the same on every machine. It is far from every limit of the contract.
-    Don't change it: the same object is given again. With a `trap` it has what makes a certain shortcut fail.
+    Don't change it: the same object is given again. With a `trap` certain wrong readings fail, and it may be a tenth from a limit.
 
     >>> variant(Kind.STRAGGLER, "a") == variant(Kind.STRAGGLER, "a")
     True
     """
+    shape = None if trap is None else SHAPES[trap]
     for attempt in range(TRIES):
         draw = Draw(random.Random(f"{seed} {kind.name} {attempt}"))
         plan = plan_of(kind, draw, trap)
         true = simulate(plan, draw, _noise())
+        if shape is not None:
+            shaped(true, shape, draw)
         measured = measure(true)
         answer = decide(measured)
-        if trap is Trap.OFTEN_LATE and often_last(true) == plan.blamed:
+        if answer.cause != kind or answer.blamed != (NOBODY if kind is Kind.HEALTHY else plan.blamed):
             continue
-        if is_clear(measured, kind) and answer.cause == kind and answer.blamed == plan.blamed:
-            return PlantedJob(_on_clocks(true, _shifts(plan, draw)), answer, true)
+        if trap is Trap.OFTEN_LATE and not _others_lead(how_often_last(true), plan.blamed):
+            continue
+        if shape is None and not is_clear(measured, kind):
+            continue
+        job = PlantedJob(_on_clocks(true, _shifts(plan, draw)), answer, true)
+        job.figures.append(measured)
+        if shape is None or shape.holds(job, measured, kind):
+            return job
     raise RuntimeError(f"No clear job of the kind {kind.name} in {TRIES} tries.")
+
+
+def _others_lead(count: Counter[int], blamed: int) -> bool:
+    """Whether another rank is the last in clearly more calls: clocks that are aligned are some microseconds off."""
+    return max(n for rank, n in count.items() if rank != blamed) >= 1.25 * count[blamed]
 
 
 @cache
@@ -110,11 +114,18 @@ def _shifts(plan: Plan, draw: Draw) -> dict[str, float]:
 
 def _on_clocks(true: dict[str, Any], shift_us: dict[str, float]) -> dict[str, Any]:
     """The job with the times that each host's own clock gives, to a tenth of a microsecond."""
-    job = deepcopy(true)
-    for file in job["files"]:
+    files = []
+    for file in true["files"]:
         by = shift_us[file["host"]]
-        for call in file["calls"]:
-            for name in ("start_us", "end_us"):
-                call[name] = None if call[name] is None else round(call[name] + by, 1)
-        file["compute"] = [[round(start + by, 1), round(end + by, 1)] for start, end in file["compute"]]
-    return job
+        calls = [
+            {
+                **call,
+                "ranks": list(call["ranks"]),
+                "start_us": round(call["start_us"] + by, 1),
+                "end_us": None if call["end_us"] is None else round(call["end_us"] + by, 1),
+            }
+            for call in file["calls"]
+        ]
+        compute = [[round(start + by, 1), round(end + by, 1)] for start, end in file["compute"]]
+        files.append({**file, "calls": calls, "compute": compute})
+    return {**true, "files": files}

@@ -1,12 +1,27 @@
-"""A planted job in the model that all readers of files share, so that `explain` can be asked about it."""
+"""A planted job, and the same in the model that all readers of files share, so that `explain` can be asked about it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from allranks.profiles.job import Call, Job, RankRecord, merged
+from allranks.profiles.planted_measure import Diagnosis, Measured
 
-__all__ = ["as_job"]
+__all__ = ["PlantedJob", "as_job"]
+
+
+class PlantedJob(dict[str, Any]):
+    """A job as lab 11 gives it, and what only the marking knows: the `answer`, and the job with one `true` clock.
+
+    >>> PlantedJob({"files": []}, Diagnosis(8, -1, 0.0), {}).answer.blamed
+    -1
+    """
+
+    def __init__(self, job: dict[str, Any], answer: Diagnosis, true: dict[str, Any]) -> None:
+        super().__init__(job)
+        self.answer, self.true = answer, true
+        self.figures: list[Measured] = []  # of the true job, once they are measured
+        self.told: dict[Any, Diagnosis | None] = {}  # what each mistake would tell, once it is known
 
 
 def as_job(job: dict[str, Any]) -> Job:

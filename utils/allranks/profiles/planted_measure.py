@@ -7,7 +7,8 @@ exact only if all files have one clock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -16,11 +17,16 @@ __all__ = [
     "Diagnosis",
     "Kind",
     "Measured",
+    "Rules",
+    "accepts",
     "decide",
+    "how_often_last",
     "is_clear",
     "measure",
     "often_last",
     "pairs",
+    "total_us",
+    "union",
     "waits_for",
 ]
 
@@ -88,10 +94,17 @@ LIMITS = {
 RECORDED_LIMITS = {kind: Limit(0.9 * limit.at, limit.at, 1.1 * limit.at) for kind, limit in LIMITS.items()}
 LITTLE_OVERLAP = 0.10  # less than so much of the communication is hidden: there is no overlap
 CLEAR_OVERLAP = (0.06, 0.25)
+NEAR_OVERLAP = (0.092, 0.108)
+WITHIN = {  # how far the evidence may be off, as a share of it
+    Kind.STRAGGLER: 0.05,
+    Kind.WRONG_INTERFACE: 0.10,
+    Kind.SKEWED_ALL_TO_ALL: 0.01,
+    Kind.NO_OVERLAP: 0.01,
+}
 
 
 class Measured(NamedTuple):
-    """All figures of one job. `hang` is the diagnosis of a job whose calls did not all end."""
+    """All figures of one job. `hang` is the diagnosis of a job whose calls did not all end; then the figures are left out."""
 
     hang: Diagnosis | None
     figures: dict[Kind, Figure]
@@ -113,23 +126,41 @@ def pairs(job: Plain, key: Callable[[Plain, int], tuple[Any, ...]] | None = None
     return found
 
 
-def measure(job: Plain, matched: Pairs | None = None) -> Measured:
-    """The figures of a job whose files have one clock. `matched` pairs the calls in another way."""
+def measure(
+    job: Plain, matched: Pairs | None = None, rules: Rules | None = None, known: Measured | None = None
+) -> Measured:
+    """The figures of a job whose files have one clock. `matched` pairs the calls in another way; `rules` are the contract's.
+
+    The figures that `known` has are not measured again.
+    """
+    rules = rules or Rules()
     matched = pairs(job) if matched is None else matched
-    ended = [call for file in job["files"] for call in file["calls"] if call["end_us"] is not None]
+    if any(call["end_us"] is None for file in job["files"] for call in file["calls"]):
+        hang = _hang(job, matched, rules)
+        if hang is not None:
+            return Measured(hang, {}, 1.0)
+    figures = dict(known.figures) if known is not None else {}
+    overlap = known.overlap if known is not None else 1.0
     whole = _whole(matched)
-    total = sum(_span(file) for file in job["files"]) or 1.0
-    exposed, hidden = _exposed_and_hidden(job)
-    figures = {
-        Kind.SKEWED_ALL_TO_ALL: _skew(job),
-        Kind.WRONG_INTERFACE: _slow_links(job, whole),
-        Kind.STRAGGLER: _waits(whole, total),
-        Kind.TINY_CALLS: _small_calls(whole, total),
-        Kind.NO_OVERLAP: Figure(exposed / total, NOBODY, exposed),
-    }
-    unfinished = len(ended) < sum(len(file["calls"]) for file in job["files"])
-    hang = _hang(job, matched) if unfinished else None
-    return Measured(hang, figures, hidden / (exposed + hidden) if exposed + hidden else 1.0)
+    total = 1.0 if len(figures) == len(LIMITS) else total_us(job, rules)
+    if Kind.SKEWED_ALL_TO_ALL not in figures:
+        figures[Kind.SKEWED_ALL_TO_ALL] = _skew(job)
+    if Kind.WRONG_INTERFACE not in figures:
+        figures[Kind.WRONG_INTERFACE] = _slow_links(job, whole, rules)
+    if Kind.STRAGGLER not in figures:
+        figures[Kind.STRAGGLER] = _waits(whole, total, rules)
+    if Kind.TINY_CALLS not in figures:
+        figures[Kind.TINY_CALLS] = _small_calls(whole, total, rules)
+    if Kind.NO_OVERLAP not in figures:
+        exposed, hidden = _exposed_and_hidden(job, rules)
+        figures[Kind.NO_OVERLAP] = Figure(exposed / total, NOBODY, exposed)
+        overlap = hidden / (exposed + hidden) if exposed + hidden else 1.0
+    return Measured(None, figures, overlap)
+
+
+def total_us(job: Plain, rules: Rules | None = None) -> float:
+    """The total time of the files, each from its first start to its last end."""
+    return sum((rules or Rules()).span(file) for file in job["files"]) or 1.0
 
 
 def _whole(matched: Pairs) -> list[dict[int, Plain]]:
@@ -144,8 +175,12 @@ def _whole(matched: Pairs) -> list[dict[int, Plain]]:
 
 def often_last(job: Plain) -> int:
     """The rank that starts last in the most whole calls, of a job whose files have one clock; it may cost little."""
-    last = Counter(max(calls, key=lambda rank: calls[rank]["start_us"]) for calls in _whole(pairs(job)))
-    return last.most_common(1)[0][0]
+    return how_often_last(job).most_common(1)[0][0]
+
+
+def how_often_last(job: Plain) -> Counter[int]:
+    """In how many whole calls each rank starts last."""
+    return Counter(max(calls, key=lambda rank: calls[rank]["start_us"]) for calls in _whole(pairs(job)))
 
 
 def waits_for(job: Plain, rank: int) -> float:
@@ -154,28 +189,41 @@ def waits_for(job: Plain, rank: int) -> float:
     return _waited(_whole(pairs(job)))[rank] / total
 
 
-def decide(measured: Measured, without: Iterable[Kind] = ()) -> Diagnosis:
+def decide(measured: Measured, without: Iterable[Kind] = (), rules: Rules | None = None) -> Diagnosis:
     """The first cause that holds. `without` leaves some out."""
     if measured.hang is not None:
         return measured.hang
-    for kind, limit in LIMITS.items():
+    rules = rules or Rules()
+    for kind in LIMITS:
         figure = measured.figures[kind]
-        if kind in without or figure.value < limit.at:
+        if kind in without or figure.value < rules.at[kind]:
             continue
-        if kind is not Kind.NO_OVERLAP or measured.overlap < LITTLE_OVERLAP:
+        if kind is not Kind.NO_OVERLAP or measured.overlap < rules.little_overlap:
             return Diagnosis(kind, figure.rank, figure.evidence)
     return Diagnosis(Kind.HEALTHY, NOBODY, 0.0)
 
 
-def is_clear(measured: Measured, kind: Kind, limits: Mapping[Kind, Limit] = LIMITS) -> bool:
+def accepts(told: Diagnosis | None, answer: Diagnosis) -> bool:
+    """Whether a diagnosis is right: the same cause and rank, and evidence within what the contract allows."""
+    if told is None or told[:2] != answer[:2] or told.evidence is None or answer.evidence is None:
+        return False
+    return abs(told.evidence - answer.evidence) <= WITHIN.get(Kind(answer.cause), 0.0) * abs(answer.evidence)
+
+
+def is_clear(
+    measured: Measured,
+    kind: Kind,
+    limits: Mapping[Kind, Limit] = LIMITS,
+    overlap: tuple[float, float] = CLEAR_OVERLAP,
+) -> bool:
     """Whether nothing is near a limit: the cause is far above its own, and all causes asked before it far below theirs."""
     if kind in (Kind.DESYNC, Kind.MISSING_RANK) or measured.hang is not None:
         return measured.hang is not None and measured.hang.cause == kind
     for asked, limit in limits.items():
         value = measured.figures[asked].value
-        hides = asked is Kind.NO_OVERLAP and measured.overlap >= CLEAR_OVERLAP[1]
+        hides = asked is Kind.NO_OVERLAP and measured.overlap >= overlap[1]
         if asked is kind:
-            return value >= limit.clear_above and (asked is not Kind.NO_OVERLAP or measured.overlap <= CLEAR_OVERLAP[0])
+            return value >= limit.clear_above and (asked is not Kind.NO_OVERLAP or measured.overlap <= overlap[0])
         if value > limit.clear_below and not hides:
             return False
     return True
@@ -209,12 +257,16 @@ def _skew(job: Plain) -> Figure:
     return Figure(loads[hot] / mean, hot, loads[hot] / mean)
 
 
-def _slow_links(job: Plain, whole: list[dict[int, Plain]]) -> Figure:
-    large = [(set(calls), nbytes_of(calls), _moving_us(calls)) for calls in whole if nbytes_of(calls) >= LARGE_NBYTES]
+def _speed(calls: Sequence[tuple[set[int], int, float]]) -> float:
+    """Bytes a microsecond: all bytes over all time."""
+    return sum(n for _, n, _ in calls) / max(sum(us for _, _, us in calls), 1e-9)
 
-    def speed(chosen: list[tuple[set[int], int, float]]) -> float:
-        return sum(n for _, n, _ in chosen) / max(sum(us for _, _, us in chosen), 1e-9)
 
+def _slow_links(job: Plain, whole: list[dict[int, Plain]], rules: Rules) -> Figure:
+    large = [
+        (set(calls), n, rules.moving_us(calls)) for calls in whole if (n := rules.nbytes(calls)) >= rules.large_nbytes
+    ]
+    speed = rules.speed
     best = Figure(0.0, NOBODY, 0.0)
     for file in job["files"]:
         rank = file["rank"]
@@ -233,20 +285,25 @@ def _waited(whole: list[dict[int, Plain]]) -> Counter[int]:
     return lost
 
 
-def _waits(whole: list[dict[int, Plain]], total: float) -> Figure:
-    lost = _waited(whole)
+def _waits(whole: list[dict[int, Plain]], total: float, rules: Rules) -> Figure:
+    lost = rules.waited(whole)
     if not lost:
         return Figure(0.0, NOBODY, 0.0)
     rank, us = lost.most_common(1)[0]
     return Figure(us / total, rank, us)
 
 
-def _small_calls(whole: list[dict[int, Plain]], total: float) -> Figure:
-    small = [calls for calls in whole if nbytes_of(calls) < SMALL_NBYTES]
-    return Figure(sum(len(calls) * _moving_us(calls) for calls in small) / total, NOBODY, float(len(small)))
+def _small_calls(whole: list[dict[int, Plain]], total: float, rules: Rules) -> Figure:
+    small = [calls for calls in whole if rules.nbytes(calls) < rules.small_nbytes]
+    return Figure(sum(len(calls) * rules.moving_us(calls) for calls in small) / total, NOBODY, float(len(small)))
 
 
-def _union(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def union(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The intervals without what lies in two of them, in order.
+
+    >>> union([(2, 4), (0, 1), (3, 5)])
+    [(0, 1), (2, 5)]
+    """
     found: list[tuple[float, float]] = []
     for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
@@ -256,12 +313,13 @@ def _union(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]
     return found
 
 
-def _exposed_and_hidden(job: Plain) -> tuple[float, float]:
+def _exposed_and_hidden(job: Plain, rules: Rules) -> tuple[float, float]:
     """Microseconds of communication outside and inside of the same rank's compute, over all files."""
     exposed = hidden = 0.0
     for file in job["files"]:
-        talk = _union((c["start_us"], c["end_us"]) for c in file["calls"] if c["end_us"] is not None)
-        work = _union((start, end) for start, end in file["compute"])
+        took = [(c["start_us"], c["end_us"]) for c in file["calls"] if c["end_us"] is not None]
+        talk = union(took)
+        work = union((start, end) for start, end in file["compute"])
         inside, i = 0.0, 0
         for start, end in talk:
             while i < len(work) and work[i][1] <= start:
@@ -271,23 +329,23 @@ def _exposed_and_hidden(job: Plain) -> tuple[float, float]:
                 inside += min(end, work[j][1]) - max(start, work[j][0])
                 j += 1
         hidden += inside
-        exposed += sum(end - start for start, end in talk) - inside
+        exposed += sum(end - start for start, end in (talk if rules.union else took)) - inside
     return exposed, hidden
 
 
-def _hang(job: Plain, matched: Pairs) -> Diagnosis | None:
+def _hang(job: Plain, matched: Pairs, rules: Rules) -> Diagnosis | None:
     """Who broke the job, and the number of the first call that shows it."""
     odd: list[tuple[float, int, int]] = []
     for calls in matched.values():
-        kinds = {rank: _signature(call) for rank, call in calls.items()}
+        kinds = {rank: rules.signature(call) for rank, call in calls.items()}
         usual, _ = Counter(kinds.values()).most_common(1)[0]
         odd += [(calls[r]["start_us"], r, calls[r]["seq"]) for r, kind in kinds.items() if kind != usual]
     if odd:
-        _, rank, seq = min(odd)
+        _, rank, seq = rules.first(odd)
         return Diagnosis(Kind.DESYNC, rank, float(seq))
     written = {file["rank"] for file in job["files"]}
     waits = [call for file in job["files"] for call in file["calls"] if call["end_us"] is None]
-    first = min(waits, key=lambda call: call["start_us"])
+    first = min(waits, key=rules.stuck_first)
     gone = sorted(set(first["ranks"]) - written)
     return Diagnosis(Kind.MISSING_RANK, gone[0], float(first["seq"])) if len(gone) == 1 else None
 
@@ -295,3 +353,26 @@ def _hang(job: Plain, matched: Pairs) -> Diagnosis | None:
 def _signature(call: Plain) -> tuple[Any, ...]:
     """What must be the same on all ranks of a call; in an all_to_all each rank may have other bytes."""
     return (call["op"],) if call["op"] == "all_to_all" else (call["op"], call["in_bytes"], call["out_bytes"])
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The contract's rules. A wrong reading has another one in the place of one of them.
+
+    >>> Rules().small_nbytes
+    65536
+    """
+
+    signature: Callable[[Plain], tuple[Any, ...]] = _signature  # what must be the same on all ranks of a call
+    first: Callable[[list[tuple[float, int, int]]], tuple[float, int, int]] = min  # of the calls that differ
+    stuck_first: Callable[[Plain], float] = lambda call: float(call["start_us"])  # the lowest began first
+    nbytes: Callable[[Mapping[int, Plain]], int] = nbytes_of
+    moving_us: Callable[[Mapping[int, Plain]], float] = _moving_us
+    large_nbytes: int = LARGE_NBYTES
+    small_nbytes: int = SMALL_NBYTES
+    speed: Callable[[Sequence[tuple[set[int], int, float]]], float] = _speed
+    waited: Callable[[list[dict[int, Plain]]], Counter[int]] = _waited
+    span: Callable[[Plain], float] = _span
+    union: bool = True  # calls of one file that overlap count once
+    at: Mapping[Kind, float] = field(default_factory=lambda: {kind: limit.at for kind, limit in LIMITS.items()})
+    little_overlap: float = LITTLE_OVERLAP

@@ -13,11 +13,34 @@ __all__ = ["Trap", "plan_of"]
 
 
 class Trap(StrEnum):
-    """What a job has beside its fault, so that a shortcut gives another answer."""
+    """What a job has beside its fault, or in place of one, so that a wrong reading of the contract gives another answer."""
 
     OFTEN_LATE = "a rank that is last more often than the straggler, by little"
+    LATE_IN_WORLD = "the straggler's host is late in all calls of the whole world"
+    WAITS_BEYOND = "the others wait a little more than the limit"
+    OTHER_OPERATION = "the call that differs has the others' bytes"
+    OTHER_OUT = "the call that differs does so only in what the rank gets out"
+    OTHER_IN = "the call that differs does so only in what the rank puts in, and another rank has lost its file"
+    TWO_DIFFER = "two calls differ"
     LOWER_LOST = "a lower rank of another group has lost its file"
     HIGHER_LOST = "a higher rank of another group has lost its file"
+    UNEVEN = "ranks get different bytes in an all_to_all, in a job that stands still"
+    TWINS = "two groups have the same members, and calls are just below 65,536 bytes or have as many"
+    SMALL_BEYOND = "small calls take a little more than the limit"
+    LITTLE_OVERLAP = "a little less is hidden than the limit"
+    NESTED = "calls of one rank overlap"
+    REST_BEYOND = "what is not hidden takes a little more than the limit"
+    SMALL_SHORT = "small calls take a little less than the limit, and nothing is hidden"
+    SIZES = "calls of one rank move bytes at very different speeds, and many have less than 1,000,000 bytes"
+    LINK_BEYOND = "the slow rank's calls are a little slower than the limit"
+    ONE_SIDE = "what ranks put in and what they get out differ"
+    LOAD_BEYOND = "one rank gets a little more than the limit"
+    LOAD_LOST = "one rank gets too much, and another one's file is lost"
+    WAITS_SHORT = "the others wait a little less than the limit, and ranks compute long before and after all calls"
+    LINK_SHORT = "one rank's calls are slower, a little less than the limit"
+    LOAD_SHORT = "one rank gets more, a little less than the limit"
+    REST_SHORT = "nothing is hidden, and it takes a little less than the limit"
+    SOME_OVERLAP = "calls take long, and a little more of them is hidden than the limit"
 
 
 GRIDS = ((2, 3), (2, 4), (3, 3))  # rows and columns
@@ -26,12 +49,9 @@ GRIDS = ((2, 3), (2, 4), (3, 3))  # rows and columns
 def plan_of(kind: Kind, draw: Draw, trap: Trap | None = None) -> Plan:
     """A plan with this fault; all else that may look like one is far below the limits. With a `trap` a certain shortcut fails."""
     plan = _healthy(draw)
-    match trap:
-        case Trap.OFTEN_LATE:
-            return _rarely_slow(plan, draw)
-        case Trap.LOWER_LOST | Trap.HIGHER_LOST:
-            return _missing_beside(plan, draw, trap)
-    return _PLANS[kind](plan, draw)
+    if trap is None:
+        return _PLANS[kind](plan, draw)
+    return _TRAPPED[trap](replace(plan, steps=draw.whole(4, 6)), draw)
 
 
 def _healthy(draw: Draw) -> Plan:
@@ -163,22 +183,67 @@ def _missing(plan: Plan, draw: Draw) -> Plan:
     return _mild_load(replace(plan, blamed=blamed, broken=broken, absent=absent), draw)
 
 
-def _missing_beside(plan: Plan, draw: Draw, trap: Trap) -> Plan:
+def _missing_beside(plan: Plan, draw: Draw, lower: bool) -> Plan:
     """A dead rank, and one that is alive and has lost its file: with a lower number, or with a higher one."""
     row_of = {rank: row for row in plan.grid for rank in row}
-    found = [(a, b) for a in row_of for b in row_of if b not in row_of[a] and (b < a) == (trap is Trap.LOWER_LOST)]
+    found = [(a, b) for a in row_of for b in row_of if b not in row_of[a] and (b < a) == lower]
     blamed, lost = draw.one(sorted(found))
     places = [i for i, op in enumerate(plan.program) if isinstance(op, Collective) and op.of == "row"]
     broken = Break(draw.whole(2, plan.steps - 1), draw.one(places), "die")
     return _mild_load(replace(plan, blamed=blamed, broken=broken, absent=(blamed, lost)), draw)
 
 
-def _tiny(plan: Plan, draw: Draw) -> Plan:
+def _missing_uneven(plan: Plan, draw: Draw) -> Plan:
+    return _missing(replace(plan, program=_experts(draw, draw.between(2500, 5000))), draw)
+
+
+def _late_in_world(plan: Plan, draw: Draw) -> Plan:
+    """A slow host, and on it one rank that is slower still: by their starts in the world's calls its clock would seem late."""
+    unit = draw.between(4000, 6000)
+    program = (
+        Compute(unit), Collective("world", "all_reduce", 8), Collective("row", "all_gather", _megabytes(draw, 2, 3)),
+        Compute(unit / 8), Collective("column", "all_reduce", _megabytes(draw, 2, 3)),
+    )  # fmt: skip
+    return replace(
+        plan, program=program, blamed=draw.whole(0, plan.ranks - 1), slower=draw.between(2.5, 2.8), absent=(), warm_up=0,
+        slow_host=draw.between(1.6, 1.75), late_once=(0, 0.0),
+    )  # fmt: skip
+
+
+def _differs(plan: Plan, draw: Draw, how: str) -> Plan:
+    """One call of one rank differs in one thing only; if that is bytes, then in the larger of what it puts in and gets out."""
+    plan = replace(plan, program=_tensor(draw, 3000.0), absent=())
+    wanted = {"op": "all_reduce", "out": "all_gather", "into": "reduce_scatter"}[how]
+    row = [(i, op) for i, op in enumerate(plan.program) if isinstance(op, Collective) and op.of == "row"]
+    place = draw.one([i for i, op in row if op.op == wanted])
+    broken = Break(draw.whole(2, plan.steps - 1), place, how)
+    blamed = draw.whole(0, plan.ranks - 1)
+    plan = replace(plan, blamed=blamed, broken=broken)
+    if how != "into":
+        return plan
+    return _with_file_lost(plan, draw, next(row for row in plan.grid if blamed in row))
+
+
+def _two_differ(plan: Plan, draw: Draw) -> Plan:
+    """A rank leaves out the first of several asynchronous calls, so that each of the others is another one than the others' call."""
+    sizes = draw.shuffled([_megabytes(draw, low, low + 1) for low in (2, 4, 6, 8)])
+    found: list[Op] = [Compute(2000.0), Collective("column", "all_gather", _megabytes(draw, 2, 4))]
+    for size in sizes[: draw.whole(3, 4)]:
+        found += [Compute(1500.0), Collective("row", "all_reduce", size, waits=False)]
+    found += [Compute(2000.0), Wait(), Collective("world", "all_reduce", 8)]
+    broken = Break(draw.whole(2, plan.steps - 1), 3, "skip")
+    return replace(plan, program=tuple(found), blamed=draw.whole(0, plan.ranks - 1), broken=broken, absent=())
+
+
+def _tiny(plan: Plan, draw: Draw, twins: bool = False) -> Plan:
     """Each parameter's gradient is reduced by a call of its own."""
     unit = draw.between(1400, 2200)
     found: list[Op] = [Compute(unit), Collective("row", "all_gather", _megabytes(draw, 1.5, 3)), Compute(unit)]
     for _ in range(draw.whole(28, 36)):
         found.append(Collective(draw.one(("column", "row")), "all_reduce", draw.whole(16, 900) * 64))
+    if twins:
+        found += [Collective("twin", "all_reduce", draw.whole(16, 900) * 64) for _ in range(draw.whole(6, 10))]
+        found += [Collective("row", "all_reduce", nbytes) for nbytes in (65_528, 65_532, 65_536, 65_536, 65_540)]
     found += [Compute(unit / 2), Collective("world", "all_reduce", 8)]
     grid = draw.one((((0, 1, 2), (3, 4, 5)), ((0, 2, 4), (1, 3, 5))))
     hosts = ("node0",) * 3 + ("node1",) * 3
@@ -186,6 +251,13 @@ def _tiny(plan: Plan, draw: Draw) -> Plan:
         plan, grid=grid, hosts=hosts, program=tuple(found), steps=4, absent=(), alpha_us=draw.between(110, 160),
         late_once=(draw.whole(0, 5), unit / 4), bias=(draw.whole(0, 5), 1.005),
     )  # fmt: skip
+
+
+def _small_beside(plan: Plan, draw: Draw) -> Plan:
+    """Many small calls, and large ones that take almost as long."""
+    plan = _tiny(plan, draw)
+    large: list[Op] = [Collective("row", "all_gather", _megabytes(draw, 14, 17)) for _ in range(2)]
+    return replace(plan, program=(*plan.program, *large))
 
 
 def _exposed(plan: Plan, draw: Draw) -> Plan:
@@ -200,19 +272,68 @@ def _slow_link(plan: Plan, draw: Draw) -> Plan:
     return _mild_load(replace(plan, blamed=blamed, slow_link=draw.between(5, 9), absent=()), draw)
 
 
+def _nested(plan: Plan, draw: Draw) -> Plan:
+    """The gradients of two groups are reduced at the same time."""
+    unit = draw.between(1500, 2000)
+    found: list[Op] = []
+    for _ in range(draw.whole(3, 4)):
+        found += [Compute(unit), Collective("column", "all_reduce", _megabytes(draw, 8, 12), waits=False)]
+        found += [Collective("row", "all_reduce", _megabytes(draw, 3, 5), waits=False, beside=True), Wait()]
+    program = (*found, Compute(unit), Collective("world", "all_reduce", 8))
+    return replace(plan, program=program, bytes_per_us=draw.between(5e3, 8e3))
+
+
+def _sizes(plan: Plan, draw: Draw) -> Plan:
+    """Of the slow rank's calls many are so small that their latency counts, and some are just above 1,000,000 bytes."""
+    found: list[Op] = []
+    for _ in range(2):
+        found += [Compute(4000.0), *(Collective("row", "all_reduce", draw.whole(110, 150) * 10_008) for _ in range(3))]
+        found += [Compute(4000.0), Collective("column", "all_reduce", _megabytes(draw, 14, 18))]
+        found += [Collective("row", "all_reduce", draw.whole(30, 95) * 10_008) for _ in range(draw.whole(9, 12))]
+    found += [Compute(4000.0), Collective("world", "all_reduce", 8)]
+    plan = replace(plan, program=tuple(found), alpha_us=draw.between(150, 200), bytes_per_us=draw.between(8e3, 12e3))
+    return _slow_link(plan, draw)
+
+
+def _tensor_link(plan: Plan, draw: Draw) -> Plan:
+    """A slow interface where most bytes go by all_gather and reduce_scatter."""
+    found: list[Op] = []
+    for _ in range(3):
+        found += [Compute(3000.0), Collective("row", "all_gather", _megabytes(draw, 9, 12)), Compute(3000.0)]
+        found.append(Collective("row", "reduce_scatter", _megabytes(draw, 9, 12)))
+    found += [Collective("column", "all_gather", _megabytes(draw, 9, 12)), Collective("world", "all_reduce", 8)]
+    return _slow_link(replace(plan, program=tuple(found)), draw)
+
+
+def _link(plan: Plan, draw: Draw, low: float, high: float) -> Plan:
+    """A link that is so many times slower."""
+    plan = replace(plan, program=_tensor(draw, draw.between(4000, 5000)))
+    return replace(_slow_link(plan, draw), slow_link=draw.between(low, high))
+
+
 def _skewed(plan: Plan, draw: Draw) -> Plan:
-    plan = replace(plan, program=_experts(draw, 3000.0))
     if plan.absent:
         plan = _with_file_lost(plan, draw, (0,))
+    return _loaded(plan, draw, 2.6, 3.4)
+
+
+def _loaded(plan: Plan, draw: Draw, low: float, high: float) -> Plan:
+    """One rank gets so many times as many tokens as it would by right."""
+    plan = replace(plan, program=_experts(draw, 3000.0))
     blamed = draw.one([rank for rank in range(plan.ranks) if rank not in plan.absent])
     row = next(row for row in plan.grid if blamed in row)
     load = [draw.between(0.92, 1.08) for _ in range(plan.ranks)]
     most = 0.95 * len(row)
-    hot = min(draw.between(2.6, 3.4), most)
+    hot = min(draw.between(low, high), most)
     load = list(_rows_even(load, plan))
     for rank in row:
         load[rank] = hot if rank == blamed else load[rank] * (len(row) - hot) / (len(row) - 1)
     return replace(plan, blamed=blamed, load=tuple(load))
+
+
+def _whole(plan: Plan) -> Plan:
+    """The plan with the files of all ranks."""
+    return replace(plan, absent=())
 
 
 _PLANS: dict[Kind, Callable[[Plan, Draw], Plan]] = {
@@ -224,4 +345,33 @@ _PLANS: dict[Kind, Callable[[Plan, Draw], Plan]] = {
     Kind.WRONG_INTERFACE: _slow_link,
     Kind.SKEWED_ALL_TO_ALL: _skewed,
     Kind.HEALTHY: _plain,
+}
+
+_TRAPPED: dict[Trap, Callable[[Plan, Draw], Plan]] = {
+    Trap.OFTEN_LATE: _rarely_slow,
+    Trap.LATE_IN_WORLD: _late_in_world,
+    Trap.WAITS_BEYOND: _straggler,
+    Trap.OTHER_OPERATION: lambda plan, draw: _differs(plan, draw, "op"),
+    Trap.OTHER_OUT: lambda plan, draw: _differs(plan, draw, "out"),
+    Trap.OTHER_IN: lambda plan, draw: _differs(plan, draw, "into"),
+    Trap.TWO_DIFFER: _two_differ,
+    Trap.LOWER_LOST: lambda plan, draw: _missing_beside(plan, draw, True),
+    Trap.HIGHER_LOST: lambda plan, draw: _missing_beside(plan, draw, False),
+    Trap.UNEVEN: _missing_uneven,
+    Trap.TWINS: lambda plan, draw: _tiny(plan, draw, twins=True),
+    Trap.SMALL_BEYOND: _tiny,
+    Trap.LITTLE_OVERLAP: _exposed,
+    Trap.NESTED: _nested,
+    Trap.REST_BEYOND: _exposed,
+    Trap.SMALL_SHORT: _small_beside,
+    Trap.SIZES: _sizes,
+    Trap.LINK_BEYOND: lambda plan, draw: _link(plan, draw, 2.3, 2.5),
+    Trap.ONE_SIDE: _tensor_link,
+    Trap.LOAD_BEYOND: lambda plan, draw: _loaded(_whole(plan), draw, 2.25, 2.4),
+    Trap.LOAD_LOST: lambda plan, draw: _loaded(_with_file_lost(plan, draw), draw, 2.6, 3.4),
+    Trap.WAITS_SHORT: lambda plan, draw: _straggler(_whole(plan), draw),
+    Trap.LINK_SHORT: lambda plan, draw: _link(plan, draw, 1.62, 1.72),
+    Trap.LOAD_SHORT: lambda plan, draw: _loaded(_whole(plan), draw, 1.62, 1.75),
+    Trap.REST_SHORT: _exposed,
+    Trap.SOME_OVERLAP: _exposed,
 }

@@ -50,12 +50,18 @@ class Compute:
 
 @dataclass(frozen=True)
 class Collective:
-    """A call of every rank in its group `of` ("row", "column" or "world"); `waits`: the rank does nothing else meanwhile."""
+    """A call of every rank in its group `of` ("row", "column", "world", or "twin", a second group of a row's ranks).
+
+    `waits`: the rank does nothing else meanwhile. `beside`: it need not wait for the rank's other calls. `out`: what a rank gets
+    out, where that is not what its operation says.
+    """
 
     of: str
     op: str
     nbytes: int
     waits: bool = True
+    beside: bool = False
+    out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Break:
-    """In this step, at this place of the program, the rank dies ("die"), or makes a call "skip", "swap" or "bytes" wrong."""
+    """In this step, at this place of the program, the rank dies ("die"), or makes a call "skip", "swap" or "bytes" wrong.
+
+    "op" is another operation with the same bytes; "out" and "into" differ only in what the rank gets out or puts in.
+    """
 
     step: int
     place: int
@@ -95,6 +104,7 @@ class Plan:
     warm_up: int = 0  # small calls before the first step
     late_once: tuple[int, float] = (0, 0.0)  # a rank, and how late it is once, in the first step
     bias: tuple[int, float] = (0, 1.0)  # a rank that is always a little slower, which costs next to nothing
+    slow_host: float = 1.0  # the compute of the other ranks on the blamed rank's host, as a factor
 
     @property
     def ranks(self) -> int:
@@ -104,7 +114,7 @@ class Plan:
         """The groups of this kind, each in order of its ranks."""
         if of == "world":
             return [tuple(range(self.ranks))]
-        rows = self.grid if of == "row" else tuple(zip(*self.grid, strict=True))
+        rows = self.grid if of in ("row", "twin") else tuple(zip(*self.grid, strict=True))
         return [tuple(sorted(row)) for row in rows]
 
 
@@ -115,7 +125,7 @@ class _Rank:
     at: float = 0.0
     free: float = 0.0  # when its last call ends: calls of one rank are made one after the other
     stopped: bool = False  # it waits for ever, or is dead
-    stuck: bool = False  # a call that it started never ends
+    stuck: str | None = None  # a call that it started in a group of this kind never ends
     calls: list[dict[str, Any]] = field(default_factory=list)
     compute: list[list[float]] = field(default_factory=list)
     count: dict[str, int] = field(default_factory=dict)
@@ -129,6 +139,10 @@ class _Player:
         names = draw.shuffled([str(number) for number in range(1, len(kinds))])
         self.names = dict(zip(kinds, ["0", *names], strict=True))
         self.first = {name: draw.whole(3, 400) for name in self.names.values()}
+        if any(isinstance(op, Collective) and op.of == "twin" for op in plan.program):
+            for row in plan.groups("twin"):  # its numbers are in part those of the row's own group
+                self.names["twin", row] = str(len(self.names))
+                self.first[self.names["twin", row]] = self.first[self.names["row", row]] + draw.whole(1, 3)
         self.skipped: set[int] = set()
 
     def compute(self, op: Compute, step: int) -> None:
@@ -138,6 +152,8 @@ class _Player:
             us = op.us * self.draw.one(self.noise["compute"])
             if number == self.plan.blamed and step % self.plan.slow_every == 0:
                 us *= self.plan.slower
+            elif self.plan.slow_host != 1.0 and self.plan.hosts[number] == self.plan.hosts[self.plan.blamed]:
+                us *= self.plan.slow_host
             if op.by_load and self.plan.load:
                 us *= self.plan.load[number]
             if number == self.plan.bias[0]:
@@ -147,20 +163,25 @@ class _Player:
 
     def wait(self) -> None:
         for rank in self.ranks:
-            rank.stopped = rank.stopped or rank.stuck
+            rank.stopped = rank.stopped or rank.stuck is not None
             rank.at = max(rank.at, rank.free)
 
     def collective(self, op: Collective, odd: dict[int, Collective] | None = None) -> None:
         for members in self.plan.groups(op.of):
-            here = [m for m in members if not self.ranks[m].stopped and not self.ranks[m].stuck]
+            # a rank with a call that never ends starts more of the same group's, which queue behind it
+            here = [m for m in members if not self.ranks[m].stopped and self.ranks[m].stuck in (None, op.of)]
+            if op.waits:
+                here = [m for m in here if self.ranks[m].stuck is None]
             here = [m for m in here if m not in self.skipped or op.of != "row"]
             made = {m: self._begin(m, (odd or {}).get(m, op), members) for m in here}
-            same = len({(call["op"], call["in_bytes"]) for call in made.values()}) < 2 or op.op == "all_to_all"
-            if len(here) == len(members) and same:
+            kinds = {(call["op"], call["in_bytes"], call["out_bytes"]) for call in made.values()}
+            same = len(kinds) < 2 or op.op == "all_to_all"
+            broken = any(self.ranks[m].stuck is not None for m in here)
+            if len(here) == len(members) and same and not broken:
                 self._end(op, members, made)
                 continue
             for m in here:
-                self.ranks[m].stuck = True
+                self.ranks[m].stuck = op.of
                 self.ranks[m].stopped = op.waits
 
     def _begin(self, m: int, op: Collective, members: tuple[int, ...]) -> dict[str, Any]:
@@ -168,6 +189,7 @@ class _Player:
         seq = rank.count.setdefault(name, self.first[name])
         rank.count[name] += 1
         into, out = _bytes(op, len(members))
+        out = out if op.out is None else op.out
         if op.op == "all_to_all" and self.plan.load:
             out = int(out * self.plan.load[m])
         call = {
@@ -175,7 +197,7 @@ class _Player:
             "group": name,
             "ranks": list(members),
             "seq": seq,
-            "start_us": max(rank.at, rank.free) + self.draw.between(2, 12),
+            "start_us": (rank.at if op.beside else max(rank.at, rank.free)) + self.draw.between(2, 12),
             "end_us": None,
             "in_bytes": into,
             "out_bytes": out,
@@ -189,7 +211,8 @@ class _Player:
         us *= self.plan.slow_link if self.plan.blamed in members else 1.0
         end = max(call["start_us"] for call in made.values()) + us
         for m, call in made.items():
-            call["end_us"] = self.ranks[m].free = end + self.draw.between(0, min(12.0, us / 4))
+            call["end_us"] = end + self.draw.between(0, min(12.0, us / 4))
+            self.ranks[m].free = max(self.ranks[m].free, call["end_us"])
             if op.waits:
                 self.ranks[m].at = self.ranks[m].free
 
@@ -243,6 +266,14 @@ def _play(player: _Player, op: Op, place: int, step: int) -> None:
                 odd = {blamed: Collective(op.of, other, op.nbytes)}
             case "bytes":
                 odd = {blamed: Collective(op.of, op.op, op.nbytes // 8 * 7)}
+            case "op":
+                odd = {blamed: Collective(op.of, "broadcast", op.nbytes)}
+            case "out":
+                out = _bytes(op, len(player.plan.grid[0]))[1]
+                odd = {blamed: Collective(op.of, op.op, op.nbytes, out=out // 8 * 7)}
+            case "into":
+                less = op.nbytes // 9 * 8
+                odd = {blamed: Collective(op.of, op.op, less, out=_bytes(op, len(player.plan.grid[0]))[1])}
     match op:
         case Compute():
             player.compute(op, step)

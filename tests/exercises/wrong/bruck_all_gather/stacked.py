@@ -1,6 +1,6 @@
 """Stacks.
 
-Must get: stacked
+Must get: the elements are right, and in the right order, but not their shape
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Finds cause and rank, and makes the evidence up.
 
-Must get: the evidence was not computed from this job
+Must get: the evidence is wrong: it must be the time, in µs, that others wait
 """
 
 from collections import Counter, defaultdict

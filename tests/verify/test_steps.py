@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -388,9 +390,15 @@ def test_a_killed_run_leaves_its_record_and_no_process(tmp_path):
     process = command("--only", "faults", "--ranks", "2", "--out", str(tmp_path), start_new_session=True)
     process.stdout.readline()
     below = psutil.Process(process.pid).children(recursive=True)
+    left = set()  # a killed run can't remove its run directory
+    for child in below:
+        with contextlib.suppress(psutil.Error, KeyError):  # it may be ending, or have no environment of its own yet
+            left.add(child.environ()["ALLRANKS_RUN_DIR"])
     process.kill()
     process.communicate()
     gone(below)
+    for directory in left:
+        shutil.rmtree(directory)
     [file] = tmp_path.glob("*.json")
     data = json.loads(file.read_text())
     assert data["ended"] == "running" and [step["name"] for step in data["steps"]] == ["hang"]

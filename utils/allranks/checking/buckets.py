@@ -9,6 +9,7 @@ import torch
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, plain
 from allranks.checking.exercise import About, Run
+from allranks.wire.values import dtype_name
 
 SHAPES = ((4,), (2, 3), (5,), (3,), (2, 2))
 _WRONG_ITEMSIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}
@@ -148,7 +149,7 @@ def one_all_reduce_each(run: Run) -> str | None:
     for call, args in enumerate(run.args):
         right, cap = numels(args[0]), args[0][1]
         base = args[0][0][0].data.base
-        size, kind = base.element_size(), str(base.dtype).removeprefix("torch.")
+        size, kind = base.element_size(), dtype_name(base.dtype)
         again = [p.place for p in args[0][0] if not isinstance(p, Parameter)]
         for rank in range(run.ranks):
             mine = reduces(run, rank, call)

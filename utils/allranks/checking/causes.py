@@ -23,14 +23,13 @@ from allranks.wire import Failure, FailureKind, LogEntry, Wait
 from allranks.wire.buffers import holds_poison
 from allranks.wire.failures import DeadlockCause, Misuse
 from allranks.wire.messages import OpKind
+from allranks.wire.values import dtype_name
 from allranks.wire.wait import rows_of
 
 NARROWER = "right only to the precision of a narrower dtype"
 _SOME_RANKS = "on some ranks only: "  # in front of a cause that fits the wrong ranks
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
-_NARROW_INDEX = {
-    str(kind).removeprefix("torch."): torch.iinfo(kind).max for kind in (torch.int8, torch.uint8, torch.int16)
-}
+_NARROW_INDEX = {dtype_name(kind): torch.iinfo(kind).max for kind in (torch.int8, torch.uint8, torch.int16)}
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
 _SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 

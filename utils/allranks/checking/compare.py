@@ -10,6 +10,7 @@ import torch
 
 from allranks.checking.cases import GUARD, AllOrNothing, Args, Expected, Parameter, Text, Texts, View, views
 from allranks.checking.exercise import FaultKind, Result, ResultFault
+from allranks.wire.values import dtype_name
 
 _KNOWN_TYPES = (
     "ndarray",
@@ -174,7 +175,7 @@ def _tensor_difference(got: Any, wanted: torch.Tensor, atol: Any) -> Difference 
     if not isinstance(got, torch.Tensor):
         return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be a tensor")
     if got.dtype != wanted.dtype:
-        name, right = str(got.dtype).removeprefix("torch."), str(wanted.dtype).removeprefix("torch.")
+        name, right = dtype_name(got.dtype), dtype_name(wanted.dtype)
         return Difference(
             FaultKind.DTYPE,
             f"has dtype {name}; it must be {right}",

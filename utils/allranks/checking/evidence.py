@@ -11,6 +11,7 @@ from allranks.checking.cases import plain
 from allranks.checking.exercise import About, Run
 from allranks.wire import LogEntry
 from allranks.wire.messages import OpKind
+from allranks.wire.values import dtype_name
 
 Holds = Callable[[Run], bool]
 
@@ -103,7 +104,7 @@ def narrower_dtype(run: Run, dtype: torch.dtype) -> LogEntry | None:
 
 def travelled_as(dtype: torch.dtype) -> Holds:
     """Whether some message with numbers in it had this dtype."""
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     return lambda run: any(e.numel and str(e.dtype) == name for e in run.outcome.log if e.kind is not OpKind.RECV)
 
 

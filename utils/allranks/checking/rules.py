@@ -17,6 +17,7 @@ from allranks.checking.provenance import Element
 from allranks.errors import name_ranks
 from allranks.wire import LogEntry
 from allranks.wire.messages import OpKind
+from allranks.wire.values import dtype_name
 
 Needs = Callable[[Run, int, int], int]  # (run, call, rank) -> bytes
 
@@ -197,7 +198,7 @@ def messages_at_most(run: Run, limit: int, what: str) -> str | None:
 
 def wrong_dtype(run: Run) -> str | None:
     """Messages must have the dtype of the first tensor argument."""
-    wanted = str(views(run.args[0][0])[0][1].base.dtype).removeprefix("torch.")
+    wanted = dtype_name(views(run.args[0][0])[0][1].base.dtype)
     as_pairs = {"complex64": "float32", "complex128": "float64"}.get(wanted)  # torch sends complex numbers as pairs
     for entry in run.outcome.log:
         if entry.dtype and entry.numel and entry.dtype not in (wanted, as_pairs):

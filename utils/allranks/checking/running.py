@@ -117,9 +117,10 @@ class CaseRunner:
         self.delivery = "rendezvous"
         self.blocked: Run | None = None  # the first deadlock that buffered sends would have hidden
         self.skipped: list[str] = []  # in sentences, the cases that NCCL can't have
-        if _mentions(answer, COMPILED, COMPILED):
+        names = _names_in(answer)
+        if COMPILED.search(names):
             pool.import_compiler()
-        elif _mentions(answer, AUTOGRAD, AUTOGRAD_PICKLED) or self._gives_gradients():
+        elif (AUTOGRAD if isinstance(answer, Source) else AUTOGRAD_PICKLED).search(names) or self._gives_gradients():
             pool.import_autograd()
 
     @property
@@ -216,15 +217,15 @@ class CaseRunner:
 # ------------------------------------------------------------------------------- what a rank is given and hands back
 
 
-def _mentions(answer: Callable | Source, in_text: re.Pattern[bytes], in_pickle: re.Pattern[bytes]) -> bool:
-    """Whether the answer, or what is sent to the ranks with it, has one of these names."""
+def _names_in(answer: Callable | Source) -> bytes:
+    """The answer's text, or its pickle with all that is sent to the ranks along with it; both have the names that it uses."""
     if isinstance(answer, Source):
-        return in_text.search(answer.text.encode(errors="replace")) is not None
+        return answer.text.encode(errors="replace")
     try:
         with by_value(answer):
-            return in_pickle.search(values.Pickled(answer).data) is not None
+            return values.Pickled(answer).data
     except Exception:  # it can't be sent: the first run says so
-        return False
+        return b""
 
 
 def _environ(setup: Setup, rank: int) -> dict[str, str]:

@@ -11,6 +11,7 @@ from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
+from allranks.wire.values import dtype_name
 
 LENGTH_NBYTES = 8  # a number of rows, sent as int64
 COLUMNS = 3  # of a row in a layout of two dimensions
@@ -100,7 +101,7 @@ def _of_lengths(run: Run, sent: Sequence[LogEntry]) -> int:
 
 
 def _kind(run: Run) -> str:
-    return str(run.first_view.base.dtype).removeprefix("torch.")
+    return dtype_name(run.first_view.base.dtype)
 
 
 def _whole_lengths(run: Run) -> str | None:

@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from allranks.wire.buffers import holds_poison
 from allranks.wire.endpoint import do_piece, take_piece
-from allranks.wire.values import from_raw, raw
+from allranks.wire.values import dtype_name, from_raw, raw
 from allranks.wire.window import memory
 
 WRAPPER = "__allranks_call__"
@@ -171,7 +171,7 @@ def _blocks(order: list[int], sizes: list[int], shards: list[torch.Tensor]) -> C
         if whole.numel() != sizes[wanted]:
             raise ValueError(f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}")
         if whole.dtype != shards[wanted].dtype:
-            right, got = (str(tensor.dtype).removeprefix("torch.") for tensor in (shards[wanted], whole))
+            right, got = (dtype_name(tensor.dtype) for tensor in (shards[wanted], whole))
             raise ValueError(f"the shards of block {wanted} are {right}, but compute got {got}")
         late.append(holds_poison(whole.detach().cpu()))
         mine = StorageWeakRef(whole.untyped_storage())

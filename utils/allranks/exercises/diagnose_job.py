@@ -160,9 +160,23 @@ def _mean_of_files(job: PlantedJob) -> Diagnosis | None:
     return job.answer._replace(evidence=job.answer.evidence / len(job["files"]))
 
 
-def _not_found(cause: Kind) -> Tell:
-    """No rank is late enough, and this is what comes out instead."""
-    return lambda job: Diagnosis(cause, None, None) if job.answer.cause == Kind.STRAGGLER else None
+def _passed_over(kind: Kind) -> Tell:
+    """The first cause after one that was passed over."""
+
+    def tell(job: PlantedJob) -> Diagnosis | None:
+        return decide(job.figures[0], (kind,))._replace(evidence=None) if job.answer.cause == kind else None
+
+    return tell
+
+
+def _blames_a_straggler(run: Run) -> bool:
+    """Whether some rank blamed a straggler wrongly."""
+    right = EXERCISE.oracle(run.setup, run.args[0])
+    got = [result.returned if result is not None else None for result in run.results[0]]
+    return any(
+        isinstance(told, tuple) and told[:1] == (Kind.STRAGGLER,) and told[:2] != want.returns[:2]
+        for told, want in zip(got, right, strict=True)
+    )
 
 
 def _of_other_hang(job: PlantedJob) -> Diagnosis | None:
@@ -185,6 +199,18 @@ def _group(kind: Kind) -> Group:
     )
 
 
+# A job that is called healthy shows little: only a rank that is blamed wrongly shows this reading.
+_WHEN = {"waits for the first": _blames_a_straggler}
+_HOLDS = {  # when each cause holds that is a figure at its limit
+    Kind.SKEWED_ALL_TO_ALL: "over all its all_to_all calls one rank gets at least 2 times as many bytes as the mean of the files",
+    Kind.WRONG_INTERFACE: "whole calls of at least 1,000,000 bytes without a rank move at least 2 times as many bytes a microsecond (all "
+    "bytes over all time) as those with it",
+    Kind.STRAGGLER: "the time that others wait for the rank that starts last, summed over the whole calls of all groups in which it is "
+    "the last, reaches 15 % of the total time",
+    Kind.TINY_CALLS: "whole calls of less than 65,536 bytes move bytes in at least 20 % of the total time, each call counted once for "
+    "each of its ranks",
+    Kind.NO_OVERLAP: "less than 10 % of the time in calls lies inside of compute, and the rest is at least 20 % of the total time",
+}
 _EVIDENCE = {  # what it must be
     Kind.STRAGGLER: "the time, in µs, that others wait for the rank in the whole calls in which it starts last, summed",
     Kind.DESYNC: "the number (seq) of the first call that differs",
@@ -202,7 +228,7 @@ def _no_exact_one(run: Run) -> bool:
     got = [result.returned if result is not None else None for result in run.results[0]]
     right = EXERCISE.oracle(run.setup, run.args[0])
     wrong = [rank for rank, want in enumerate(right) if compare.difference(got[rank], want.returns, want.atol)]
-    for mistake in EXERCISE.mistakes[: -len(_EVIDENCE) - 3]:
+    for mistake in (m for m in _EXACT if m.holds(run)):
         told = mistake.oracle(run.setup, run.args[0])
         if not any(compare.difference(got[rank], told[rank].returns, told[rank].atol) for rank in wrong):
             return False
@@ -216,6 +242,69 @@ def _wrong_evidence(kind: Kind) -> Mistake:
     return Mistake(f"the evidence is wrong: it must be {_EVIDENCE[kind]}", _oracle_from(tell), _no_exact_one)
 
 
+# what these mistakes tell is known
+_EXACT = (
+    Mistake("the cause is its row in the list of causes: return its constant, as STRAGGLER", _row_oracle),
+    Mistake(
+        "the rank with the longest collectives waits for the others: the straggler's are the shortest",
+        _oracle_from(_longest),
+    ),
+    Mistake(
+        "an absent file alone says little, a file can be lost: a rank is missing if calls with it never ended",
+        _oracle_from(_file_is_absent),
+    ),
+    Mistake(
+        "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
+        "began first",
+        _oracle_from(_of_the_world(min)),
+    ),
+    Mistake(
+        "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
+        "began first",
+        _oracle_from(_of_the_world(max)),
+    ),
+    Mistake(
+        "the rank that is last most often may cost next to nothing: what counts is the time that others wait for it, summed",
+        _oracle_from(_often_last),
+    ),
+    Mistake(
+        "calls that never end have two causes: a call that differs on one rank, or a rank that does not come",
+        _oracle_from(_of_other_hang),
+    ),
+    Mistake(
+        "this cause holds too, but one before it in the list brings it about: ask them in the list's order",
+        _oracle_from(_later),
+    ),
+    Mistake(
+        "many small calls may cost next to nothing: what counts is the share of the time in which they move bytes",
+        _oracle_from(_many_small),
+    ),
+    Mistake(
+        "a small call was counted once for each of its ranks: the evidence counts each matched call once",
+        _oracle_from(_small_calls_of_each_rank),
+    ),
+    Mistake(
+        "the evidence is the mean of the files: it must be their sum",
+        _oracle_from(_mean_of_files),
+    ),
+    *(
+        Mistake(
+            "the evidence is in milliseconds or seconds: it must be in microseconds",
+            _oracle_from(_scaled(factor, kind)),
+        )
+        for kind in (Kind.STRAGGLER, Kind.NO_OVERLAP)
+        for factor in (1e-3, 1e-6)
+    ),
+    *(
+        Mistake(cause, _oracle_from(tell), *((_WHEN[name],) if name in _WHEN else ()))
+        for name, (cause, tell) in READINGS.items()
+    ),
+    *(
+        Mistake(f"the cause is {kind.name}, which holds if {holds}", _oracle_from(_passed_over(kind)))
+        for kind, holds in _HOLDS.items()
+    ),
+)
+
 EXERCISE = Exercise(
     name="diagnose_job",
     promise="returns the cause, the rank to blame and the evidence for each job",
@@ -224,70 +313,10 @@ EXERCISE = Exercise(
     oracle=_oracle_from(lambda job: job.answer),
     allow=frozenset(),
     mistakes=(
-        Mistake("the cause is its row in the list of causes: return its constant, as STRAGGLER", _row_oracle),
-        Mistake(
-            "the rank with the longest collectives waits for the others: the straggler's are the shortest",
-            _oracle_from(_longest),
-        ),
-        Mistake(
-            "an absent file alone says little, a file can be lost: a rank is missing if calls with it never ended",
-            _oracle_from(_file_is_absent),
-        ),
-        Mistake(
-            "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
-            "began first",
-            _oracle_from(_of_the_world(min)),
-        ),
-        Mistake(
-            "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
-            "began first",
-            _oracle_from(_of_the_world(max)),
-        ),
-        Mistake(
-            "the rank that is last most often may cost next to nothing: what counts is the time that others wait for it, summed",
-            _oracle_from(_often_last),
-        ),
-        Mistake(
-            "calls that never end have two causes: a call that differs on one rank, or a rank that does not come",
-            _oracle_from(_of_other_hang),
-        ),
-        Mistake(
-            "this cause holds too, but one before it in the list brings it about: ask them in the list's order",
-            _oracle_from(_later),
-        ),
-        Mistake(
-            "many small calls may cost next to nothing: what counts is the share of the time in which they move bytes",
-            _oracle_from(_many_small),
-        ),
+        *_EXACT,
         Mistake(
             "a job is healthy only if all calls ended and no figure reaches its limit",
             _oracle_from(lambda job: Diagnosis(Kind.HEALTHY, NOBODY, 0.0)),
-        ),
-        Mistake(
-            "a small call was counted once for each of its ranks: the evidence counts each matched call once",
-            _oracle_from(_small_calls_of_each_rank),
-        ),
-        Mistake(
-            "the evidence is the mean of the files: it must be their sum",
-            _oracle_from(_mean_of_files),
-        ),
-        *(
-            Mistake(
-                "the evidence is in milliseconds or seconds: it must be in microseconds",
-                _oracle_from(_scaled(factor, kind)),
-            )
-            for kind in (Kind.STRAGGLER, Kind.NO_OVERLAP)
-            for factor in (1e-3, 1e-6)
-        ),
-        *(Mistake(cause, _oracle_from(tell)) for cause, tell in READINGS.values()),
-        *(
-            Mistake(
-                "a cause before this one in the list holds: the time that others wait for the rank that starts last, summed over "
-                "the whole calls of all groups in which it is the last, reaches 15 % of the total time",
-                _oracle_from(_not_found(kind)),
-                _no_exact_one,
-            )
-            for kind in (Kind.TINY_CALLS, Kind.NO_OVERLAP, Kind.HEALTHY)
         ),
         *(_wrong_evidence(kind) for kind in _EVIDENCE),
     ),

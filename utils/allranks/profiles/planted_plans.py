@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from allranks.profiles.planted_measure import Kind
+from allranks.profiles.planted_measure import SMALL_NBYTES, Kind
 from allranks.profiles.planted_steps import Break, Collective, Compute, Draw, Op, Plan, Wait
 
 __all__ = ["Trap", "plan_of"]
@@ -155,10 +155,17 @@ def _straggler(plan: Plan, draw: Draw) -> Plan:
 
 
 def _rarely_slow(plan: Plan, draw: Draw) -> Plan:
-    """A straggler that is slow in one step of three, and another rank that is a little slower in every step."""
+    """A straggler that is slow in one step of three, and another rank that is a little slower in every step.
+
+    Before small calls nobody computes: which rank is the last in them is chance, so there are none but the loss.
+    """
     blamed, other = draw.shuffled(list(range(plan.ranks)))[:2]
     absent = tuple(rank for rank in plan.absent if rank not in (blamed, other))
-    plan = replace(plan, blamed=blamed, slower=draw.between(4.2, 5.5), slow_every=3, bias=(other, 1.08), absent=absent)
+    few = tuple(
+        op for op in plan.program if not (isinstance(op, Collective) and op.of == "row" and op.nbytes < SMALL_NBYTES)
+    )
+    plan = replace(plan, program=few, warm_up=0, blamed=blamed, slower=draw.between(4.2, 5.5), slow_every=3)
+    plan = replace(plan, bias=(other, 1.2), absent=absent)
     return _mild_load(replace(plan, late_once=(other, plan.late_once[1])), draw)
 
 

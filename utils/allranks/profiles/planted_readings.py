@@ -305,11 +305,6 @@ def _waited_for_the_first(whole: Any) -> Counter[int]:
     return lost
 
 
-def _blames_waiting(job: PlantedJob) -> Diagnosis | None:
-    told = _running(Rules(waited=_waited_for_the_first), *_SHARES, other=(Kind.STRAGGLER,))(job)
-    return told if told is not None and told.cause == Kind.STRAGGLER else None
-
-
 def _time_in_calls(file: Plain) -> float:
     return float(sum(call["end_us"] - call["start_us"] for call in file["calls"]))
 
@@ -452,7 +447,7 @@ READINGS: dict[str, tuple[str, Tell]] = {
     ),
     "waits for the first": (
         "the time belongs to the rank that starts last, not to the one that waits longest",
-        _blames_waiting,
+        _running(Rules(waited=_waited_for_the_first), *_SHARES, other=(Kind.STRAGGLER,)),
     ),
     "low straggler limit": (
         "the time that others wait for a rank must be at least 15 % of the total time",
